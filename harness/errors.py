@@ -1,0 +1,56 @@
+"""What can go wrong, sorted by when it can be known.
+
+Every message has three parts: what was asked, what was found, what to do.
+The command line turns the class into the exit code: what can be known before
+anything is touched is 2, what fails under way is 1, Ctrl-C is 130.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HarnessError(Exception):
+    """A failure that is explained to the user, without a traceback.
+
+    ``asked``: what the user or the profile asked for.
+    ``found``: what the harness found instead.
+    ``do``: what to do next (may be empty).
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, asked: str, found: str, do: str = "") -> None:
+        self.asked = asked
+        self.found = found
+        self.do = do
+        super().__init__(": ".join(part for part in (asked, found) if part))
+
+    def to_json(self) -> dict[str, str]:
+        """The error as it stands in run.json and in ``--json`` output."""
+        return {
+            "type": type(self).__name__,
+            "asked": self.asked,
+            "found": self.found,
+            "do": self.do,
+        }
+
+
+class UsageError(HarnessError):
+    """Known before anything is started or written: exit code 2."""
+
+    exit_code = 2
+
+
+class RunFailed(HarnessError):
+    """Failed under way (server died, disk full, wrong answer …): exit code 1."""
+
+    exit_code = 1
+
+
+def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
+    """``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,143 @@
+"""Progress on stderr for anything over two seconds: bars on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as RichProgress
+
+_LINE_EVERY_S = 5.0
+
+
+class Task(Protocol):
+    """One running piece of work."""
+
+    def advance(self, amount: float = 1, note: str | None = None) -> None:
+        """So much more is done; ``note`` replaces the text behind the description."""
+
+
+class Progress(Protocol):
+    """Where work reports how far it is. Safe to call from several threads."""
+
+    def task(self, description: str, total: float | None = None) -> "TaskContext":
+        """A context manager that yields a Task."""
+
+    def say(self, text: str) -> None:
+        """One line for a person, above the bars."""
+
+
+class TaskContext(Protocol):
+    """``with progress.task(…) as task``."""
+
+    def __enter__(self) -> Task: ...
+    def __exit__(self, *exc: object) -> None: ...
+
+
+class _RichTask:
+    def __init__(self, bars: RichProgress, description: str, total: float | None) -> None:
+        self._bars = bars
+        self._description = description
+        self._id = bars.add_task(description, total=total)
+
+    def advance(self, amount: float = 1, note: str | None = None) -> None:
+        if note is not None:
+            self._bars.update(self._id, description=f"{self._description}: {note}")
+        self._bars.advance(self._id, amount)
+
+    def __enter__(self) -> "_RichTask":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bars.remove_task(self._id)
+
+
+class BarProgress:
+    """Bars for a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._bars = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+
+    def __enter__(self) -> "BarProgress":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bars.stop()
+
+    def task(self, description: str, total: float | None = None) -> _RichTask:
+        return _RichTask(self._bars, description, total)
+
+    def say(self, text: str) -> None:
+        self._bars.console.print(text, highlight=False, markup=False)
+
+
+class _LineTask:
+    def __init__(self, parent: "LineProgress", description: str, total: float | None) -> None:
+        self._parent = parent
+        self._description = description
+        self._total = total
+        self._done = 0.0
+        self._last = time.monotonic()
+
+    def advance(self, amount: float = 1, note: str | None = None) -> None:
+        self._done += amount
+        now = time.monotonic()
+        if now - self._last >= _LINE_EVERY_S:
+            self._last = now
+            of = f"/{self._total:g}" if self._total is not None else ""
+            self._parent.say(f"{self._description}: {self._done:g}{of}{f' ({note})' if note else ''}")
+
+    def __enter__(self) -> "_LineTask":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+
+class LineProgress:
+    """A line every few seconds, for logs and pipes."""
+
+    def task(self, description: str, total: float | None = None) -> _LineTask:
+        return _LineTask(self, description, total)
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+class SilentProgress(LineProgress):
+    """Nothing at all (tests, ``--quiet``)."""
+
+    def say(self, text: str) -> None:
+        return None
+
+
+@contextmanager
+def progress_on_stderr(quiet: bool = False) -> Iterator[Progress]:
+    """Bars where stderr is a terminal, lines where it is not, nothing when quiet."""
+    if quiet:
+        yield SilentProgress()
+    elif sys.stderr.isatty():
+        with BarProgress(Console(stderr=True)) as bars:
+            yield bars
+    else:
+        yield LineProgress()

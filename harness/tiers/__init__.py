@@ -1,0 +1,1 @@
+"""Tiers: places where bytes live, their facts read from the kernel."""

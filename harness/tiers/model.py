@@ -1,0 +1,101 @@
+"""What a tier is: a name, a kind, a place, and the facts the kernel gives about it.
+
+Standard library only: the same code runs inside the test VM and on servers where
+nothing is installed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+TierKind = Literal["block", "fsdax", "fs-nodax", "sector", "tmpfs", "devdax", "numa"]
+TIER_KINDS: tuple[TierKind, ...] = get_args(TierKind)
+#: Kinds that are a directory on a mounted file system.
+DIRECTORY_KINDS: frozenset[TierKind] = frozenset(
+    {"block", "fsdax", "fs-nodax", "sector", "tmpfs"}
+)
+
+
+@dataclass(frozen=True)
+class TierClaim:
+    """A tier as the host file (or discovery) states it; nothing here is believed yet."""
+
+    name: str
+    kind: TierKind
+    path: str | None = None  # directory kinds
+    device: str | None = None  # devdax
+    node: int | None = None  # numa
+    policy: Literal["bind", "preferred", "interleave"] | None = None  # numa
+    price_per_gb: float | None = None  # USD per 10⁹ bytes
+    #: Set by ``--emulate pmem``: this tier stands in for what it is not.
+    emulates: str | None = None
+    source: str = "discovered"  # or the host file and line
+
+
+@dataclass(frozen=True)
+class TierFacts:
+    """What the kernel says. None: does not apply or could not be read (see ``notes``)."""
+
+    kind: TierKind
+    mount_point: str | None = None
+    mount_options: tuple[str, ...] = ()
+    filesystem: str | None = None
+    block_size_bytes: int | None = None
+    size_bytes: int | None = None
+    free_bytes: int | None = None
+    read_only: bool = False
+    dax: bool | None = None  # statx STATX_ATTR_DAX of a file made there
+    device: str | None = None  # /dev/pmem0, /dev/nvme0n1, /dev/dax1.0
+    device_model: str | None = None
+    rotational: bool | None = None
+    namespace: str | None = None  # namespace0.0
+    namespace_mode: str | None = None  # fsdax, sector, raw, devdax as sysfs has it
+    namespace_alignment_bytes: int | None = None
+    region: str | None = None
+    interleave_ways: int | None = None
+    persistence_domain: str | None = None  # cpu_cache (eADR), memory_controller (ADR)
+    numa_node: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As stored in a run's manifest."""
+        return asdict(self) | {
+            "mount_options": list(self.mount_options),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A claim and the facts that agree with it."""
+
+    claim: TierClaim
+    facts: TierFacts
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        """Its name in placements."""
+        return self.claim.name
+
+    @property
+    def emulated(self) -> bool:
+        """Whether it stands in for a kind it is not."""
+        return self.claim.emulates is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """As stored in a run's manifest."""
+        return {
+            "name": self.name,
+            "kind": self.facts.kind,
+            "emulates": self.claim.emulates,
+            "path": self.claim.path,
+            "device": self.claim.device,
+            "node": self.claim.node,
+            "policy": self.claim.policy,
+            "price_per_gb": self.claim.price_per_gb,
+            "source": self.claim.source,
+            "facts": self.facts.to_json(),
+            "warnings": list(self.warnings),
+        }

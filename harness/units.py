@@ -1,0 +1,70 @@
+"""Sizes, durations and their text forms: the one place where units are converted.
+
+Bytes and monotonic nanoseconds everywhere inside; GB is 10⁹ and GiB 2³⁰.
+"""
+
+from __future__ import annotations
+
+import re
+
+from harness.errors import UsageError
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+NS_PER_S = 1_000_000_000
+
+_SIZE_FACTORS = {
+    "": 1, "b": 1,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
+}  # fmt: skip
+_DURATION_FACTORS = {
+    "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6,
+    "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, "h": 3600 * 10**9,
+}  # fmt: skip
+_QUANTITY = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ]*)\s*$")
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes from ``4GiB``, ``512MB`` or a plain number of bytes.
+
+    A lone K, M or G is refused: it means 10³ to one reader and 2¹⁰ to another.
+    """
+    match = _QUANTITY.match(str(text))
+    factor = _SIZE_FACTORS.get(match.group(2).lower()) if match else None
+    if match is None or factor is None:
+        raise UsageError(
+            f"size {text!r}", "not a size", "write a number with a unit, such as 512MiB or 4GB"
+        )
+    return int(float(match.group(1)) * factor)
+
+
+def parse_duration_ns(text: str) -> int:
+    """Nanoseconds from ``30s``, ``3m``, ``250ms``; a bare number is refused."""
+    match = _QUANTITY.match(text)
+    factor = _DURATION_FACTORS.get(match.group(2).lower()) if match else None
+    if match is None or factor is None:
+        raise UsageError(
+            f"duration {text!r}", "not a duration", "write a number with a unit, such as 30s or 3m"
+        )
+    return int(float(match.group(1)) * factor)
+
+
+def format_bytes(size_bytes: float) -> str:
+    """``1.5 GiB``: binary units, three significant figures."""
+    value = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.3g} {unit}" if unit != "B" else f"{value:.0f} B"
+        value /= 1024
+    return f"{value:.3g} TiB" if value < 1000 else f"{value:,.0f} TiB"
+
+
+def format_ns(duration_ns: float) -> str:
+    """``1.23 s``, ``45.6 ms``, ``789 ns``: three significant figures."""
+    for limit, factor, unit in ((1e3, 1, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms")):
+        if abs(duration_ns) < limit:
+            return f"{duration_ns / factor:.3g} {unit}"
+    seconds = duration_ns / 1e9
+    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:,.0f} s"

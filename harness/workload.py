@@ -1,0 +1,83 @@
+"""The workload protocol: schema, load, measured phase, and the check of its answers.
+
+A workload is a folder under ``harness/workloads/`` whose package has a
+module-level ``WORKLOAD``. It knows no engine's name: what an engine can do it asks
+by ``isinstance`` on the protocols of harness.engine, and what SQL the engine wants
+it reads from the engine's own folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from harness.engine import Engine
+from harness.placement import Part
+from harness.progress import Progress
+from harness.result import Check, Metric
+
+CacheMode = Literal["cold-per-query", "cold-per-run", "warm"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the measured phase gave.
+
+    ``artifacts``: JSON documents stored beside run.json, by file name without
+    ending (``{"plans": {...}, "answers": {...}}``).
+    """
+
+    metrics: list[Metric]
+    checks: list[Check]
+    artifacts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Session(Protocol):
+    """What the runner offers a workload during the measured phase."""
+
+    engine: Engine
+    progress: Progress
+    #: Source data of the workload (as made by ``generate``).
+    source: Path | None
+
+    def cold_start(self, label: str) -> None:
+        """Stop the engine, evict its files, start it; residency is measured and recorded."""
+
+    def counters(self) -> Mapping[str, float]:
+        """Cumulative counters of engine and kernel for it: bytes read, CPU ns …"""
+
+
+class Workload(Protocol):
+    """One workload. ``params`` below is always what ``normalise`` returned."""
+
+    name: str
+    title: str
+    #: Whether the measured phase writes to the data (decides how golden data are restored).
+    writes: bool
+
+    def normalise(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Defaults filled in, every value checked: UsageError on an unknown key or bad value."""
+
+    def data_key(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters that golden data depend on (scale, seed …)."""
+
+    def estimate_bytes(self, params: Mapping[str, Any], engine_format: str) -> dict[Part, int]:
+        """An upper estimate of what each directory part needs, before anything is loaded."""
+
+    def generate(
+        self, params: Mapping[str, Any], engine: Engine, folder: Path, progress: Progress
+    ) -> None:
+        """Make the source data in ``folder`` in the format the engine loads (idempotent)."""
+
+    def source_key(self, params: Mapping[str, Any], engine: Engine) -> str:
+        """Name of the source data's folder: same name, same bytes."""
+
+    def load(
+        self, params: Mapping[str, Any], engine: Engine, source: Path, progress: Progress
+    ) -> dict[str, Any]:
+        """Load into the started, empty engine; returns facts for the data's fingerprint."""
+
+    def measure(self, params: Mapping[str, Any], session: Session) -> Outcome:
+        """Warm up, measure, check."""

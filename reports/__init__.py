@@ -1,0 +1,1 @@
+"""Comparison, statistics, charts and reports over finished runs."""
