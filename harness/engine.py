@@ -290,4 +290,3 @@ class BulkLoads(Protocol):
         ``files``: for each table its chunk files; loaded in parallel. ``row_counts``
         are verified afterwards; a difference is RunFailed.
         """
-

@@ -22,9 +22,7 @@ DIRECTORY_PARTS: tuple[Part, ...] = ("data", "wal", "temp", "index")
 TIER_NAME = re.compile(r"^[a-z][a-z0-9_]*$")
 _BOTH = re.compile(r"^([a-z][a-z0-9_]*)-both$")
 _SPLIT = re.compile(r"^([a-z][a-z0-9_]*)-data-([a-z][a-z0-9_]*)-wal$")
-_HELP = (
-    "write ssd-both, ssd-data-pmem-wal, or data=ssd,wal=pmem[,temp=…,index=…,memory=…]"
-)
+_HELP = "write ssd-both, ssd-data-pmem-wal, or data=ssd,wal=pmem[,temp=…,index=…,memory=…]"
 
 
 @dataclass(frozen=True)

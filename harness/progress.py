@@ -31,7 +31,7 @@ class Task(Protocol):
 class Progress(Protocol):
     """Where work reports how far it is. Safe to call from several threads."""
 
-    def task(self, description: str, total: float | None = None) -> "TaskContext":
+    def task(self, description: str, total: float | None = None) -> TaskContext:
         """A context manager that yields a Task."""
 
     def say(self, text: str) -> None:
@@ -56,7 +56,7 @@ class _RichTask:
             self._bars.update(self._id, description=f"{self._description}: {note}")
         self._bars.advance(self._id, amount)
 
-    def __enter__(self) -> "_RichTask":
+    def __enter__(self) -> _RichTask:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -77,7 +77,7 @@ class BarProgress:
             transient=True,
         )
 
-    def __enter__(self) -> "BarProgress":
+    def __enter__(self) -> BarProgress:
         self._bars.start()
         return self
 
@@ -92,7 +92,7 @@ class BarProgress:
 
 
 class _LineTask:
-    def __init__(self, parent: "LineProgress", description: str, total: float | None) -> None:
+    def __init__(self, parent: LineProgress, description: str, total: float | None) -> None:
         self._parent = parent
         self._description = description
         self._total = total
@@ -105,9 +105,11 @@ class _LineTask:
         if now - self._last >= _LINE_EVERY_S:
             self._last = now
             of = f"/{self._total:g}" if self._total is not None else ""
-            self._parent.say(f"{self._description}: {self._done:g}{of}{f' ({note})' if note else ''}")
+            self._parent.say(
+                f"{self._description}: {self._done:g}{of}{f' ({note})' if note else ''}"
+            )
 
-    def __enter__(self) -> "_LineTask":
+    def __enter__(self) -> _LineTask:
         return self
 
     def __exit__(self, *exc: object) -> None:

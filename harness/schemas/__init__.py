@@ -1,0 +1,75 @@
+"""The JSON Schemas of every contract, and validation with messages for a person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError, best_match
+from referencing import Registry, Resource
+
+from harness.errors import UsageError, nearest
+
+_FOLDER = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """Every schema there is."""
+    return sorted(path.stem for path in _FOLDER.glob("*.json"))
+
+
+@cache
+def schema(name: str) -> dict[str, Any]:
+    """One schema as parsed JSON."""
+    document: dict[str, Any] = json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return document
+
+
+@cache
+def _registry() -> Registry[Any]:
+    pairs = [(name, Resource.from_contents(schema(name))) for name in names()]
+    return Registry().with_resources(pairs)
+
+
+@cache
+def _validator(name: str) -> Draft202012Validator:
+    return Draft202012Validator(schema(name), registry=_registry())
+
+
+def validate(
+    document: Any, name: str, source: str | Callable[[tuple[str | int, ...]], str]
+) -> None:
+    """UsageError naming the first thing in ``document`` that schema ``name`` refuses.
+
+    ``source``: where the document came from, or a function from a path in it to
+    such a text (a YAML file's line).
+    """
+    error = best_match(_validator(name).iter_errors(document))
+    if error is None:
+        return
+    where, found, do = _explain(error)
+    place = source(where) if callable(source) else f"{source} at {_dotted(where)}"
+    raise UsageError(place, found, do)
+
+
+def _dotted(where: tuple[str | int, ...]) -> str:
+    return ".".join(str(step) for step in where) or "the top level"
+
+
+def _explain(error: ValidationError) -> tuple[tuple[str | int, ...], str, str]:
+    where: tuple[str | int, ...] = tuple(error.absolute_path)
+    refused_by: dict[str, Any] = error.schema if isinstance(error.schema, dict) else {}
+    allowed = sorted(refused_by.get("properties", {}))
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        unknown = next((str(key) for key in error.instance if key not in allowed), "")
+        found = f"unknown key {unknown!r}{nearest(unknown, allowed)}"
+        do = f"valid keys here: {', '.join(allowed)}" if allowed else "remove it"
+        return (*where, unknown), found, do
+    found = f"{_dotted(where)}: {error.message}"
+    if error.validator == "propertyNames":
+        found = f"{error.instance!r} is not a valid name here: {error.message}"
+    return where, found, str(refused_by.get("description", "") or "see docs/profiles.md")
