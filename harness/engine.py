@@ -290,3 +290,24 @@ class BulkLoads(Protocol):
         ``files``: for each table its chunk files; loaded in parallel. ``row_counts``
         are verified afterwards; a difference is RunFailed.
         """
+
+
+@runtime_checkable
+class KeepsOwnData(Protocol):
+    """External engines: the data live in a server of the user's and stay there.
+
+    They go into a schema of ours that is marked as such; nothing else in that
+    server is touched, and a schema of the same name without our mark is refused.
+    """
+
+    def prepared(self, key: str) -> Mapping[str, Any] | None:
+        """The facts given to ``mark_prepared`` for this key; None where data are missing."""
+
+    def prepare(self, key: str) -> None:
+        """Make an empty schema of ours for the key, removing our own half-loaded one."""
+
+    def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
+        """The data of this key are complete."""
+
+    def data_bytes(self) -> int | None:
+        """Size of the loaded data with indexes, where the server tells it."""

@@ -1,0 +1,65 @@
+"""Where the harness keeps things outside the results: the one list of such places.
+
+=====================  ======================================  =============================
+what                   as root                                 otherwise
+=====================  ======================================  =============================
+data, ``HARNESS_DATA`` /var/lib/tierbench                      ~/.local/share/tierbench
+engines                <data>/engines                          <data>/engines
+state                  <data>/state                            ~/.local/state/tierbench
+=====================  ======================================  =============================
+
+``HARNESS_ENGINES`` and ``HARNESS_STATE`` override the latter two. As root nothing
+is kept under /root: the unprivileged user that servers run as cannot enter it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def data_root() -> Path:
+    """Source data, golden data and the default ``ssd`` tier lie below it."""
+    if given := os.environ.get("HARNESS_DATA"):
+        return Path(given).absolute()
+    if os.geteuid() == 0:
+        return Path("/var/lib/tierbench")
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "tierbench"
+
+
+def engines_prefix() -> Path:
+    """The private prefix of engine installations."""
+    if given := os.environ.get("HARNESS_ENGINES"):
+        return Path(given).absolute()
+    return data_root() / "engines"
+
+
+def state_dir() -> Path:
+    """Journals of what to undo (see harness.supervise)."""
+    if given := os.environ.get("HARNESS_STATE"):
+        return Path(given).absolute()
+    if os.geteuid() == 0 or "HARNESS_DATA" in os.environ:
+        return data_root() / "state"
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "tierbench"
+
+
+def default_tier() -> Path:
+    """The ``ssd`` tier where no host file names one."""
+    return data_root() / "tiers" / "ssd"
+
+
+def golden_root(data_dir: Path | None = None) -> Path:
+    """Loaded databases, kept to be copied into placements."""
+    return (data_dir or data_root()) / "golden"
+
+
+def source_root(data_dir: Path | None = None) -> Path:
+    """Generated source files of the workloads."""
+    return (data_dir or data_root()) / "source"
+
+
+def results_root(given: str | Path | None = None) -> Path:
+    """``--results``, else ``$HARNESS_RESULTS``, else ./results."""
+    return Path(given or os.environ.get("HARNESS_RESULTS") or "results").absolute()
