@@ -1,0 +1,77 @@
+"""What every run of one command shares: host, tiers, places, supervisor, progress."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.engine import Credentials
+from harness.golden import DatasetStore
+from harness.progress import Progress
+from harness.supervise.supervisor import Supervisor
+from harness.tiers.model import Tier
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Everything a run needs that is not in its spec.
+
+    ``tiers``: verified, by name; an emulated one among them says so itself.
+    ``host``: facts as in the manifest (schema host-facts).
+    """
+
+    tiers: Mapping[str, Tier]
+    host: Mapping[str, Any]
+    uncontrolled: Sequence[Mapping[str, str]]
+    credentials: Credentials | None
+    engines_prefix: Path
+    golden: DatasetStore
+    source: DatasetStore
+    supervisor: Supervisor
+    progress: Progress
+    argv: Sequence[str]
+    keep_data: bool = False
+
+    @property
+    def cores(self) -> int:
+        """Processors this process may run on."""
+        return len(os.sched_getaffinity(0))
+
+    @property
+    def memory_bytes(self) -> int:
+        """The host's memory."""
+        return int(self.host["memory_bytes"])
+
+    @contextmanager
+    def directory(self, path: Path) -> Iterator[Path]:
+        """A new directory of the engine's user, removed at the end whatever happens."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700)
+        self.supervisor.register_directory(path)
+        try:
+            if self.credentials is not None:
+                os.chown(path, self.credentials.uid, self.credentials.gid)
+            yield path
+        finally:
+            if not self.keep_data:
+                shutil.rmtree(path, ignore_errors=True)
+            self.supervisor.release_directory(path)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A directory for sockets, pid files and logs, short enough for a unix socket path."""
+        parent = Path(tempfile.mkdtemp(prefix="tb-"))
+        parent.chmod(0o711)
+        self.supervisor.register_directory(parent)
+        try:
+            with self.directory(parent / "s") as path:
+                yield path
+        finally:
+            shutil.rmtree(parent, ignore_errors=True)
+            self.supervisor.release_directory(parent)

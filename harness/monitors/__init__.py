@@ -1,0 +1,1 @@
+"""Monitors sample something during the measured phase, on the monotonic clock."""

@@ -1,0 +1,90 @@
+"""CPU time, memory and I/O of the engine's processes, from /proc.
+
+``read_counters`` gives cumulative sums for deltas around a query; :class:`ProcessMonitor`
+samples the same once a second over the measured phase. ``io_read_bytes`` and
+``io_write_bytes`` are what reached the storage layer (/proc/PID/io: read_bytes,
+write_bytes); on DAX and tmpfs nothing does, which is a finding and not an error.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.engine import ProcessId
+
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def read_counters(processes: Sequence[ProcessId]) -> dict[str, float]:
+    """Sums over the processes: cpu_ns, rss_bytes, io_read_bytes, io_write_bytes.
+
+    Children that have ended and were waited for are in their parent's sum (cutime),
+    so that a parallel worker's time is not lost when it ends.
+    """
+    totals = {"cpu_ns": 0.0, "rss_bytes": 0.0, "io_read_bytes": 0.0, "io_write_bytes": 0.0}
+    for process in processes:
+        try:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        except (OSError, IndexError):
+            continue
+        if int(fields[19]) != process.start_ticks:
+            continue
+        totals["cpu_ns"] += sum(int(fields[i]) for i in (11, 12, 13, 14)) * _TICK_NS
+        totals["rss_bytes"] += int(fields[21]) * _PAGE
+        for name, value in _io(process.pid).items():
+            totals[name] += value
+    return totals
+
+
+def _io(pid: int) -> dict[str, int]:
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except OSError:  # another user's process, and we are not root
+        return {}
+    values = dict(line.split(": ") for line in lines)
+    return {
+        "io_read_bytes": int(values["read_bytes"]),
+        "io_write_bytes": int(values["write_bytes"]),
+    }
+
+
+class ProcessMonitor:
+    """A thread that samples ``read_counters`` until stopped."""
+
+    name = "process"
+
+    def __init__(
+        self, processes: Callable[[], Sequence[ProcessId]], interval_s: float = 1.0
+    ) -> None:
+        self._processes = processes
+        self._interval_s = interval_s
+        self._stop = threading.Event()
+        self._samples: list[dict[str, Any]] = []
+        self._thread = threading.Thread(target=self._loop, name="monitor", daemon=True)
+
+    def __enter__(self) -> ProcessMonitor:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def series(self) -> Mapping[str, Any]:
+        """``{interval_s, clock: monotonic, samples: [{monotonic_ns, cpu_ns, …}]}``."""
+        return {"interval_s": self._interval_s, "clock": "monotonic", "samples": self._samples}
+
+    def _loop(self) -> None:
+        while not self._stop.is_set():
+            try:
+                sample: dict[str, Any] = dict(read_counters(self._processes()))
+            except Exception as error:  # a monitor must never break a run; the gap is visible
+                sample = {"error": str(error)}
+            self._samples.append({"monotonic_ns": time.monotonic_ns(), **sample})
+            self._stop.wait(self._interval_s)

@@ -1,0 +1,176 @@
+"""All that can be known of a run before anything is touched; its errors are exit code 2."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import registry
+from harness.engine import EngineFactory, EngineVersion, MemoryPolicy
+from harness.environment import Environment
+from harness.errors import UsageError
+from harness.placement import DIRECTORY_PARTS, Part, Placement
+from harness.spec import RunSpec
+from harness.tiers.model import Tier
+from harness.tiers.resolve import check_space, resolve
+from harness.tuning import settings_for
+from harness.workload import Workload
+
+#: Golden data and source files of a run lie on the data root while they are built.
+_GOLDEN_FACTOR = 1.0
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A spec with everything it names found and checked."""
+
+    spec: RunSpec
+    factory: EngineFactory
+    version: EngineVersion
+    workload: Workload
+    tiers: Mapping[Part, Tier]
+    memory_policy: MemoryPolicy | None
+    settings: Mapping[str, str]
+    threads: int
+
+    @property
+    def external(self) -> bool:
+        """Whether the engine is a server of the user's."""
+        return self.spec.placement is None
+
+
+def prepare(spec: RunSpec, env: Environment) -> Prepared:
+    """Check one spec; UsageError for the first thing that cannot work."""
+    factory = registry.engine(spec.engine)
+    workload = registry.workload(spec.workload)
+    _check_options(factory, spec)
+    supported = factory.supported_parts(spec.engine_options)
+    _check_placement(spec, factory, supported)
+    version = factory.available(spec.engine_options, env.engines_prefix)
+    tiers: Mapping[Part, Tier] = {}
+    policy = None
+    if spec.placement is not None:
+        tiers, policy = resolve(spec.placement, env.tiers)
+    threads = spec.threads or env.cores
+    settings = settings_for(
+        spec.tuning,
+        spec.engine,
+        {
+            "memory": float(spec.memory_limit_bytes or env.memory_bytes),
+            "cores": float(threads),
+            "scale": _scale(spec.params),
+        },
+        spec.settings,
+    )
+    prepared = Prepared(spec, factory, version, workload, tiers, policy, settings, threads)
+    _check_cache(prepared)
+    return prepared
+
+
+def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[Prepared]:
+    """Check every spec of a plan, and that the largest of them fits on its tiers."""
+    prepared = [prepare(spec, env) for spec in specs]
+    for run in {(p.spec.series()): p for p in prepared}.values():
+        _check_space(run, env)
+    return prepared
+
+
+def _scale(params: Mapping[str, Any]) -> float:
+    scale = params.get("scale", params.get("warehouses", math.nan))
+    return float(scale)
+
+
+def _check_options(factory: EngineFactory, spec: RunSpec) -> None:
+    from harness.errors import nearest
+
+    for option in spec.engine_options:
+        if option not in factory.options:
+            known = sorted(factory.options)
+            raise UsageError(
+                f"engine option {option!r} of {factory.name}",
+                f"no such option{nearest(option, known)}",
+                f"known: {', '.join(known) or 'none'}",
+            )
+
+
+def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset[Part]) -> None:
+    placement = spec.placement
+    if not supported:
+        if placement is not None:
+            raise UsageError(
+                f"placement {placement.name!r} for an external {factory.name} server",
+                "a server that the harness does not run cannot be placed by it",
+                "leave --placement out, and say with --label what you set up there",
+            )
+        return
+    if placement is None:
+        raise UsageError(
+            f"engine {factory.name}", "no placement is named", "add --placement ssd-both, say"
+        )
+    for part in sorted(placement.named - supported):
+        raise UsageError(
+            f"placement {placement.name!r}",
+            f"{factory.title} cannot place the part {part!r} on its own",
+            f"it can place: {', '.join(sorted(supported))}",
+        )
+
+
+def _check_cache(prepared: Prepared) -> None:
+    cache = prepared.spec.params.get("cache", "warm")
+    if prepared.external and cache != "warm":
+        raise UsageError(
+            f"cache mode {cache!r} on an external server",
+            "the harness can neither restart it nor evict its files",
+            "use --cache warm",
+        )
+    if prepared.external and prepared.spec.memory_limit_bytes is not None:
+        raise UsageError(
+            "a memory limit for an external server",
+            "the harness does not run it and cannot cap it",
+            "leave --memory-limit out",
+        )
+
+
+def needed_bytes(prepared: Prepared) -> Mapping[Part, int]:
+    """Upper estimate per directory part."""
+    return prepared.workload.estimate_bytes(prepared.spec.params, prepared.spec.engine)
+
+
+def _check_space(prepared: Prepared, env: Environment) -> None:
+    if prepared.external:
+        return
+    estimate = needed_bytes(prepared)
+    wanted = [
+        (prepared.tiers[part], part, estimate.get(part, 0))
+        for part in DIRECTORY_PARTS
+        if part in prepared.tiers
+    ]
+    check_space(wanted)
+
+
+def placement_label(placement: Placement | None, label: str | None) -> str:
+    """How a run's place is called in tables: its placement, or the user's label."""
+    return placement.name if placement else (label or "external")
+
+
+def golden_key(prepared: Prepared, format_options: Mapping[str, str]) -> dict[str, Any]:
+    """What golden data depend on (design: engine build × driver × workload × …)."""
+    spec = prepared.spec
+    return {
+        "engine": spec.engine,
+        "build": prepared.version.build,
+        "driver": spec.driver,
+        "workload": spec.workload,
+        "data": prepared.workload.data_key(spec.params),
+        "format": dict(format_options),
+    }
+
+
+def work_directory(tier: Tier, run_id: str, part: Part) -> Path:
+    """Where a run's part lies on a tier."""
+    if tier.claim.path is None:
+        raise UsageError(f"tier {tier.name!r} for {part}", f"a {tier.facts.kind} has no directory")
+    return Path(tier.claim.path) / "tierbench-work" / f"{run_id}-{part}"

@@ -1,0 +1,302 @@
+"""One run, from its spec to its stored result. The flow of the package docstring."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import harness
+from harness.engine import Engine, EngineContext, KeepsOwnData, Places
+from harness.environment import Environment
+from harness.errors import HarnessError, RunFailed
+from harness.golden import Dataset, dataset_name, directory_bytes
+from harness.memory.cgroup import MemoryCap, memory_cap
+from harness.monitors.process import ProcessMonitor
+from harness.placement import DIRECTORY_PARTS, Part
+from harness.preflight import Prepared, golden_key, work_directory
+from harness.result import Check, run_status
+from harness.session import RunSession
+from harness.store import RunWriter, Store, StoredRun
+from harness.workload import Outcome
+
+
+def run(
+    prepared: Prepared, env: Environment, store: Store, experiment: Mapping[str, str]
+) -> StoredRun:
+    """Do one run and store it; a failure under way is stored as such and returned.
+
+    KeyboardInterrupt leaves no run directory behind.
+    """
+    writer = store.begin(prepared.spec)
+    recorder = _Recorder(prepared, env, writer, experiment)
+    try:
+        with ExitStack() as stack:
+            _walk(prepared, env, recorder, stack)
+    except HarnessError as error:
+        recorder.error = error
+    except OSError as error:
+        recorder.error = RunFailed(f"run {writer.run_id}", str(error))
+    except BaseException:
+        store.remove(writer.directory)
+        raise
+    return recorder.finish()
+
+
+def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: ExitStack) -> None:
+    """place → restore golden → start → (workload) → counters → stop."""
+    spec = prepared.spec
+    cap = stack.enter_context(memory_cap(spec.memory_limit_bytes, env.supervisor))
+    recorder.cap = cap
+    engine = _engine(prepared, env, stack, cap)
+    recorder.engine = engine
+    if isinstance(engine, KeepsOwnData) and prepared.external:
+        engine.start()
+        recorder.dataset_facts = _external_data(prepared, env, engine)
+        recorder.data_bytes = engine.data_bytes()
+    else:
+        golden = golden_data(prepared, env)
+        recorder.golden = golden
+        places = stack.enter_context(_places(prepared, env, recorder.writer.run_id))
+        env.progress.say(f"{recorder.writer.run_id}: restoring golden data")
+        engine.restore(golden.content, places)
+        recorder.data_bytes = sum(
+            directory_bytes(places[part]) for part in places.directories if part != "temp"
+        )
+        engine.start()
+    stack.callback(engine.stop)
+    recorder.effective_config = dict(engine.effective_config())
+    source = _existing_source(prepared, env, engine)
+    session = RunSession(engine, env.progress, source, drop_caches=env.credentials is not None)
+    recorder.session = session
+    with ProcessMonitor(engine.processes) as monitor:
+        recorder.outcome = prepared.workload.measure(spec.params, session)
+    recorder.monitors["process"] = monitor.series()
+
+
+@contextmanager
+def _places(prepared: Prepared, env: Environment, run_id: str) -> Iterator[Places]:
+    """The run's directories on their tiers, removed at the end."""
+    with ExitStack() as stack:
+        directories: dict[Part, Path] = {
+            part: stack.enter_context(
+                env.directory(work_directory(prepared.tiers[part], run_id, part))
+            )
+            for part in DIRECTORY_PARTS
+        }
+        yield Places(directories, prepared.memory_policy)
+
+
+def _engine(prepared: Prepared, env: Environment, stack: ExitStack, cap: MemoryCap | None) -> Engine:
+    """An engine with a scratch directory of its own; killed if it still runs at the end."""
+    scratch = stack.enter_context(env.scratch())
+    context = EngineContext(
+        settings=prepared.settings,
+        options=prepared.spec.engine_options,
+        scratch=scratch,
+        engines_prefix=env.engines_prefix,
+        processes=env.supervisor.capped_by(cap),
+        credentials=env.credentials,
+        threads=prepared.threads,
+        memory_limit_bytes=prepared.spec.memory_limit_bytes,
+        seed=prepared.spec.seed,
+    )
+    engine = prepared.factory.create(context)
+    stack.callback(engine.kill)
+    return engine
+
+
+# Data --------------------------------------------------------------------------
+
+
+def golden_data(prepared: Prepared, env: Environment) -> Dataset:
+    """The golden data of a run, loaded first where they are missing."""
+    with ExitStack() as stack:
+        engine = _engine(prepared, env, stack, None)
+        key = golden_key(prepared, engine.format_options())
+        name = dataset_name(f"{prepared.spec.workload}-{prepared.spec.engine}", key)
+        if (found := env.golden.find(name)) is not None:
+            return found
+        with env.golden.building(name) as partial:
+            if partial is None:  # another harness has built it while we waited
+                return golden_data(prepared, env)
+            facts = _load(prepared, env, engine, partial)
+            return env.golden.publish(partial, key, facts, env.progress)
+
+
+def _load(prepared: Prepared, env: Environment, engine: Engine, partial: Path) -> dict[str, Any]:
+    """Load into directories beside the future content; leaves ``partial/content``."""
+    spec = prepared.spec
+    source = source_data(prepared, env, engine)
+    with ExitStack() as stack:
+        places = Places(
+            {
+                part: stack.enter_context(env.directory(partial / f"load-{part}"))
+                for part in DIRECTORY_PARTS
+            },
+            prepared.memory_policy,
+        )
+        content = partial / "content"
+        content.mkdir()
+        env.progress.say(f"loading {spec.workload} into {prepared.factory.title}")
+        engine.initialise(places)
+        engine.start()
+        facts = prepared.workload.load(spec.params, engine, source.content, env.progress)
+        engine.stop()
+        engine.snapshot(content)
+    return facts
+
+
+def source_data(prepared: Prepared, env: Environment, engine: Engine) -> Dataset:
+    """Generated source files, made first where they are missing."""
+    params = prepared.spec.params
+    name = prepared.workload.source_key(params, engine)
+    while (found := env.source.find(name)) is None:
+        with env.source.building(name) as partial:
+            if partial is None:
+                continue
+            content = partial / "content"
+            content.mkdir()
+            prepared.workload.generate(params, engine, content, env.progress)
+            return env.source.publish(partial, {"source": name}, {}, env.progress)
+    return found
+
+
+def _existing_source(prepared: Prepared, env: Environment, engine: Engine) -> Path | None:
+    found = env.source.find(prepared.workload.source_key(prepared.spec.params, engine))
+    return found.content if found else None
+
+
+def _external_data(prepared: Prepared, env: Environment, engine: KeepsOwnData) -> dict[str, Any]:
+    """Load into the user's server, in a schema of ours, unless it is there already."""
+    assert isinstance(engine, KeepsOwnData)
+    key = dataset_name(prepared.spec.workload, prepared.workload.data_key(prepared.spec.params))
+    if (facts := engine.prepared(key)) is not None:
+        return dict(facts)
+    engine.prepare(key)
+    source = source_data(prepared, env, engine)  # type: ignore[arg-type]
+    loaded = prepared.workload.load(
+        prepared.spec.params,
+        engine,  # type: ignore[arg-type]
+        source.content,
+        env.progress,
+    )
+    engine.mark_prepared(key, loaded)
+    return loaded
+
+
+# The record --------------------------------------------------------------------
+
+
+class _Recorder:
+    """Collects what a run is found to be, and writes it in the store's order."""
+
+    def __init__(
+        self, prepared: Prepared, env: Environment, writer: RunWriter, experiment: Mapping[str, str]
+    ) -> None:
+        self.prepared = prepared
+        self.env = env
+        self.writer = writer
+        self.experiment = dict(experiment)
+        self.clock = {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
+        self.cap: MemoryCap | None = None
+        self.engine: Engine | None = None
+        self.golden: Dataset | None = None
+        self.dataset_facts: dict[str, Any] | None = None
+        self.data_bytes: int | None = None
+        self.effective_config: dict[str, str] = {}
+        self.session: RunSession | None = None
+        self.outcome: Outcome | None = None
+        self.monitors: dict[str, Mapping[str, Any]] = {}
+        self.error: HarnessError | None = None
+
+    def finish(self) -> StoredRun:
+        """Manifest, artifacts, and run.json last."""
+        if self.engine is not None:
+            self.writer.write_manifest(self._manifest())
+        for name, document in (self.outcome.artifacts if self.outcome else {}).items():
+            self.writer.write_artifact(name, document)
+        for name, series in self.monitors.items():
+            self.writer.write_artifact(f"monitor-{name}", series)
+        return self.writer.finish(self._run())
+
+    def _run(self) -> dict[str, Any]:
+        spec = self.prepared.spec
+        checks = [*(self.outcome.checks if self.outcome else []), *self._own_checks()]
+        status = "failed" if self.error or not self.outcome else run_status(checks)
+        used = dict.fromkeys(tier.name for tier in self.prepared.tiers.values())
+        return {
+            "schema": 1,
+            "run_id": self.writer.run_id,
+            "status": status,
+            "spec": spec.to_json(),
+            "spec_hash": spec.hash(),
+            "experiment": self.experiment,
+            "started_unix_ns": self.clock["realtime_ns"],
+            "duration_ns": time.monotonic_ns() - self.clock["monotonic_ns"],
+            "host_mode": self.env.host["mode"],
+            "emulated": [
+                {"tier": name, "by": f"{tier.facts.kind} at {tier.claim.path}"}
+                for name in used
+                if (tier := self.env.tiers[name]).emulated
+            ],
+            "uncontrolled": list(self.env.uncontrolled),
+            "data_bytes": self.data_bytes,
+            "memory_bytes": self._memory_bytes(),
+            "residency": self.session.residency if self.session else [],
+            "metrics": [m.to_json() for m in self.outcome.metrics] if self.outcome else [],
+            "checks": [check.to_json() for check in checks],
+            "error": self.error.to_json() if self.error else None,
+        }
+
+    def _own_checks(self) -> list[Check]:
+        """Cold starts that were not cold make the run's cache mode doubtful: unknown."""
+        warm = self.session.not_cold() if self.session else []
+        if not warm or any("tmpfs" in entry["note"] for entry in self.session.residency):  # type: ignore[union-attr]
+            return []
+        return [Check("cold-start", "unknown", "; ".join(warm[:3]))]
+
+    def _memory_bytes(self) -> int | None:
+        if self.prepared.external:
+            return None
+        if self.cap is not None and self.cap.method != "none":
+            return self.cap.limit_bytes
+        return self.env.memory_bytes
+
+    def _manifest(self) -> dict[str, Any]:
+        spec, version = self.prepared.spec, self.prepared.version
+        assert self.engine is not None
+        dataset: dict[str, Any] | None = None
+        if self.golden is not None:
+            dataset = {"key": self.golden.name, "fingerprint": self.golden.fingerprint}
+        elif self.dataset_facts is not None:
+            dataset = {"key": "external", "fingerprint": self.dataset_facts}
+        tiers = {tier.name: tier for tier in self.prepared.tiers.values()}
+        return {
+            "schema": 1,
+            "run_id": self.writer.run_id,
+            "harness": {"version": harness.__version__, "revision": None},
+            "argv": list(self.env.argv),
+            "spec": spec.to_json(),
+            "host": dict(self.env.host),
+            "tiers": [tier.to_json() for tier in tiers.values()],
+            "engine": {
+                "name": spec.engine,
+                "version": version.version,
+                "build": version.build,
+                "source": version.source,
+                "kind": self.engine.kind,
+                "settings": dict(self.prepared.settings),
+                "effective_config": self.effective_config,
+            },
+            "dataset": dataset,
+            "restore_method": "none" if self.golden is None else "copy",
+            "memory_cap": {
+                "method": self.cap.method if self.cap else "none",
+                "limit_bytes": spec.memory_limit_bytes,
+            },
+            "clock": self.clock,
+            "tools": {},
+        }
