@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 from harness.placement import Part
 from harness.plan import ExecutedPlan
 from harness.progress import Progress
+from harness.supervise.process import ProcessId as ProcessId
 
 EngineKind = Literal["managed", "embedded", "external"]
 Scalar = int | float | Decimal | str | date | None
@@ -146,14 +147,6 @@ class EngineContext:
     threads: int
     memory_limit_bytes: int | None
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class ProcessId:
-    """A process named so that a reused pid is not mistaken for it."""
-
-    pid: int
-    start_ticks: int
 
 
 class Engine(Protocol):

@@ -1,0 +1,100 @@
+"""Messages and descriptors between harness and supervisor, and a child's three streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_FRAME_BYTES = 4
+
+
+def send(connection: socket.socket, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+    """Length, JSON; the descriptors travel with the length."""
+    body = json.dumps(message).encode()
+    head = len(body).to_bytes(_FRAME_BYTES, "big")
+    if descriptors:
+        socket.send_fds(connection, [head], list(descriptors))
+    else:
+        connection.sendall(head)
+    connection.sendall(body)
+
+
+def receive(connection: socket.socket) -> Any:
+    """One message; EOFError where the other end is gone."""
+    return json.loads(_exactly(connection, int.from_bytes(_exactly(connection, 4), "big")))
+
+
+def _exactly(connection: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        piece = connection.recv(length - len(data))
+        if not piece:
+            raise EOFError("the other end is closed")
+        data += piece
+    return data
+
+
+class Streams:
+    """stdin, stdout, stderr and the exit-status pipe of one child.
+
+    ``theirs`` is passed to the supervisor and closed here at the end of the block; our
+    ends are closed too unless ``keep`` has handed them out.
+    """
+
+    def __init__(self, log: Path | None, pipes: bool) -> None:
+        self._ours: list[int] = []
+        self._opened: list[int] = []
+        self._pipes = pipes
+        try:
+            error = self._open_log(log)
+            if pipes:
+                stdin, to_child = self._pipe()
+                from_child, stdout = self._pipe()
+                self._ours += [to_child, from_child]
+            else:
+                stdin = self._open(os.devnull, os.O_RDONLY)
+                stdout = error
+            status, status_write = self._pipe()
+        except BaseException:
+            self.close()
+            raise
+        self._ours.insert(0, status)
+        self.theirs = [stdin, stdout, error, status_write]
+
+    def _open(self, path: str | Path, flags: int) -> int:
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        self._opened.append(descriptor)
+        return descriptor
+
+    def _open_log(self, log: Path | None) -> int:
+        if log is None:
+            return self._open(os.devnull, os.O_WRONLY)
+        return self._open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def _pipe(self) -> tuple[int, int]:
+        read, write = os.pipe()
+        self._opened += [read, write]
+        return read, write
+
+    def keep(self) -> tuple[int, Any, Any]:
+        """The exit-status descriptor, the child's stdin and stdout (None without pipes)."""
+        self._opened = [d for d in self._opened if d not in self._ours]
+        if not self._pipes:
+            return self._ours[0], None, None
+        return self._ours[0], os.fdopen(self._ours[1], "wb"), os.fdopen(self._ours[2], "rb")
+
+    def close(self) -> None:
+        """Close what was not kept."""
+        for descriptor in self._opened:
+            os.close(descriptor)
+        self._opened = []
+
+    def __enter__(self) -> Streams:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,175 @@
+"""From fork to exec: what a child of the supervisor does to itself, in this order.
+
+Own session → standard streams → journal entry → memory cgroup, memory policy and
+niceness (these may need root) → the unprivileged user → death with the supervisor
+(setuid would clear it) → no new privileges → working directory (as the user that
+must live in it) → exec. A step that fails is reported by name, errno and path.
+"""
+# Plain system calls only, so little is run between fork and exec.
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pwd
+import signal
+from typing import Any, NoReturn
+
+from harness.supervise import linux
+from harness.supervise.process import MARK, process_identity
+
+_MAX_LINKS = 40
+
+
+def run_child(
+    request: dict[str, Any],
+    streams: tuple[int, int, int],
+    journal_fd: int,
+    error_fd: int,
+    supervisor_pid: int,
+) -> NoReturn:
+    """Turn the forked process into the one asked for; never returns."""
+    step = "set up"
+    try:
+        os.setsid()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number, inheritable=True)
+        _restore_signals()
+        step = "journal"
+        _note_start(journal_fd)
+        step = "cgroup"
+        for procs in request["cgroup_procs"]:
+            _write(procs, "0")
+        step = "memory policy"
+        if request["memory"]:
+            linux.set_memory_policy(*request["memory"])
+        step = "niceness"
+        if request["nice"]:
+            os.nice(request["nice"])
+        step = "user"
+        if request["credentials"]:
+            _become(*request["credentials"])
+        os.umask(0o077)
+        linux.die_with_parent(supervisor_pid, signal.SIGKILL)
+        linux.forbid_new_privileges()
+        step = "directory"
+        os.chdir(request["cwd"])
+        step = "exec"
+        _execute(request["argv"], request["env"] | {MARK: request["mark"]})
+    except BaseException as error:
+        _report(error_fd, step, error, request)
+    os._exit(127)
+
+
+def _restore_signals() -> None:
+    # Python ignores SIGPIPE and SIGXFSZ; an ignored signal would survive exec.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _note_start(journal_fd: int) -> None:
+    # Not synced to disk: a process does not outlive the boot, the page cache does it.
+    me = process_identity(os.getpid())
+    assert me is not None
+    entry = {"kind": "process", "pid": me.pid, "start_ticks": me.start_ticks}
+    os.write(journal_fd, json.dumps(entry).encode() + b"\n")
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    finally:
+        os.close(descriptor)
+
+
+def _become(uid: int, gid: int, name: str) -> None:
+    try:
+        pwd.getpwnam(name)
+        os.initgroups(name, gid)
+    except KeyError:  # a number without a name in the user database
+        os.setgroups([gid])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+
+
+def _execute(argv: list[str], env: dict[str, str]) -> None:
+    """Execve with a PATH search of its own, so that the failing path is known."""
+    if "/" in argv[0]:
+        candidates = [argv[0]]
+    else:
+        folders = env.get("PATH", os.defpath).split(":")
+        candidates = [os.path.join(folder, argv[0]) for folder in folders if folder]
+    failure: OSError = FileNotFoundError(errno.ENOENT, "not found on PATH", argv[0])
+    for path in candidates:
+        try:
+            os.execve(path, argv, env)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if "/" in argv[0]:
+                failure = OSError(error.errno, error.strerror, path)
+        except OSError as error:
+            if "/" not in argv[0] and not os.path.exists(path):
+                continue  # a folder of PATH that this user may not enter
+            failure = OSError(error.errno, error.strerror, path)
+            if error.errno != errno.EACCES:
+                break
+    raise failure
+
+
+def closed_directory(path: str) -> str | None:
+    """The first directory on the way to ``path`` that this process may not enter.
+
+    Symbolic links are followed by hand: the closed directory is often behind one.
+    """
+    here, pending = "/", path.split("/")
+    links = 0
+    while pending and links < _MAX_LINKS:
+        name = pending.pop(0)
+        if name == "":
+            continue
+        if not os.access(here, os.X_OK):
+            return here
+        if name in (".", ".."):
+            here = here if name == "." else os.path.dirname(here)
+            continue
+        step = os.path.join(here, name)
+        try:
+            target = os.readlink(step)
+        except OSError:
+            here = step
+            continue
+        links += 1
+        pending = target.split("/") + pending
+        here = "/" if target.startswith("/") else here
+    return None
+
+
+def _report(error_fd: int, step: str, error: BaseException, request: dict[str, Any]) -> None:
+    path = getattr(error, "filename", None)
+    if path is None:
+        path = request["cwd"] if step == "directory" else request["argv"][0]
+    message = {
+        "step": step,
+        "errno": getattr(error, "errno", None),
+        "error": getattr(error, "strerror", None) or f"{type(error).__name__}: {error}",
+        "path": path,
+        "closed": closed_directory(f"{path}/." if step == "directory" else path),
+        "interpreter": _interpreter(path) if step == "exec" else None,
+    }
+    os.write(error_fd, json.dumps(message).encode())
+
+
+def _interpreter(path: str) -> str | None:
+    """The program behind a script's ``#!``: what is really missing when a script "is not found"."""
+    try:
+        with open(path, "rb") as script:
+            first = script.readline(256)
+    except OSError:
+        return None
+    return first[2:].decode(errors="replace").strip() if first.startswith(b"#!") else None

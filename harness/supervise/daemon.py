@@ -1,0 +1,235 @@
+"""The supervisor process: starts everything, and ends it when the harness is gone.
+
+It is started as ``python -I -S daemon.py`` with one end of a socket pair. That socket
+is the lifeline: the kernel closes the harness's end however the harness dies, kill -9
+included. A pidfd of the harness is watched besides, because a fork of the harness
+would keep the socket open.
+
+It keeps its privileges, and each child drops them before exec: what must be undone at
+the end (mounts, sysctls, control groups, directories of the unprivileged user) needs
+root, and root cannot be had back. It runs no code but its own, reads nothing but its
+socket, and its children have no descriptor of it.
+
+As the subreaper of its descendants it becomes the parent of whatever a server
+daemonises, so nothing it started is out of its sight. Should it be killed itself, its
+children get SIGKILL from the kernel (PR_SET_PDEATHSIG) and the harness cleans up.
+"""
+# Descriptors throughout.
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+if __name__ == "__main__":  # -I leaves our package off the path
+    _HERE = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
+
+from harness.supervise import linux, process, undo
+from harness.supervise.child import run_child
+
+GRACE_S = 2.0
+_KILL_S = 1.5
+_POLL_S = 0.01
+_FRAME_BYTES = 4
+#: stdin, stdout, stderr of the child, and the pipe its exit status is written to.
+_DESCRIPTORS = 4
+
+
+@dataclass
+class Child:
+    """A direct child; ``status_fd`` is None once it has been reaped."""
+
+    pid: int
+    mark: str
+    stop_signal: int
+    status_fd: int | None
+
+
+class Daemon:
+    """The event loop: requests from the harness, deaths of children, the lifeline's end."""
+
+    def __init__(self, connection: socket.socket, journal_path: str, harness_pid: int) -> None:
+        self._connection = connection
+        self._journal_path = journal_path
+        self._pid = os.getpid()
+        self._children: list[Child] = []
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._wakeup, wakeup_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+        linux.become_subreaper()
+        self._journal_fd = os.open(journal_path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        # Shared with the harness: a journal that can be locked exclusively has no owner.
+        fcntl.flock(self._journal_fd, fcntl.LOCK_SH)
+        me = process.process_identity(self._pid)
+        assert me is not None
+        entry = {"kind": "supervisor", "pid": me.pid, "start_ticks": me.start_ticks}
+        undo.append_entry(self._journal_fd, entry, sync=False)
+        self._harness_pidfd = os.pidfd_open(os.getppid())
+        self._ended = os.getppid() != harness_pid  # it died while we started
+
+    def _on_term(self, *_: object) -> None:
+        self._ended = True
+
+    def serve(self) -> None:
+        """Work until the lifeline ends, then end everything."""
+        poller = select.poll()
+        for descriptor in (self._connection.fileno(), self._wakeup, self._harness_pidfd):
+            poller.register(descriptor, select.POLLIN)
+        self._reply({"ready": True})
+        while not self._ended:
+            ready = {descriptor for descriptor, _ in poller.poll()}
+            if self._wakeup in ready:
+                os.read(self._wakeup, 4096)
+                self._reap()
+            if self._harness_pidfd in ready:
+                self._ended = True
+            elif self._connection.fileno() in ready:
+                self._serve_request()
+        self._end_everything()
+
+    def _serve_request(self) -> None:
+        received = self._receive()
+        if received is None:
+            self._ended = True
+            return
+        request, descriptors = received
+        try:
+            answer = self._handle(request, descriptors)
+        except Exception as error:  # a request must not end the supervisor
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        self._reply(answer)
+
+    def _receive(self) -> tuple[dict[str, Any], list[int]] | None:
+        try:
+            head, descriptors, _, _ = socket.recv_fds(
+                self._connection, _FRAME_BYTES, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            )
+            length = int.from_bytes(head + self._exactly(_FRAME_BYTES - len(head)), "big")
+            return json.loads(self._exactly(length)), descriptors
+        except (EOFError, ConnectionError):
+            return None
+
+    def _exactly(self, length: int) -> bytes:
+        data = b""
+        while len(data) < length:
+            piece = self._connection.recv(length - len(data))
+            if not piece:
+                raise EOFError
+            data += piece
+        return data
+
+    def _reply(self, answer: dict[str, Any]) -> None:
+        body = json.dumps(answer).encode()
+        try:
+            self._connection.sendall(len(body).to_bytes(_FRAME_BYTES, "big") + body)
+        except ConnectionError:
+            self._ended = True
+
+    def _handle(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        if request["op"] == "spawn":
+            return self._spawn(request, descriptors)
+        child = next((c for c in self._children if c.mark == request["mark"]), None)
+        if child is None:
+            return {"error": f"no process {request['mark']}"}
+        if request["op"] == "signal":
+            # Not reaped, so its pid cannot have been given to another process.
+            if child.status_fd is not None:
+                os.kill(child.pid, request["number"])
+            return {}
+        return self._kill(child)
+
+    def _spawn(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        stdin, stdout, stderr, status_fd = descriptors
+        error_read, error_write = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            streams = (stdin, stdout, stderr)
+            run_child(request, streams, self._journal_fd, error_write, self._pid)
+        for descriptor in (stdin, stdout, stderr, error_write):
+            os.close(descriptor)
+        with open(error_read, "rb") as errors:
+            report = errors.read()  # ends when exec closes the other end
+        if report:
+            os.close(status_fd)
+            os.waitpid(pid, 0)
+            failure: dict[str, Any] = json.loads(report)
+            return {"failed": failure}
+        self._children.append(Child(pid, request["mark"], request["stop_signal"], status_fd))
+        started = process.process_identity(pid)
+        assert started is not None  # not reaped yet, so /proc still has it
+        return {"pid": pid, "start_ticks": started.start_ticks}
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            for child in self._children:
+                if child.pid == pid and child.status_fd is not None:
+                    self._report_exit(child, os.waitstatus_to_exitcode(status))
+
+    def _report_exit(self, child: Child, code: int) -> None:
+        assert child.status_fd is not None
+        with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+            os.write(child.status_fd, str(code).encode())
+        os.close(child.status_fd)
+        child.status_fd = None
+
+    def _kill(self, child: Child) -> dict[str, Any]:
+        survivors = process.kill_all(lambda: self._family(child), _KILL_S, self._reap)
+        return {"survivors": [survivor.pid for survivor in survivors]}
+
+    def _family(self, child: Child) -> list[process.ProcessStat]:
+        """The child, its descendants, and what it daemonised (known by its mark)."""
+        ours = process.descendants(self._pid)
+        below: set[int] = set()
+        if child.status_fd is not None:
+            below = {child.pid} | {s.id.pid for s in process.descendants(child.pid)}
+        return [
+            stat
+            for stat in ours
+            if stat.id.pid in below or process.mark_of(stat.id.pid) == child.mark
+        ]
+
+    def _end_everything(self) -> None:
+        self._connection.close()
+        for child in self._children:
+            if child.status_fd is not None:
+                os.killpg(child.pid, child.stop_signal)
+        deadline = time.monotonic() + GRACE_S
+        self._reap()
+        while time.monotonic() < deadline and any(c.status_fd is not None for c in self._children):
+            time.sleep(_POLL_S)
+            self._reap()
+        survivors = process.kill_all(lambda: process.descendants(self._pid), _KILL_S, self._reap)
+        failures = [f"process {survivor.pid} cannot be killed" for survivor in survivors]
+        failures += undo.undo_journal(self._journal_path)
+        for failure in failures:
+            print(f"harness supervisor: left behind: {failure}", file=sys.stderr)
+
+
+def main() -> None:
+    """``daemon.py SOCKET_FD JOURNAL HARNESS_PID``."""
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    connection.set_inheritable(False)
+    Daemon(connection, sys.argv[2], int(sys.argv[3])).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Why a process did not start, or ended, in words a person can act on."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pwd
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.engine import Credentials
+from harness.errors import RunFailed
+
+
+def spawn_failure(
+    argv: Sequence[str], credentials: Credentials | None, report: Mapping[str, Any]
+) -> RunFailed:
+    """RunFailed from what harness.supervise.child reported of a step before exec."""
+    user = credentials.name if credentials else _own_name()
+    asked = f"start {shlex.join(map(str, argv))} as user {user}"
+    path, step = report["path"], report["step"]
+    if report["closed"]:
+        closed = report["closed"]
+        return RunFailed(
+            asked,
+            f"{path}: user {user} cannot enter {closed} ({_access(closed)})",
+            f"put it where {user} can reach it, `chmod o+x {closed}`, or name in $HARNESS_USER "
+            "a user who can",
+        )
+    if report["interpreter"] and report["errno"] in (errno.ENOENT, errno.EACCES):
+        return RunFailed(asked, f"{path}: its interpreter {report['interpreter']} cannot be run")
+    if step == "exec" and report["errno"] == errno.ENOENT:
+        where = "there" if "/" in path else f"on that part of the PATH which {user} can reach"
+        return RunFailed(asked, f"{path} is not {where}", "install it, or give its full path")
+    if step == "exec" and report["errno"] == errno.EACCES:
+        return RunFailed(asked, f"{path} is not executable for {user} ({_access(path)})")
+    return RunFailed(asked, f"{step}: {report['error']} ({path})")
+
+
+def _own_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _access(path: str) -> str:
+    """``mode 0700, owner root:root``."""
+    try:
+        facts = Path(path).stat()
+    except OSError as error:
+        return str(error)
+    owner = _name(pwd.getpwuid, facts.st_uid)
+    group = _name(grp.getgrgid, facts.st_gid)
+    return f"mode {facts.st_mode & 0o7777:04o}, owner {owner}:{group}"
+
+
+def _name(lookup: Any, number: int) -> str:
+    try:
+        return str(lookup(number)[0])
+    except KeyError:
+        return str(number)
+
+
+def log_tail(path: Path, lines: int = 15, max_bytes: int = 16384) -> str:
+    """The last lines of a log, for RunFailed; a word on why where it cannot be read."""
+    try:
+        with path.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - max_bytes))
+            text = log.read().decode(errors="replace")
+    except OSError as error:
+        return f"(no log: {error})"
+    last = text.splitlines()[-lines:]
+    return "\n".join(last) if last else f"({path} is empty)"

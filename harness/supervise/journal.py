@@ -1,0 +1,348 @@
+"""The harness's side of the journal: note a change, then make it.
+
+``Journal`` belongs to one harness process. Each verb appends its entry, syncs it to
+disk and only then acts, so that whatever moment the harness dies at, the supervisor
+(or the next harness's ``recover``) knows all that may have to be undone. Both owners
+hold a shared lock on the file; a journal that can be locked exclusively has neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.engine import Credentials
+from harness.errors import RunFailed, UsageError
+from harness.supervise import undo
+from harness.supervise.process import ProcessId, alive, marked_processes, process_identity
+
+_SUFFIX = ".journal"
+_RECOVER_POLL_S = 0.05
+
+
+def state_directory() -> Path:
+    """``$HARNESS_STATE``, else /var/lib/tierbench/state (root) or the XDG state directory."""
+    if named := os.environ.get("HARNESS_STATE"):
+        return Path(named).absolute()
+    if os.geteuid() == 0:
+        return Path("/var/lib/tierbench/state")
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser() / "tierbench"
+
+
+def _prepared(state_dir: Path) -> Path:
+    """The state directory, made; UsageError where others could write what we act on."""
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        facts = state_dir.stat()
+    except OSError as error:
+        raise UsageError(
+            f"state directory {state_dir}", str(error), "name another in $HARNESS_STATE"
+        ) from error
+    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+        raise UsageError(
+            f"state directory {state_dir}",
+            "another user may write to it, and what is noted there is undone with our rights",
+            f"chown it to uid {os.geteuid()} and chmod 700 it, or set $HARNESS_STATE",
+        )
+    return state_dir
+
+
+class Journal:
+    """What this harness process has changed on the host, each change noted beforehand.
+
+    Safe to call from several threads. ``owner`` names it in marker files and in the
+    environment of its processes.
+    """
+
+    def __init__(self, state_dir: Path | None = None) -> None:
+        folder = _prepared(state_dir or state_directory())
+        self.owner = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self.path = folder / f"{self.owner}{_SUFFIX}"
+        self._state_dir = folder
+        self._lock = threading.RLock()
+        self._next = 0
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with _state_lock(folder):  # else recover might take the file before it is ours
+            self._fd = os.open(self.path, flags, 0o600)
+            fcntl.flock(self._fd, fcntl.LOCK_SH)
+        me = process_identity(os.getpid())
+        assert me is not None
+        self._append(
+            {
+                "kind": "owner",
+                "schema": 1,
+                "owner": self.owner,
+                "boot_id": undo.boot_id(),
+                "pid": me.pid,
+                "start_ticks": me.start_ticks,
+                "command": sys.argv,
+            }
+        )
+        _sync_directory(folder)
+
+    def close(self) -> None:
+        """Give up ownership; what is still pending is for the supervisor or ``recover``."""
+        with self._lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+    def _append(self, entry: undo.Entry) -> None:
+        undo.append_entry(self._fd, entry, sync=True)
+
+    def _note(self, entry: undo.Entry) -> int:
+        with self._lock:
+            self._next += 1
+            self._append(entry | {"seq": self._next})
+            return self._next
+
+    def undo(self, token: int) -> None:
+        """Undo one change now; RunFailed says why it cannot be. Nothing if it is undone already."""
+        entries = undo.read_entries(str(self.path))
+        entry = next((e for e in undo.pending_entries(entries) if e["seq"] == token), None)
+        if entry is None:
+            return
+        try:
+            undo.undo_entry(entry, entries, self.owner)
+        except (undo.UndoFailed, OSError) as error:
+            raise RunFailed(f"undo {entry['kind']}", str(error)) from error
+        self._append({"kind": "done", "of": token})
+
+    def change_setting(self, path: Path, new: str) -> int:
+        """Write ``new`` to a sysctl or sysfs file; restored at the end, or by ``undo(token)``.
+
+        UsageError where it cannot be read or written, where the kernel does not take
+        the value, or while another harness process holds it changed.
+        """
+        asked = f"set {path} to {new!r}"
+        with _state_lock(self._state_dir):
+            self._refuse_if_held(path, asked)
+            try:
+                old = undo.read_setting(str(path))
+                token = self._note({"kind": "setting", "path": str(path), "old": old, "new": new})
+                undo.write_setting(str(path), new)
+                found = undo.read_setting(str(path))
+            except OSError as error:
+                raise UsageError(asked, str(error), "run as root, or leave it as it is") from error
+        if not undo.same_value(found, new):
+            self.undo(token)
+            raise UsageError(asked, f"the kernel keeps {found!r}", "choose a value it takes")
+        return token
+
+    def _refuse_if_held(self, path: Path, asked: str) -> None:
+        for other in _journals(self._state_dir):
+            if other == self.path:
+                continue
+            pending = undo.pending_entries(_entries(other))
+            if any(e["kind"] == "setting" and e["path"] == str(path) for e in pending):
+                raise UsageError(
+                    asked,
+                    f"another harness process holds it changed ({other.name})",
+                    "wait until that one has ended",
+                )
+
+    def register_directory(
+        self, path: Path, credentials: Credentials | None = None, mode: int = 0o700
+    ) -> Path:
+        """Make ``path`` (parents must exist) as a directory that is removed at the end.
+
+        It holds our marker file, so give servers a directory below it. With
+        ``credentials`` it can be entered by that user (mode 0711, owner stays ours: the
+        marker must not be theirs to forge). Returns the path with symlinks resolved.
+        UsageError where something is there already.
+        """
+        real = path.parent.resolve() / path.name
+        if os.path.lexists(real):
+            raise UsageError(f"work directory {real}", "it exists", "choose another name")
+        self._note({"kind": "directory", "path": str(real)})
+        try:
+            real.mkdir()
+            real.chmod(0o711 if credentials else mode)
+            (real / undo.MARKER_FILE).write_text(f"{self.owner}\n")
+        except OSError as error:
+            raise UsageError(f"work directory {real}", str(error)) from error
+        return real
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove a registered directory now."""
+        self.undo(self._directory_token(path))
+
+    def release_directory(self, path: Path, moved_to: Path | None = None) -> None:
+        """Keep a registered directory: it is finished. ``moved_to``: rename it first.
+
+        Killed in between, it is either still registered (and removed) or in its new
+        place (and kept), never half.
+        """
+        token = self._directory_token(path)
+        place = path.parent.resolve() / path.name
+        if moved_to is not None:
+            place.rename(moved_to)
+            place = moved_to
+            _sync_directory(place.parent)
+        self._append({"kind": "done", "of": token})
+        (place / undo.MARKER_FILE).unlink(missing_ok=True)
+
+    def _directory_token(self, path: Path) -> int:
+        real = str(path.parent.resolve() / path.name)
+        for entry in undo.pending_entries(undo.read_entries(str(self.path))):
+            if entry["kind"] == "directory" and entry["path"] == real:
+                return int(entry["seq"])
+        raise KeyError(f"{real} is not registered")
+
+    def mount(
+        self, source: str, target: Path, fstype: str | None = None, options: Sequence[str] = ()
+    ) -> int:
+        """mount(8) on an existing directory; unmounted at the end, or by ``undo(token)``.
+
+        ``fstype`` None leaves it to mount(8), as for ``bind``. RunFailed with mount's
+        own words. Refuses (UsageError) to mount over another mount.
+        """
+        real = target.resolve()
+        asked = f"mount {source} on {real}"
+        if undo.mount_at(str(real)) is not None:
+            raise UsageError(asked, "something is mounted there", "unmount it or use another place")
+        if shutil.which("mount") is None:
+            raise UsageError(asked, "mount(8) is not on the PATH", "install util-linux")
+        token = self._note({"kind": "mount", "source": source, "target": str(real)})
+        command = ["mount", *(["-t", fstype] if fstype else [])]
+        command += ["-o", ",".join(options)] if options else []
+        done = subprocess.run(
+            [*command, "--", source, str(real)], capture_output=True, text=True, check=False
+        )
+        mounted = undo.mount_at(str(real))
+        if done.returncode != 0 or mounted is None:
+            self.undo(token)
+            raise RunFailed(asked, done.stderr.strip() or f"mount ended with {done.returncode}")
+        facts = {"device": mounted.device, "root": mounted.root}
+        self._append({"kind": "mounted", "of": token} | facts)
+        return token
+
+    def note_cgroup(self, path: Path) -> int:
+        """A control group about to be made: its members are killed and it is removed at the end."""
+        return self._note({"kind": "cgroup", "path": str(path)})
+
+    def note_unit(self, name: str) -> int:
+        """A transient unit of the user's systemd manager about to be started."""
+        return self._note({"kind": "unit", "name": name})
+
+
+# Recovery ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What ``recover`` found of one dead harness: what it undid, what it could not."""
+
+    owner: str
+    undone: tuple[str, ...]
+    failures: tuple[str, ...]
+
+
+def recover(state_dir: Path | None = None, wait_s: float = 5.0) -> list[Recovery]:
+    """Undo what dead harness processes left; called at each start of the harness.
+
+    Journals of living harnesses are left alone. One whose harness is dead but whose
+    supervisor still cleans up is waited for, ``wait_s`` at most.
+    """
+    folder = state_dir or state_directory()
+    if not folder.is_dir():
+        return []
+    _prepared(folder)
+    deadline = time.monotonic() + wait_s
+    found: list[Recovery] = []
+    waiting = set(_journals(folder))
+    while waiting:
+        for path in sorted(waiting):
+            outcome, settled = _recover_one(path, folder)
+            found += [outcome] if outcome else []
+            if settled:
+                waiting.discard(path)
+        if time.monotonic() >= deadline:
+            break
+        if waiting:
+            time.sleep(_RECOVER_POLL_S)
+    return found
+
+
+def _recover_one(path: Path, folder: Path) -> tuple[Recovery | None, bool]:
+    """What was recovered, and whether this journal needs no further look."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None, True
+    try:
+        with _state_lock(folder):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None, _harness_lives(path)
+            if not path.exists():  # recovered by another harness a moment ago
+                return None, True
+        return recover_journal(path), True
+    finally:
+        os.close(descriptor)
+
+
+def _harness_lives(path: Path) -> bool:
+    owner = next((e for e in _entries(path) if e["kind"] == "owner"), None)
+    return owner is None or alive(ProcessId(owner["pid"], owner["start_ticks"]))
+
+
+def recover_journal(path: Path) -> Recovery:
+    """Kill what a dead supervisor's journal names and undo its changes."""
+    entries = _entries(path)
+    owner = next((e for e in entries if e["kind"] == "owner"), None)
+    failures: list[str] = []
+    name = path.name.removesuffix(_SUFFIX)
+    pending = tuple(
+        f"{e['kind']} {e.get('path') or e.get('target') or e.get('name')}"
+        for e in undo.pending_entries(entries)
+    )
+    if owner is not None and owner["boot_id"] == undo.boot_id():
+        try:
+            undo.kill_noted_processes(entries, lambda: marked_processes(name))
+        except undo.UndoFailed as failure:
+            failures.append(str(failure))
+    failures += undo.undo_journal(str(path))
+    return Recovery(name, pending, tuple(failures))
+
+
+def _entries(path: Path) -> list[undo.Entry]:
+    try:
+        return undo.read_entries(str(path))
+    except FileNotFoundError:
+        return []
+
+
+def _journals(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"*{_SUFFIX}"))
+
+
+@contextlib.contextmanager
+def _state_lock(folder: Path) -> Iterator[None]:
+    """Short exclusive sections among all harness processes of one state directory."""
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,86 @@
+"""System calls that Python does not offer: prctl, set_mempolicy, umount2.
+
+Standard library only (runs in the supervisor process, between fork and exec too).
+Every function raises OSError as the C call would.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from collections.abc import Sequence
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+
+_MNT_DETACH = 2
+_UMOUNT_NOFOLLOW = 8
+
+#: MPOL_* of set_mempolicy(2); preferring several nodes is MPOL_PREFERRED_MANY (Linux 5.15).
+_MPOL = {"preferred": 1, "bind": 2, "interleave": 3}
+_MPOL_PREFERRED_MANY = 5
+_SYS_SET_MEMPOLICY = {
+    "x86_64": 238,
+    "aarch64": 237,
+    "riscv64": 237,
+    "ppc64le": 261,
+    "s390x": 270,
+}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def _prctl(option: int, value: int, what: str) -> None:
+    zero = ctypes.c_ulong(0)
+    _checked(_libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero), what)
+
+
+def become_subreaper() -> None:
+    """Orphans among this process's descendants become its children (Linux 3.4)."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1, "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def forbid_new_privileges() -> None:
+    """No set-uid program gives this process or its children more rights again."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1, "prctl(PR_SET_NO_NEW_PRIVS)")
+
+
+def die_with_parent(parent_pid: int, signal_number: int) -> None:
+    """Ask for ``signal_number`` when the parent dies; exit now if it already has.
+
+    The kernel forgets the wish when the credentials change: call it after setuid.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal_number, "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent_pid:
+        os._exit(128 + signal_number)
+
+
+def set_memory_policy(mode: str, nodes: Sequence[int]) -> None:
+    """Where this thread and all it starts take memory from (``bind`` …, node numbers)."""
+    call = _SYS_SET_MEMPOLICY.get(platform.machine())
+    if call is None:
+        raise OSError(38, f"set_mempolicy: number unknown on {platform.machine()}")
+    several = mode == "preferred" and len(nodes) > 1
+    mask = sum(1 << node for node in nodes)
+    words = max(nodes) // 64 + 1
+    mask_type = ctypes.c_ulong * words
+    mask_words = mask_type(*(mask >> (64 * word) & (2**64 - 1) for word in range(words)))
+    # The kernel reads one bit less than maxnode says (a known slip of its ABI).
+    max_node = ctypes.c_ulong(words * 64 + 1)
+    policy = _MPOL_PREFERRED_MANY if several else _MPOL[mode]
+    result = _libc.syscall(ctypes.c_long(call), policy, mask_words, max_node)
+    _checked(result, f"set_mempolicy({mode}, nodes {','.join(map(str, nodes))})")
+
+
+def unmount(target: str, *, lazily: bool = False) -> None:
+    """umount2(2), never through a symbolic link; ``lazily`` detaches what is still busy."""
+    flags = _UMOUNT_NOFOLLOW | (_MNT_DETACH if lazily else 0)
+    _checked(_libc.umount2(os.fsencode(target), flags), f"umount {target}")

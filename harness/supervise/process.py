@@ -1,0 +1,158 @@
+"""Processes as /proc shows them, named so that a reused pid is never mistaken for one.
+
+Standard library only: also used inside the supervisor process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Every process started under a supervisor carries its owner's name in this variable
+#: and so do its descendants, however they were daemonised.
+MARK = "TIERBENCH_PROCESS"
+
+_POLL_S = 0.005
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """A process named so that a reused pid is not mistaken for it.
+
+    ``start_ticks``: field 22 of /proc/<pid>/stat, clock ticks since boot.
+    """
+
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True)
+class ProcessStat:
+    """The fields of /proc/<pid>/stat that matter here (proc(5))."""
+
+    id: ProcessId
+    state: str
+    parent: int
+    session: int
+
+    @property
+    def dead(self) -> bool:
+        """A zombie: it runs no more, only its status waits to be read."""
+        return self.state in "ZX"
+
+
+def process_stat(pid: int) -> ProcessStat | None:
+    """What /proc says of ``pid``, None where there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name stands in parentheses and may itself hold spaces and parentheses.
+    fields = text[text.rindex(")") + 2 :].split()
+    return ProcessStat(ProcessId(pid, int(fields[19])), fields[0], int(fields[1]), int(fields[3]))
+
+
+def process_identity(pid: int) -> ProcessId | None:
+    """The identity of the process that has ``pid`` now, None where there is none."""
+    stat = process_stat(pid)
+    return stat.id if stat else None
+
+
+def alive(process: ProcessId) -> bool:
+    """Whether this very process still runs (a zombie does not)."""
+    stat = process_stat(process.pid)
+    return stat is not None and stat.id == process and not stat.dead
+
+
+def all_processes() -> Iterator[ProcessStat]:
+    """Every process visible in /proc, zombies included."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (stat := process_stat(int(entry.name))):
+            yield stat
+
+
+def descendants(pid: int) -> list[ProcessStat]:
+    """Children of ``pid``, their children and so on; zombies included, ``pid`` not."""
+    by_parent: dict[int, list[ProcessStat]] = {}
+    for stat in all_processes():
+        by_parent.setdefault(stat.parent, []).append(stat)
+    found: list[ProcessStat] = []
+    pending = [pid]
+    while pending:
+        children = by_parent.pop(pending.pop(), [])
+        found += children
+        pending += [child.id.pid for child in children]
+    return found
+
+
+def mark_of(pid: int) -> str | None:
+    """The value of MARK in a process's environment; None where unreadable or absent."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return None
+    prefix = f"{MARK}=".encode()
+    for entry in environment.split(b"\0"):
+        if entry.startswith(prefix):
+            return entry[len(prefix) :].decode(errors="replace")
+    return None
+
+
+def marked_processes(owner: str) -> list[ProcessStat]:
+    """Processes whose mark is ``owner`` or begins with ``owner.``."""
+    return [
+        stat
+        for stat in all_processes()
+        if (mark := mark_of(stat.id.pid)) and (mark == owner or mark.startswith(f"{owner}."))
+    ]
+
+
+def send_signal(process: ProcessId, number: int) -> bool:
+    """Signal this very process; False where it is gone, whoever has its pid now."""
+    try:
+        # The pidfd pins one process; only then is its identity compared.
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if process_identity(process.pid) != process:
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def kill_all(
+    find: Callable[[], Iterable[ProcessStat]],
+    timeout_s: float,
+    reap: Callable[[], None] = lambda: None,
+) -> list[ProcessId]:
+    """SIGKILL all that ``find`` finds, until it finds nothing; the survivors at the timeout.
+
+    All are stopped before the first is killed: what forks faster than we can read
+    /proc would otherwise stay ahead for ever. ``reap`` collects our own zombies.
+    """
+    deadline = time.monotonic() + timeout_s
+    stopped: set[ProcessId] = set()
+    while time.monotonic() < deadline:
+        fresh = {stat.id for stat in find() if not stat.dead} - stopped
+        if not fresh:
+            break
+        for process in fresh:
+            send_signal(process, signal.SIGSTOP)
+        stopped |= fresh
+    while True:
+        reap()
+        remaining = [stat.id for stat in find() if not stat.dead]
+        if not remaining or time.monotonic() >= deadline:
+            return remaining
+        for process in remaining:
+            send_signal(process, signal.SIGKILL)
+        time.sleep(_POLL_S)

@@ -1,0 +1,285 @@
+"""The harness's side of the supervisor: start processes that cannot outlive us.
+
+::
+
+    with Supervisor() as supervisor:
+        server = supervisor.spawn(["postgres", "-D", data], log=log, credentials=unprivileged())
+        supervisor.journal.change_setting(Path("/proc/sys/vm/stat_interval"), "10")
+        ...
+
+At the end of the block, or when this process ends in any way at all, everything started
+is stopped and every change in the journal undone (see harness.supervise.daemon).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from harness.engine import Credentials, MemoryPolicy
+from harness.errors import RunFailed
+from harness.supervise import channel, failures
+from harness.supervise.journal import Journal, recover_journal
+from harness.supervise.process import ProcessId
+
+_DAEMON = Path(__file__).with_name("daemon.py")
+#: The supervisor needs 2 s of grace and up to as much again for kills and unmounts;
+#: removing large directories may take longer, so this only bounds a hang.
+_END_S = 60.0
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """How a process gets into the run's memory cap (see harness.memory.cgroup).
+
+    ``cgroup_procs``: files it writes itself into before exec. ``argv_prefix`` and
+    ``env``: the launcher that does it instead (systemd-run), where we may not.
+    """
+
+    cgroup_procs: tuple[Path, ...] = ()
+    argv_prefix: tuple[str, ...] = ()
+    env: Mapping[str, str] | None = None
+
+
+def minimal_environment(home: Path) -> dict[str, str]:
+    """PATH and fixed locale and time zone: nothing secret, and the same on every host."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "HOME": str(home),
+    }
+
+
+class SupervisedProcess:
+    """A direct child of the supervisor (``harness.engine.Process``).
+
+    ``stdin`` and ``stdout``: binary, buffered (flush!), None without ``pipes``.
+    """
+
+    def __init__(
+        self, supervisor: Supervisor, identity: ProcessId, mark: str, streams: channel.Streams
+    ) -> None:
+        self.id = identity
+        self.pid = identity.pid
+        self._status, self.stdin, self.stdout = streams.keep()
+        self.returncode: int | None = None
+        self._supervisor = supervisor
+        self._mark = mark
+        self._lock = threading.Lock()
+
+    def poll(self) -> int | None:
+        """Exit status (negative: the signal that ended it), None while it runs."""
+        return self._await_status(0)
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait for its end; TimeoutError after ``timeout_s``; RunFailed without a supervisor."""
+        code = self._await_status(timeout_s)
+        if code is None:
+            raise TimeoutError(f"process {self.pid} still runs after {timeout_s} s")
+        return code
+
+    def _await_status(self, timeout_s: float | None) -> int | None:
+        with self._lock:
+            if self.returncode is not None:
+                return self.returncode
+            poller = select.poll()
+            poller.register(self._status, select.POLLIN)
+            if not poller.poll(None if timeout_s is None else max(0, timeout_s * 1000)):
+                return None
+            text = os.read(self._status, 32)
+            if not text:
+                self._supervisor.explain_loss()
+            os.close(self._status)
+            self.returncode = int(text)
+            return self.returncode
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process; nothing where it has ended."""
+        self._supervisor.request({"op": "signal", "mark": self._mark, "number": int(number)})
+
+    def kill(self) -> None:
+        """SIGKILL it and everything it started, daemons included; returns when all are dead."""
+        answer = self._supervisor.request({"op": "kill", "mark": self._mark})
+        if answer["survivors"]:
+            raise RunFailed(
+                f"kill process {self.pid}",
+                f"process {answer['survivors'][0]} does not die (stuck in the kernel?)",
+            )
+
+
+class Supervisor:
+    """Owns the supervisor process and the journal (``harness.engine.ProcessStarter``).
+
+    Safe to call from several threads. One per harness process is enough.
+    """
+
+    def __init__(self, state_dir: Path | None = None) -> None:
+        self._state_dir = state_dir
+        self._lock = threading.Lock()
+        self._spawned = 0
+        self._confinement: Confinement | None = None
+        self._broken = False
+
+    def __enter__(self) -> Supervisor:
+        self.journal = Journal(self._state_dir)
+        self._socket, theirs = socket.socketpair()
+        command = [sys.executable, "-I", "-S", str(_DAEMON), str(theirs.fileno())]
+        command += [str(self.journal.path), str(os.getpid())]
+        with theirs:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                cwd="/",
+                env=minimal_environment(Path("/")),
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        try:
+            channel.receive(self._socket)  # {"ready": true}
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        left = self._end()
+        if not left:
+            return
+        if error is None:
+            raise RunFailed("clean up", "; ".join(left), "undo it by hand, or start harness again")
+        error.add_note(f"left behind: {'; '.join(left)}")
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's own process, not to be counted to any engine."""
+        return self._process.pid
+
+    def _end(self) -> list[str]:
+        """Let the lifeline go, wait for the supervisor; do its work where it was killed."""
+        self._socket.close()
+        try:
+            code = self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            return [f"supervisor {self._process.pid} still cleans up after {_END_S:.0f} s"]
+        finally:
+            self.journal.close()
+        if not self.journal.path.exists():
+            return []
+        return list(recover_journal(self.journal.path).failures) or (
+            [] if code in (0, -signal.SIGKILL) else [f"the supervisor ended with status {code}"]
+        )
+
+    @contextlib.contextmanager
+    def confined(self, confinement: Confinement | None) -> Iterator[None]:
+        """Within the block, processes spawned as ``capped`` go into this memory cap."""
+        before, self._confinement = self._confinement, confinement
+        try:
+            yield
+        finally:
+            self._confinement = before
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        log: Path | None = None,
+        credentials: Credentials | None = None,
+        memory: MemoryPolicy | None = None,
+        capped: bool = True,
+        pipes: bool = False,
+        stop_signal: int = signal.SIGTERM,
+        nice: int = 0,
+    ) -> SupervisedProcess:
+        """Start ``argv`` in its own session; see ``harness.engine.ProcessStarter``.
+
+        ``env`` is added to a minimal environment (PATH, C.UTF-8, UTC, HOME = ``cwd``).
+        ``log`` is opened by us for appending, so the user need not be able to write it;
+        without it the output is dropped. RunFailed says which step before exec failed.
+        """
+        confinement = (self._confinement if capped else None) or Confinement()
+        home = cwd or Path("/")
+        with self._lock:
+            self._spawned += 1
+            mark = f"{self.journal.owner}.{self._spawned}"
+        request = {
+            "op": "spawn",
+            "argv": [*confinement.argv_prefix, *map(str, argv)],
+            "cwd": str(home),
+            "env": minimal_environment(home) | dict(confinement.env or {}) | dict(env or {}),
+            "mark": mark,
+            "credentials": [credentials.uid, credentials.gid, credentials.name]
+            if credentials and os.geteuid() == 0
+            else None,
+            "memory": [memory.mode, list(memory.nodes)] if memory else None,
+            "cgroup_procs": [str(path) for path in confinement.cgroup_procs],
+            "stop_signal": int(stop_signal),
+            "nice": nice,
+        }
+        with channel.Streams(log, pipes) as streams:
+            answer = self.request(request, streams.theirs)
+            if "failed" in answer:
+                raise failures.spawn_failure(argv, credentials, answer["failed"])
+            identity = ProcessId(answer["pid"], answer["start_ticks"])
+            return SupervisedProcess(self, identity, mark, streams)
+
+    def request(self, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> Any:
+        """One question to the supervisor and its answer; RunFailed where it is gone."""
+        with self._lock:
+            if self._broken:
+                self.explain_loss()
+            try:
+                with _signals_held():
+                    channel.send(self._socket, message, descriptors)
+                    answer = channel.receive(self._socket)
+            except BaseException as error:
+                # Half a conversation cannot be continued: end it, and with it all processes.
+                self._broken = True
+                self._socket.close()
+                if isinstance(error, (OSError, EOFError)):
+                    self.explain_loss()
+                raise
+        if "error" in answer:
+            raise RunFailed(f"supervisor: {message['op']}", str(answer["error"]))
+        return answer
+
+    def explain_loss(self) -> NoReturn:
+        """RunFailed: the supervisor is gone, and how it ended."""
+        self._broken = True
+        deadline = time.monotonic() + 1.0
+        while (code := self._process.poll()) is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if code is None:
+            how = "no longer answers"
+        else:
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        raise RunFailed(
+            "supervise the run's processes",
+            f"the supervisor process {self._process.pid} {how}; its processes ended with it",
+            "run again with --resume; if the kernel's OOM killer did it, lower the memory use",
+        )
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Ctrl-C waits the milliseconds that a request takes, so the stream stays whole."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
