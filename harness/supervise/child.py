@@ -5,7 +5,6 @@ niceness (these may need root) → the unprivileged user → death with the supe
 (setuid would clear it) → no new privileges → working directory (as the user that
 must live in it) → exec. A step that fails is reported by name, errno and path.
 """
-# Plain system calls only, so little is run between fork and exec.
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ As the subreaper of its descendants it becomes the parent of whatever a server
 daemonises, so nothing it started is out of its sight. Should it be killed itself, its
 children get SIGKILL from the kernel (PR_SET_PDEATHSIG) and the harness cleans up.
 """
-# Descriptors throughout.
 
 from __future__ import annotations
 

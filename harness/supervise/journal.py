@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness import paths
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.supervise import undo
@@ -28,16 +29,6 @@ from harness.supervise.process import ProcessId, alive, marked_processes, proces
 
 _SUFFIX = ".journal"
 _RECOVER_POLL_S = 0.05
-
-
-def state_directory() -> Path:
-    """``$HARNESS_STATE``, else /var/lib/tierbench/state (root) or the XDG state directory."""
-    if named := os.environ.get("HARNESS_STATE"):
-        return Path(named).absolute()
-    if os.geteuid() == 0:
-        return Path("/var/lib/tierbench/state")
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser() / "tierbench"
 
 
 def _prepared(state_dir: Path) -> Path:
@@ -66,7 +57,7 @@ class Journal:
     """
 
     def __init__(self, state_dir: Path | None = None) -> None:
-        folder = _prepared(state_dir or state_directory())
+        folder = _prepared(state_dir or paths.state_dir())
         self.owner = f"{os.getpid()}-{secrets.token_hex(4)}"
         self.path = folder / f"{self.owner}{_SUFFIX}"
         self._state_dir = folder
@@ -155,50 +146,67 @@ class Journal:
     def register_directory(
         self, path: Path, credentials: Credentials | None = None, mode: int = 0o700
     ) -> Path:
-        """Make ``path`` (parents must exist) as a directory that is removed at the end.
+        """From now on ``path`` is removed with all in it when the harness ends or dies.
 
-        It holds our marker file, so give servers a directory below it. With
-        ``credentials`` it can be entered by that user (mode 0711, owner stays ours: the
-        marker must not be theirs to forge). Returns the path with symlinks resolved.
-        UsageError where something is there already.
+        Made here (parents must exist) with ``mode``, owned by ``credentials`` if given;
+        an existing empty directory is taken over as it is. A marker file beside it,
+        ``.<name>.tierbench``, says whose it is: without it nothing is ever removed.
+        Returns the path with symbolic links resolved. UsageError where something is
+        there, or the place cannot be written.
         """
-        real = path.parent.resolve() / path.name
-        if os.path.lexists(real):
-            raise UsageError(f"work directory {real}", "it exists", "choose another name")
-        self._note({"kind": "directory", "path": str(real)})
+        real = _resolved(path)
+        asked = f"work directory {real}"
         try:
-            real.mkdir()
-            real.chmod(0o711 if credentials else mode)
-            (real / undo.MARKER_FILE).write_text(f"{self.owner}\n")
+            if os.path.lexists(real) and (real.is_symlink() or any(real.iterdir())):
+                raise UsageError(asked, "something is there already", "remove it, or move it away")
+            self._note({"kind": "directory", "path": str(real)})
+            self._write_marker(real)
+            if not real.exists():
+                real.mkdir()
+                real.chmod(mode)
+                if credentials is not None and os.geteuid() == 0:
+                    os.chown(real, credentials.uid, credentials.gid)
+        except FileExistsError as error:
+            raise UsageError(
+                asked,
+                f"{error.filename} says another harness process uses it",
+                "run `harness doctor`",
+            ) from error
         except OSError as error:
-            raise UsageError(f"work directory {real}", str(error)) from error
+            raise UsageError(asked, str(error), "choose a place that can be written") from error
         return real
 
+    def _write_marker(self, directory: Path) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(undo.marker_file(str(directory)), flags, 0o644)
+        try:
+            os.write(descriptor, f"{self.owner}\n".encode())
+        finally:
+            os.close(descriptor)
+
     def remove_directory(self, path: Path) -> None:
-        """Remove a registered directory now."""
-        self.undo(self._directory_token(path))
+        """Remove a registered directory now; nothing where it is not registered (any more)."""
+        if (token := self._directory_token(path)) is not None:
+            self.undo(token)
 
-    def release_directory(self, path: Path, moved_to: Path | None = None) -> None:
-        """Keep a registered directory: it is finished. ``moved_to``: rename it first.
+    def release_directory(self, path: Path) -> None:
+        """It stays (finished, or renamed to its final place, or removed by its user).
 
-        Killed in between, it is either still registered (and removed) or in its new
-        place (and kept), never half.
+        To keep a directory under another name, rename it first and release it then:
+        killed in between, it is in its new place and nothing is left at the old one.
         """
         token = self._directory_token(path)
-        place = path.parent.resolve() / path.name
-        if moved_to is not None:
-            place.rename(moved_to)
-            place = moved_to
-            _sync_directory(place.parent)
+        if token is None:
+            return
         self._append({"kind": "done", "of": token})
-        (place / undo.MARKER_FILE).unlink(missing_ok=True)
+        Path(undo.marker_file(str(_resolved(path)))).unlink(missing_ok=True)
 
-    def _directory_token(self, path: Path) -> int:
-        real = str(path.parent.resolve() / path.name)
+    def _directory_token(self, path: Path) -> int | None:
+        real = str(_resolved(path))
         for entry in undo.pending_entries(undo.read_entries(str(self.path))):
             if entry["kind"] == "directory" and entry["path"] == real:
                 return int(entry["seq"])
-        raise KeyError(f"{real} is not registered")
+        return None
 
     def mount(
         self, source: str, target: Path, fstype: str | None = None, options: Sequence[str] = ()
@@ -237,6 +245,11 @@ class Journal:
         return self._note({"kind": "unit", "name": name})
 
 
+def _resolved(path: Path) -> Path:
+    """Symbolic links on the way to ``path`` resolved, not ``path`` itself."""
+    return path.parent.resolve() / path.name
+
+
 # Recovery ----------------------------------------------------------------------
 
 
@@ -255,7 +268,7 @@ def recover(state_dir: Path | None = None, wait_s: float = 5.0) -> list[Recovery
     Journals of living harnesses are left alone. One whose harness is dead but whose
     supervisor still cleans up is waited for, ``wait_s`` at most.
     """
-    folder = state_dir or state_directory()
+    folder = state_dir or paths.state_dir()
     if not folder.is_dir():
         return []
     _prepared(folder)

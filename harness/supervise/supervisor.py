@@ -25,9 +25,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
-from harness.engine import Credentials, MemoryPolicy
+from harness.engine import Credentials, MemoryPolicy, ProcessStarter
 from harness.errors import RunFailed
 from harness.supervise import channel, failures
 from harness.supervise.journal import Journal, recover_journal
@@ -50,6 +50,14 @@ class Confinement:
     cgroup_procs: tuple[Path, ...] = ()
     argv_prefix: tuple[str, ...] = ()
     env: Mapping[str, str] | None = None
+
+
+class Confines(Protocol):
+    """What can cap processes: ``harness.memory.cgroup.MemoryCap``."""
+
+    @property
+    def confinement(self) -> Confinement:
+        """How a process gets into it."""
 
 
 def minimal_environment(home: Path) -> dict[str, str]:
@@ -130,7 +138,6 @@ class Supervisor:
         self._state_dir = state_dir
         self._lock = threading.Lock()
         self._spawned = 0
-        self._confinement: Confinement | None = None
         self._broken = False
 
     def __enter__(self) -> Supervisor:
@@ -183,14 +190,23 @@ class Supervisor:
             [] if code in (0, -signal.SIGKILL) else [f"the supervisor ended with status {code}"]
         )
 
-    @contextlib.contextmanager
-    def confined(self, confinement: Confinement | None) -> Iterator[None]:
-        """Within the block, processes spawned as ``capped`` go into this memory cap."""
-        before, self._confinement = self._confinement, confinement
-        try:
-            yield
-        finally:
-            self._confinement = before
+    def register_directory(
+        self, path: Path, credentials: Credentials | None = None, mode: int = 0o700
+    ) -> Path:
+        """See :meth:`harness.supervise.journal.Journal.register_directory`."""
+        return self.journal.register_directory(path, credentials, mode)
+
+    def release_directory(self, path: Path) -> None:
+        """See :meth:`harness.supervise.journal.Journal.release_directory`."""
+        self.journal.release_directory(path)
+
+    def remove_directory(self, path: Path) -> None:
+        """See :meth:`harness.supervise.journal.Journal.remove_directory`."""
+        self.journal.remove_directory(path)
+
+    def capped_by(self, cap: Confines | None) -> ProcessStarter:
+        """A starter whose ``capped`` processes go into this memory cap."""
+        return _CappedStarter(self, cap.confinement if cap else Confinement())
 
     def spawn(
         self,
@@ -205,14 +221,16 @@ class Supervisor:
         pipes: bool = False,
         stop_signal: int = signal.SIGTERM,
         nice: int = 0,
+        confinement: Confinement | None = None,
     ) -> SupervisedProcess:
         """Start ``argv`` in its own session; see ``harness.engine.ProcessStarter``.
 
         ``env`` is added to a minimal environment (PATH, C.UTF-8, UTC, HOME = ``cwd``).
         ``log`` is opened by us for appending, so the user need not be able to write it;
-        without it the output is dropped. RunFailed says which step before exec failed.
+        without it the output is dropped. ``confinement``: what ``capped`` means here
+        (see :meth:`capped_by`). RunFailed says which step before exec failed.
         """
-        confinement = (self._confinement if capped else None) or Confinement()
+        confinement = (confinement if capped else None) or Confinement()
         home = cwd or Path("/")
         with self._lock:
             self._spawned += 1
@@ -273,6 +291,18 @@ class Supervisor:
             f"the supervisor process {self._process.pid} {how}; its processes ended with it",
             "run again with --resume; if the kernel's OOM killer did it, lower the memory use",
         )
+
+
+class _CappedStarter:
+    """``ProcessStarter`` of one memory cap."""
+
+    def __init__(self, supervisor: Supervisor, confinement: Confinement) -> None:
+        self._supervisor = supervisor
+        self._confinement = confinement
+
+    def spawn(self, argv: Sequence[str], **options: Any) -> SupervisedProcess:
+        """As :meth:`Supervisor.spawn`."""
+        return self._supervisor.spawn(argv, confinement=self._confinement, **options)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ link, or is or holds a mount point; unmounting what is not the mount we made.
 
 Standard library only: also used inside the supervisor process.
 """
-# Descriptors and no-follow flags throughout.
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from typing import Any
 from harness.supervise import linux
 from harness.supervise.process import ProcessId, ProcessStat, kill_all, process_stat
 
-MARKER_FILE = ".tierbench"
+MARKER_SUFFIX = ".tierbench"
 Entry = dict[str, Any]
 
 _BUSY_S = 0.5
@@ -220,10 +219,16 @@ def remove_mount(target: str, facts: Entry | None) -> None:
 # Directories -------------------------------------------------------------------
 
 
+def marker_file(path: str) -> str:
+    """The marker of a work directory: beside it, so that the directory itself is empty."""
+    parent, name = os.path.split(path)
+    return f"{parent}/.{name}{MARKER_SUFFIX}"
+
+
 def marker_owner(path: str) -> str | None:
-    """The owner named in a directory's marker file, None where there is no such file of ours."""
+    """The owner named in a directory's marker ("" when cut off), None without one of ours."""
     try:
-        descriptor = os.open(f"{path}/{MARKER_FILE}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(marker_file(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     with open(descriptor) as file:
@@ -233,36 +238,35 @@ def marker_owner(path: str) -> str | None:
 
 
 def remove_directory(path: str, owner: str) -> None:
-    """Remove a work directory and all in it, the marker last; nothing where it is gone."""
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
+    """Remove a work directory and all in it, then its marker; nothing where both are gone."""
+    exists = os.path.lexists(path)
+    named = marker_owner(path)
+    if named not in (owner, ""):
+        if exists:
+            raise UndoFailed(f"directory {path}: not removed, its marker does not name {owner}")
         return
-    if path == "/" or not stat.S_ISDIR(mode) or os.path.realpath(path) != path:
-        raise UndoFailed(f"directory {path}: not removed, it is not a plain directory any more")
+    if exists:
+        _refuse_special(path)
+        if named == "":  # cut off while it was registered: still empty, or not ours
+            os.rmdir(path)
+        else:
+            _remove_tree(path)
+    os.unlink(marker_file(path))
+
+
+def _refuse_special(path: str) -> None:
+    plain = stat.S_ISDIR(os.lstat(path).st_mode) and os.path.realpath(path) == path
+    if path == "/" or not plain:
+        raise UndoFailed(f"directory {path}: not removed, it is not a plain directory")
     inside = [m.target for m in mounts() if f"{m.target}/".startswith(f"{path}/")]
     if inside:
         raise UndoFailed(f"directory {path}: not removed, {inside[0]} is a mount point")
-    if not os.listdir(path):
-        os.rmdir(path)  # cut off between mkdir and the marker: nothing can be lost
-        return
-    if marker_owner(path) != owner:
-        raise UndoFailed(f"directory {path}: not removed, its {MARKER_FILE} does not name {owner}")
-    _remove_contents(path)
-    os.unlink(f"{path}/{MARKER_FILE}")
-    os.rmdir(path)
 
 
-def _remove_contents(path: str) -> None:
+def _remove_tree(path: str) -> None:
     import shutil  # only now: the supervisor rarely needs it, and it is slow to import
 
-    for entry in list(os.scandir(path)):
-        if entry.name == MARKER_FILE:
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path)
-        else:
-            os.unlink(entry.path)
+    shutil.rmtree(path)
 
 
 # Control groups ----------------------------------------------------------------
