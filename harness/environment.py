@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import Credentials
+from harness.errors import UsageError
 from harness.golden import DatasetStore
 from harness.progress import Progress
 from harness.supervise.supervisor import Supervisor
@@ -36,7 +37,6 @@ class Environment:
     supervisor: Supervisor
     progress: Progress
     argv: Sequence[str]
-    keep_data: bool = False
 
     @property
     def cores(self) -> int:
@@ -51,27 +51,19 @@ class Environment:
     @contextmanager
     def directory(self, path: Path) -> Iterator[Path]:
         """A new directory of the engine's user, removed at the end whatever happens."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700)
-        self.supervisor.register_directory(path)
         try:
-            if self.credentials is not None:
-                os.chown(path, self.credentials.uid, self.credentials.gid)
-            yield path
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"directory {path}", str(error), "choose a writable tier") from error
+        registered = self.supervisor.journal.register_directory(path, self.credentials)
+        try:
+            yield registered
         finally:
-            if not self.keep_data:
-                shutil.rmtree(path, ignore_errors=True)
-            self.supervisor.release_directory(path)
+            self.supervisor.journal.remove_directory(registered)
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """A directory for sockets, pid files and logs, short enough for a unix socket path."""
-        parent = Path(tempfile.mkdtemp(prefix="tb-"))
-        parent.chmod(0o711)
-        self.supervisor.register_directory(parent)
-        try:
-            with self.directory(parent / "s") as path:
-                yield path
-        finally:
-            shutil.rmtree(parent, ignore_errors=True)
-            self.supervisor.release_directory(parent)
+        name = f"tb-{secrets.token_hex(4)}"
+        with self.directory(Path(tempfile.gettempdir()) / name) as path:
+            yield path

@@ -1,4 +1,4 @@
-"""A plan's runs, one after the other: skipped where complete, stopped where the host must change."""
+"""A plan's runs in their order: skipped where complete, stopped where the host must change."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def plan_steps(plan: Plan, env: Environment, store: Store, again: bool = False) 
     return [Step(run, complete.get((run.spec.hash(), run.version.build))) for run in prepared]
 
 
-def run_plan(
-    plan: Plan, steps: Sequence[Step], env: Environment, store: Store
-) -> list[StoredRun]:
+def run_plan(plan: Plan, steps: Sequence[Step], env: Environment, store: Store) -> list[StoredRun]:
     """Run what is not done; returns the runs of the whole plan in its order.
 
     A failed run is stored and the next one starts. A run that needs another host

@@ -1,6 +1,6 @@
 """Golden data: a loaded database (or generated source files), kept and copied from.
 
-The order that survives a crash: everything is built in ``<name>.partial``, which the
+The order that survives a crash: everything is built in ``<name>.partial-<pid>``, which the
 journal knows and the supervisor removes; its files are read back and digested; then
 ``golden.json`` is written and the directory renamed. A directory without
 ``golden.json`` is never used.
@@ -22,6 +22,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from harness import schemas
+from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress
 from harness.spec import content_hash
@@ -32,13 +34,18 @@ _CHUNK = 1 << 22
 
 
 class DirectoryKeeper(Protocol):
-    """Knows directories that must not outlive the harness (harness.supervise's journal)."""
+    """Makes directories that do not outlive the harness (harness.supervise.journal)."""
 
-    def register_directory(self, path: Path) -> None:
-        """From now on ``path`` is removed when the harness dies."""
+    def register_directory(
+        self, path: Path, credentials: Credentials | None = None, mode: int = 0o700
+    ) -> Path:
+        """Make ``path``; it is removed when the harness ends, however it ends."""
 
     def release_directory(self, path: Path) -> None:
-        """``path`` stays."""
+        """It is no longer to be removed: it was renamed to its final place."""
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove it now."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +95,71 @@ class Dataset:
         return problems
 
 
+@dataclass
+class Building:
+    """A dataset being built in ``partial``; its files go into ``content``."""
+
+    store: DatasetStore
+    keeper: DirectoryKeeper
+    partial: Path
+    target: Path
+    published: bool = False
+
+    @property
+    def content(self) -> Path:
+        """Where the finished files must be when it is published."""
+        return self.partial / "content"
+
+    def directory(self, name: str, owner: Credentials | None) -> Path:
+        """An empty directory beside the content, of that user; gone once published."""
+        path = self.partial / name
+        path.mkdir(mode=0o755)
+        if owner is not None:
+            os.chown(path, owner.uid, owner.gid)
+        return path
+
+    def publish(
+        self, key: Mapping[str, Any], facts: Mapping[str, Any], progress: Progress
+    ) -> Dataset:
+        """Record the content and give the dataset its name."""
+        for path in self.partial.iterdir():
+            if path.is_dir() and path.name != "content":
+                shutil.rmtree(path)
+        files = digest_files(self.content, progress, f"recording {self.target.name}")
+        record = {
+            "schema": 1,
+            "key": dict(key),
+            "facts": dict(facts),
+            "created_unix_ns": time.time_ns(),
+            "files": files,
+        }
+        schemas.validate(record, "dataset", source=f"record of {self.target.name}")
+        write_json_atomically(self.partial / "golden.json", record)
+        shutil.rmtree(self.target, ignore_errors=True)  # a removal that was cut off
+        self.partial.rename(self.target)
+        self.keeper.release_directory(self.partial)
+        self.published = True
+        return Dataset(self.target)
+
+
 class DatasetStore:
     """The datasets below one folder."""
 
-    def __init__(self, root: Path, keeper: DirectoryKeeper | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        keeper: DirectoryKeeper | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
         self.root = root
         self._keeper = keeper
+        self._credentials = credentials
 
     def datasets(self) -> list[Dataset]:
         """Complete datasets by name."""
         if not self.root.is_dir():
             return []
-        found = (p for p in self.root.iterdir() if not p.name.endswith(".partial"))
+        found = (p for p in self.root.iterdir() if ".partial-" not in p.name)
         return [Dataset(p) for p in sorted(found) if (p / "golden.json").exists()]
 
     def find(self, name: str) -> Dataset | None:
@@ -108,53 +168,35 @@ class DatasetStore:
         return Dataset(directory) if (directory / "golden.json").exists() else None
 
     @contextmanager
-    def building(self, name: str) -> Iterator[Path | None]:
-        """Yield an empty folder to build ``name`` in, or None when another has built it meanwhile.
+    def building(self, name: str) -> Iterator[Building | None]:
+        """Yield where to build ``name``, or None when another has built it meanwhile.
 
         Two processes never build the same name: the second waits for the first.
-        The caller publishes; what it did not publish is removed.
+        What the caller does not publish is removed.
         """
         if self._keeper is None:
             raise RuntimeError("a store without a keeper only reads")
         try:
             self.root.mkdir(parents=True, exist_ok=True)
+            lock = (self.root / f".{name}.lock").open("w")
         except OSError as error:
             raise UsageError(
                 f"data in {self.root}", str(error), "set HARNESS_DATA to a writable directory"
             ) from error
-        with (self.root / f".{name}.lock").open("w") as lock:
+        with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.find(name) is not None:
                 yield None
                 return
-            partial = self.root / f"{name}.partial"
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(mode=0o755)
-            self._keeper.register_directory(partial)
+            partial = self.root / f"{name}.partial-{os.getpid()}"
+            self._keeper.register_directory(partial, mode=0o755)
+            building = Building(self, self._keeper, partial, self.root / name)
             try:
-                yield partial
+                building.directory("content", self._credentials)
+                yield building
             finally:
-                if partial.exists():
-                    shutil.rmtree(partial, ignore_errors=True)
-                self._keeper.release_directory(partial)
-
-    def publish(
-        self, partial: Path, key: Mapping[str, Any], facts: Mapping[str, Any], progress: Progress
-    ) -> Dataset:
-        """Record ``partial/content`` and give it its name."""
-        files = digest_files(partial / "content", progress, f"record {partial.stem}")
-        record = {
-            "schema": 1,
-            "key": dict(key),
-            "facts": dict(facts),
-            "created_unix_ns": time.time_ns(),
-            "files": files,
-        }
-        write_json_atomically(partial / "golden.json", record)
-        target = partial.with_name(partial.name.removesuffix(".partial"))
-        shutil.rmtree(target, ignore_errors=True)  # a cut-off removal left it without golden.json
-        partial.rename(target)
-        return Dataset(target)
+                if not building.published:
+                    self._keeper.remove_directory(partial)
 
     def remove(self, dataset: Dataset) -> None:
         """Remove a dataset; a removal cut short leaves nothing that looks complete."""

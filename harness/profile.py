@@ -65,19 +65,26 @@ def find_profile(name: str) -> Path:
     )
 
 
-def load_profile(path: Path, normalise: Normalise) -> Plan:
-    """Read, validate and expand a profile file."""
+def load_profile(path: Path, normalise: Normalise, emulate: tuple[str, ...] = ()) -> Plan:
+    """Read, validate and expand a profile file; ``emulate`` adds to the profile's own."""
     document = load_yaml(path, "profile")
     published = path.with_name("published.csv")
-    return expand(document, normalise, published if published.exists() else None)
+    return expand(document, normalise, published if published.exists() else None, emulate)
 
 
-def expand(document: Document, normalise: Normalise, published: Path | None = None) -> Plan:
+def expand(
+    document: Document,
+    normalise: Normalise,
+    published: Path | None = None,
+    emulate: tuple[str, ...] = (),
+) -> Plan:
     """The plan of a profile (see the module); UsageError names file and line."""
     profile: Mapping[str, Any] = document.value
     fixed: Mapping[str, Any] = profile.get("fixed", {})
     _refuse_twice(document, profile["axes"], fixed)
     points = [_point(document, profile, choice) for choice in _choices(profile["axes"])]
+    for point in points:
+        point["emulate"] = list(dict.fromkeys([*point.get("emulate", []), *emulate]))
     blocks = range(int(profile.get("repeats", 1)))
     runs = [
         _spec(document, profile, point, block, normalise)

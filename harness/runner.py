@@ -12,7 +12,7 @@ import harness
 from harness.engine import Engine, EngineContext, KeepsOwnData, Places
 from harness.environment import Environment
 from harness.errors import HarnessError, RunFailed
-from harness.golden import Dataset, dataset_name, directory_bytes
+from harness.golden import Building, Dataset, dataset_name, directory_bytes
 from harness.memory.cgroup import MemoryCap, memory_cap
 from harness.monitors.process import ProcessMonitor
 from harness.placement import DIRECTORY_PARTS, Part
@@ -89,7 +89,9 @@ def _places(prepared: Prepared, env: Environment, run_id: str) -> Iterator[Place
         yield Places(directories, prepared.memory_policy)
 
 
-def _engine(prepared: Prepared, env: Environment, stack: ExitStack, cap: MemoryCap | None) -> Engine:
+def _engine(
+    prepared: Prepared, env: Environment, stack: ExitStack, cap: MemoryCap | None
+) -> Engine:
     """An engine with a scratch directory of its own; killed if it still runs at the end."""
     scratch = stack.enter_context(env.scratch())
     context = EngineContext(
@@ -119,33 +121,29 @@ def golden_data(prepared: Prepared, env: Environment) -> Dataset:
         name = dataset_name(f"{prepared.spec.workload}-{prepared.spec.engine}", key)
         if (found := env.golden.find(name)) is not None:
             return found
-        with env.golden.building(name) as partial:
-            if partial is None:  # another harness has built it while we waited
+        source = source_data(prepared, env, engine)
+        with env.golden.building(name) as building:
+            if building is None:  # another harness has built it while we waited
                 return golden_data(prepared, env)
-            facts = _load(prepared, env, engine, partial)
-            return env.golden.publish(partial, key, facts, env.progress)
+            facts = _load(prepared, env, engine, source, building)
+            return building.publish(key, facts, env.progress)
 
 
-def _load(prepared: Prepared, env: Environment, engine: Engine, partial: Path) -> dict[str, Any]:
-    """Load into directories beside the future content; leaves ``partial/content``."""
+def _load(
+    prepared: Prepared, env: Environment, engine: Engine, source: Dataset, building: Building
+) -> dict[str, Any]:
+    """Load in directories beside the content, stop, and move the result into it."""
     spec = prepared.spec
-    source = source_data(prepared, env, engine)
-    with ExitStack() as stack:
-        places = Places(
-            {
-                part: stack.enter_context(env.directory(partial / f"load-{part}"))
-                for part in DIRECTORY_PARTS
-            },
-            prepared.memory_policy,
-        )
-        content = partial / "content"
-        content.mkdir()
-        env.progress.say(f"loading {spec.workload} into {prepared.factory.title}")
-        engine.initialise(places)
-        engine.start()
-        facts = prepared.workload.load(spec.params, engine, source.content, env.progress)
-        engine.stop()
-        engine.snapshot(content)
+    places = Places(
+        {part: building.directory(f"load-{part}", env.credentials) for part in DIRECTORY_PARTS},
+        prepared.memory_policy,
+    )
+    env.progress.say(f"loading {spec.workload} into {prepared.factory.title}")
+    engine.initialise(places)
+    engine.start()
+    facts = prepared.workload.load(spec.params, engine, source.content, env.progress)
+    engine.stop()
+    engine.snapshot(building.content)
     return facts
 
 
@@ -154,13 +152,11 @@ def source_data(prepared: Prepared, env: Environment, engine: Engine) -> Dataset
     params = prepared.spec.params
     name = prepared.workload.source_key(params, engine)
     while (found := env.source.find(name)) is None:
-        with env.source.building(name) as partial:
-            if partial is None:
+        with env.source.building(name) as building:
+            if building is None:
                 continue
-            content = partial / "content"
-            content.mkdir()
-            prepared.workload.generate(params, engine, content, env.progress)
-            return env.source.publish(partial, {"source": name}, {}, env.progress)
+            prepared.workload.generate(params, engine, building.content, env.progress)
+            return building.publish({"source": name}, {}, env.progress)
     return found
 
 

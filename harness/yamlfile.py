@@ -36,8 +36,8 @@ class Document:
         return 1
 
     def at(self, where: Where) -> str:
-        """``host.yml:12``: for error messages."""
-        return f"{self.path}:{self.line(where)}"
+        """``host.yml:12``: for error messages; the path alone where there are no lines."""
+        return f"{self.path}:{self.line(where)}" if self.lines else self.path
 
 
 class _Loader(yaml.SafeLoader):

@@ -1,0 +1,32 @@
+# make demo   set everything up, run the main job on real data, print where the report is
+# make test   set everything up, run every check and test
+# make setup  leave the command at .venv/bin/harness
+.PHONY: demo test setup setup-dev lint unit clean
+
+HARNESS := .venv/bin/harness
+
+demo: setup
+	./scripts/demo.sh
+
+setup: .venv/.setup
+
+.venv/.setup: pyproject.toml CMakeLists.txt scripts/setup.sh $(wildcard engines/*/versions.yml)
+	./scripts/setup.sh
+
+setup-dev: .venv/.setup-dev
+
+.venv/.setup-dev: .venv/.setup
+	./scripts/setup.sh dev
+
+test: setup-dev lint unit
+
+lint: setup-dev
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy --strict harness
+
+unit: setup-dev
+	.venv/bin/pytest -q
+
+clean:
+	rm -rf .venv build .cache .mypy_cache .ruff_cache .pytest_cache

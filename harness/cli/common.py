@@ -1,0 +1,98 @@
+"""Options and output that commands share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from harness import paths
+from harness.errors import HarnessError, UsageError
+from harness.store import Store
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, nothing else.")]
+ResultsOption = Annotated[
+    Path | None,
+    typer.Option("--results", help="Results directory [$HARNESS_RESULTS, else ./results]."),
+]
+HostOption = Annotated[
+    Path | None,
+    typer.Option("--host", help="Host file that names the tiers [else searched, else discovered]."),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+EmulateOption = Annotated[
+    list[str] | None,
+    typer.Option("--emulate", help="Let a tmpfs stand in for this tier; its numbers are marked."),
+]
+
+
+def store(results: Path | None) -> Store:
+    """The store that --results names."""
+    return Store(paths.results_root(results))
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout."""
+    json.dump(document, sys.stdout, indent=1, ensure_ascii=False, default=str)
+    print()
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+    """A table on stdout; numbers are formatted by the caller."""
+    table = Table(*columns, title=title or None, title_justify="left", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    console().print(table)
+
+
+def console() -> Console:
+    """stdout, wide enough that a pipe does not cut run ids."""
+    return Console(
+        width=None if sys.stdout.isatty() else 200, markup=False, highlight=False, soft_wrap=False
+    )
+
+
+def print_error(error: HarnessError) -> None:
+    """Asked, found, do: on stderr; as JSON on stdout too where --json was given."""
+    if "--json" in sys.argv:
+        print_json({"error": error.to_json()})
+    print(f"harness: {error.asked}: {error.found}", file=sys.stderr)
+    if error.do:
+        print(f"  {error.do}", file=sys.stderr)
+
+
+def key_values(items: Sequence[str] | None, option: str) -> dict[str, str]:
+    """``["a=1"]`` → ``{"a": "1"}``; UsageError for anything else or a key twice."""
+    pairs: dict[str, str] = {}
+    for item in items or []:
+        key, equals, value = item.partition("=")
+        if not equals or not key or key in pairs:
+            found = "the key stands twice" if key in pairs else "not of the form key=value"
+            raise UsageError(f"{option} {item}", found, f"write {option} key=value")
+        pairs[key] = value
+    return pairs
+
+
+def confirm(what: str, yes: bool) -> None:
+    """Ask before a destructive step unless --yes was given; refuse where nobody can answer."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(what, "this removes data and nobody is there to confirm", "add --yes")
+    if not typer.confirm(f"{what}. Go on?", err=True):
+        raise typer.Abort()
+
+
+def metric_value(run: Mapping[str, Any], name: str, **labels: str) -> float | None:
+    """The value of one metric of a run.json, None where it is not there."""
+    for metric in run["metrics"]:
+        if metric["name"] == name and metric["labels"] == labels:
+            value: float | None = metric.get("value")
+            return value
+    return None

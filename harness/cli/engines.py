@@ -1,0 +1,60 @@
+"""``harness engines``: what can be measured here, and installing the pinned servers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from harness import paths, registry
+from harness.cli.common import JsonOption, QuietOption, print_json, print_table
+from harness.errors import UsageError
+from harness.progress import progress_on_stderr
+
+app = typer.Typer(help="List engines; install pinned servers into the private prefix.")
+
+
+def engine_rows() -> list[dict[str, Any]]:
+    """Each engine: name, title, kinds, parts, options, version and source, or what is missing."""
+    rows: list[dict[str, Any]] = []
+    for name, factory in sorted(registry.engines().items()):
+        row: dict[str, Any] = {"name": name, "title": factory.title, "kinds": list(factory.kinds)}
+        row["parts"] = sorted(factory.supported_parts({}))
+        row["options"] = dict(factory.options)
+        try:
+            version = factory.available({}, paths.engines_prefix())
+            row |= {"version": version.version, "source": version.source, "missing": None}
+        except UsageError as error:
+            row |= {"version": None, "source": None, "missing": f"{error.found}; {error.do}"}
+        rows.append(row)
+    return rows
+
+
+@app.command("list")
+def list_(json_: JsonOption = False) -> None:
+    """Every engine with the version that would run."""
+    rows = engine_rows()
+    if json_:
+        print_json({"engines": rows})
+        return
+    print_table(
+        ("engine", "version", "from", "parts"),
+        [
+            (r["name"], r["version"] or "missing", r["source"] or r["missing"],
+             ", ".join(r["parts"]))
+            for r in rows
+        ],
+    )  # fmt: skip
+
+
+@app.command("install")
+def install(
+    names: Annotated[list[str] | None, typer.Argument(help="Engines [all with pins].")] = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Install pinned servers (checksums verified) into the private prefix."""
+    from harness.engines import _install
+
+    with progress_on_stderr(quiet) as progress:
+        for name in names or _install.pinned_engines():
+            _install.install(name, paths.engines_prefix(), progress)

@@ -1,0 +1,118 @@
+"""``harness compare``, ``report`` and ``repro``: what is made of finished runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.common import (
+    HostOption,
+    JsonOption,
+    QuietOption,
+    ResultsOption,
+    console,
+    print_json,
+    store,
+)
+from harness.errors import UsageError
+from harness.opening import open_environment
+from harness.progress import progress_on_stderr
+from harness.repro import repeat
+from harness.store import Store, StoredRun
+
+
+def compare(
+    a: Annotated[str, typer.Argument(help="Run id, experiment, or placement=…,engine=…")],
+    b: Annotated[str, typer.Argument(help="The same, for the other side.")],
+    over: Annotated[
+        list[str] | None, typer.Option("--over", help="What may differ: placement, engine …")
+    ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Compare although more differs; it is printed.")
+    ] = False,
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Ratios of A and B per metric, with intervals; refuses what is not comparable."""
+    from harness.reports import compare as comparing
+
+    where = store(results)
+    found = comparing.compare(
+        comparing.select(where, a), comparing.select(where, b), over or (), anyway
+    )
+    if json_:
+        print_json(comparing.comparison_json(found))
+    else:
+        comparing.print_comparison(found, console())
+
+
+def report(
+    runs: Annotated[list[str] | None, typer.Argument(help="Run ids or selectors.")] = None,
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", "-e", help="All runs of an experiment.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report.")] = Path(
+        "report"
+    ),
+    title: Annotated[str | None, typer.Option("--title", help="Its title.")] = None,
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Write one self-contained HTML file, Markdown, CSV and figures."""
+    from harness.reports.report import write_report
+
+    where = store(results)
+    chosen = _chosen(where, runs or [], experiment)
+    files = write_report(chosen, out, title=title)
+    if json_:
+        print_json({"report": {"html": str(files.html), "markdown": str(files.markdown),
+                               "csv": str(files.csv), "runs": len(chosen)}})  # fmt: skip
+    else:
+        print(f"report: {files.html.absolute()}")
+
+
+def _chosen(where: Store, names: list[str], experiment: str | None) -> list[StoredRun]:
+    from harness.reports.compare import select
+
+    chosen = {stored.run_id: stored for name in names for stored in select(where, name)}
+    if experiment is not None:
+        chosen |= {
+            stored.run_id: stored
+            for stored in where.runs()
+            if stored.run["experiment"]["name"] == experiment
+        }
+    if not names and experiment is None:
+        chosen = {stored.run_id: stored for stored in where.runs()}
+    if not chosen:
+        raise UsageError(
+            f"report on {experiment or ', '.join(names) or 'all runs'}",
+            f"no finished run of that in {where.root}",
+            "`harness runs list` shows what is there",
+        )
+    return [chosen[run_id] for run_id in sorted(chosen)]
+
+
+def repro(
+    run: Annotated[str, typer.Argument(help="Run id, its beginning or end, or a directory.")],
+    tolerance: Annotated[
+        float, typer.Option(help="How far the geometric mean of the ratios may be from 1.")
+    ] = 0.25,
+    host: HostOption = None,
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Run again what a manifest says, and say whether it agrees."""
+    where = store(results)
+    original = where.run(run)
+    emulate = list(original.spec.emulate)
+    with progress_on_stderr(quiet) as progress, open_environment(host, emulate, progress) as env:
+        verdict = repeat(original, env, where, tolerance)
+    if json_:
+        print_json({"repro": verdict.to_json(), "runs": [verdict.again.run]})
+    else:
+        print(verdict.text())
+    if not verdict.agrees:
+        raise typer.Exit(1)

@@ -1,0 +1,124 @@
+"""``harness run WORKLOAD``: an experiment given on the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from harness import registry
+from harness.cli import show
+from harness.cli.common import (
+    EmulateOption,
+    HostOption,
+    JsonOption,
+    QuietOption,
+    ResultsOption,
+    key_values,
+    store,
+)
+from harness.errors import UsageError
+from harness.experiment import plan_steps, run_plan
+from harness.opening import open_environment
+from harness.profile import expand
+from harness.progress import progress_on_stderr
+from harness.yamlfile import Document
+
+
+def run(
+    workload: Annotated[str, typer.Argument(help="tpch")],
+    engine: Annotated[list[str] | None, typer.Option(help="duckdb, postgres; may repeat.")] = None,
+    placement: Annotated[
+        list[str] | None,
+        typer.Option(help="ssd-both, ssd-data-pmem-wal, data=ssd,wal=pmem; may repeat."),
+    ] = None,
+    scale: Annotated[str | None, typer.Option(help="Scale factor.")] = None,
+    queries: Annotated[str | None, typer.Option(help="Which queries: 1,6 [all].")] = None,
+    query_seed: Annotated[
+        str | None, typer.Option(help="Seed of random query parameters [validation values].")
+    ] = None,
+    query_timeout: Annotated[
+        str | None, typer.Option(help="Time limit of one query in seconds.")
+    ] = None,
+    cache: Annotated[str | None, typer.Option(help="cold-per-query, cold-per-run or warm.")] = None,
+    plans: Annotated[
+        bool | None, typer.Option("--plans/--no-plans", help="Keep plans from a second execution.")
+    ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", "-p", help="Any workload parameter: key=value.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Interleaved repeats.")] = 1,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads or parallel workers.")] = None,
+    memory_limit: Annotated[
+        str | None, typer.Option(help="Cap on the engine and its page cache: 4GiB.")
+    ] = None,
+    tuning: Annotated[str, typer.Option(help="Tuning profile: computed, paper, or a file.")] = (
+        "computed"
+    ),
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Override an engine setting: key=value.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", help="Engine option: key=value.")
+    ] = None,
+    dsn: Annotated[
+        str | None, typer.Option(help="An external server ($HARNESS_DSN keeps it out of argv).")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Names what you set up on an external server.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is random.")] = 0,
+    emulate: EmulateOption = None,
+    host: HostOption = None,
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Run a workload on engines and placements; repeats are interleaved blocks."""
+    given: dict[str, Any] = {
+        "scale": scale,
+        "queries": queries,
+        "query_seed": query_seed,
+        "query_timeout_s": query_timeout,
+        "cache": cache,
+        "plans": plans,
+    }
+    params = {key: value for key, value in given.items() if value is not None}
+    params |= key_values(param, "--param")
+    options: dict[str, Any] = key_values(option, "--option")
+    if dsn is not None:
+        options["dsn"] = dsn
+    if not engine:
+        known = ", ".join(sorted(registry.engines()))
+        raise UsageError(f"run {workload}", "no engine is named", f"add --engine; known: {known}")
+    profile: dict[str, Any] = {
+        "schema": 1,
+        "name": "command-line",
+        "description": "given on the command line",
+        "workload": workload,
+        "axes": {"engine": list(dict.fromkeys(engine))},
+        "fixed": {
+            "params": params,
+            "settings": key_values(set_, "--set"),
+            "engine_options": dict.fromkeys(engine, options),
+            "tuning": tuning,
+            "seed": seed,
+            "emulate": emulate or [],
+        },
+        "repeats": repeats,
+    }
+    if placement:
+        profile["axes"]["placement"] = list(dict.fromkeys(placement))
+    for key, value in (("threads", threads), ("memory_limit", memory_limit), ("label", label)):
+        if value is not None:
+            profile["fixed"][key] = value
+    plan = expand(Document("command line", profile, {}), registry.normalise)
+    into = store(results)
+    with (
+        progress_on_stderr(quiet) as progress,
+        open_environment(host, emulate or [], progress) as env,
+    ):
+        steps = plan_steps(plan, env, into, again=True)
+        finished = run_plan(plan, steps, env, into)
+    show.runs(finished, json_)
+    show.exit_for(finished)

@@ -1,0 +1,182 @@
+"""``harness runs``: what the store holds."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import tarfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness.cli import show
+from harness.cli.common import (
+    JsonOption,
+    ResultsOption,
+    confirm,
+    metric_value,
+    print_json,
+    print_table,
+    store,
+)
+from harness.errors import UsageError
+from harness.store import StoredRun
+from harness.units import format_bytes, format_ns
+
+app = typer.Typer(help="List, show, remove and export runs.")
+
+
+@app.command("list")
+def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
+    """Every run: finished ones with their status, the others as unfinished."""
+    where = store(results)
+    finished, unfinished = where.runs(), where.unfinished()
+    if json_:
+        print_json(
+            {
+                "runs": [stored.run for stored in finished],
+                "unfinished": [entry.run_id for entry in unfinished],
+            }
+        )
+        return
+    rows: list[tuple[Any, ...]] = []
+    for stored in finished:
+        total = metric_value(stored.run, "queries_duration_ns")
+        rows.append(
+            (
+                stored.run_id,
+                stored.run["status"],
+                stored.run["experiment"]["name"],
+                format_ns(total) if total is not None else "",
+                "EMULATED" if stored.run["emulated"] else "",
+            )
+        )
+    rows += [(entry.run_id, "unfinished", "", "", "") for entry in unfinished]
+    print_table(("run", "status", "experiment", "total", "note"), rows)
+
+
+@app.command("show")
+def show_(
+    run: Annotated[str, typer.Argument(help="Run id, its beginning or end, or a directory.")],
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """One run: its metrics, checks and what it ran on."""
+    stored = store(results).run(run)
+    if json_:
+        print_json({"run": stored.run, "manifest": stored.manifest})
+        return
+    _print_run(stored)
+
+
+def _print_run(stored: StoredRun) -> None:
+    run, manifest = stored.run, stored.manifest
+    print(f"{stored.run_id}  {run['status']}  {show.where(stored)}")
+    if run["emulated"]:
+        print("EMULATED: " + "; ".join(f"{e['tier']} by {e['by']}" for e in run["emulated"]))
+    if manifest:
+        engine = manifest["engine"]
+        print(f"engine   {engine['name']} {engine['version']} ({engine['source']})")
+        for tier in manifest["tiers"]:
+            facts = tier["facts"]
+            print(f"tier     {tier['name']}: {tier['kind']}, {facts['filesystem']} on "
+                  f"{facts['device']}, DAX {facts['dax']}")  # fmt: skip
+    if run["data_bytes"] is not None and run["memory_bytes"]:
+        ratio = run["data_bytes"] / run["memory_bytes"]
+        print(f"data     {format_bytes(run['data_bytes'])}: {ratio:.2g} × memory")
+    shown = [m for m in run["metrics"] if "value" in m and m["better"] != "none"]
+    print_table(
+        ("metric", "labels", "value"),
+        [
+            (
+                m["name"],
+                " ".join(f"{k}={v}" for k, v in m["labels"].items()),
+                format_ns(m["value"]) if m["unit"] == "ns" else f"{m['value']:g} {m['unit']}",
+            )
+            for m in shown
+        ],
+    )
+    for check in run["checks"]:
+        if check["status"] != "passed":
+            print(f"{check['name']} {' '.join(check['labels'].values())} {check['status']}: "
+                  f"{check['detail']}")  # fmt: skip
+    if run["error"]:
+        print(f"error: {run['error']['asked']}: {run['error']['found']}\n  {run['error']['do']}")
+
+
+@app.command("rm")
+def rm(
+    runs: Annotated[list[str] | None, typer.Argument(help="Run ids.")] = None,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="All directories without a result.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    results: ResultsOption = None,
+) -> None:
+    """Remove runs."""
+    where = store(results)
+    cut_off = {entry.run_id: entry.directory for entry in where.unfinished()}
+    targets = [cut_off[name] if name in cut_off else where.run(name).directory
+               for name in runs or []]  # fmt: skip
+    if unfinished:
+        targets += [path for path in cut_off.values() if path not in targets]
+    if not targets and not unfinished:
+        raise UsageError("runs rm", "no run is named", "name runs, or say --unfinished")
+    for target in targets:
+        print(f"remove {target}", file=sys.stderr)
+    if dry_run or not targets:
+        return
+    confirm(f"remove {len(targets)} runs for good", yes)
+    for target in targets:
+        where.remove(target)
+
+
+@app.command("export")
+def export(
+    runs: Annotated[list[str] | None, typer.Argument(help="Run ids [all finished].")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help=".csv, .json or .tar.gz")] = Path(
+        "runs.csv"
+    ),
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Write runs as one tidy CSV, one JSON document, or an archive of their directories."""
+    where = store(results)
+    chosen = [where.run(name) for name in runs] if runs else where.runs()
+    if not chosen:
+        raise UsageError("export", f"no finished run in {where.root}", "run something first")
+    writers = {".csv": _export_csv, ".json": _export_json, ".gz": _export_tar, ".tgz": _export_tar}
+    if out.suffix not in writers:
+        raise UsageError(f"export to {out}", "unknown format", "name a .csv, .json or .tar.gz file")
+    try:
+        writers[out.suffix](chosen, out)
+    except OSError as error:
+        raise UsageError(f"export to {out}", str(error), "name a writable file") from error
+    if json_:
+        print_json({"file": str(out), "runs": [stored.run_id for stored in chosen]})
+    else:
+        print(f"{len(chosen)} runs in {out}")
+
+
+def _export_csv(chosen: list[StoredRun], out: Path) -> None:
+    from harness.reports.tables import csv_rows
+
+    header, rows = csv_rows(chosen)
+    with out.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def _export_json(chosen: list[StoredRun], out: Path) -> None:
+    document = {"runs": [{"run": r.run, "manifest": r.manifest} for r in chosen]}
+    out.write_text(json.dumps(document, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def _export_tar(chosen: list[StoredRun], out: Path) -> None:
+    with tarfile.open(out, "w:gz") as archive:
+        for stored in chosen:
+            archive.add(stored.directory, arcname=stored.run_id)

@@ -1,0 +1,134 @@
+"""Run a stored run again from its manifest, and say whether it agrees.
+
+Agreement has three parts, each said on its own: the same thing was run (engine
+build, configuration, data, host), the answers are the same, and the times are
+within a tolerance. The tolerance is the user's: one run against one run shows no
+spread of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from harness import runner
+from harness.environment import Environment
+from harness.errors import UsageError
+from harness.preflight import prepare_all
+from harness.store import Store, StoredRun
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``ratio``: geometric mean of again/original over the metrics both have; None without any."""
+
+    original: StoredRun
+    again: StoredRun
+    differences: tuple[str, ...]
+    answers_equal: bool | None
+    ratio: float | None
+    tolerance: float
+
+    @property
+    def times_agree(self) -> bool:
+        """Whether the ratio is within the tolerance of 1, in either direction."""
+        return self.ratio is not None and abs(math.log(self.ratio)) <= math.log1p(self.tolerance)
+
+    @property
+    def agrees(self) -> bool:
+        """Same thing run, same answers, times within the tolerance."""
+        status = self.again.run["status"] == self.original.run["status"]
+        return status and not self.differences and self.answers_equal is not False and (
+            self.times_agree
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "original": self.original.run_id,
+            "again": self.again.run_id,
+            "agrees": self.agrees,
+            "differences": list(self.differences),
+            "answers_equal": self.answers_equal,
+            "ratio": self.ratio,
+            "tolerance": self.tolerance,
+        }
+
+    def text(self) -> str:
+        """For a person."""
+        lines = [f"{self.original.run_id} again as {self.again.run_id}:"]
+        lines += [f"  differs: {difference}" for difference in self.differences]
+        answers = {True: "equal", False: "DIFFERENT", None: "not compared"}[self.answers_equal]
+        lines.append(f"  answers: {answers}")
+        if self.ratio is None:
+            lines.append("  times: nothing to compare")
+        else:
+            within = "within" if self.times_agree else "outside"
+            lines.append(
+                f"  times: again/original {self.ratio:.3f} (geometric mean), {within} the "
+                f"tolerance of {self.tolerance:.0%}"
+            )
+        lines.append(f"  it {'agrees' if self.agrees else 'does NOT agree'}")
+        return "\n".join(lines)
+
+
+def repeat(original: StoredRun, env: Environment, store: Store, tolerance: float) -> Verdict:
+    """Do the run again and judge it."""
+    if not original.manifest:
+        raise UsageError(
+            f"repro {original.run_id}", "it failed before there was a manifest", "run it anew"
+        )
+    (prepared,) = prepare_all([original.spec], env)
+    again = runner.run(prepared, env, store, {"name": "repro", "hash": original.run["spec_hash"]})
+    return judge(original, again, tolerance)
+
+
+def judge(original: StoredRun, again: StoredRun, tolerance: float) -> Verdict:
+    """Compare two runs of one spec."""
+    return Verdict(
+        original,
+        again,
+        tuple(_differences(original, again)),
+        _answers_equal(original, again),
+        _ratio(original.run, again.run),
+        tolerance,
+    )
+
+
+def _differences(original: StoredRun, again: StoredRun) -> list[str]:
+    if not again.manifest:
+        error = again.run["error"] or {"asked": "run", "found": "no manifest"}
+        return [f"it failed this time: {error['asked']}: {error['found']}"]
+    pairs = {
+        "engine build": lambda m: m["engine"]["build"],
+        "data": lambda m: (m["dataset"] or {}).get("fingerprint"),
+        "host": lambda m: m["host"]["host_id"],
+        "host mode": lambda m: m["host"]["mode"],
+        "kernel": lambda m: m["host"]["kernel"]["release"],
+        "memory cap": lambda m: m["memory_cap"],
+        "engine settings": lambda m: m["engine"]["settings"],
+    }
+    return [
+        f"{name}: {get(original.manifest)} → {get(again.manifest)}"
+        for name, get in pairs.items()
+        if get(original.manifest) != get(again.manifest)
+    ]
+
+
+def _answers_equal(original: StoredRun, again: StoredRun) -> bool | None:
+    before, after = original.artifact("answers"), again.artifact("answers")
+    return None if before is None or after is None else bool(before == after)
+
+
+def _ratio(before: dict[str, Any], after: dict[str, Any]) -> float | None:
+    def values(run: dict[str, Any]) -> dict[tuple[Any, ...], float]:
+        return {
+            (m["name"], *sorted(m["labels"].items())): m["value"]
+            for m in run["metrics"]
+            if m["better"] != "none" and m.get("value", 0) > 0 and m["labels"]
+        }
+
+    a, b = values(before), values(after)
+    logs = [math.log(b[key] / a[key]) for key in a if key in b]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None

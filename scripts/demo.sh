@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# The main job on real data: TPC-H on DuckDB and PostgreSQL, on the disk and on PMem
+# (or a tmpfs that stands in for it, marked EMULATED), checked, compared, reported.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+results=${HARNESS_RESULTS:-results}
+emulate=()
+if ! .venv/bin/harness doctor --json | .venv/bin/python -c '
+import json, sys
+sys.exit("pmem" not in {tier["name"] for tier in json.load(sys.stdin)["tiers"]})'; then
+  echo "No PMem here: a tmpfs stands in for it, and every number of it is marked EMULATED." >&2
+  emulate=(--emulate pmem)
+fi
+.venv/bin/harness experiment run demo "${emulate[@]}" --results "$results"
+.venv/bin/harness report --experiment demo --results "$results" --out "$results/demo-report"

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Set up tierbench in .venv, and the pinned database servers in their private prefix.
+#
+#   scripts/setup.sh        what `make demo` needs
+#   scripts/setup.sh dev    and what `make test` needs on top
+#
+# As root, missing Debian packages (compilers, tools; never a database server) are
+# installed; otherwise what is missing is named. Running it again changes nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+what=${1:-user}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+# package:file — a package is there when its file or command is.
+needed=(python3-venv:ensurepip gcc:gcc libc6-dev:/usr/include/stdio.h make:make)
+useful=(fio:fio numactl:numactl)
+for_tests=(chromium:chromium chromium-driver:chromedriver git:git shellcheck:shellcheck)
+
+present() {
+  case $1 in
+    ensurepip) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+    /*) [ -e "$1" ] ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+missing_of() {
+  local entry
+  for entry in "$@"; do
+    present "${entry#*:}" || printf '%s\n' "${entry%%:*}"
+  done
+}
+
+apt_install() {
+  export DEBIAN_FRONTEND=noninteractive
+  say "installing Debian packages: $*"
+  apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
+    { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@" >/dev/null; }
+}
+
+install_packages() { # required|optional package…
+  local kind=$1
+  shift
+  [ $# -gt 0 ] || return 0
+  if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+    apt_install "$@" && return 0
+  fi
+  if [ "$kind" = required ]; then
+    say "missing: $*. Install them (Debian: sudo apt install $*) and run this again."
+    exit 1
+  fi
+  say "not installed (optional): $*. Debian: sudo apt install $*"
+}
+
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  say "python3 is $(python3 --version 2>&1), 3.11 or later is needed"
+  exit 1
+}
+mapfile -t missing < <(missing_of "${needed[@]}")
+install_packages required "${missing[@]}"
+mapfile -t missing < <(missing_of "${useful[@]}")
+install_packages optional "${missing[@]}"
+
+[ -x .venv/bin/python ] || python3 -m venv .venv
+extra=
+if [ "$what" = dev ]; then
+  mapfile -t missing < <(missing_of "${for_tests[@]}")
+  install_packages required "${missing[@]}"
+  extra='[dev]'
+fi
+say "installing Python packages into .venv"
+.venv/bin/python -m pip install -q --disable-pip-version-check -e ".$extra"
+.venv/bin/harness engines install
+touch .venv/.setup
+[ "$what" != dev ] || touch .venv/.setup-dev
+say "done: .venv/bin/harness (try: .venv/bin/harness doctor)"

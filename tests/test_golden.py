@@ -1,0 +1,68 @@
+"""Datasets: whole or absent, and verified against what was recorded."""
+
+import pytest
+
+from harness.golden import DatasetStore, dataset_name
+from harness.progress import SilentProgress
+from harness.supervise.supervisor import Supervisor
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Supervisor(tmp_path / "state") as supervisor:
+        yield DatasetStore(tmp_path / "golden", supervisor.journal)
+
+
+def build(store, name, text="rows"):
+    with store.building(name) as building:
+        (building.content / "table").mkdir()
+        (building.content / "table" / "1").write_text(text)
+        (building.content / "link").symlink_to("table/1")
+        return building.publish({"scale": 1}, {"rows": {"t": 4}}, SilentProgress())
+
+
+def test_a_dataset_appears_whole(store):
+    dataset = build(store, "tpch-x")
+    assert store.find("tpch-x").fingerprint == {"rows": {"t": 4}}
+    assert (dataset.content / "table" / "1").read_text() == "rows"
+    assert dataset.size_bytes == 4
+    assert dataset.verify(SilentProgress()) == []
+
+
+def test_what_was_not_published_leaves_nothing(store):
+    with pytest.raises(ValueError, match="disk"), store.building("tpch-x") as building:
+        (building.content / "half").write_text("…")
+        raise ValueError("disk full")
+    assert store.datasets() == []
+    assert [p.name for p in store.root.iterdir()] == [".tpch-x.lock"]
+
+
+def test_verify_names_what_changed_and_what_is_missing(store):
+    dataset = build(store, "tpch-x")
+    (dataset.content / "table" / "1").write_text("Rows")
+    (dataset.content / "link").unlink()
+    (dataset.content / "new").write_text("")
+    assert sorted(dataset.verify(SilentProgress())) == [
+        "changed: table/1",
+        "missing: link",
+        "not in the record: new",
+    ]
+
+
+def test_a_dataset_that_is_there_is_not_built_again(store):
+    build(store, "tpch-x")
+    with store.building("tpch-x") as building:
+        assert building is None
+
+
+def test_a_removal_cut_short_leaves_nothing_that_looks_complete(store):
+    dataset = build(store, "tpch-x")
+    (dataset.directory / "golden.json").unlink()
+    assert store.find("tpch-x") is None
+    assert build(store, "tpch-x", "more").size_bytes == 4
+
+
+def test_the_name_tells_different_data_apart():
+    one, two = dataset_name("tpch-postgres", {"scale": 1}), dataset_name("tpch-postgres", {"a": 2})
+    assert one.startswith("tpch-postgres-")
+    assert one != two

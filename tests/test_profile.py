@@ -1,0 +1,97 @@
+"""A profile expands to specs: purely, in interleaved blocks, with content hashes."""
+
+import pytest
+
+from harness.errors import UsageError
+from harness.profile import expand, find_profile
+from harness.spec import RunSpec
+from harness.yamlfile import parse_yaml
+
+PROFILE = """\
+schema: 1
+name: two-by-two
+description: two engines, two placements
+workload: tpch
+size: 2
+axes:
+  engine: [duckdb, postgres]
+  placement: [ssd-both, pmem-both]
+fixed:
+  memory_limit: "= 0.5 * GiB * size"
+  params: {scale: "= size", cache: warm}
+  settings: {jit: false}
+repeats: 3
+"""
+
+
+def normalise(workload, params):
+    return {"cache": "cold-per-query", **params}
+
+
+def plan_of(text, **kwargs):
+    return expand(parse_yaml(text, "p.yml"), normalise, **kwargs)
+
+
+def order(plan, block):
+    return [(s.engine, s.placement.name) for s in plan.runs if s.block == block]
+
+
+def test_the_cross_product_stands_once_in_every_block_and_every_second_block_is_reversed():
+    plan = plan_of(PROFILE)
+    assert len(plan.runs) == 12
+    first = order(plan, 0)
+    assert first == [
+        ("duckdb", "ssd-both"),
+        ("duckdb", "pmem-both"),
+        ("postgres", "ssd-both"),
+        ("postgres", "pmem-both"),
+    ]
+    assert order(plan, 1) == first[::-1]
+    assert order(plan, 2) == first
+    assert [spec.block for spec in plan.runs] == sorted(spec.block for spec in plan.runs)
+
+
+def test_size_scales_data_and_memory_together():
+    spec = plan_of(PROFILE).runs[0]
+    assert spec.params == {"cache": "warm", "scale": 2}
+    assert spec.memory_limit_bytes == 2**30
+    assert spec.settings == {"jit": "off"}
+
+
+def test_expansion_is_pure_and_hashes_tell_specs_apart():
+    one, two = plan_of(PROFILE), plan_of(PROFILE)
+    assert [s.hash() for s in one.runs] == [s.hash() for s in two.runs]
+    assert one.hash == two.hash
+    assert len({s.hash() for s in one.runs}) == 12
+    assert len({s.series() for s in one.runs}) == 4
+    assert plan_of(PROFILE.replace("warm", "cold-per-run")).hash != one.hash
+
+
+def test_a_spec_survives_json():
+    for spec in plan_of(PROFILE).runs:
+        assert RunSpec.from_json(spec.to_json()) == spec
+
+
+def test_emulation_from_the_command_line_joins_the_profiles_own():
+    plan = plan_of(PROFILE, emulate=("pmem",))
+    assert all(spec.emulate == ("pmem",) for spec in plan.runs)
+
+
+def test_what_varies_cannot_be_fixed_too():
+    with pytest.raises(UsageError) as refused:
+        plan_of(PROFILE.replace("fixed:\n", "fixed:\n  engine: duckdb\n"))
+    assert "'engine' is both an axis and fixed" in refused.value.found
+    assert refused.value.asked == "p.yml:7"
+
+
+def test_shuffled_order_is_seeded_and_stays_within_its_block():
+    text = PROFILE + "order: shuffled\n"
+    assert [s.hash() for s in plan_of(text).runs] == [s.hash() for s in plan_of(text).runs]
+    assert sorted(order(plan_of(text), 1)) == sorted(order(plan_of(PROFILE), 1))
+
+
+def test_profiles_that_come_along_are_found_by_name_and_a_typo_is_told():
+    assert find_profile("demo").name == "demo.yml"
+    with pytest.raises(UsageError) as refused:
+        find_profile("dmeo")
+    assert "did you mean 'demo'" in refused.value.found

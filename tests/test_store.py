@@ -1,0 +1,96 @@
+"""The store: a run without run.json is unfinished, whatever else is there."""
+
+import json
+
+import pytest
+
+from harness.errors import UsageError
+from harness.placement import parse_placement
+from harness.spec import RunSpec
+from harness.store import Store
+
+SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
+
+
+def result(writer, status="complete"):
+    return {
+        "schema": 1,
+        "run_id": writer.run_id,
+        "status": status,
+        "spec": SPEC.to_json(),
+        "spec_hash": SPEC.hash(),
+        "experiment": {"name": "x", "hash": "0"},
+        "started_unix_ns": 1,
+        "duration_ns": 1,
+        "host_mode": "Default",
+        "emulated": [],
+        "uncontrolled": [],
+        "data_bytes": None,
+        "memory_bytes": None,
+        "residency": [],
+        "metrics": [],
+        "checks": [],
+        "error": None,
+    }
+
+
+def test_a_run_is_unfinished_until_its_result_is_written(tmp_path):
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    assert [u.run_id for u in store.unfinished()] == [writer.run_id]
+    assert store.runs() == []
+    writer.finish(result(writer))
+    assert [r.run_id for r in store.runs()] == [writer.run_id]
+    assert store.unfinished() == []
+    assert store.run(writer.run_id).spec == SPEC
+
+
+def test_a_result_cut_off_while_it_was_written_does_not_count(tmp_path):
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    (writer.directory / ".run.json.partial").write_text(json.dumps(result(writer))[:50])
+    assert store.runs() == []
+
+
+def test_a_result_outside_the_contract_is_never_written(tmp_path):
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    with pytest.raises(UsageError, match="status"):
+        writer.finish(result(writer, status="great"))
+    assert store.runs() == []
+
+
+def test_two_runs_of_one_second_have_directories_of_their_own(tmp_path):
+    store = Store(tmp_path)
+    assert len({store.begin(SPEC).run_id for _ in range(5)}) == 5
+
+
+def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_told(tmp_path):
+    store = Store(tmp_path)
+    writers = [store.begin(SPEC) for _ in range(2)]
+    for writer in writers:
+        writer.finish(result(writer))
+    assert store.run(writers[1].run_id).run_id == writers[1].run_id
+    with pytest.raises(UsageError, match="2 runs match"):
+        store.run(writers[0].run_id[:4])
+    with pytest.raises(UsageError, match="no such run"):
+        store.run("nothing")
+
+
+def test_an_unfinished_run_is_not_read_as_a_result(tmp_path):
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    with pytest.raises(UsageError, match="unfinished"):
+        store.run(writer.run_id)
+
+
+def test_only_runs_of_the_store_can_be_removed(tmp_path):
+    store = Store(tmp_path / "results")
+    writer = store.begin(SPEC)
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(UsageError, match="not a run"):
+        store.remove(other)
+    store.remove(writer.directory)
+    assert other.exists()
+    assert not writer.directory.exists()

@@ -1,0 +1,52 @@
+"""YAML errors name the file, the line and the nearest valid key."""
+
+import pytest
+
+from harness.errors import UsageError
+from harness.yamlfile import load_yaml, parse_yaml
+
+PROFILE = """\
+schema: 1
+name: fig-2
+description: what it is
+workload: tpch
+axes:
+  engine: [duckdb]
+fixed:
+  parms: {scale: 1}
+"""
+
+
+def test_an_unknown_key_is_named_with_its_line_and_the_nearest_valid_one(tmp_path):
+    file = tmp_path / "fig2.yml"
+    file.write_text(PROFILE)
+    with pytest.raises(UsageError) as refused:
+        load_yaml(file, "profile")
+    assert refused.value.asked == f"{file}:8"
+    assert "unknown key 'parms' (did you mean 'params'?)" in refused.value.found
+    assert "params" in refused.value.do
+
+
+def test_a_key_that_stands_twice_is_refused():
+    with pytest.raises(UsageError) as refused:
+        parse_yaml("a: 1\nb: 2\na: 3\n", "x.yml")
+    assert refused.value.asked == "x.yml:3"
+    assert "twice" in refused.value.found
+
+
+def test_what_is_not_yaml_is_refused_with_its_line():
+    with pytest.raises(UsageError) as refused:
+        parse_yaml("a: 1\nb: [1,\n", "x.yml")
+    assert refused.value.asked.startswith("x.yml:")
+
+
+def test_lines_reach_into_lists():
+    document = parse_yaml("a:\n  - 1\n  - b: 2\n", "x.yml")
+    assert document.line(("a", 1, "b")) == 3
+    assert document.at(("a", 0)) == "x.yml:2"
+
+
+def test_a_missing_file_is_told():
+    with pytest.raises(UsageError) as refused:
+        load_yaml("/nonexistent/x.yml")
+    assert "No such file" in refused.value.found
