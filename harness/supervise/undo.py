@@ -165,25 +165,33 @@ def restore_setting(path: str, old: str) -> None:
 
 @dataclass(frozen=True)
 class Mount:
-    """One line of /proc/self/mountinfo (proc(5))."""
+    """One line of /proc/self/mountinfo (proc(5)); options of mount and superblock together."""
 
     target: str
     device: str
     root: str
     fstype: str
     source: str
+    options: tuple[str, ...]
 
 
-def mounts() -> list[Mount]:
+def mounts(mountinfo: str = "/proc/self/mountinfo") -> list[Mount]:
     """Every mount of this mount namespace, in the order they were made."""
     found = []
-    with open("/proc/self/mountinfo") as file:
+    with open(mountinfo) as file:
         for line in file:
             left, _, right = line.partition(" - ")
-            _, _, device, root, target = left.split()[:5]
-            fstype, source = right.split()[:2]
+            _, _, device, root, target, options = left.split()[:6]
+            fstype, source, more = right.split()[:3]
             found.append(
-                Mount(_unescape(target), device, _unescape(root), fstype, _unescape(source))
+                Mount(
+                    _unescape(target),
+                    device,
+                    _unescape(root),
+                    fstype,
+                    _unescape(source),
+                    (*options.split(","), *more.split(",")),
+                )
             )
     return found
 
@@ -313,7 +321,8 @@ def stop_unit(name: str) -> None:
     import subprocess
 
     command = ["systemctl", "--user", "stop", name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3, check=False)
+    env = {"PATH": os.defpath, "XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=3, check=False)
     if done.returncode not in (0, 5):  # 5: no such unit, it has ended by itself
         raise UndoFailed(f"unit {name}: {done.stderr.strip()}")
 

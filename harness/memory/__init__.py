@@ -1,0 +1,1 @@
+"""Memory as a controlled variable: the cap on server and page cache, eviction, residency."""

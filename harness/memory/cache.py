@@ -1,0 +1,212 @@
+"""Page cache of our own files: evict it, and measure what is left.
+
+Eviction asks (posix_fadvise), it does not command: dirty pages are written back first,
+but pages that a running process has mapped, and all pages of a tmpfs, stay. So what is
+believed is the residency measured afterwards (mincore(2)), never the eviction.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.supervise.process import all_processes
+from harness.supervise.undo import Mount, mounts
+
+_CHUNK_BYTES = 1 << 30
+_DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+
+
+@dataclass(frozen=True)
+class EvictionReport:
+    """``files`` and ``size_bytes`` that were asked to leave; ``note``: what could not be."""
+
+    files: int
+    size_bytes: int
+    dropped_all: bool
+    note: str
+
+
+@dataclass(frozen=True)
+class Residency:
+    """Bytes of the files in the page cache; None where the kernel may not be asked.
+
+    ``total_bytes``: sum of the apparent sizes. A file counts once, however many names it has.
+    """
+
+    resident_bytes: int | None
+    total_bytes: int
+    note: str
+
+
+def evict(paths: Iterable[Path], drop: bool = False) -> EvictionReport:
+    """Write back and drop the cached pages of all files at and below ``paths``.
+
+    ``drop``: also empty the whole host's page cache, dentries and inodes
+    (/proc/sys/vm/drop_caches), which needs root and slows everybody else for a while.
+    """
+    files = list(_files(paths))
+    denied = 0
+    for path, _ in files:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # a server removes temporary files when it pleases
+        except PermissionError:
+            denied += 1
+            continue
+        try:
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+    notes = _filesystem_notes(files)
+    if denied:
+        notes.append(f"{denied} files may not be opened and were left as they are")
+    dropped = drop and _drop_everything(notes)
+    return EvictionReport(len(files), _total(files), dropped, "; ".join(notes))
+
+
+def _drop_everything(notes: list[str]) -> bool:
+    try:
+        _DROP_CACHES.write_text("3\n")
+    except OSError as error:
+        notes.append(f"drop_caches: {error.strerror}")
+        return False
+    return True
+
+
+def residency(paths: Iterable[Path]) -> Residency:
+    """How much of all files at and below ``paths`` is in the page cache now.
+
+    Works without root for files that are ours or that we may write: of others the
+    kernel says that every page is resident (Linux 5.2), so they are not asked about
+    and the answer is None.
+    """
+    files = list(_files(paths))
+    notes = _filesystem_notes(files)
+    resident, unknown = 0, 0
+    for path, facts in files:
+        found = _resident_bytes(path, facts)
+        if found is None:
+            unknown += 1
+        else:
+            resident += found
+    if unknown:
+        notes.append(f"residency of {unknown} files not known: they are another user's")
+    if resident and (holders := _mapping_processes(path for path, _ in files)):
+        notes.append(f"mapped by a running process, so not evicted: {holders}")
+    return Residency(None if unknown else resident, _total(files), "; ".join(notes))
+
+
+def _total(files: list[tuple[Path, os.stat_result]]) -> int:
+    return sum(facts.st_size for _, facts in files)
+
+
+def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, os.stat_result]]:
+    """Every regular file at or below the paths, once; symbolic links are followed."""
+    seen: set[tuple[int, int]] = set()
+    pending = list(paths)
+    while pending:
+        path = pending.pop()
+        try:
+            facts = path.stat()
+            if (facts.st_dev, facts.st_ino) in seen:
+                continue
+            seen.add((facts.st_dev, facts.st_ino))
+            if stat.S_ISDIR(facts.st_mode):
+                pending += path.iterdir()
+            elif stat.S_ISREG(facts.st_mode):
+                yield path, facts
+        except FileNotFoundError:
+            continue
+
+
+def _resident_bytes(path: Path, facts: os.stat_result) -> int | None:
+    owner = os.geteuid() in (0, facts.st_uid)
+    if not owner and not os.access(path, os.W_OK):
+        return None
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    except PermissionError:
+        return None
+    try:
+        size = os.fstat(descriptor).st_size
+        chunks = range(0, size, _CHUNK_BYTES)
+        return sum(_chunk(descriptor, at, min(_CHUNK_BYTES, size - at)) for at in chunks)
+    finally:
+        os.close(descriptor)
+
+
+def _chunk(descriptor: int, offset: int, length: int) -> int:
+    """Resident bytes of one piece of a file, by mapping it without touching it."""
+    address = _libc.mmap(None, length, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, offset)
+    if address == _MAP_FAILED:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    try:
+        pages = np.empty(-(-length // mmap.PAGESIZE), dtype=np.uint8)
+        if _libc.mincore(address, length, pages.ctypes.data) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    finally:
+        _libc.munmap(address, length)
+    present = pages & 1  # the other bits are reserved
+    beyond_end = -length % mmap.PAGESIZE if present[-1] else 0
+    return int(np.count_nonzero(present)) * mmap.PAGESIZE - beyond_end
+
+
+def _filesystem_notes(files: list[tuple[Path, os.stat_result]]) -> list[str]:
+    """What the file systems make of eviction: tmpfs cannot, DAX has nothing to evict."""
+    table = mounts()
+    folders = {path.parent for path, _ in files}
+    found = {mount for folder in folders if (mount := _mount_of(folder, table))}
+    notes = [
+        f"{m.target} is a tmpfs: its pages are the data and cannot be evicted"
+        for m in found
+        if m.fstype in ("tmpfs", "ramfs")
+    ]
+    notes += [
+        f"{m.target} is mounted with {option}: where DAX holds, the page cache is bypassed"
+        for m in found
+        for option in m.options
+        if option in ("dax", "dax=always")
+    ]
+    return sorted(notes)
+
+
+def _mount_of(folder: Path, table: list[Mount]) -> Mount | None:
+    real = f"{folder.resolve()}/".replace("//", "/")
+    holding = [m for m in table if real.startswith(f"{m.target}/".replace("//", "/"))]
+    return max(reversed(holding), key=lambda m: len(m.target), default=None)
+
+
+def _mapping_processes(paths: Iterable[Path]) -> str:
+    """``postgres (pid 12), …``: who has one of the files mapped, as far as we may see."""
+    wanted = {str(path.resolve()) for path in paths}
+    holders = []
+    for process in all_processes():
+        pid = process.id.pid
+        try:
+            maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+            mapped = {line.split(maxsplit=5)[5] for line in maps.splitlines() if "/" in line}
+            if mapped & wanted:
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                holders.append(f"{name} (pid {pid})")
+        except OSError:
+            continue
+    return ", ".join(holders[:5]) + (" …" if len(holders) > 5 else "")
