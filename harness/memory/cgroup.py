@@ -77,7 +77,7 @@ class MemoryCap:
                 _number(self.path / "memory.usage_in_bytes"),
                 _number(self.path / "memory.max_usage_in_bytes"),
                 _field(self.path / "memory.oom_control", "oom_kill"),
-                _number(self.path / "memory.failcnt"),
+                self._v1_limit_hits(),
             )
         return CapEvents(
             _number(self.path / "memory.current"),
@@ -85,6 +85,13 @@ class MemoryCap:
             _field(self.path / "memory.events", "oom_kill"),
             _field(self.path / "memory.events", "max"),
         )
+
+    def _v1_limit_hits(self) -> int | None:
+        # With swap accounted the kernel charges memory+swap first, and counts there.
+        assert self.path is not None
+        names = ("memory.failcnt", "memory.memsw.failcnt")
+        counts = [count for name in names if (count := _number(self.path / name)) is not None]
+        return sum(counts) if counts else None
 
 
 def available(proc: Path = Path("/proc/self")) -> CapSite:
@@ -234,7 +241,7 @@ def _make_slice(path: Path, limit_bytes: int, method: CapMethod) -> MemoryCap:
     launcher = ("systemd-run", "--user", "--scope", "--quiet", "--collect", f"--slice={name}", "--")
     passed = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
     env = {variable: os.environ[variable] for variable in passed if variable in os.environ}
-    return MemoryCap("systemd-run", limit_bytes, "", manager / name, Confinement((), launcher, env))
+    return MemoryCap(method, limit_bytes, "", path, Confinement((), launcher, env))
 
 
 def _words(path: Path) -> list[str]:
