@@ -133,7 +133,7 @@ def closed_directory(path: str) -> str | None:
         if name == "":
             continue
         if not os.access(here, os.X_OK):
-            return here
+            return here if os.path.isdir(here) else None
         if name in (".", ".."):
             here = here if name == "." else os.path.dirname(here)
             continue

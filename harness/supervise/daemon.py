@@ -113,9 +113,9 @@ class Daemon:
 
     def _receive(self) -> tuple[dict[str, Any], list[int]] | None:
         try:
-            head, descriptors, _, _ = socket.recv_fds(
-                self._connection, _FRAME_BYTES, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-            )
+            head, descriptors, _, _ = socket.recv_fds(self._connection, _FRAME_BYTES, _DESCRIPTORS)
+            for descriptor in descriptors:  # recv_fds takes MSG_CMSG_CLOEXEC and ignores it
+                os.set_inheritable(descriptor, False)
             length = int.from_bytes(head + self._exactly(_FRAME_BYTES - len(head)), "big")
             return json.loads(self._exactly(length)), descriptors
         except (EOFError, ConnectionError):

@@ -198,8 +198,8 @@ class Journal:
         token = self._directory_token(path)
         if token is None:
             return
-        self._append({"kind": "done", "of": token})
-        Path(undo.marker_file(str(_resolved(path)))).unlink(missing_ok=True)
+        self._append({"kind": "released", "of": token})
+        self.undo(token)  # of what is released only the marker is left to remove
 
     def _directory_token(self, path: Path) -> int | None:
         real = str(_resolved(path))

@@ -109,7 +109,10 @@ def _try_undo(entry: Entry, entries: list[Entry], owner: str, rebooted: bool) ->
 def undo_entry(entry: Entry, entries: list[Entry], owner: str, rebooted: bool = False) -> None:
     """Undo one change; UndoFailed or OSError where that cannot be done."""
     if entry["kind"] == "directory":
-        remove_directory(entry["path"], owner)
+        if any(e["kind"] == "released" and e["of"] == entry["seq"] for e in entries):
+            remove_marker(entry["path"], owner)
+        else:
+            remove_directory(entry["path"], owner)
     elif rebooted:
         return  # settings, mounts, cgroups and units ended with the boot
     elif entry["kind"] == "setting":
@@ -243,6 +246,12 @@ def marker_owner(path: str) -> str | None:
         if os.fstat(descriptor).st_uid != os.geteuid():
             return None  # forged by the user our servers run as
         return file.read(200).strip()
+
+
+def remove_marker(path: str, owner: str) -> None:
+    """Remove the marker of a directory that stays."""
+    if marker_owner(path) == owner:
+        os.unlink(marker_file(path))
 
 
 def remove_directory(path: str, owner: str) -> None:

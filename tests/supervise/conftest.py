@@ -1,0 +1,67 @@
+"""A supervisor with a state directory of its own, and small harness programs to be killed."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.supervise.process import all_processes, mark_of
+from harness.supervise.supervisor import Supervisor
+
+#: A liveness bound, far above anything a busy machine needs; never a measurement.
+PATIENCE_S = 30
+
+
+def eventually(condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def processes_of(harness_pid):
+    """What a harness process (by its pid) has started, through any number of forks."""
+    return [
+        stat.id.pid
+        for stat in all_processes()
+        if (mark_of(stat.id.pid) or "").startswith(f"{harness_pid}-")
+    ]
+
+
+@pytest.fixture
+def state(tmp_path):
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def supervisor(state):
+    with Supervisor(state) as supervisor:
+        yield supervisor
+
+
+@pytest.fixture
+def harness_program():
+    """Start ``python -c SOURCE ARGUMENTS``, with its first line of output already read."""
+    started = []
+
+    def start(source, *arguments):
+        program = subprocess.Popen(
+            [sys.executable, "-c", source, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=os.environ | {"SECRET_OF_THE_USER": "hunter2"},
+        )
+        started.append(program)
+        program.first_line = program.stdout.readline().strip()
+        return program
+
+    yield start
+    for program in started:
+        program.kill()
+        program.wait()
+        program.stdout.close()

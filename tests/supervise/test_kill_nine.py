@@ -1,0 +1,141 @@
+"""kill -9 of the harness at any moment: nothing is left to clean by hand."""
+
+import contextlib
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from conftest import eventually, processes_of
+
+from harness.supervise.journal import recover
+from harness.supervise.process import descendants
+from harness.supervise.undo import mounts
+
+STAT_INTERVAL = Path("/proc/sys/vm/stat_interval")
+AS_ROOT = os.geteuid() == 0
+
+HARNESS = """
+import os, sys, time
+from pathlib import Path
+from harness.memory.cgroup import memory_cap
+from harness.supervise.credentials import unprivileged
+from harness.supervise.supervisor import Supervisor
+
+base = Path(sys.argv[1])
+print("imported", flush=True)
+with Supervisor(base / "state") as supervisor, memory_cap(64 << 20, supervisor) as cap:
+    journal = supervisor.journal
+    journal.change_setting(base / "sysfs", "never")
+    if os.geteuid() == 0:
+        journal.change_setting(Path("/proc/sys/vm/stat_interval"), "7")
+    done = journal.register_directory(base / "golden.partial")
+    (done / "table").write_text("finished")
+    done.rename(base / "golden")
+    journal.release_directory(done)
+    work = journal.register_directory(base / "work")
+    (work / "data").mkdir()
+    if os.geteuid() == 0:
+        journal.mount("tmpfs", work / "data", "tmpfs", ["size=1m"])
+    (work / "data" / "1").write_text("rows")
+    start = supervisor.capped_by(cap).spawn
+    start(["sleep", "1000"], credentials=unprivileged(), cwd=Path("/"))
+    server = "setsid sleep 1000 & (sleep 1000 &); sleep 1000"
+    supervisor.spawn(["sh", "-c", server], log=base / "log")
+    print("running", flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def base(tmp_path):
+    (tmp_path / "sysfs").write_text("always\n")
+    return tmp_path
+
+
+def assert_clean(base, harness_pid, stat_interval):
+    assert eventually(lambda: not list((base / "state").glob("*.journal"))), "journal pending"
+    assert processes_of(harness_pid) == []
+    assert (base / "sysfs").read_text().strip() == "always"
+    assert STAT_INTERVAL.read_text() == stat_interval
+    assert not [m.target for m in mounts() if m.target.startswith(f"{base}/")]
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/tierbench-{harness_pid}-*"))
+    left = {path.name for path in base.iterdir()}
+    assert left - {"golden"} <= {"state", "sysfs", "log"}
+    if "golden" in left:  # renamed before it is released: whole in its place, never half
+        assert (base / "golden" / "table").read_text() == "finished"
+
+
+@pytest.mark.parametrize("moment", range(15))
+def test_killed_at_a_random_moment(base, harness_program, moment):
+    before = STAT_INTERVAL.read_text()
+    program = harness_program(HARNESS, base)
+    time.sleep(random.Random(moment).uniform(0, 0.4))
+    program.kill()
+    program.wait()
+    recover(base / "state")  # only for a kill before there was a supervisor
+    assert_clean(base, program.pid, before)
+
+
+def test_killed_at_work(base, harness_program):
+    """Everything is really there before, so that its absence afterwards means something."""
+    before = STAT_INTERVAL.read_text()
+    program = harness_program(HARNESS, base)
+    assert program.stdout.readline() == "running\n"
+    assert eventually(lambda: len(processes_of(program.pid)) == 5)
+    assert (base / "sysfs").read_text() == "never\n"
+    assert (base / "work" / "data" / "1").exists()
+    if AS_ROOT:
+        assert STAT_INTERVAL.read_text() == "7\n"
+        assert f"{base}/work/data" in [m.target for m in mounts()]
+    program.kill()
+    assert_clean(base, program.pid, before)
+
+
+def test_killed_together_with_its_supervisor(base, harness_program):
+    """The next harness finds the journal and undoes what is left."""
+    before = STAT_INTERVAL.read_text()
+    program = harness_program(HARNESS, base)
+    assert program.stdout.readline() == "running\n"
+    (daemon,) = [s.id.pid for s in descendants(program.pid) if s.parent == program.pid]
+    os.kill(daemon, signal.SIGKILL)
+    program.kill()
+    program.wait()
+    assert (base / "sysfs").read_text() == "never\n"
+    (found,) = recover(base / "state")
+    assert found.failures == ()
+    assert f"setting {base}/sysfs" in found.undone
+    assert_clean(base, program.pid, before)
+
+
+def test_a_fork_that_keeps_the_socket_does_not_keep_the_servers(base, harness_program):
+    forking = HARNESS.replace(
+        'print("running"', "sys.stdout.flush(); pid = os.fork() or time.sleep(5); print(pid"
+    )
+    before = STAT_INTERVAL.read_text()
+    program = harness_program(forking, base)
+    fork = int(program.stdout.readline())
+    program.kill()
+    try:
+        assert eventually(lambda: processes_of(program.pid) == [])
+        assert eventually(lambda: (base / "sysfs").read_text() == "always\n")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(fork, signal.SIGKILL)
+    assert_clean(base, program.pid, before)
+
+
+def test_ctrl_c_reaches_the_harness_only_and_ends_everything_in_order(base, harness_program):
+    before = STAT_INTERVAL.read_text()
+    traps = "trap 'echo interrupted' INT; trap 'echo stopped; exit' TERM; echo ready"
+    server = f"{traps}; while :; do sleep 0.01; done"
+    program = harness_program(HARNESS.replace("(sleep 1000 &); sleep 1000", server), base)
+    assert program.stdout.readline() == "running\n"
+    assert eventually(lambda: (base / "log").read_text() == "ready\n")
+    os.killpg(program.pid, signal.SIGINT)
+    assert program.wait(30) == -signal.SIGINT
+    assert (base / "log").read_text().endswith("stopped\n")
+    assert "interrupted" not in (base / "log").read_text()
+    assert_clean(base, program.pid, before)

@@ -1,0 +1,248 @@
+"""Starting processes under the supervisor, and what becomes of them."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import eventually, processes_of
+
+import harness
+from harness.engine import Credentials, MemoryPolicy
+from harness.errors import RunFailed
+from harness.supervise.credentials import unprivileged
+from harness.supervise.failures import log_tail
+from harness.supervise.process import alive, process_stat
+from harness.supervise.supervisor import Supervisor
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+def output_of(supervisor, tmp_path, argv, **options):
+    log = tmp_path / "log"
+    assert supervisor.spawn(argv, log=log, **options).wait(30) == 0, log_tail(log)
+    return log.read_text()
+
+
+def test_output_goes_to_the_log_and_the_status_comes_back(supervisor, tmp_path):
+    log = tmp_path / "log"
+    process = supervisor.spawn(["sh", "-c", "echo out; echo err >&2; exit 3"], log=log)
+    assert process.wait(30) == 3
+    assert process.poll() == 3
+    assert sorted(log.read_text().split()) == ["err", "out"]
+
+
+def test_death_by_signal_is_a_negative_status(supervisor):
+    process = supervisor.spawn(["sleep", "1000"])
+    assert process.poll() is None
+    with pytest.raises(TimeoutError):
+        process.wait(0.01)
+    process.signal(signal.SIGTERM)
+    assert process.wait(30) == -signal.SIGTERM
+    process.signal(signal.SIGTERM)  # it has ended: nothing happens
+
+
+def test_pipes_carry_a_conversation_and_stderr_goes_to_the_log(supervisor, tmp_path):
+    echo = "import sys\nfor line in sys.stdin: print(line.upper(), end='', flush=True)"
+    code = f"import sys; print('hello', file=sys.stderr)\n{echo}"
+    process = supervisor.spawn([sys.executable, "-c", code], pipes=True, log=tmp_path / "log")
+    process.stdin.write(b"select 1\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"SELECT 1\n"
+    process.stdin.close()
+    assert process.wait(30) == 0
+    assert (tmp_path / "log").read_text() == "hello\n"
+    process.stdout.close()
+
+
+def test_the_environment_is_small_and_the_same_everywhere(supervisor, tmp_path, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    text = output_of(supervisor, tmp_path, ["env"], env={"LD_BIND_NOW": "1"})
+    names = {line.partition("=")[0] for line in text.splitlines()}
+    assert "hunter2" not in text
+    assert names - {"PWD", "SHLVL", "_"} == {
+        "PATH", "LANG", "LC_ALL", "TZ", "HOME", "LD_BIND_NOW", "TIERBENCH_PROCESS"
+    }  # fmt: skip
+
+
+def test_children_have_no_descriptors_but_their_own_three(supervisor, tmp_path):
+    listing = output_of(supervisor, tmp_path, ["ls", "/proc/self/fd"])
+    assert listing.split() == ["0", "1", "2", "3"]  # 3: ls reads the directory
+
+
+@needs_root
+def test_servers_run_unprivileged_for_good(supervisor, tmp_path):
+    user = unprivileged()
+    script = "umask; ulimit -c >/dev/null; grep -E '^(Uid|Gid|Groups|NoNewPrivs)' /proc/self/status"
+    text = output_of(supervisor, tmp_path, ["sh", "-c", script], credentials=user)
+    assert text.splitlines()[0] == "0077"
+    status = dict(line.split(":\t", 1) for line in text.splitlines()[1:])
+    assert set(status["Uid"].split()) == {str(user.uid)}
+    assert set(status["Gid"].split()) == {str(user.gid)}
+    assert "0" not in status["Groups"].split()
+    assert status["NoNewPrivs"] == "1"
+
+
+def test_memory_policy_holds_from_the_first_page(supervisor, tmp_path):
+    policy = MemoryPolicy("bind", (0,))
+    maps = output_of(supervisor, tmp_path, ["cat", "/proc/self/numa_maps"], memory=policy)
+    assert "bind:0" in maps
+    assert "default" not in maps
+
+
+def test_an_impossible_memory_policy_is_told(supervisor):
+    with pytest.raises(RunFailed, match=r"memory policy.*set_mempolicy\(bind, nodes 63\)"):
+        supervisor.spawn(["true"], memory=MemoryPolicy("bind", (63,)))
+
+
+# What cannot be started ---------------------------------------------------------
+
+
+@needs_root
+def test_the_directory_a_user_cannot_enter_is_named(supervisor, tmp_path):
+    closed = tmp_path / "root-only"
+    closed.mkdir(mode=0o700)
+    for folder in tmp_path.parents:  # pytest closes its own directories, too
+        if folder.is_relative_to("/tmp/") and folder != Path("/tmp"):
+            folder.chmod(0o755)
+    tmp_path.chmod(0o755)
+    (closed / "postgres").symlink_to("/bin/true")
+    (tmp_path / "link").symlink_to(closed)
+    with pytest.raises(RunFailed) as failure:
+        supervisor.spawn([tmp_path / "link" / "postgres"], credentials=unprivileged())
+    assert f"cannot enter {closed} (mode 0700, owner root:root)" in failure.value.found
+    assert "$HARNESS_USER" in failure.value.do
+    with pytest.raises(RunFailed, match=f"cannot enter {closed} "):
+        supervisor.spawn(["true"], cwd=closed, credentials=unprivileged())
+
+
+def test_why_a_program_does_not_start(supervisor, tmp_path):
+    with pytest.raises(RunFailed, match="/nonexistent/postgres is not there"):
+        supervisor.spawn(["/nonexistent/postgres"])
+    with pytest.raises(RunFailed, match="no-such-program is not on that part of the PATH"):
+        supervisor.spawn(["no-such-program"])
+    with pytest.raises(RunFailed, match=r"/etc/passwd is not executable for .* \(mode 0644"):
+        supervisor.spawn(["/etc/passwd"])
+    script = tmp_path / "script"
+    script.write_text("#!/opt/none/python3\n")
+    script.chmod(0o755)
+    with pytest.raises(RunFailed, match="interpreter /opt/none/python3 cannot be run"):
+        supervisor.spawn([script])
+    with pytest.raises(RunFailed, match="directory: No such file or directory"):
+        supervisor.spawn(["true"], cwd=tmp_path / "gone")
+    assert supervisor.spawn(["true"]).wait(30) == 0  # and the supervisor works on
+
+
+def test_log_tail_gives_the_last_lines(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("".join(f"line {n}\n" for n in range(10_000)))
+    assert log_tail(log, 2) == "line 9998\nline 9999"
+    assert "No such file" in log_tail(tmp_path / "none")
+    (tmp_path / "empty").touch()
+    assert "is empty" in log_tail(tmp_path / "empty")
+
+
+# How they end --------------------------------------------------------------------
+
+
+DAEMONISING = "setsid sh -c 'sleep 1000 & sleep 1000' & (sleep 1000 &) ; sleep 1000"
+
+
+def test_kill_reaches_what_was_daemonised(supervisor):
+    other = supervisor.spawn(["sleep", "1000"])
+    process = supervisor.spawn(["sh", "-c", DAEMONISING])
+    assert eventually(lambda: len(processes_of(os.getpid())) >= 6)
+    process.kill()
+    assert process.wait(30) == -signal.SIGKILL
+    assert processes_of(os.getpid()) == [other.pid]
+
+
+def test_kill_finds_the_daemons_of_a_parent_that_has_ended(supervisor):
+    process = supervisor.spawn(["sh", "-c", "setsid sleep 1000 & exit 0"])
+    process.wait(30)
+    assert eventually(lambda: len(processes_of(os.getpid())) == 1)
+    process.kill()
+    assert processes_of(os.getpid()) == []
+
+
+def test_the_end_of_the_block_ends_everything(state, tmp_path):
+    log = tmp_path / "log"
+    polite = "trap 'echo stopping; exit 0' INT; echo ready; while :; do sleep 0.01; done"
+    deaf = "trap '' TERM; while :; do sleep 1; done"
+    with Supervisor(state) as supervisor:
+        supervisor.spawn(["sh", "-c", polite], log=log, stop_signal=signal.SIGINT)
+        supervisor.spawn(["sh", "-c", deaf])
+        supervisor.spawn(["sh", "-c", DAEMONISING])
+        assert eventually(lambda: log.read_text() == "ready\n")
+    assert log.read_text().endswith("stopping\n")
+    assert processes_of(os.getpid()) == []
+    assert list(state.iterdir()) == [state / "lock"]
+
+
+def test_a_fork_storm_is_stopped(state):
+    # A thousand forks deep, each parent ending at once: reading /proc alone loses the race.
+    storm = (
+        "import os\nos.setsid() if os.fork() == 0 else os._exit(0)\n"
+        "for _ in range(100000):\n  if os.fork(): os._exit(0)"
+    )
+    with Supervisor(state) as supervisor:
+        supervisor.spawn([sys.executable, "-S", "-c", storm])
+        assert eventually(lambda: processes_of(os.getpid()))
+    assert processes_of(os.getpid()) == []
+
+
+def test_without_its_supervisor_a_run_fails_and_nothing_is_left(state, tmp_path):
+    setting = tmp_path / "setting"
+    setting.write_text("1\n")
+    with Supervisor(state) as supervisor:
+        supervisor.journal.change_setting(setting, "2")
+        directory = supervisor.journal.register_directory(tmp_path / "work")
+        process = supervisor.spawn(["sh", "-c", DAEMONISING])
+        assert eventually(lambda: len(processes_of(os.getpid())) >= 6)
+        os.kill(supervisor.pid, signal.SIGKILL)
+        with pytest.raises(RunFailed, match="was killed by signal 9"):
+            process.wait(30)
+        with pytest.raises(RunFailed, match="was killed by signal 9"):
+            supervisor.spawn(["true"])
+        assert eventually(lambda: not alive(process.id))  # the kernel's doing
+    assert processes_of(os.getpid()) == []
+    assert setting.read_text() == "1\n"
+    assert not directory.exists()
+    assert list(state.iterdir()) == [state / "lock"]
+
+
+def test_what_cannot_be_undone_is_told_and_kept_in_the_journal(state, tmp_path):
+    setting = tmp_path / "setting"
+    setting.write_text("1\n")
+    with pytest.raises(RunFailed, match=f"setting {setting}"), Supervisor(state) as supervisor:
+        supervisor.journal.change_setting(setting, "2")
+        setting.unlink()
+    assert supervisor.journal.path.exists()
+
+
+def test_the_supervisor_process_is_small(supervisor):
+    """Standard library only, and of our package only what it needs."""
+    root = Path(harness.__file__).parent.parent
+    code = (
+        f"import sys; sys.path.insert(0, {str(root)!r}); import harness.supervise.daemon\n"
+        "print(*(n for n, m in sys.modules.items() if n.startswith('harness')"
+        " or 'site-packages' in str(getattr(m, '__file__', ''))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    )
+    inside = ("daemon", "child", "undo", "process", "linux")
+    assert set(done.stdout.split()) == {
+        "harness",
+        "harness.supervise",
+        *(f"harness.supervise.{name}" for name in inside),
+    }
+    assert process_stat(supervisor.pid).session == supervisor.pid
+
+
+@needs_root
+def test_a_number_without_a_name_will_do(supervisor, tmp_path):
+    user = Credentials(54321, 54321, "54321")
+    assert output_of(supervisor, tmp_path, ["id", "-u"], credentials=user) == "54321\n"
