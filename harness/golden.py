@@ -228,7 +228,7 @@ def digest_files(root: Path, progress: Progress, title: str) -> dict[str, dict[s
         for name in [*files, *(f for f in folders if (Path(folder) / f).is_symlink())]
     )
     total = directory_bytes(root)
-    with progress.task(title, total) as task, ThreadPoolExecutor() as pool:
+    with progress.task(title, total, "B") as task, ThreadPoolExecutor() as pool:
 
         def one(name: str) -> tuple[str, dict[str, Any]]:
             path = root / name

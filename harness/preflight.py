@@ -11,16 +11,16 @@ from typing import Any
 from harness import registry
 from harness.engine import EngineFactory, EngineVersion, MemoryPolicy
 from harness.environment import Environment
-from harness.errors import UsageError
+from harness.errors import UsageError, nearest
 from harness.placement import DIRECTORY_PARTS, Part, Placement
 from harness.spec import RunSpec
 from harness.tiers.model import Tier
 from harness.tiers.resolve import check_space, resolve
 from harness.tuning import settings_for
+from harness.units import MIB, format_bytes
 from harness.workload import Workload
 
-#: Golden data and source files of a run lie on the data root while they are built.
-_GOLDEN_FACTOR = 1.0
+_LEAST_MEMORY = 128 * MIB
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,6 @@ def _scale(params: Mapping[str, Any]) -> float:
 
 
 def _check_options(factory: EngineFactory, spec: RunSpec) -> None:
-    from harness.errors import nearest
-
     for option in spec.engine_options:
         if option not in factory.options:
             known = sorted(factory.options)
@@ -126,7 +124,14 @@ def _check_cache(prepared: Prepared) -> None:
             "the harness can neither restart it nor evict its files",
             "use --cache warm",
         )
-    if prepared.external and prepared.spec.memory_limit_bytes is not None:
+    limit = prepared.spec.memory_limit_bytes
+    if limit is not None and limit < _LEAST_MEMORY:
+        raise UsageError(
+            f"memory limit {format_bytes(limit)}",
+            "too little for any engine to start",
+            f"give it {format_bytes(_LEAST_MEMORY)} or more",
+        )
+    if prepared.external and limit is not None:
         raise UsageError(
             "a memory limit for an external server",
             "the harness does not run it and cannot cap it",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +12,13 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.progress import Progress as RichProgress
+
+from harness.units import format_bytes
 
 _LINE_EVERY_S = 5.0
 
@@ -31,8 +33,8 @@ class Task(Protocol):
 class Progress(Protocol):
     """Where work reports how far it is. Safe to call from several threads."""
 
-    def task(self, description: str, total: float | None = None) -> TaskContext:
-        """A context manager that yields a Task."""
+    def task(self, description: str, total: float | None = None, unit: str = "") -> TaskContext:
+        """A context manager that yields a Task. ``unit`` "B": amounts are bytes."""
 
     def say(self, text: str) -> None:
         """One line for a person, above the bars."""
@@ -45,16 +47,31 @@ class TaskContext(Protocol):
     def __exit__(self, *exc: object) -> None: ...
 
 
+def _count(done: float, total: float | None, unit: str) -> str:
+    """``3/22`` or ``1.2 GiB/1.9 GiB``."""
+    form = format_bytes if unit == "B" else "{:g}".format
+    return form(done) + (f"/{form(total)}" if total is not None else "")
+
+
 class _RichTask:
-    def __init__(self, bars: RichProgress, description: str, total: float | None) -> None:
+    def __init__(
+        self, bars: RichProgress, description: str, total: float | None, unit: str
+    ) -> None:
         self._bars = bars
         self._description = description
-        self._id = bars.add_task(description, total=total)
+        self._total = total
+        self._unit = unit
+        self._done = 0.0
+        self._lock = threading.Lock()
+        self._id = bars.add_task(description, total=total, count=_count(0, total, unit))
 
     def advance(self, amount: float = 1, note: str | None = None) -> None:
         if note is not None:
             self._bars.update(self._id, description=f"{self._description}: {note}")
-        self._bars.advance(self._id, amount)
+        with self._lock:
+            self._done += amount
+            done = self._done
+        self._bars.update(self._id, completed=done, count=_count(done, self._total, self._unit))
 
     def __enter__(self) -> _RichTask:
         return self
@@ -70,7 +87,7 @@ class BarProgress:
         self._bars = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[count]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,
@@ -84,18 +101,21 @@ class BarProgress:
     def __exit__(self, *exc: object) -> None:
         self._bars.stop()
 
-    def task(self, description: str, total: float | None = None) -> _RichTask:
-        return _RichTask(self._bars, description, total)
+    def task(self, description: str, total: float | None = None, unit: str = "") -> _RichTask:
+        return _RichTask(self._bars, description, total, unit)
 
     def say(self, text: str) -> None:
         self._bars.console.print(text, highlight=False, markup=False)
 
 
 class _LineTask:
-    def __init__(self, parent: LineProgress, description: str, total: float | None) -> None:
+    def __init__(
+        self, parent: LineProgress, description: str, total: float | None, unit: str
+    ) -> None:
         self._parent = parent
         self._description = description
         self._total = total
+        self._unit = unit
         self._done = 0.0
         self._last = time.monotonic()
 
@@ -104,10 +124,8 @@ class _LineTask:
         now = time.monotonic()
         if now - self._last >= _LINE_EVERY_S:
             self._last = now
-            of = f"/{self._total:g}" if self._total is not None else ""
-            self._parent.say(
-                f"{self._description}: {self._done:g}{of}{f' ({note})' if note else ''}"
-            )
+            count = _count(self._done, self._total, self._unit)
+            self._parent.say(f"{self._description}: {count}{f' ({note})' if note else ''}")
 
     def __enter__(self) -> _LineTask:
         return self
@@ -119,8 +137,8 @@ class _LineTask:
 class LineProgress:
     """A line every few seconds, for logs and pipes."""
 
-    def task(self, description: str, total: float | None = None) -> _LineTask:
-        return _LineTask(self, description, total)
+    def task(self, description: str, total: float | None = None, unit: str = "") -> _LineTask:
+        return _LineTask(self, description, total, unit)
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -17,7 +17,7 @@ from harness.memory.cgroup import MemoryCap, memory_cap
 from harness.monitors.process import ProcessMonitor
 from harness.placement import DIRECTORY_PARTS, Part
 from harness.preflight import Prepared, golden_key, work_directory
-from harness.result import Check, run_status
+from harness.result import Check, Metric, run_status
 from harness.session import RunSession
 from harness.store import RunWriter, Store, StoredRun
 from harness.workload import Outcome
@@ -33,8 +33,10 @@ def run(
     writer = store.begin(prepared.spec)
     recorder = _Recorder(prepared, env, writer, experiment)
     try:
-        with ExitStack() as stack:
-            _walk(prepared, env, recorder, stack)
+        with memory_cap(prepared.spec.memory_limit_bytes, env.supervisor) as cap:
+            recorder.cap = cap
+            with _blaming(cap), ExitStack() as stack:
+                _walk(prepared, env, recorder, stack)
     except HarnessError as error:
         recorder.error = error
     except OSError as error:
@@ -48,9 +50,7 @@ def run(
 def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: ExitStack) -> None:
     """place → restore golden → start → (workload) → counters → stop."""
     spec = prepared.spec
-    cap = stack.enter_context(memory_cap(spec.memory_limit_bytes, env.supervisor))
-    recorder.cap = cap
-    engine = _engine(prepared, env, stack, cap)
+    engine = _engine(prepared, env, stack, recorder.cap)
     recorder.engine = engine
     if isinstance(engine, KeepsOwnData) and prepared.external:
         engine.start()
@@ -74,6 +74,37 @@ def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: Exit
     with ProcessMonitor(engine.processes) as monitor:
         recorder.outcome = prepared.workload.measure(spec.params, session)
     recorder.monitors["process"] = monitor.series()
+    recorder.cap_metrics = _cap_metrics(recorder.cap)
+
+
+@contextmanager
+def _blaming(cap: MemoryCap | None) -> Iterator[None]:
+    """Name the OOM killer in an error where it struck inside the cap."""
+    try:
+        yield
+    except HarnessError as error:
+        if not (cap and cap.events().oom_kills):
+            raise
+        found = f"{error.found}; the kernel killed for memory inside the limit"
+        do = "raise --memory-limit, or lower the engine's memory with --set or --tuning"
+        raise RunFailed(error.asked, found, do) from error
+
+
+def _cap_metrics(cap: MemoryCap | None) -> list[Metric]:
+    """What the memory cap saw: the peak of server and page cache together, and OOM kills."""
+    if cap is None or cap.method == "none":
+        return []
+    events = cap.events()
+    found = {
+        ("memory_cap_peak_bytes", "B"): events.peak_bytes,
+        ("memory_cap_oom_kill_count", "1"): events.oom_kills,
+        ("memory_cap_limit_hit_count", "1"): events.limit_hits,
+    }
+    return [
+        Metric(name, unit, "none", value=value)
+        for (name, unit), value in found.items()
+        if value is not None
+    ]
 
 
 @contextmanager
@@ -206,6 +237,7 @@ class _Recorder:
         self.session: RunSession | None = None
         self.outcome: Outcome | None = None
         self.monitors: dict[str, Mapping[str, Any]] = {}
+        self.cap_metrics: list[Metric] = []
         self.error: HarnessError | None = None
 
     def finish(self) -> StoredRun:
@@ -220,6 +252,7 @@ class _Recorder:
 
     def _run(self) -> dict[str, Any]:
         spec = self.prepared.spec
+        metrics = [*(self.outcome.metrics if self.outcome else []), *self.cap_metrics]
         checks = [*(self.outcome.checks if self.outcome else []), *self._own_checks()]
         status = "failed" if self.error or not self.outcome else run_status(checks)
         used = dict.fromkeys(tier.name for tier in self.prepared.tiers.values())
@@ -238,11 +271,11 @@ class _Recorder:
                 for name in used
                 if (tier := self.env.tiers[name]).emulated
             ],
-            "uncontrolled": list(self.env.uncontrolled),
+            "uncontrolled": [*self.env.uncontrolled, *self._uncapped()],
             "data_bytes": self.data_bytes,
             "memory_bytes": self._memory_bytes(),
             "residency": self.session.residency if self.session else [],
-            "metrics": [m.to_json() for m in self.outcome.metrics] if self.outcome else [],
+            "metrics": [metric.to_json() for metric in metrics],
             "checks": [check.to_json() for check in checks],
             "error": self.error.to_json() if self.error else None,
         }
@@ -253,6 +286,18 @@ class _Recorder:
         if not warm or any("tmpfs" in entry["note"] for entry in self.session.residency):  # type: ignore[union-attr]
             return []
         return [Check("cold-start", "unknown", "; ".join(warm[:3]))]
+
+    def _uncapped(self) -> list[dict[str, str]]:
+        """A memory limit that was asked for and could not be had."""
+        if self.cap is None or self.cap.method != "none":
+            return []
+        return [
+            {
+                "what": "memory limit",
+                "found": f"asked for {self.cap.limit_bytes} bytes, not enforced: {self.cap.reason}",
+                "do": "run as root, or where cgroups are delegated to you",
+            }
+        ]
 
     def _memory_bytes(self) -> int | None:
         if self.prepared.external:

@@ -1,0 +1,56 @@
+"""Opening an environment: find the tiers, read the host, start the supervisor."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness import paths
+from harness.environment import Environment
+from harness.golden import DatasetStore
+from harness.host.facts import host_facts
+from harness.host.uncontrolled import uncontrolled
+from harness.progress import Progress
+from harness.supervise.credentials import unprivileged
+from harness.supervise.journal import recover
+from harness.supervise.supervisor import Supervisor
+from harness.tiers.finding import find_tiers
+from harness.tiers.model import Tier
+
+
+def dataset_stores() -> Mapping[str, DatasetStore]:
+    """Readers of the source and golden data."""
+    return {
+        "source": DatasetStore(paths.source_root()),
+        "golden": DatasetStore(paths.golden_root()),
+    }
+
+
+@contextmanager
+def open_environment(
+    host_file: Path | None, emulate: Sequence[str], progress: Progress
+) -> Iterator[Environment]:
+    """Everything that runs of one command share, closed in order at the end.
+
+    What an earlier harness left (it and its supervisor were killed) is undone first.
+    """
+    credentials = unprivileged()
+    for recovery in recover(paths.state_dir()):
+        for what in (*recovery.undone, *recovery.failures):
+            progress.say(f"left by {recovery.owner}: {what}")
+    tiers = find_tiers(host_file, emulate)
+    with Supervisor(paths.state_dir()) as supervisor:
+        yield Environment(
+            tiers=tiers,
+            host=host_facts(tiers.values()),
+            uncontrolled=uncontrolled(tiers.values()),
+            credentials=credentials,
+            engines_prefix=paths.engines_prefix(),
+            golden=DatasetStore(paths.golden_root(), supervisor.journal, credentials),
+            source=DatasetStore(paths.source_root(), supervisor.journal, credentials),
+            supervisor=supervisor,
+            progress=progress,
+            argv=sys.argv,
+        )

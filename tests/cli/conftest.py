@@ -1,0 +1,118 @@
+"""The real command in a real process, on data of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@dataclass
+class Done:
+    """What a finished command left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Harness:
+    """``harness`` with directories of its own, which servers' users can enter."""
+
+    root: Path
+
+    @property
+    def results(self) -> Path:
+        return self.root / "results"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        mine = {"HARNESS_DATA": str(self.data), "HARNESS_RESULTS": str(self.results)}
+        engines = {"HARNESS_ENGINES": os.environ["HARNESS_ENGINES"]}
+        plain = {k: v for k, v in os.environ.items() if not k.startswith("HARNESS_")}
+        return plain | mine | engines
+
+    def start(self, *argv: object, **env: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", "from harness.cli import main; main()", *map(str, argv)],
+            cwd=self.root,
+            env=self.environment | env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __call__(self, *argv: object, **env: str) -> Done:
+        process = self.start(*argv, **env)
+        out, err = process.communicate(timeout=600)
+        return Done(process.returncode, out, err)
+
+    def interrupt(self, process: subprocess.Popen[str], number: int = signal.SIGINT) -> Done:
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        return Done(process.returncode, out, err)
+
+    def leftovers(self) -> list[str]:
+        """Processes, work directories, journals and scratch that should not be there."""
+        return [*self._processes(), *self._files()]
+
+    def _processes(self) -> list[str]:
+        mark = f"HARNESS_DATA={self.data}".encode()
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                mine = str(self.root) in command or mark in (folder / "environ").read_bytes()
+            except OSError:
+                continue
+            if mine and int(folder.name) != os.getpid():
+                found.append(f"process {folder.name}: {command}")
+        return found
+
+    def _files(self) -> list[str]:
+        patterns = ("**/tierbench-work/*", "state/*.journal", "**/*.partial-*", "**/.*.tierbench")
+        return [str(path) for pattern in patterns for path in self.data.glob(pattern)]
+
+
+def _open_directory() -> Path:
+    """Below /var/tmp and open to all: pytest's own directories keep servers' users out."""
+    root = Path(tempfile.mkdtemp(prefix="tierbench-test-", dir="/var/tmp"))
+    root.chmod(0o755)
+    return root
+
+
+@pytest.fixture
+def harness() -> Iterator[Harness]:
+    """A harness with nothing in it."""
+    root = _open_directory()
+    yield Harness(root)
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def loaded() -> Iterator[Harness]:
+    """A harness that keeps its data over the whole test session."""
+    root = _open_directory()
+    yield Harness(root)
+    shutil.rmtree(root, ignore_errors=True)
