@@ -122,7 +122,11 @@ class Journal:
             try:
                 old = undo.read_setting(str(path))
                 token = self._note({"kind": "setting", "path": str(path), "old": old, "new": new})
-                undo.write_setting(str(path), new)
+                try:
+                    undo.write_setting(str(path), new)
+                except OSError:
+                    self._append({"kind": "done", "of": token})  # one write(2): all or nothing
+                    raise
                 found = undo.read_setting(str(path))
             except OSError as error:
                 raise UsageError(asked, str(error), "run as root, or leave it as it is") from error
@@ -159,13 +163,7 @@ class Journal:
         try:
             if os.path.lexists(real) and (real.is_symlink() or any(real.iterdir())):
                 raise UsageError(asked, "something is there already", "remove it, or move it away")
-            self._note({"kind": "directory", "path": str(real)})
-            self._write_marker(real)
-            if not real.exists():
-                real.mkdir()
-                real.chmod(mode)
-                if credentials is not None and os.geteuid() == 0:
-                    os.chown(real, credentials.uid, credentials.gid)
+            self._make_directory(real, mode, credentials)
         except FileExistsError as error:
             raise UsageError(
                 asked,
@@ -175,6 +173,19 @@ class Journal:
         except OSError as error:
             raise UsageError(asked, str(error), "choose a place that can be written") from error
         return real
+
+    def _make_directory(self, real: Path, mode: int, credentials: Credentials | None) -> None:
+        token = self._note({"kind": "directory", "path": str(real)})
+        try:
+            self._write_marker(real)
+        except OSError:
+            self._append({"kind": "done", "of": token})  # nothing was made
+            raise
+        if not real.exists():
+            real.mkdir()
+            real.chmod(mode)
+            if credentials is not None and os.geteuid() == 0:
+                os.chown(real, credentials.uid, credentials.gid)
 
     def _write_marker(self, directory: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -258,12 +258,13 @@ def remove_directory(path: str, owner: str) -> None:
     """Remove a work directory and all in it, then its marker; nothing where both are gone."""
     exists = os.path.lexists(path)
     named = marker_owner(path)
-    if named not in (owner, ""):
-        if exists:
-            raise UndoFailed(f"directory {path}: not removed, its marker does not name {owner}")
-        return
     if exists:
         _refuse_special(path)
+    if named not in (owner, ""):
+        if exists and os.listdir(path):
+            raise UndoFailed(f"directory {path}: not removed, its marker does not name {owner}")
+        return  # cut off before the marker was written: it was never ours
+    if exists:
         if named == "":  # cut off while it was registered: still empty, or not ours
             os.rmdir(path)
         else:
