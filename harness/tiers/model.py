@@ -11,10 +11,9 @@ from typing import Any, Literal, get_args
 
 TierKind = Literal["block", "fsdax", "fs-nodax", "sector", "tmpfs", "devdax", "numa"]
 TIER_KINDS: tuple[TierKind, ...] = get_args(TierKind)
+Policy = Literal["bind", "preferred", "interleave"]
 #: Kinds that are a directory on a mounted file system.
-DIRECTORY_KINDS: frozenset[TierKind] = frozenset(
-    {"block", "fsdax", "fs-nodax", "sector", "tmpfs"}
-)
+DIRECTORY_KINDS: frozenset[TierKind] = frozenset({"block", "fsdax", "fs-nodax", "sector", "tmpfs"})
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,9 @@ class TierClaim:
     path: str | None = None  # directory kinds
     device: str | None = None  # devdax
     node: int | None = None  # numa
-    policy: Literal["bind", "preferred", "interleave"] | None = None  # numa
+    #: numa, all nodes of the policy: ``(node,)``, or several to interleave over.
+    nodes: tuple[int, ...] = ()
+    policy: Policy | None = None  # numa
     price_per_gb: float | None = None  # USD per 10⁹ bytes
     #: Set by ``--emulate pmem``: this tier stands in for what it is not.
     emulates: str | None = None
@@ -39,6 +40,8 @@ class TierFacts:
 
     kind: TierKind
     mount_point: str | None = None
+    #: ``major:minor`` of the file system: directories that share it share its space.
+    filesystem_id: str | None = None
     mount_options: tuple[str, ...] = ()
     filesystem: str | None = None
     block_size_bytes: int | None = None
@@ -46,7 +49,9 @@ class TierFacts:
     free_bytes: int | None = None
     read_only: bool = False
     dax: bool | None = None  # statx STATX_ATTR_DAX of a file made there
-    device: str | None = None  # /dev/pmem0, /dev/nvme0n1, /dev/dax1.0
+    device: str | None = None  # what is mounted: /dev/pmem0, /dev/nvme0n1p1, /dev/md0, /dev/dax1.0
+    #: The disks below it, through partitions, device mapper and md.
+    disks: tuple[str, ...] = ()
     device_model: str | None = None
     rotational: bool | None = None
     namespace: str | None = None  # namespace0.0
@@ -62,6 +67,7 @@ class TierFacts:
         """As stored in a run's manifest."""
         return asdict(self) | {
             "mount_options": list(self.mount_options),
+            "disks": list(self.disks),
             "notes": list(self.notes),
         }
 
@@ -93,6 +99,7 @@ class Tier:
             "path": self.claim.path,
             "device": self.claim.device,
             "node": self.claim.node,
+            "nodes": list(self.claim.nodes),
             "policy": self.claim.policy,
             "price_per_gb": self.claim.price_per_gb,
             "source": self.claim.source,

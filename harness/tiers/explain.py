@@ -1,0 +1,99 @@
+"""Claims and findings in words, and what would make a claim true."""
+
+from __future__ import annotations
+
+from harness.tiers.kernel import Kernel
+from harness.tiers.model import TierClaim, TierFacts
+from harness.tiers.mounts import mounts
+
+
+def asked(claim: TierClaim) -> str:
+    """``tier 'pmem' in host.yml:12 says kind fsdax at /mnt/pmem0``."""
+    place = claim.path or claim.device or ", ".join(f"node {node}" for node in node_list(claim))
+    where = "" if claim.source == "discovered" else f" in {claim.source}"
+    return f"tier {claim.name!r}{where} says kind {claim.kind} at {place or 'no place'}"
+
+
+def node_list(claim: TierClaim) -> tuple[int, ...]:
+    """The nodes a numa tier stands for."""
+    return claim.nodes or (() if claim.node is None else (claim.node,))
+
+
+def describe(facts: TierFacts) -> str:
+    """The kernel's finding in a line: ``xfs on sector namespace namespace0.1 (…) mounted …``."""
+    if facts.kind == "tmpfs":
+        return f"{facts.filesystem} mounted at {facts.mount_point}"
+    if facts.kind == "devdax":
+        return f"DAX device {facts.device}, {'; '.join(facts.notes)}"
+    if facts.kind == "numa":
+        return f"node {facts.numa_node}, {'; '.join(facts.notes)}"
+    device = f" ({facts.device_model})" if facts.device_model else ""
+    text = f"{facts.filesystem} on {facts.device}{device}"
+    if facts.namespace:
+        text = (
+            f"{facts.filesystem} on {facts.namespace_mode} namespace {facts.namespace}"
+            f" ({facts.device})"
+        )
+    dax_options = [option for option in facts.mount_options if option.startswith("dax")]
+    text += f" mounted at {facts.mount_point}"
+    text += f" with {dax_options[0]}" if dax_options else ""
+    if facts.namespace or dax_options:
+        text += {
+            True: ", statx shows DAX",
+            False: f", {'but ' if dax_options else ''}statx shows no DAX",
+            None: ", whether DAX is in use cannot be asked",
+        }[facts.dax]
+    return text
+
+
+def remedy(claim: TierClaim, facts: TierFacts, kernel: Kernel) -> str:
+    """What would make the claim true, as specifically as the facts allow."""
+    honest = f"or say kind: {facts.kind}"
+    if claim.kind in ("fsdax", "fs-nodax", "sector"):
+        if facts.namespace is None:
+            return _remedy_without_pmem(claim, facts, kernel)
+        return f"{_remedy_on_pmem(claim, facts)}, {honest}"
+    if claim.kind == "tmpfs":
+        return f"mount -t tmpfs tmpfs {claim.path}, {honest}"
+    return honest.removeprefix("or ")
+
+
+def _remedy_without_pmem(claim: TierClaim, facts: TierFacts, kernel: Kernel) -> str:
+    if claim.path == facts.mount_point:
+        return f"mount a pmem device at {claim.path}, or say kind: {facts.kind}"
+    device = _unmounted_pmem(kernel)
+    option = "-o dax " if claim.kind == "fsdax" else ""
+    mount = f"mount {option}{device} {claim.path}" if device else "mount the pmem device there"
+    return (
+        f"nothing is mounted at {claim.path}: what is written there lands on"
+        f" {facts.device}; {mount} first"
+    )
+
+
+def _remedy_on_pmem(claim: TierClaim, facts: TierFacts) -> str:
+    recreate = f"ndctl create-namespace -f -e {facts.namespace} -m"
+    if claim.kind == "sector":
+        return f"{recreate} sector, which destroys its data"
+    if claim.kind == "fs-nodax":
+        if facts.kind == "fsdax":
+            return "mount it with -o dax=never (and chattr -x the directory)"
+        return f"{recreate} fsdax, which destroys its data"
+    if facts.namespace_mode == "sector":
+        trap = "a sector (BTT) namespace has no DAX, and xfs takes dax=always on it without a word"
+        return f"{trap}; {recreate} fsdax, which destroys its data"
+    if facts.namespace_mode == "raw":
+        return f"a raw namespace has no DAX; {recreate} fsdax, which destroys its data"
+    return (
+        f"mount it with -o dax (umount {facts.mount_point};"
+        f" mount -o dax {facts.device} {facts.mount_point})"
+    )
+
+
+def _unmounted_pmem(kernel: Kernel) -> str | None:
+    """A pmem block device that no mount uses."""
+    used = {mount.device_number for mount in mounts(kernel)}
+    for name in kernel.names("/sys/class/block"):
+        number = kernel.read(f"/sys/class/block/{name}/dev")
+        if name.startswith("pmem") and number and number not in used:
+            return f"/dev/{name}"
+    return None

@@ -1,0 +1,93 @@
+"""The host file: which tiers a host has, as its owner states them.
+
+Searched: ``--host``, ``$HARNESS_HOST``, ``~/.config/harness/host.yml``,
+``/etc/harness/host.yml``. The first that exists is the one; a named one must exist.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.tiers.model import TierClaim
+from harness.yamlfile import Document, load_yaml
+
+
+@dataclass(frozen=True)
+class HostFile:
+    """A read and schema-checked host file; its claims are not yet verified."""
+
+    path: Path
+    claims: tuple[TierClaim, ...]
+    data_dir: Path | None = None
+
+
+def search_order() -> list[Path]:
+    """Where a host file is looked for when none is named."""
+    config = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return [Path(config) / "harness" / "host.yml", Path("/etc/harness/host.yml")]
+
+
+def find_host_file(named: Path | None = None) -> Path | None:
+    """The host file in force, None if there is none; UsageError if a named one is missing."""
+    environment = os.environ.get("HARNESS_HOST")
+    for asked, path in (("--host", named), ("$HARNESS_HOST", environment)):
+        if path:
+            if not Path(path).is_file():
+                raise UsageError(f"{asked} {path}", "no such file", "name an existing host file")
+            return Path(path)
+    return next((path for path in search_order() if path.is_file()), None)
+
+
+def load_host_file(path: Path) -> HostFile:
+    """Read and check a host file; UsageError with file, line and the nearest valid key."""
+    document = load_yaml(path, "host-file")
+    claims = tuple(_claim(document, name) for name in document.value["tiers"])
+    data_dir = document.value.get("data_dir")
+    return HostFile(path, claims, Path(data_dir) if data_dir else None)
+
+
+def _claim(document: Document, name: str) -> TierClaim:
+    tier: dict[str, Any] = document.value["tiers"][name]
+    _check_keys(document, name, tier)
+    nodes = tuple(tier["nodes"]) if "nodes" in tier else ()
+    node = tier.get("node", nodes[0] if nodes else None)
+    return TierClaim(
+        name=name,
+        kind=tier["kind"],
+        path=tier.get("path"),
+        device=tier.get("device"),
+        node=node,
+        nodes=nodes or (() if node is None else (node,)),
+        policy=tier.get("policy"),
+        price_per_gb=tier.get("price_per_gb"),
+        emulates=tier.get("emulates"),
+        source=document.at(("tiers", name)),
+    )
+
+
+#: The keys that say where a tier is: exactly one, by its kind.
+_PLACE_KEYS = ("path", "device", "node", "nodes")
+
+
+def _check_keys(document: Document, name: str, tier: dict[str, Any]) -> None:
+    """What JSON Schema can say only in a way nobody understands: the place fits the kind."""
+    kind = tier["kind"]
+    fitting = {"devdax": ("device",), "numa": ("node", "nodes")}.get(kind, ("path",))
+    given = [key for key in _PLACE_KEYS if key in tier]
+    for key in [*given, *(("policy",) if "policy" in tier else ())]:
+        if key not in (*fitting, *(("policy",) if kind == "numa" else ())):
+            raise UsageError(
+                document.at(("tiers", name, key)),
+                f"{key!r} does not go with kind {kind}",
+                f"a {kind} tier is placed by {' or '.join(fitting)}",
+            )
+    if len(given) != 1:
+        raise UsageError(
+            document.at(("tiers", name)),
+            f"tier {name!r} has {'no place' if not given else ' and '.join(given)}",
+            f"a {kind} tier is placed by {' or '.join(fitting)}",
+        )

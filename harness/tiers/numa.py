@@ -1,0 +1,82 @@
+"""Memory nodes in sysfs, and what backs the ones without processors."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from harness.tiers.kernel import Kernel
+
+_NODES = "/sys/devices/system/node"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One NUMA node. ``cpus``: a list as in sysfs (``0-3,8``), empty for memory only.
+
+    ``distances``: to every online node in their order, 10 is local (ACPI SLIT).
+    ``backing``: what its memory is where the kernel tells, for nodes without CPUs.
+    """
+
+    node: int
+    memory_bytes: int
+    free_bytes: int
+    cpus: str
+    distances: tuple[int, ...]
+    backing: str | None = None
+
+
+def nodes(kernel: Kernel) -> list[Node]:
+    """Every online node, with or without memory, by number."""
+    numbers = [
+        int(match.group(1))
+        for name in kernel.names(_NODES)
+        if (match := re.fullmatch(r"node(\d+)", name))
+    ]
+    return [_node(number, kernel) for number in sorted(numbers)]
+
+
+def _node(number: int, kernel: Kernel) -> Node:
+    folder = f"{_NODES}/node{number}"
+    meminfo = kernel.read(f"{folder}/meminfo") or ""
+    cpus = kernel.read(f"{folder}/cpulist") or ""
+    distances = (kernel.read(f"{folder}/distance") or "").split()
+    return Node(
+        node=number,
+        memory_bytes=_meminfo_bytes(meminfo, "MemTotal"),
+        free_bytes=_meminfo_bytes(meminfo, "MemFree"),
+        cpus=cpus,
+        distances=tuple(int(distance) for distance in distances),
+        backing=None if cpus else _backing(number, kernel),
+    )
+
+
+def _meminfo_bytes(meminfo: str, name: str) -> int:
+    match = re.search(rf"{name}:\s+(\d+) kB", meminfo)
+    return int(match.group(1)) * 1024 if match else 0
+
+
+def _backing(number: int, kernel: Kernel) -> str | None:
+    """The DAX device that was given to the kernel as this node's memory."""
+    for name in kernel.names("/sys/bus/dax/devices"):
+        device = kernel.path(f"/sys/bus/dax/devices/{name}")
+        if kernel.read_int(device / "target_node") != number:
+            continue
+        if not (device / "driver").exists() or (device / "driver").resolve().name != "kmem":
+            continue
+        tree = str(device.resolve())
+        if "/ndbus" in tree:
+            return f"{name}, persistent memory used as system-ram"
+        kind = "CXL memory" if "cxl" in tree else "special-purpose memory (soft-reserved)"
+        return f"{name}, {kind}"
+    return None
+
+
+def latency_note(number: int, kernel: Kernel) -> str | None:
+    """What the firmware promises of the node (ACPI HMAT), for its nearest initiator."""
+    folder = f"{_NODES}/node{number}/access0/initiators"
+    latency = kernel.read_int(f"{folder}/read_latency")
+    bandwidth = kernel.read_int(f"{folder}/read_bandwidth")
+    if not latency and not bandwidth:
+        return None
+    return f"firmware (HMAT) promises {latency} ns read latency, {bandwidth} MB/s read bandwidth"

@@ -1,0 +1,144 @@
+"""Persistent memory in sysfs: namespaces, regions, DAX devices (Documentation/driver-api/nvdimm).
+
+A pmem block device hangs below the driver instance that claims its namespace: a
+``btt`` for sector mode, a ``pfn`` for fsdax, a ``dax`` for devdax, nothing for raw.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.tiers.kernel import Kernel
+
+NamespaceMode = Literal["fsdax", "sector", "raw", "devdax"]
+_CLAIM = re.compile(r"^(namespace|btt|pfn|dax)\d+\.\d+$")
+_CLAIM_MODES: dict[str, NamespaceMode] = {
+    "namespace": "raw",
+    "btt": "sector",
+    "pfn": "fsdax",
+    "dax": "devdax",
+}
+#: What the kernel calls the modes that ndctl and everybody else name otherwise.
+_KERNEL_MODES: dict[str, NamespaceMode] = {
+    "raw": "raw",
+    "safe": "sector",
+    "memory": "fsdax",
+    "dax": "devdax",
+}
+
+
+@dataclass(frozen=True)
+class Region:
+    """A pmem region: an interleave set of NVDIMMs.
+
+    ``persistence_domain``: ``memory_controller`` (ADR), ``cpu_cache`` (eADR).
+    ``provider``: ``ACPI.NFIT``, ``e820`` (legacy, or DRAM reserved by ``memmap=``).
+    """
+
+    name: str
+    persistence_domain: str | None
+    interleave_ways: int | None
+    numa_node: int | None
+    size_bytes: int | None
+    dimms: tuple[str, ...]
+    provider: str | None
+    type: str
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A namespace and the mode it is really in."""
+
+    name: str
+    mode: NamespaceMode
+    alignment_bytes: int | None
+    size_bytes: int | None
+    region: Region
+
+
+def namespace_of(device: Path, kernel: Kernel) -> Namespace | None:
+    """The namespace that a block or DAX device stands on, None where it is no pmem.
+
+    ``device``: its directory in the sysfs device tree.
+    """
+    region = _above(device, re.compile(r"^region\d+$"))
+    claim = _above(device, _CLAIM)
+    if region is None or claim is None:
+        return None
+    match = _CLAIM.match(claim.name)
+    mode = _CLAIM_MODES[match.group(1)] if match else "raw"
+    name = claim.name if mode == "raw" else (kernel.read(claim / "namespace") or claim.name)
+    return _namespace(name, mode, claim, region, kernel)
+
+
+def namespaces(kernel: Kernel) -> list[Namespace]:
+    """Every namespace with any capacity, in use or not."""
+    found = []
+    for name in kernel.names("/sys/bus/nd/devices"):
+        if not name.startswith("namespace"):
+            continue
+        directory = kernel.path(f"/sys/bus/nd/devices/{name}").resolve()
+        holder = kernel.read(directory / "holder")
+        claim = directory.parent / holder if holder else directory
+        mode = _KERNEL_MODES.get(kernel.read(directory / "mode") or "raw", "raw")
+        if kernel.read_int(directory / "size"):
+            found.append(_namespace(name, mode, claim, directory.parent, kernel))
+    return found
+
+
+def regions(kernel: Kernel) -> list[Region]:
+    """Every region of the nvdimm buses, volatile ones included (see ``type``)."""
+    names = [n for n in kernel.names("/sys/bus/nd/devices") if re.fullmatch(r"region\d+", n)]
+    return [_region(kernel.path(f"/sys/bus/nd/devices/{n}").resolve(), kernel) for n in names]
+
+
+def is_memmap_dram(region: Region, kernel: Kernel) -> bool:
+    """Whether the region is DRAM set aside by the kernel parameter ``memmap=size!start``."""
+    words = (kernel.read("/proc/cmdline") or "").split()
+    reserved = any(word.startswith("memmap=") and "!" in word for word in words)
+    return region.provider == "e820" and reserved
+
+
+def _above(device: Path, pattern: re.Pattern[str]) -> Path | None:
+    return next((p for p in (device, *device.parents) if pattern.match(p.name)), None)
+
+
+def _namespace(
+    name: str, mode: NamespaceMode, claim: Path, region: Path, kernel: Kernel
+) -> Namespace:
+    size = kernel.read_int(claim / "size") or kernel.read_int(region / name / "size")
+    return Namespace(name, mode, kernel.read_int(claim / "align"), size, _region(region, kernel))
+
+
+def _region(directory: Path, kernel: Kernel) -> Region:
+    ways = kernel.read_int(directory / "mappings")
+    return Region(
+        name=directory.name,
+        persistence_domain=kernel.read(directory / "persistence_domain") or None,
+        interleave_ways=ways,
+        numa_node=_node(kernel.read_int(directory / "numa_node")),
+        size_bytes=kernel.read_int(directory / "size"),
+        dimms=tuple(_dimm(directory / f"mapping{i}", kernel) for i in range(ways or 0)),
+        provider=kernel.read(directory.parent / "provider"),
+        type=_type(directory, kernel),
+    )
+
+
+def _node(value: int | None) -> int | None:
+    return value if value is not None and value >= 0 else None
+
+
+def _dimm(mapping: Path, kernel: Kernel) -> str:
+    """``nmem0 (8680-56341200)``: the device and its NFIT unique id."""
+    name = (kernel.read(mapping) or "").partition(",")[0]
+    identity = kernel.read(f"/sys/bus/nd/devices/{name}/nfit/id") if name else None
+    return f"{name} ({identity})" if identity else name
+
+
+def _type(directory: Path, kernel: Kernel) -> str:
+    """pmem or volatile, by the device type (``nd_pmem``, ``nd_volatile``)."""
+    devtype = kernel.read(directory / "devtype") or ""
+    return "volatile" if "volatile" in devtype else "pmem"

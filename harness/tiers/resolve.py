@@ -1,0 +1,131 @@
+"""A placement's names turned into tiers, and the space they need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from harness.engine import MemoryPolicy
+from harness.errors import UsageError, nearest
+from harness.placement import DIRECTORY_PARTS, PARTS, Part, Placement
+from harness.tiers.explain import node_list
+from harness.tiers.model import DIRECTORY_KINDS, Tier
+from harness.units import format_bytes
+
+
+def resolve(
+    placement: Placement, tiers: Mapping[str, Tier]
+) -> tuple[Mapping[Part, Tier], MemoryPolicy | None]:
+    """The tier of every part that has one, and the memory policy (None: the default).
+
+    UsageError for a name that no tier has, and for a tier of the wrong sort: a
+    directory part needs a mounted file system, ``memory`` a NUMA node.
+    """
+    found: dict[Part, Tier] = {}
+    for part in PARTS:
+        name = placement.tier_of(part)
+        if name is not None:
+            found[part] = _tier(placement, part, name, tiers)
+    memory = found.get("memory")
+    return found, None if memory is None else memory_policy(memory)
+
+
+def memory_policy(tier: Tier) -> MemoryPolicy:
+    """The policy of a numa tier; ``bind`` where its claim names none."""
+    return MemoryPolicy(tier.claim.policy or "bind", node_list(tier.claim))
+
+
+def _tier(placement: Placement, part: Part, name: str, tiers: Mapping[str, Tier]) -> Tier:
+    asked = f"placement {placement.name!r} puts {part} on tier {name!r}"
+    tier = tiers.get(name)
+    if tier is None:
+        known = sorted(tiers)
+        hint = (
+            f"; without it, --emulate {name} lets a tmpfs stand in and marks its numbers"
+            if part in DIRECTORY_PARTS
+            else ""
+        )
+        raise UsageError(
+            asked,
+            f"there is no tier {name!r}{nearest(name, known)}",
+            f"tiers here: {', '.join(known) or 'none'} (harness doctor){hint}",
+        )
+    if part in DIRECTORY_PARTS and tier.facts.kind not in DIRECTORY_KINDS:
+        raise UsageError(asked, _not_a_directory(tier), _suggest(tiers, directories=True))
+    if part == "memory" and tier.facts.kind != "numa":
+        raise UsageError(
+            asked,
+            f"{name!r} is a {tier.facts.kind} directory or device;"
+            " a process's memory can only be bound to a NUMA node",
+            _suggest(tiers, directories=False),
+        )
+    return tier
+
+
+def _not_a_directory(tier: Tier) -> str:
+    if tier.facts.kind == "numa":
+        return f"{tier.name!r} is a memory node: it holds no files"
+    return (
+        f"{tier.name!r} is the character device {tier.claim.device}:"
+        " it holds no file system, so an engine's files cannot lie on it"
+    )
+
+
+def _suggest(tiers: Mapping[str, Tier], directories: bool) -> str:
+    fitting = sorted(
+        name for name, tier in tiers.items() if (tier.facts.kind in DIRECTORY_KINDS) == directories
+    )
+    if not directories:
+        fitting = [name for name in fitting if tiers[name].facts.kind == "numa"]
+    return f"tiers that fit: {', '.join(fitting) or 'none'}"
+
+
+def free_now(tier: Tier) -> int | None:
+    """Bytes free on a directory tier at this moment, to an unprivileged user.
+
+    A path that does not exist yet (the default tier before its first use) counts
+    as its nearest existing parent. A tmpfs is capped by what it was found to have,
+    which takes the host's free memory into account.
+    """
+    if tier.claim.path is None:
+        return tier.facts.free_bytes
+    path = Path(tier.claim.path)
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    status = os.statvfs(path)
+    free = status.f_bavail * status.f_frsize
+    if tier.facts.kind == "tmpfs" and tier.facts.free_bytes is not None:
+        return min(free, tier.facts.free_bytes)
+    return free
+
+
+def check_space(
+    wanted: Iterable[tuple[Tier, Part, int]],
+    free: Callable[[Tier], int | None] = free_now,
+) -> None:
+    """UsageError where the parts on one file system need more bytes than it has free."""
+    groups: dict[str, list[tuple[Tier, Part, int]]] = {}
+    for tier, part, needed_bytes in wanted:
+        groups.setdefault(_filesystem(tier), []).append((tier, part, needed_bytes))
+    for group in groups.values():
+        _check_group(group, free)
+
+
+def _filesystem(tier: Tier) -> str:
+    return tier.facts.filesystem_id or tier.facts.mount_point or tier.name
+
+
+def _check_group(group: list[tuple[Tier, Part, int]], free: Callable[[Tier], int | None]) -> None:
+    needed_bytes = sum(item[2] for item in group)
+    tier = group[0][0]
+    free_bytes = free(tier)
+    if free_bytes is None or needed_bytes <= free_bytes:
+        return
+    parts = ", ".join(f"{part} {format_bytes(size)}" for _, part, size in group if size)
+    names = " and ".join(dict.fromkeys(repr(each.name) for each, _, _ in group))
+    raise UsageError(
+        f"{format_bytes(needed_bytes)} on tier {names} ({parts})",
+        f"{format_bytes(free_bytes)} are free on {tier.facts.mount_point} ({tier.facts.device})",
+        "free space there (harness data rm), take a smaller --scale, or another tier",
+    )

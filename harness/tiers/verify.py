@@ -1,0 +1,226 @@
+"""Claims against the kernel: a tier is what the kernel says, or it is an error.
+
+Every refusal names the claim with its file and line, the kernel's finding with the
+device it stands on, and the command that would make the claim true.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from harness.errors import UsageError
+from harness.tiers.explain import asked, describe, node_list, remedy
+from harness.tiers.kernel import LIVE, Kernel
+from harness.tiers.model import DIRECTORY_KINDS, Tier, TierClaim, TierFacts
+from harness.tiers.numa import nodes
+from harness.tiers.probe import (
+    MEMMAP_NOTE,
+    facts_of_devdax,
+    facts_of_directory,
+    facts_of_numa,
+)
+
+#: Names that promise persistent or far memory: such a tier on anything else is emulated.
+_PROMISES_PMEM = re.compile(r"^(pmem|optane|nvdimm|dcpmm)")
+
+
+class User(Protocol):
+    """Who the engines run as."""
+
+    @property
+    def uid(self) -> int:
+        """Numeric user."""
+
+    @property
+    def gid(self) -> int:
+        """Numeric group."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+
+def verify(claim: TierClaim, user: User | None = None, kernel: Kernel = LIVE) -> Tier:
+    """The tier with its facts; UsageError where claim and kernel disagree.
+
+    ``user``: the unprivileged user that engines run as, None where that is us.
+    """
+    if claim.kind in DIRECTORY_KINDS:
+        tier = _verify_directory(claim, user, kernel)
+    elif claim.kind == "devdax":
+        tier = _verify_devdax(claim, kernel)
+    else:
+        tier = _verify_numa(claim, kernel)
+    return _mark_emulated(tier)
+
+
+# Directories -------------------------------------------------------------------
+
+
+def _verify_directory(claim: TierClaim, user: User | None, kernel: Kernel) -> Tier:
+    path = _existing_directory(claim)
+    try:
+        facts = facts_of_directory(path, kernel)
+    except OSError as error:
+        raise UsageError(asked(claim), f"{path}: {error.strerror}", "check the path") from error
+    if facts.kind != claim.kind:
+        raise UsageError(
+            asked(claim), f"the kernel says: {describe(facts)}", remedy(claim, facts, kernel)
+        )
+    if facts.read_only:
+        raise UsageError(
+            asked(claim),
+            f"the mount {facts.mount_point} is read-only",
+            f"mount -o remount,rw {facts.mount_point} (dmesg tells if errors made it read-only)",
+        )
+    _check_writable(claim, path, user)
+    return Tier(claim, facts, tuple(directory_warnings(facts)))
+
+
+def _existing_directory(claim: TierClaim) -> Path:
+    if claim.path is None:
+        raise UsageError(asked(claim), f"kind {claim.kind} without a path", "add path: /some/where")
+    path = Path(claim.path)
+    if not path.is_absolute():
+        raise UsageError(asked(claim), "the path is not absolute", "write the whole path")
+    try:
+        if path.is_dir():
+            return path
+        found = "it is not a directory" if path.exists() else "there is no such directory"
+    except OSError as error:
+        found = str(error)
+    raise UsageError(asked(claim), found, f"mkdir -p {path}, or correct the path")
+
+
+def _check_writable(claim: TierClaim, path: Path, user: User | None) -> None:
+    if not os.access(path, os.W_OK | os.X_OK):
+        me = os.geteuid()
+        raise UsageError(
+            asked(claim), f"user {me} may not write to it", f"chown {me} {path}, or run as root"
+        )
+    if user is None:
+        return
+    for directory in (path.resolve(), *path.resolve().parents):
+        if not _may_enter(directory, user):
+            raise UsageError(
+                asked(claim),
+                f"user {user.name!r}, who runs the engines, may not enter {directory}",
+                f"chmod o+x {directory}, or choose a path outside it",
+            )
+
+
+def _may_enter(directory: Path, user: User) -> bool:
+    status = directory.stat()
+    if user.uid == 0:
+        return True
+    if status.st_uid == user.uid:
+        return bool(status.st_mode & 0o100)
+    if status.st_gid == user.gid:
+        return bool(status.st_mode & 0o010)
+    return bool(status.st_mode & 0o001)
+
+
+def directory_warnings(facts: TierFacts) -> list[str]:
+    """What a reader of this tier's numbers must know."""
+    warnings = []
+    options = set(facts.mount_options)
+    if options & {"nobarrier", "barrier=0"}:
+        warnings.append("mounted without barriers: an fsync is not durable, and looks fast")
+    if facts.rotational:
+        warnings.append(f"{facts.device} is a rotating disk")
+    if facts.filesystem == "overlay":
+        warnings.append("an overlay file system: the device below cannot be told")
+    if facts.kind == "block" and not facts.disks and facts.filesystem != "overlay":
+        warnings.append(f"no block device is behind {facts.filesystem}: its numbers say little")
+    if facts.kind == "fsdax" and facts.namespace_alignment_bytes not in (None, 1 << 21, 1 << 30):
+        warnings.append("namespace aligned to less than 2 MiB: no huge page faults")
+    if facts.persistence_domain == "unknown":
+        warnings.append("the platform names no persistence domain: flushed data may not be durable")
+    return warnings
+
+
+# Devices and nodes ---------------------------------------------------------------
+
+
+def _verify_devdax(claim: TierClaim, kernel: Kernel) -> Tier:
+    if claim.device is None:
+        raise UsageError(asked(claim), "kind devdax without a device", "add device: /dev/dax0.0")
+    known = kernel.names("/sys/bus/dax/devices")
+    try:
+        facts = facts_of_devdax(claim.device, kernel)
+    except OSError as error:
+        names = ", ".join(f"/dev/{name}" for name in known)
+        do = f"there are: {names}" if names else "make one: ndctl create-namespace -m devdax"
+        raise UsageError(asked(claim), str(error), do) from error
+    if not facts.dax:
+        raise UsageError(
+            asked(claim),
+            f"the kernel says: {describe(facts)}: no character device to map",
+            f"daxctl reconfigure-device --mode=devdax {Path(claim.device).name}",
+        )
+    warnings = []
+    if facts.persistence_domain == "unknown":
+        warnings.append("the platform names no persistence domain: flushed data may not be durable")
+    if not os.access(claim.device, os.R_OK | os.W_OK) and kernel is LIVE:
+        warnings.append(f"{claim.device} may not be opened by this user")
+    return Tier(claim, facts, tuple(warnings))
+
+
+def _verify_numa(claim: TierClaim, kernel: Kernel) -> Tier:
+    wanted = node_list(claim)
+    if not wanted:
+        raise UsageError(asked(claim), "kind numa without a node", "add node: 1")
+    if claim.policy == "interleave" and len(wanted) < 2:
+        raise UsageError(
+            asked(claim), "interleave over a single node", "write nodes: [0, 2], or policy: bind"
+        )
+    found = {node.node: node for node in nodes(kernel)}
+    for number in wanted:
+        if number not in found:
+            raise UsageError(
+                asked(claim), f"the kernel has no node {number}", _known_nodes(list(found))
+            )
+        if not found[number].memory_bytes:
+            raise UsageError(
+                asked(claim),
+                f"node {number} has no memory",
+                "online it (daxctl online-memory), or name another node",
+            )
+    return Tier(claim, _sum_nodes([facts_of_numa(number, kernel) for number in wanted]))
+
+
+def _known_nodes(numbers: Sequence[int]) -> str:
+    return f"nodes here: {', '.join(str(number) for number in numbers) or 'none'}"
+
+
+def _sum_nodes(facts: Sequence[TierFacts]) -> TierFacts:
+    if len(facts) == 1:
+        return facts[0]
+    notes = tuple(f"node {each.numa_node}: {note}" for each in facts for note in each.notes)
+    return replace(
+        facts[0],
+        numa_node=None,
+        size_bytes=sum(each.size_bytes or 0 for each in facts),
+        free_bytes=sum(each.free_bytes or 0 for each in facts),
+        device_model=None,
+        notes=notes,
+    )
+
+
+def _mark_emulated(tier: Tier) -> Tier:
+    """What stands in for persistent memory is marked, whoever named it so."""
+    claim, warnings = tier.claim, list(tier.warnings)
+    emulates = claim.emulates
+    if MEMMAP_NOTE in tier.facts.notes:
+        emulates = emulates or "pmem"
+        warnings.append(MEMMAP_NOTE)
+    elif _PROMISES_PMEM.match(claim.name) and tier.facts.kind in ("block", "tmpfs"):
+        emulates = emulates or "pmem"
+    if emulates:
+        warnings.append(f"EMULATED: a {tier.facts.kind} stands in for {emulates}")
+    return Tier(replace(claim, emulates=emulates), tier.facts, tuple(warnings))
