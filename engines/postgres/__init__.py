@@ -1,0 +1,1 @@
+"""PostgreSQL: managed (our own directory and server process) or external (a DSN)."""

@@ -1,0 +1,114 @@
+"""postgresql.conf of one start, and the check of settings before anything is loaded."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from harness.engine import EngineContext
+from harness.engines.postgres.cluster import ROLE, TEMP_TABLESPACE
+from harness.engines.postgres.installation import Installation
+from harness.errors import UsageError, nearest
+from harness.supervise.supervisor import minimal_environment
+
+#: What the harness itself decides: a tuning profile must not change it.
+_OURS: Mapping[str, str] = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "port": "5432",
+    "temp_tablespaces": TEMP_TABLESPACE,
+    "logging_collector": "off",
+    "log_destination": "stderr",
+    "cluster_name": "harness",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "datestyle": "ISO, YMD",
+}
+_FIXED = frozenset(_OURS) | {
+    "config_file", "data_directory", "default_tablespace", "external_pid_file", "hba_file",
+    "ident_file", "password_encryption", "unix_socket_directories",
+}  # fmt: skip
+_PROBLEM = re.compile(r"^.*?(?:LOG|ERROR|FATAL|HINT|DETAIL):\s+(.*)$")
+_UNKNOWN = re.compile(r'unrecognized configuration parameter "([^"]+)"')
+
+
+def write_configuration(context: EngineContext, settings: Mapping[str, str]) -> Path:
+    """Write postgresql.conf and its access rules into the scratch folder."""
+    folder = context.scratch
+    rules = folder / "pg_hba.conf"
+    mapping = folder / "pg_ident.conf"
+    lines = dict(settings) | dict(_OURS)
+    lines["unix_socket_directories"] = str(folder)
+    lines["hba_file"] = str(rules)
+    lines["ident_file"] = str(mapping)
+    rules.write_text(f"local all {ROLE} scram-sha-256\n")
+    mapping.write_text("")
+    configuration = folder / "postgresql.conf"
+    configuration.write_text(_render(lines))
+    for path in (rules, mapping, configuration):
+        path.chmod(0o600)
+        if context.credentials is not None:
+            os.chown(path, context.credentials.uid, context.credentials.gid)
+    return configuration
+
+
+def check_settings(installation: Installation, settings: Mapping[str, str]) -> None:
+    """UsageError for a setting this server does not know or a value it does not take.
+
+    The server itself reads the settings (``postgres -C``), so that every version
+    and extension option is judged by its own rules; nothing is started.
+    """
+    if taken := sorted(set(settings) & _FIXED):
+        raise UsageError(
+            f"PostgreSQL setting {', '.join(taken)}",
+            "decided by the harness (sockets, places, access)",
+            "leave it out; the placement says where the parts lie",
+        )
+    with tempfile.TemporaryDirectory(prefix="harness-pg-") as folder:
+        configuration = Path(folder) / "postgresql.conf"
+        configuration.write_text(_render(settings))
+        done = subprocess.run(
+            [
+                str(installation.bin / "postgres"), "-C", "shared_buffers",
+                "-c", f"config_file={configuration}", "-c", f"data_directory={folder}",
+                "-c", f"hba_file={folder}/none", "-c", f"ident_file={folder}/none",
+            ],
+            capture_output=True, text=True, check=False, env=minimal_environment(Path(folder)),
+        )  # fmt: skip
+    if done.returncode == 0:
+        return
+    problems = [m.group(1) for line in done.stderr.splitlines() if (m := _PROBLEM.match(line))]
+    shown = [re.sub(r' in file "[^"]*"(,)? line \d+', "", p) for p in problems]
+    shown = [p for p in shown if "auto.conf" not in p and "contains errors" not in p]
+    known = known_settings(installation)
+    hints = [nearest(name, known) for p in problems for name in _UNKNOWN.findall(p)]
+    raise UsageError(
+        f"settings for PostgreSQL {installation.version}",
+        "; ".join(shown) + "".join(hints) if shown else done.stderr.strip(),
+        f"see {installation.bin / 'postgres'} --describe-config",
+    )
+
+
+@lru_cache(maxsize=8)
+def known_settings(installation: Installation) -> tuple[str, ...]:
+    """Names of the settings the server describes."""
+    done = subprocess.run(
+        [str(installation.bin / "postgres"), "--describe-config"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return tuple(line.split("\t", 1)[0] for line in done.stdout.splitlines() if "\t" in line)
+
+
+def _render(settings: Mapping[str, str]) -> str:
+    return "".join(_lines(settings.items()))
+
+
+def _lines(settings: Iterable[tuple[str, str]]) -> Iterable[str]:
+    for name, value in settings:
+        escaped = value.replace("\\", "\\\\").replace("'", "''")
+        yield f"{name} = '{escaped}'\n"

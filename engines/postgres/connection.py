@@ -1,0 +1,78 @@
+"""A connection that runs SQL text on PostgreSQL and times it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import psycopg
+from psycopg import pq
+
+from harness.engine import QueryTimeout, SqlResult
+from harness.errors import RunFailed
+
+_HEAD_LENGTH = 200
+
+
+class PostgresConnection:
+    """psycopg 3 in autocommit mode; ``raw`` is the psycopg connection."""
+
+    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+        self.raw = raw
+        self._timeout_ms = 0
+        # Prepared behind our back, a query would be planned once and timed without planning.
+        raw.prepare_threshold = None
+
+    def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
+        """Run one statement; QueryTimeout at the limit, RunFailed on an SQL error.
+
+        Rows come back in the binary format, so that the client's decoding stays a
+        small part of the time.
+        """
+        try:
+            self._limit(timeout_s)
+            with self.raw.cursor(binary=True) as cursor:
+                started = time.monotonic_ns()
+                cursor.execute(sql)
+                rows = cursor.fetchall() if cursor.description else []
+                duration = time.monotonic_ns() - started
+                columns = tuple(column.name for column in cursor.description or ())
+        except psycopg.errors.QueryCanceled as error:
+            if timeout_s is None:
+                raise _failed(sql, error) from error
+            raise QueryTimeout(f"{head(sql)}: no answer within {timeout_s:g} s") from error
+        except psycopg.Error as error:
+            raise _failed(sql, error) from error
+        return SqlResult(columns, rows, started, duration)
+
+    def flush_statistics(self) -> None:
+        """Have this session's counters published now (PostgreSQL 15 and later)."""
+        if self.raw.closed or self.raw.info.transaction_status != pq.TransactionStatus.IDLE:
+            return
+        if self.raw.info.server_version >= 150000:
+            self.raw.execute("SELECT pg_stat_force_next_flush()")
+
+    def close(self) -> None:
+        """Close; no error when the server is gone."""
+        self.raw.close()
+
+    def _limit(self, timeout_s: float | None) -> None:
+        """Set the server's statement_timeout, outside the timed window."""
+        milliseconds = max(1, round(timeout_s * 1000)) if timeout_s is not None else 0
+        if milliseconds != self._timeout_ms:
+            self.raw.execute(f"SET statement_timeout = {milliseconds}")
+            self._timeout_ms = milliseconds
+
+
+def head(sql: str) -> str:
+    """The statement on one line, cut to what fits into a message."""
+    line = " ".join(sql.split())
+    return line if len(line) <= _HEAD_LENGTH else f"{line[:_HEAD_LENGTH]} …"
+
+
+def _failed(sql: str, error: psycopg.Error) -> RunFailed:
+    diagnosis = error.diag
+    found = diagnosis.message_primary or str(error).strip() or type(error).__name__
+    if diagnosis.message_detail:
+        found = f"{found} ({diagnosis.message_detail})"
+    return RunFailed(f"PostgreSQL: {head(sql)}", found, diagnosis.message_hint or "")

@@ -1,0 +1,240 @@
+"""PostgreSQL as an engine: the factory, and the managed server.
+
+The four directory parts are the data directory, its pg_wal, and two tablespaces for
+indexes and temporary files (cluster.py). The server listens on a Unix socket in the
+run's private scratch folder and nowhere else, with a password that is made for the
+run and kept in memory.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from harness.engine import (
+    Engine,
+    EngineContext,
+    EngineFactory,
+    EngineKind,
+    EngineVersion,
+    Places,
+    ProcessId,
+)
+from harness.engines.postgres import external
+from harness.engines.postgres.cluster import DATABASE, INDEX_TABLESPACE, ROLE, Cluster
+from harness.engines.postgres.configuration import check_settings
+from harness.engines.postgres.installation import choose
+from harness.engines.postgres.load import Loader
+from harness.engines.postgres.server import Server
+from harness.engines.postgres.sql import SqlOnPostgres
+from harness.errors import UsageError
+from harness.placement import PARTS, Part
+
+_START_TIMEOUT_S = 300.0
+_STOP_TIMEOUT_S = 900.0
+
+
+class ManagedPostgres(SqlOnPostgres):
+    """A server of our own on directories of our own."""
+
+    name = "postgres"
+    kind: EngineKind = "managed"
+    supported_parts: frozenset[Part] = frozenset(PARTS)
+
+    def __init__(self, context: EngineContext) -> None:
+        super().__init__()
+        self._context = context
+        self._installation = choose(context.options, context.engines_prefix)
+        check_settings(self._installation, context.settings)
+        self._initdb_options = _initdb_options(context.options)
+        self._password = secrets.token_hex(16)
+        self._cluster: Cluster | None = None
+        self._server: Server | None = None
+        self.threads = context.threads
+
+    def version(self) -> EngineVersion:
+        """Release and banner of the binaries."""
+        return self._installation.engine_version()
+
+    def format_options(self) -> Mapping[str, str]:
+        """What initdb fixes for good."""
+        return {"locale": "C", "encoding": "UTF8", "initdb": " ".join(self._initdb_options)}
+
+    def initialise(self, places: Places) -> None:
+        """An empty cluster in the places."""
+        self._use(places).create(self._initdb_options, self._password)
+
+    def start(self) -> None:
+        """Start with the tuning profile's settings."""
+        self._started_or_found().start(self._context.settings)
+
+    def stop(self) -> None:
+        """Fast shutdown with its checkpoint."""
+        if self._server is not None:
+            self._server.stop()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._server is not None:
+            self._server.kill()
+
+    def processes(self) -> Sequence[ProcessId]:
+        """Postmaster, background processes, backends."""
+        return self._server.processes() if self._server is not None else []
+
+    def files(self) -> Sequence[Path]:
+        """The four directories."""
+        return self._cluster.directories() if self._cluster is not None else []
+
+    def snapshot(self, golden: Path) -> None:
+        """Move the stopped cluster to ``golden``."""
+        self._placed().snapshot(golden)
+
+    def restore(self, golden: Path, places: Places) -> None:
+        """Copy ``golden`` into the places and link its parts together."""
+        self._use(places).restore(golden, self._password)
+
+    def _open(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            host=str(self._context.scratch), port=5432, user=ROLE, dbname=DATABASE,
+            password=self._password, autocommit=True, application_name="harness",
+            options="-c client_min_messages=warning",
+        )  # fmt: skip
+
+    def _loader(self) -> Loader:
+        return Loader(
+            connect=self.connect,
+            threads=self._context.threads,
+            index_tablespace=INDEX_TABLESPACE,
+            server=_LoadingServer(self),
+        )
+
+    def _use(self, places: Places) -> Cluster:
+        options = self._context.options
+        self._cluster = Cluster(self._installation, self._context, places)
+        self._server = Server(
+            self._installation,
+            self._context,
+            self._cluster,
+            places.memory,
+            start_timeout_s=_seconds(options, "start_timeout_s", _START_TIMEOUT_S),
+            stop_timeout_s=_seconds(options, "stop_timeout_s", _STOP_TIMEOUT_S),
+        )
+        return self._cluster
+
+    def _placed(self) -> Cluster:
+        if self._cluster is None:
+            raise RuntimeError("initialise or restore comes first")
+        return self._cluster
+
+    def _started_or_found(self) -> Server:
+        if self._server is None:
+            raise RuntimeError("initialise or restore comes first")
+        return self._server
+
+
+class _LoadingServer:
+    """Lets the loader restart the server with settings for loading, and back."""
+
+    def __init__(self, engine: ManagedPostgres) -> None:
+        self._engine = engine
+
+    def restart_for_loading(self, settings: Mapping[str, str]) -> None:
+        """The profile's settings with these on top."""
+        server = self._engine._started_or_found()
+        server.stop()
+        server.start({**self._engine._context.settings, **settings})
+
+    def restart_for_use(self) -> None:
+        """Everything on its device, then the profile's settings alone."""
+        server = self._engine._started_or_found()
+        server.stop()
+        self._engine._placed().make_durable()
+        server.start(self._engine._context.settings)
+
+    def can_read(self, path: Path) -> bool:
+        """Whether the server's own user may read ``path``."""
+        context = self._engine._context
+        process = context.processes.spawn(
+            ["test", "-r", str(path)], credentials=context.credentials
+        )
+        return process.wait() == 0
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The memory cap, if there is one."""
+        return self._engine._context.memory_limit_bytes
+
+
+def _initdb_options(options: Mapping[str, Any]) -> list[str]:
+    chosen: list[str] = []
+    if segment := options.get("wal_segment_size_mb"):
+        size = str(segment)
+        if not size.isdigit() or not 1 <= int(size) <= 1024 or int(size) & (int(size) - 1):
+            raise UsageError(
+                f"engine option wal_segment_size_mb={size}",
+                "not a power of two from 1 to 1024",
+                "leave it out for PostgreSQL's own 16",
+            )
+        chosen.append(f"--wal-segsize={size}")
+    if (checksums := options.get("checksums")) is not None:
+        if str(checksums).lower() not in ("on", "true"):
+            raise UsageError(
+                f"engine option checksums={checksums}", "only 'on' is an option",
+                "leave it out for the release's own default",
+            )  # fmt: skip
+        chosen.append("--data-checksums")
+    return chosen
+
+
+def _seconds(options: Mapping[str, Any], name: str, default: float) -> float:
+    value = options.get(name, default)
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if seconds <= 0:
+        raise UsageError(
+            f"engine option {name}={value}", "not a number of seconds", f"say {name}=60"
+        )
+    return seconds
+
+
+class PostgresFactory:
+    """Managed unless the option ``dsn`` names a server of the user's."""
+
+    name = "postgres"
+    title = "PostgreSQL"
+    kinds: tuple[EngineKind, ...] = ("managed", "external")
+    options: Mapping[str, str] = {
+        "dsn": "use this server of yours instead: a libpq DSN, or 'env' for $HARNESS_DSN",
+        "prefix": "folder of the installation to run (it has bin/postgres)",
+        "version": "release to run of those found, such as 18 or 15.18",
+        "checksums": "on: page checksums also where the release's default is off",
+        "wal_segment_size_mb": "size of a WAL segment file in MiB [16]",
+        "start_timeout_s": "seconds to wait for the server's start [300]",
+        "stop_timeout_s": "seconds to wait for the server's shutdown checkpoint [900]",
+    }
+
+    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
+        """All five; none of an external server."""
+        return frozenset() if "dsn" in options else ManagedPostgres.supported_parts
+
+    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
+        """The installation found, or the external server's own answer."""
+        if "dsn" in options:
+            return external.server_version(options)
+        return choose(options, engines_prefix).engine_version()
+
+    def create(self, context: EngineContext) -> Engine:
+        """UsageError for a setting that this server does not take."""
+        if "dsn" in context.options:
+            return external.ExternalPostgres(context)
+        return ManagedPostgres(context)
+
+
+ENGINE: EngineFactory = PostgresFactory()

@@ -1,0 +1,199 @@
+"""PostgreSQL's EXPLAIN ANALYZE as neutral operators with exclusive wall times.
+
+PostgreSQL gives *inclusive* times per loop (``Actual Total Time`` in ms, averaged over
+``Actual Loops``), so an operator's own time is its total minus what ran inside it:
+
+- Below a Gather the loops of all participating processes are counted together. The
+  processes run side by side, so their summed time is divided by their number
+  (loops of the Gather's child per loop of the Gather): the average over processes.
+  What the Gather itself keeps is start-up, waiting for the slowest, and tuple transfer.
+- A SubPlan runs inside the operator it hangs on, like a child.
+- An InitPlan or a CTE hangs on one operator and runs inside another, the first that
+  asks for it: the one whose expressions name its output, or the CTE Scans of its name.
+  Its time is taken from there.
+
+Times are clipped at zero where the clock's rounding would make them negative; but
+for that, they add up to the root's time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.engine import SqlConnection
+from harness.plan import ExecutedPlan, Operator, OperatorKind
+
+_PREFIX = "EXPLAIN (ANALYZE, BUFFERS, SETTINGS, FORMAT JSON) "
+_NS_PER_MS = 1e6
+_NOTE = "own times are wall time; below a Gather they are averages over the participating processes"
+_AGGREGATES = frozenset({"Aggregate", "Group", "WindowAgg", "Unique", "SetOp"})
+_JOINS = frozenset({"Hash Join", "Merge Join", "Nested Loop", "Hash"})
+_SORTS = frozenset({"Sort", "Incremental Sort"})
+_RETURNS = re.compile(r"returns ([$\d,]+)")
+_BUFFERS = ("Shared Hit", "Shared Read", "Temp Read", "Temp Written")
+
+
+def explain(connection: SqlConnection, sql: str) -> ExecutedPlan:
+    """Execute ``sql`` under EXPLAIN ANALYZE and translate its plan."""
+    rows = connection.execute(_PREFIX + sql).rows
+    document: Any = rows[0][0]
+    return translate(document if isinstance(document, list) else json.loads(document))
+
+
+def translate(document: list[dict[str, Any]]) -> ExecutedPlan:
+    """An ExecutedPlan from EXPLAIN's JSON (``[{"Plan": …, "Execution Time": ms, …}]``)."""
+    top = document[0]
+    root = _node(top["Plan"], processes=1.0)
+    _take_deferred(root)
+    planning, execution = top.get("Planning Time", 0.0), top["Execution Time"]
+    extra: dict[str, Any] = {
+        "planning_ns": round(planning * _NS_PER_MS),
+        "execution_ns": round(execution * _NS_PER_MS),
+        "buffers": _buffers(top["Plan"]),
+        "settings": top.get("Settings", {}),
+    }
+    if "JIT" in top:
+        extra["jit_ns"] = round(top["JIT"]["Timing"]["Total"] * _NS_PER_MS)
+    return ExecutedPlan(
+        root=_operator(root),
+        duration_ns=round((planning + execution) * _NS_PER_MS),
+        raw=json.dumps(document),
+        note=_NOTE,
+        extra=extra,
+    )
+
+
+@dataclass
+class _Node:
+    """A plan node with its times in ns of wall time, while they are being divided up."""
+
+    plan: Mapping[str, Any]
+    total_ns: float
+    own_ns: float
+    children: list[_Node] = field(default_factory=list)
+
+    def walk(self) -> Iterator[_Node]:
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def _node(plan: Mapping[str, Any], processes: float) -> _Node:
+    """``processes``: how many ran this node side by side."""
+    loops = plan.get("Actual Loops", 0)
+    total = plan.get("Actual Total Time", 0.0) * loops * _NS_PER_MS / processes
+    node = _Node(plan, total, total)
+    for below in plan.get("Plans", ()):
+        child = _node(below, _processes_below(plan, below, processes))
+        node.children.append(child)
+        if not _deferred(below):
+            node.own_ns -= child.total_ns
+    return node
+
+
+def _processes_below(plan: Mapping[str, Any], below: Mapping[str, Any], processes: float) -> float:
+    if _deferred(below):
+        return 1.0
+    if not plan["Node Type"].startswith("Gather"):
+        return processes
+    loops: float = below.get("Actual Loops", 0)
+    return max(1.0, loops / max(1, plan.get("Actual Loops", 0)))
+
+
+def _deferred(plan: Mapping[str, Any]) -> bool:
+    """An InitPlan or CTE: it runs where its result is first asked for."""
+    return bool(plan.get("Parent Relationship") == "InitPlan")
+
+
+def _take_deferred(root: _Node) -> None:
+    """Take each InitPlan's time from the operators inside which it ran."""
+    for owner in root.walk():
+        for child in owner.children:
+            if not _deferred(child.plan):
+                continue
+            left = child.total_ns
+            for consumer in [*_consumers(root, child), owner]:
+                taken = min(left, max(0.0, consumer.own_ns))
+                consumer.own_ns -= taken
+                left -= taken
+
+
+def _consumers(root: _Node, deferred: _Node) -> list[_Node]:
+    """Where the result of an InitPlan or CTE is used, outermost Gather first.
+
+    A Gather evaluates the parameters its workers need before it starts them.
+    """
+    name = str(deferred.plan.get("Subplan Name", ""))
+    if name.startswith("CTE "):
+        wanted = name.removeprefix("CTE ")
+        return [n for n in root.walk() if n.plan.get("CTE Name") == wanted]
+    inside = {id(n) for n in deferred.walk()}
+    outside = [n for n in root.walk() if id(n) not in inside]
+    match = _RETURNS.search(name)
+    outputs = match.group(1).split(",") if match else [f"({name})"]
+    gathers = [n for n in outside if set(outputs) & set(n.plan.get("Params Evaluated", ()))]
+    users = [n for n in outside if any(_names(n.plan, output) for output in outputs)]
+    return gathers or users
+
+
+def _names(plan: Mapping[str, Any], output: str) -> bool:
+    """Whether an expression of the node itself mentions ``$0`` or ``(InitPlan 1)``."""
+    pattern = re.compile(re.escape(output.rstrip(")")) + r"(?!\d)")
+    return any(
+        pattern.search(text)
+        for key, value in plan.items()
+        if key not in ("Plans", "Subplan Name")
+        for text in (value if isinstance(value, list) else [value])
+        if isinstance(text, str)
+    )
+
+
+def _operator(node: _Node) -> Operator:
+    plan = node.plan
+    relation = plan.get("Relation Name") or plan.get("CTE Name")
+    return Operator(
+        kind=_kind(plan["Node Type"]),
+        name=_name(plan),
+        rows=round(plan.get("Actual Rows", 0) * plan.get("Actual Loops", 0)),
+        time_ns=max(0, round(node.own_ns)),
+        relation=relation,
+        children=tuple(_operator(child) for child in node.children),
+    )
+
+
+def _kind(node_type: str) -> OperatorKind:
+    if node_type.endswith("Scan") and node_type != "Subquery Scan":
+        return "scan"
+    if node_type in _JOINS:
+        return "join"
+    if node_type in _AGGREGATES:
+        return "aggregate"
+    return "sort" if node_type in _SORTS else "other"
+
+
+def _name(plan: Mapping[str, Any]) -> str:
+    """Node type with index, strategy and join type where there are such."""
+    parts = [plan["Node Type"]]
+    if index := plan.get("Index Name"):
+        parts.append(f"using {index}")
+    strategy = plan.get("Strategy", "Plain")
+    details = [] if strategy == "Plain" else [strategy]
+    if (join := plan.get("Join Type", "Inner")) != "Inner":
+        details.append(join)
+    if (mode := plan.get("Partial Mode", "Simple")) != "Simple":
+        details.append(mode)
+    if subplan := plan.get("Subplan Name"):
+        details.append(subplan)
+    return " ".join(parts) + (f" ({', '.join(details)})" if details else "")
+
+
+def _buffers(plan: Mapping[str, Any]) -> dict[str, int]:
+    """Blocks touched by the whole statement (the root's counts are inclusive)."""
+    return {
+        f"{name.lower().replace(' ', '_')}_blocks": int(plan.get(f"{name} Blocks", 0))
+        for name in _BUFFERS
+    }

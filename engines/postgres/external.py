@@ -1,0 +1,224 @@
+"""A PostgreSQL server of the user's: reached by DSN, neither placed nor restarted.
+
+Data go into schemas of ours, one per dataset, whose comment is our mark. A DSN with
+a password would be stored with every run, so the password comes from where libpq
+looks for it anyway, or the whole DSN from ``$HARNESS_DSN``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from harness.engine import EngineContext, EngineKind, EngineVersion, Places, ProcessId
+from harness.engines.postgres.load import Loader
+from harness.engines.postgres.sql import SqlOnPostgres
+from harness.errors import RunFailed, UsageError
+from harness.placement import Part
+
+_MARK = "tierbench"
+_CONNECT_TIMEOUT_S = 15
+
+
+def dsn_of(options: Mapping[str, Any]) -> str:
+    """The DSN; UsageError where it is no DSN, holds a password, or $HARNESS_DSN is unset."""
+    given = str(options["dsn"])
+    if given == "env":
+        given = os.environ.get("HARNESS_DSN", "")
+        if not given:
+            raise UsageError(
+                "external PostgreSQL, dsn=env", "$HARNESS_DSN is not set", "export HARNESS_DSN=…"
+            )
+        return _valid(given)
+    if "password" in conninfo_to_dict(_valid(given)):
+        raise UsageError(
+            "external PostgreSQL by DSN",
+            "the DSN holds a password, which would be stored with the run",
+            "export it as HARNESS_DSN and say dsn=env, or use a ~/.pgpass file",
+        )
+    return given
+
+
+def _valid(dsn: str) -> str:
+    try:
+        conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError as error:
+        # libpq's message may repeat parts of the DSN: only its kind is told.
+        raise UsageError(
+            "external PostgreSQL by DSN",
+            "it is not a libpq connection string",
+            "write host=… dbname=… user=…, or postgresql://user@host/dbname",
+        ) from error
+    return dsn
+
+
+def server_version(options: Mapping[str, Any]) -> EngineVersion:
+    """What the server says of itself; UsageError when it does not answer."""
+    dsn = dsn_of(options)
+    try:
+        with _connect(dsn) as connection:
+            row = connection.execute("SELECT current_setting('server_version'), version()")
+            version, banner = row.fetchone() or ("", "")
+    except psycopg.Error as error:
+        raise UsageError(
+            f"external PostgreSQL at {_address(dsn)}",
+            str(error).strip().splitlines()[0],
+            "check the DSN, the server and its pg_hba.conf",
+        ) from error
+    return EngineVersion("postgres", version.split()[0], banner, "DSN")
+
+
+def _connect(dsn: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(
+        dsn, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S, application_name="harness"
+    )
+
+
+def _address(dsn: str) -> str:
+    """Host and database, for a message: never user or password."""
+    found = conninfo_to_dict(dsn)
+    host = found.get("host") or found.get("hostaddr") or "the default socket"
+    return f"{host} (database {found.get('dbname') or 'by default'})"
+
+
+class ExternalPostgres(SqlOnPostgres):
+    """Runs SQL on the user's server, in a schema of ours. Implements KeepsOwnData."""
+
+    name = "postgres"
+    kind: EngineKind = "external"
+    supported_parts: frozenset[Part] = frozenset()
+
+    def __init__(self, context: EngineContext) -> None:
+        super().__init__()
+        self._dsn = dsn_of(context.options)
+        self._options = context.options
+        self._schema: str | None = None
+        self.threads = context.threads
+
+    def version(self) -> EngineVersion:
+        """As the server says."""
+        return server_version(self._options)
+
+    def format_options(self) -> Mapping[str, str]:
+        """None: its owner has made it."""
+        return {}
+
+    def initialise(self, places: Places) -> None:
+        """Refused: there is nothing of ours to make."""
+        raise UsageError("place an external PostgreSQL", "its owner decides where it lies")
+
+    def start(self) -> None:
+        """Only look whether it answers."""
+        self.connect().close()
+
+    def stop(self) -> None:
+        """Close our connections; the server goes on."""
+        for connection in list(self._connections):
+            connection.close()
+
+    def kill(self) -> None:
+        """As ``stop``: the server is not ours."""
+        self.stop()
+
+    def processes(self) -> Sequence[ProcessId]:
+        """None of ours."""
+        return []
+
+    def files(self) -> Sequence[Path]:
+        """None that we know of."""
+        return []
+
+    def snapshot(self, golden: Path) -> None:
+        """Refused."""
+        raise UsageError("copy an external PostgreSQL", "its files are not ours")
+
+    def restore(self, golden: Path, places: Places) -> None:
+        """Refused."""
+        raise UsageError("restore into an external PostgreSQL", "its files are not ours")
+
+    def prepared(self, key: str) -> Mapping[str, Any] | None:
+        """The facts of the complete data under ``key``, which are used from now on."""
+        mark = self._mark_of(_schema_name(key))
+        if mark is None or not mark.get("complete"):
+            return None
+        self._schema = _schema_name(key)
+        facts: Mapping[str, Any] = mark["facts"]
+        return facts
+
+    def prepare(self, key: str) -> None:
+        """An empty schema of ours; RunFailed where one of that name is somebody else's."""
+        name = _schema_name(key)
+        mark = self._mark_of(name)
+        with _connect(self._dsn) as connection:
+            if mark is not None:
+                drop = sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name))
+                connection.execute(drop)
+            create = sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name))
+            with connection.transaction():
+                connection.execute(create)
+                _comment(connection, name, {"made_by": _MARK, "complete": False})
+        self._schema = name
+
+    def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
+        """Write ``facts`` into the schema's comment."""
+        with _connect(self._dsn) as connection:
+            mark = {"made_by": _MARK, "complete": True, "facts": dict(facts)}
+            _comment(connection, _schema_name(key), mark)
+
+    def data_bytes(self) -> int | None:
+        """Tables, indexes and TOAST of our schema."""
+        query = (
+            "SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = %s AND c.relkind IN ('r', 'm')"
+        )
+        with _connect(self._dsn) as connection:
+            row = connection.execute(query, [self._schema]).fetchone()
+        return int(row[0]) if row and row[0] is not None else None
+
+    def _mark_of(self, schema: str) -> Mapping[str, Any] | None:
+        """Our mark on a schema; None where there is no such schema; RunFailed on another's."""
+        query = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s"
+        with _connect(self._dsn) as connection:
+            row = connection.execute(query, [schema]).fetchone()
+        if row is None:
+            return None
+        try:
+            mark = json.loads(row[0] or "")
+        except ValueError:
+            mark = {}
+        if not isinstance(mark, dict) or mark.get("made_by") != _MARK:
+            raise RunFailed(
+                f"schema {schema} on {_address(self._dsn)}",
+                "it exists and was not made by tierbench",
+                "rename or drop it, or use another database",
+            )
+        return mark
+
+    def _open(self) -> psycopg.Connection[Any]:
+        connection = _connect(self._dsn)
+        if self._schema is not None:
+            path = sql.SQL("SET search_path = {}").format(sql.Identifier(self._schema))
+            connection.execute(path)
+        return connection
+
+    def _loader(self) -> Loader:
+        return Loader(connect=self.connect, threads=self.threads)
+
+
+def _schema_name(key: str) -> str:
+    return f"tierbench_{key.replace('-', '_')}"[:63]
+
+
+def _comment(connection: psycopg.Connection[Any], schema: str, mark: Mapping[str, Any]) -> None:
+    statement = sql.SQL("COMMENT ON SCHEMA {} IS {}").format(
+        sql.Identifier(schema), sql.Literal(json.dumps(mark, sort_keys=True))
+    )
+    connection.execute(statement)

@@ -1,0 +1,125 @@
+"""Which PostgreSQL to run: what the machine has, else the private prefix.
+
+An installation counts when ``postgres``, ``initdb``, ``pg_ctl`` and
+``pg_controldata`` lie together in one folder. Of a service only its binaries are
+used, on directories of our own.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from harness.engine import EngineVersion
+from harness.engines._install import pinned
+from harness.errors import HarnessError, UsageError
+
+NEEDED = ("postgres", "initdb", "pg_ctl", "pg_controldata")
+_VERSION = re.compile(r"\(PostgreSQL\) (\d+(?:\.\d+)*)")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """Binaries of one PostgreSQL: ``bin`` folder, release, and where it came from."""
+
+    bin: Path
+    version: str
+    banner: str
+    source: str
+
+    @property
+    def major(self) -> int:
+        """The major release, 15 of "15.18"."""
+        return int(self.version.split(".")[0])
+
+    def engine_version(self) -> EngineVersion:
+        """As recorded with a run."""
+        return EngineVersion("postgres", self.version, self.banner, self.source)
+
+
+def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
+    """The installation that these options mean; UsageError where there is none.
+
+    Order: ``prefix``; the newest of the machine's own; the private prefix. With
+    ``version`` (a major or full release) the first in that order which fits it.
+    """
+    if prefix := options.get("prefix"):
+        return _of_prefix(Path(str(prefix)))
+    machine = sorted(_machine(), key=lambda i: _release(i.version), reverse=True)
+    found = [*machine, *_private(engines_prefix)]
+    wanted = str(options.get("version", ""))
+    for installation in found:
+        if not wanted or f"{installation.version}.".startswith(f"{wanted}."):
+            return installation
+    there = ", ".join(f"{i.version} ({i.source})" for i in found) or "none"
+    raise UsageError(
+        f"PostgreSQL {wanted}".strip(),
+        f"installations found: {there}",
+        "run `make setup`, install PostgreSQL, or name one with the engine option 'prefix'",
+    )
+
+
+def _of_prefix(prefix: Path) -> Installation:
+    for folder in (prefix, prefix / "bin"):
+        if installation := _inspect(folder, str(prefix)):
+            return installation
+    raise UsageError(
+        f"PostgreSQL under {prefix}",
+        f"not an installation: {', '.join(NEEDED)} are not all in it",
+        "name the folder that has bin/postgres",
+    )
+
+
+def _machine() -> Iterator[Installation]:
+    seen: set[Path] = set()
+    for folder in _machine_folders():
+        real = folder.resolve()
+        if real not in seen and (installation := _inspect(real, str(real))):
+            seen.add(real)
+            yield installation
+
+
+def _machine_folders() -> Iterator[Path]:
+    """Folders to look at; links (a stray /usr/local/bin/postgres) are followed."""
+    for pattern in ("lib/postgresql/*/bin", "pgsql-*/bin", "pgsql/bin", "local/pgsql/bin"):
+        yield from Path("/usr").glob(pattern)
+    if (config := shutil.which("pg_config")) is not None:
+        yield Path(_output(config, "--bindir"))
+    if (server := shutil.which("postgres")) is not None:
+        yield Path(server).resolve().parent
+
+
+def _private(engines_prefix: Path) -> Iterator[Installation]:
+    try:
+        pin = pinned("postgres")
+    except HarnessError:
+        return
+    if installation := _inspect(engines_prefix / pin.folder / pin.bin, pin.source):
+        yield installation
+
+
+@lru_cache(maxsize=64)
+def _inspect(folder: Path, source: str) -> Installation | None:
+    if not all((folder / name).is_file() for name in NEEDED):
+        return None
+    banner = _output(str(folder / "postgres"), "--version")
+    match = _VERSION.search(banner)
+    return Installation(folder, match.group(1), banner, source) if match else None
+
+
+def _output(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

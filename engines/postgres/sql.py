@@ -1,0 +1,92 @@
+"""What managed and external PostgreSQL have in common: SQL, plans, loading, counters."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psycopg
+
+from harness.engine import LoadFormat, SqlConnection
+from harness.engines.postgres import counters, explain
+from harness.engines.postgres.connection import PostgresConnection
+from harness.engines.postgres.load import Loader
+from harness.errors import RunFailed
+from harness.plan import ExecutedPlan
+from harness.progress import Progress
+
+#: Settings worth recording even at their defaults.
+_ALWAYS = (
+    "block_size", "checkpoint_timeout", "data_checksums", "effective_cache_size",
+    "effective_io_concurrency", "fsync", "full_page_writes", "huge_pages", "huge_pages_status",
+    "io_method", "jit", "maintenance_work_mem", "max_parallel_workers",
+    "max_parallel_workers_per_gather", "max_wal_size", "max_worker_processes", "random_page_cost",
+    "server_version", "shared_buffers", "synchronous_commit", "wal_buffers", "wal_compression",
+    "wal_level", "wal_segment_size", "work_mem",
+)  # fmt: skip
+_SECRET = ("password", "passphrase", "primary_conninfo", "ssl_", "krb_", "_command")
+_CONFIG_SQL = """
+SELECT name, current_setting(name) FROM pg_settings
+WHERE (source NOT IN ('default', 'override', 'client', 'session') OR name = ANY(%s))
+ORDER BY name"""
+
+
+class SqlOnPostgres:
+    """SQL abilities over ``_open``, which gives a new psycopg connection."""
+
+    load_format: ClassVar[LoadFormat] = "csv"
+    sql_folder: Path = Path(__file__).parent / "sql"
+    threads: int
+
+    def __init__(self) -> None:
+        self._connections: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
+
+    def _open(self) -> psycopg.Connection[Any]:
+        raise NotImplementedError
+
+    def _loader(self) -> Loader:
+        raise NotImplementedError
+
+    def connect(self) -> PostgresConnection:
+        """A new connection in autocommit mode."""
+        try:
+            connection = PostgresConnection(self._open())
+        except psycopg.OperationalError as error:
+            raise RunFailed("connect to PostgreSQL", str(error).strip()) from error
+        self._connections.add(connection)
+        return connection
+
+    def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
+        """The plan of ``sql`` as executed now (EXPLAIN ANALYZE); see explain.py for its times."""
+        return explain.explain(connection, sql)
+
+    def bulk_load(
+        self,
+        workload: str,
+        files: Mapping[str, Sequence[Path]],
+        row_counts: Mapping[str, int],
+        progress: Progress,
+    ) -> None:
+        """Schema, parallel COPY, keys, indexes, statistics; row counts verified."""
+        self._loader().load(self.sql_folder / workload, files, row_counts, progress)
+
+    def effective_config(self) -> Mapping[str, str]:
+        """What differs from the defaults and what matters anyway, without secrets."""
+        connection = self.connect()
+        try:
+            rows = connection.raw.execute(_CONFIG_SQL, [list(_ALWAYS)]).fetchall()
+        finally:
+            connection.close()
+        return {name: value for name, value in rows if not any(s in name for s in _SECRET)}
+
+    def counters(self) -> Mapping[str, float]:
+        """Cumulative counters of the server; see counters.py."""
+        for connection in list(self._connections):
+            connection.flush_statistics()
+        connection = self.connect()
+        try:
+            return counters.read(connection.raw)
+        finally:
+            connection.close()
