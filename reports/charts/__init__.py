@@ -1,0 +1,90 @@
+"""Charts of a report: one small function each, chosen by metric name.
+
+A workload with its own picture adds a line to ``KINDS``; every metric that has none
+gets bars where it has labels, and stands in the table where it has not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.reports.catalogue import metric_info
+from harness.reports.charts.bars import bars_on_log_axis
+from harness.reports.charts.drawing import Drawing
+from harness.reports.charts.operators import operator_times
+from harness.reports.charts.speedups import speedups
+from harness.reports.published import PublishedSeries
+from harness.reports.series import Panel
+
+
+class Draw(Protocol):
+    """Draws one metric of one panel, None where it has nothing to show."""
+
+    def __call__(self, panel: Panel, metric: str, title: str, name: str) -> Drawing | None: ...
+
+
+@dataclass(frozen=True)
+class ChartKind:
+    """A metric and what draws it; ``published``: the drawing takes the paper's points too."""
+
+    metric: str
+    stem: str
+    draw: Draw
+    takes_published: bool = False
+
+
+KINDS = (
+    ChartKind("query_duration_ns", "times", bars_on_log_axis, takes_published=True),
+    ChartKind("query_duration_ns", "speedups", speedups),
+    ChartKind("plan_operator_ns", "operators", operator_times),
+)
+
+
+def draw_panel(panel: Panel, number: int, published: Sequence[PublishedSeries]) -> list[Drawing]:
+    """Every chart of a panel, in the order of ``KINDS``, others behind."""
+    kinds = [*KINDS, *_others(panel)]
+    drawn = []
+    for kind in kinds:
+        title = next((_title(panel, q.name) for a in panel.arms for q in a.kinds()
+                      if q.name == kind.metric), kind.metric)  # fmt: skip
+        name = f"{number}-{_slug(panel.title)}-{kind.stem}"
+        if kind.takes_published:
+            own = [one for one in published if one.engine == panel.engine_name]
+            drawing = bars_on_log_axis(panel, kind.metric, title, name, own)
+        else:
+            drawing = kind.draw(panel, kind.metric, title, name)
+        if drawing:
+            drawn.append(drawing)
+    return drawn
+
+
+def _others(panel: Panel) -> list[ChartKind]:
+    """Bars and speed-ups for labelled results that no kind names."""
+    known = {kind.metric for kind in KINDS}
+    found = {
+        quantity.name: None
+        for arm in panel.arms
+        for quantity, one in arm.kinds().items()
+        if quantity.name not in known
+        and quantity.labels
+        and metric_info(quantity, one.better).role == "detail"
+    }
+    return [
+        ChartKind(metric, f"{metric.replace('_', '-')}{suffix}", draw)
+        for metric in found
+        for suffix, draw in (("", bars_on_log_axis), ("-speedups", speedups))
+    ]
+
+
+def _title(panel: Panel, metric: str) -> str:
+    quantity, one = next(
+        (q, m) for arm in panel.arms for q, m in arm.kinds().items() if q.name == metric
+    )
+    return metric_info(quantity, one.better).title
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40]

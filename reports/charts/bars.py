@@ -1,0 +1,133 @@
+"""Times per query as bars on a log axis, the arms beside one another (VLDB 2023, Fig. 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from harness.reports.charts.drawing import (
+    FAINT,
+    INK,
+    Drawing,
+    arm_style,
+    finish,
+    new_figure,
+    style,
+)
+from harness.reports.published import PublishedSeries
+from harness.reports.series import Arm, Panel
+from harness.reports.values import Quantity, Summary, in_order
+from harness.reports.words import EMULATED, quantity_text
+
+
+def bars_on_log_axis(
+    panel: Panel, metric: str, title: str, name: str, published: Sequence[PublishedSeries] = ()
+) -> Drawing | None:
+    """One group of bars for each label set; None where the metric has no positive value.
+
+    Bars: medians; whiskers: range of the repeats. ``published``: the paper's points for
+    this panel, drawn as hollow diamonds.
+    """
+    summaries = [arm.summaries(metric) for arm in panel.arms]
+    positive = [s.low for one in summaries for s in one.values() if s.low > 0]
+    if not positive:
+        return None
+    quantities = in_order({q for one in summaries for q in one})
+    unit = next(m.unit for a in panel.arms for q, m in a.kinds().items() if q.name == metric)
+    published = [series for series in published if series.base_unit == unit]
+    with style():
+        figure = new_figure(max(6.0, 2.2 + 0.36 * len(quantities)), 3.9)
+        axes = figure.add_subplot()
+        for index, (arm, held) in enumerate(zip(panel.arms, summaries, strict=True)):
+            _draw_arm(axes, index, len(panel.arms), arm, quantities, held)
+        _draw_published(axes, quantities, published)
+        _dress(axes, panel, quantities, min(positive), unit, title)
+        alt = _alt(panel, title, quantities, summaries, unit)
+        heading = f"{title}: {panel.title}"
+        return finish(figure, name, heading, alt, _caption(panel, published))
+
+
+def _draw_arm(
+    axes: Axes,
+    index: int,
+    arms: int,
+    arm: Arm,
+    quantities: Sequence[Quantity],
+    held: dict[Quantity, Summary],
+) -> None:
+    width = 0.8 / arms
+    present = [(place, held[q]) for place, q in enumerate(quantities) if q in held]
+    at = [place + (index - (arms - 1) / 2) * width for place, _ in present]
+    medians = [summary.median for _, summary in present]
+    ranges = [[s.median - s.low for _, s in present], [s.high - s.median for _, s in present]]
+    axes.bar(at, medians, width * 0.94, label=arm.marked_name,
+             **arm_style(index, bool(arm.emulated)))  # fmt: skip
+    axes.errorbar(at, medians, yerr=ranges, fmt="none", ecolor=INK, elinewidth=0.9, capsize=1.6)
+
+
+def _draw_published(
+    axes: Axes, quantities: Sequence[Quantity], published: Sequence[PublishedSeries]
+) -> None:
+    places = {q.labels[0][1] if q.labels else "": i for i, q in enumerate(quantities)}
+    for series, marker in zip(published, "Ds^vo", strict=False):
+        points = [p for p in series.points if p.x in places]
+        axes.errorbar(
+            [places[p.x] for p in points], [p.y_base for p in points],
+            yerr=[p.error_base for p in points], fmt=marker, mfc="none", mec=INK, ecolor=FAINT,
+            ms=5, label=f"{series.arm} as published",
+        )  # fmt: skip
+
+
+def _dress(
+    axes: Axes, panel: Panel, quantities: Sequence[Quantity], lowest: float, unit: str, title: str
+) -> None:
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=lowest / 2)
+    axes.yaxis.set_major_locator(LogLocator(numticks=12))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity_text(value, unit)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.grid(visible=False, axis="x")
+    axes.set_xticks(range(len(quantities)), [_tick(q) for q in quantities])
+    axes.set_xlim(-0.6, len(quantities) - 0.4)
+    label = quantities[0].labels[0][0] if quantities[0].labels else ""
+    axes.set_xlabel(label)
+    axes.set_ylabel(f"{title}, log axis")
+    mark = f": {EMULATED} numbers" if any(arm.emulated for arm in panel.arms) else ""
+    axes.set_title(panel.title + mark, loc="left", fontweight="bold")
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=3, borderaxespad=0)
+
+
+def _tick(quantity: Quantity) -> str:
+    return "\n".join(value for _, value in quantity.labels)
+
+
+def _alt(
+    panel: Panel,
+    title: str,
+    quantities: Sequence[Quantity],
+    summaries: Sequence[dict[Quantity, Summary]],
+    unit: str,
+) -> str:
+    said = []
+    for arm, held in zip(panel.arms, summaries, strict=True):
+        if held:
+            medians = [summary.median for summary in held.values()]
+            low, high = (quantity_text(v, unit) for v in (min(medians), max(medians)))
+            said.append(f"{arm.marked_name} from {low} to {high}")
+    return (
+        f"Bars on a log axis, {title} of {panel.title}, {len(quantities)} groups: "
+        f"{'; '.join(said)}. The table has every value."
+    )
+
+
+def _caption(panel: Panel, published: Sequence[PublishedSeries]) -> str:
+    repeats = sorted({len(arm.usable) for arm in panel.arms if arm.usable})
+    text = (
+        f"Medians of {' to '.join(str(n) for n in repeats)} repeats; whiskers are their range. "
+        "The axis is logarithmic: compare where bars end, not how long they are."
+    )
+    if published:
+        text += " Hollow markers are the paper's, read off its figure: another machine."
+    return text

@@ -1,0 +1,112 @@
+"""How every chart looks and is written: palette, hatches, deterministic SVG and PNG.
+
+Colours are Okabe and Ito's, told apart under every common colour blindness; hatches tell
+them apart in black and white. Emulated arms are hatched densely and named EMULATED.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+ARM_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+ARM_HATCHES = ("", "..", "--", "++", "xx", "oo")
+EMULATED_HATCH = "////"
+OPERATOR_STYLES = {
+    "scan": ("#56B4E9", ""),
+    "join": ("#E69F00", "//"),
+    "aggregate": ("#009E73", ".."),
+    "sort": ("#CC79A7", "xx"),
+    "other": ("#BBBBBB", ""),
+}
+INK, FAINT = "#1f2328", "#8a9099"
+
+_STYLE = {
+    "svg.hashsalt": "harness",
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a name with a $ in it is a name
+    "font.family": "sans-serif",
+    "font.size": 10.0,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#d9dde1",
+    "grid.linewidth": 0.6,
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A finished figure: ``name`` is its file name without ending and unique in a report.
+
+    ``alt``: what it shows, for who cannot see it; ``caption``: what must be known to
+    read it. ``svg`` stands alone; ``inline_svg`` goes into HTML, its ids made unique.
+    """
+
+    name: str
+    title: str
+    alt: str
+    caption: str
+    svg: str
+    png: bytes
+
+    @property
+    def inline_svg(self) -> str:
+        """The ``<svg>`` element alone, with this drawing's name before every id in it."""
+        body = self.svg[self.svg.index("<svg ") :]
+        body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+        body = re.sub(r'\bid="', f'id="{self.name}-', body)
+        body = re.sub(r"url\(#", f"url(#{self.name}-", body)
+        body = re.sub(r'href="#', f'href="#{self.name}-', body)
+        return body.replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1)
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The look of every chart, without touching the caller's matplotlib."""
+    with mpl.rc_context(_STYLE):
+        yield
+
+
+def new_figure(width_in: float, height_in: float) -> Figure:
+    """An empty figure, sizes in inches."""
+    return Figure(figsize=(width_in, height_in))
+
+
+def finish(figure: Figure, name: str, title: str, alt: str, caption: str) -> Drawing:
+    """Write the figure as SVG and PNG, the same bytes every time."""
+    svg, png = io.StringIO(), io.BytesIO()
+    nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
+    FigureCanvasSVG(figure).print_svg(svg, metadata=nothing)
+    FigureCanvasAgg(figure)
+    figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
+    return Drawing(name, title, alt, caption, svg.getvalue(), png.getvalue())
+
+
+def arm_style(index: int, emulated: bool) -> dict[str, Any]:
+    """Fill, edge and hatch of the bars of the ``index``-th arm."""
+    place = index % len(ARM_COLOURS)
+    return {
+        "facecolor": ARM_COLOURS[place],
+        "edgecolor": "white" if emulated or ARM_HATCHES[place] else ARM_COLOURS[place],
+        "hatch": EMULATED_HATCH if emulated else ARM_HATCHES[place],
+        "linewidth": 0.4,
+    }

@@ -1,0 +1,275 @@
+"""Compare two sets of runs: refuse what is not comparable, then say by how much and how sure.
+
+``compare`` takes A and B, matches what belongs together (same engine, same scale …; only
+the compared dimension differs), checks that nothing else differs, pairs the repeats by
+block where they ran next to each other, and judges every metric within its family: all
+rows of one metric name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.reports.facts import Dimension, dimension, emulated_tiers, facts
+from harness.reports.matching import Difference, Match, find
+from harness.reports.statistics import (
+    ALPHA,
+    Estimate,
+    Judgement,
+    Pairing,
+    compare_paired,
+    compare_unpaired,
+    judge,
+)
+from harness.reports.values import Measured, Quantity, Summary, in_order, measured, summarise
+from harness.result import Better
+from harness.store import StoredRun
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity compared.
+
+    ``estimate``: of how much better B is than A (A/B where lower is better, else
+    B/A), None with a ``note`` where there is no ratio.
+    """
+
+    quantity: Quantity
+    unit: str
+    better: Better
+    a: Summary | None
+    b: Summary | None
+    estimate: Estimate | None
+    judgement: Judgement | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A or B of one group: its name in the compared dimension and the runs used."""
+
+    name: str
+    runs: tuple[str, ...]
+    emulated: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def marked_name(self) -> str:
+        """The name with EMULATED behind it where it is, † where answers are unchecked."""
+        marks = (" (EMULATED)" if self.emulated else "") + (" †" if self.unknown else "")
+        return self.name + marks
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of A and B that differ in nothing but the compared dimension."""
+
+    context: Mapping[str, str]
+    a: Side
+    b: Side
+    pairing: Pairing
+    why_unpaired: str
+    left_out: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of ``compare``.
+
+    ``over``: the compared dimensions (empty: A and B are repeats of one another).
+    ``differences``: what else differs; empty unless the comparison was forced.
+    ``excluded``: failed runs, with the reason.
+    """
+
+    over: tuple[str, ...]
+    groups: tuple[Group, ...]
+    differences: tuple[Difference, ...] = ()
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    unmatched: tuple[str, ...] = ()
+    alpha: float = ALPHA
+
+
+def compare(
+    a: Sequence[StoredRun],
+    b: Sequence[StoredRun],
+    over: Sequence[str] = (),
+    force: bool = False,
+    alpha: float = ALPHA,
+) -> Comparison:
+    """Compare A with B; see the module.
+
+    ``over``: the dimensions they may differ in; empty finds the one they differ in.
+    ``force`` goes on where they differ in more, and carries the differences along.
+    UsageError names every difference with both values, and runs that are in both.
+    """
+    excluded = {run.run_id: _why_failed(run) for run in (*a, *b) if run.run["status"] == "failed"}
+    kept_a, kept_b = (_comparable(side, runs) for side, runs in (("A", a), ("B", b)))
+    shared = {run.run_id for run in kept_a} & {run.run_id for run in kept_b}
+    if shared:
+        raise UsageError("compare A with B", f"both hold {', '.join(sorted(shared)[:3])}",
+                         "name runs, experiments or selectors that do not overlap")  # fmt: skip
+    known = {run.directory: facts(run) for run in (*kept_a, *kept_b)}
+    found = find(kept_a, kept_b, known, [dimension(name) for name in over])
+    if found.differences and not force:
+        raise UsageError(
+            "compare A with B",
+            _refusal(found.over, found.differences),
+            "compare runs that differ in one thing; --over NAME says which; "
+            "--anyway compares them all the same and prints the differences",
+        )
+    if not found.matches:
+        raise UsageError("compare A with B", "no run of A has a counterpart in B",
+                         f"without a counterpart: {'; '.join(found.unmatched)}")  # fmt: skip
+    for match in found.matches:
+        _refuse_mixed(match, found.over, known)
+    groups = tuple(_group(match, found.over, known) for match in found.matches)
+    comparison = Comparison(
+        tuple(dim.name for dim in found.over), groups, tuple(found.differences),
+        excluded, tuple(found.unmatched), alpha,
+    )  # fmt: skip
+    return judged([comparison], alpha)[0]
+
+
+def judged(comparisons: Sequence[Comparison], alpha: float = ALPHA) -> list[Comparison]:
+    """The same with every row judged in its family: all rows of its metric name in all of them."""
+    families: dict[str, list[Estimate]] = {}
+    for row in (r for c in comparisons for g in c.groups for r in g.rows):
+        if row.estimate:
+            families.setdefault(row.quantity.name, []).append(row.estimate)
+    verdicts = {name: iter(judge(family, alpha)) for name, family in families.items()}
+
+    def judge_row(row: Row) -> Row:
+        return replace(row, judgement=next(verdicts[row.quantity.name])) if row.estimate else row
+
+    return [
+        replace(c, groups=tuple(
+            replace(g, rows=tuple(judge_row(row) for row in g.rows)) for g in c.groups
+        ))
+        for c in comparisons
+    ]  # fmt: skip
+
+
+def _comparable(side: str, runs: Sequence[StoredRun]) -> list[StoredRun]:
+    kept = [run for run in runs if run.run["status"] != "failed"]
+    if not kept:
+        reasons = "; ".join(f"{run.run_id}: {_why_failed(run)}" for run in runs[:3])
+        raise UsageError(
+            f"compare {side}",
+            f"every one of its {len(runs)} runs failed ({reasons})" if runs else "it has no runs",
+            "a failed run has no result to compare; run it again",
+        )
+    return kept
+
+
+def _why_failed(run: StoredRun) -> str:
+    if run.run["error"]:
+        error = run.run["error"]
+        return f"{error['asked']}: {error['found']}"
+    failed = [check["name"] for check in run.run["checks"] if check["status"] == "failed"]
+    return f"failed checks: {', '.join(failed[:5])}" if failed else "failed"
+
+
+def _refusal(over: Sequence[Dimension], differences: Sequence[Difference]) -> str:
+    compared = " and ".join(dim.name for dim in over)
+    listed = "; ".join(str(difference) for difference in differences)
+    return f"they differ in more than {compared}: {listed}" if over else f"they differ: {listed}"
+
+
+def _refuse_mixed(
+    match: Match, over: Sequence[Dimension], known: Mapping[Path, Mapping[str, str]]
+) -> None:
+    """A side of two placements (say) has no median: not even --anyway compares that."""
+    for letter, runs in (("A", match.a), ("B", match.b)):
+        for dim in over:
+            values = dict.fromkeys(known[run.directory].get(dim.fact, "none") for run in runs)
+            if len(values) > 1:
+                raise UsageError(
+                    f"compare over {dim.name}",
+                    f"{letter} holds runs of {' and '.join(values)}",
+                    f"select one, as in {dim.name}={next(iter(values))}",
+                )
+
+
+def _group(
+    match: Match, over: Sequence[Dimension], known: Mapping[Path, Mapping[str, str]]
+) -> Group:
+    used_a, used_b, pairing, why, left_out = _paired(match.a, match.b)
+    sides = []
+    for runs, letter in ((used_a, "A"), (used_b, "B")):
+        values = [known[runs[0].directory].get(dim.fact, "none") for dim in over]
+        emulated = {f"{e['tier']} by {e['by']}" for run in runs for e in emulated_tiers(run.run)}
+        unknown = tuple(run.run_id for run in runs if run.run["status"] == "unknown")
+        ids = tuple(run.run_id for run in runs)
+        name = ", ".join(values) if values else letter
+        sides.append(Side(name, ids, tuple(sorted(emulated)), unknown))
+    rows = _rows(used_a, used_b, pairing)
+    return Group(match.context, sides[0], sides[1], pairing, why, tuple(left_out), tuple(rows))
+
+
+def _paired(
+    a: Sequence[StoredRun], b: Sequence[StoredRun]
+) -> tuple[list[StoredRun], list[StoredRun], Pairing, str, list[str]]:
+    """The runs used, in pairs where block k of A ran next to block k of B."""
+    experiments = {run.run["experiment"]["hash"] for run in (*a, *b)}
+    by_block = [{run.run["spec"]["block"]: run for run in side} for side in (a, b)]
+    common = sorted(by_block[0].keys() & by_block[1].keys())
+    if len(experiments) > 1:
+        why = "they come from different experiments, so their repeats did not run side by side"
+    elif any(len(blocks) < len(side) for blocks, side in zip(by_block, (a, b), strict=True)):
+        why = "a block was run more than once"
+    elif not common:
+        why = "they have no block in common"
+    else:
+        left = [run.run_id for run in (*a, *b) if run.run["spec"]["block"] not in common]
+        used = [[blocks[block] for block in common] for blocks in by_block]
+        return used[0], used[1], "paired", "", left
+    return list(a), list(b), "unpaired", why, []
+
+
+def _rows(a: Sequence[StoredRun], b: Sequence[StoredRun], pairing: Pairing) -> list[Row]:
+    measured_a, measured_b = ([measured(run) for run in side] for side in (a, b))
+    quantities = dict.fromkeys(q for one in (*measured_a, *measured_b) for q in one)
+    return [_row(quantity, measured_a, measured_b, pairing) for quantity in in_order(quantities)]
+
+
+def _row(
+    quantity: Quantity,
+    a: Sequence[Mapping[Quantity, Measured]],
+    b: Sequence[Mapping[Quantity, Measured]],
+    pairing: Pairing,
+) -> Row:
+    one = next(run[quantity] for run in (*a, *b) if quantity in run)
+    values = [[_value(run, quantity) for run in side] for side in (a, b)]
+    present = [[value for value in side if value is not None] for side in values]
+    if pairing == "paired":
+        both = [pair for pair in zip(*values, strict=True) if None not in pair]
+        present = [
+            [v for v in side if v is not None] for side in zip(*both, strict=True)
+        ] or present
+    summaries = [summarise(side) for side in present]
+    estimate, note = _estimate(present[0], present[1], one.better, pairing)
+    return Row(quantity, one.unit, one.better, summaries[0], summaries[1], estimate, None,
+               "; ".join(part for part in (note, one.note) if part))  # fmt: skip
+
+
+def _value(run: Mapping[Quantity, Measured], quantity: Quantity) -> float | None:
+    return run[quantity].value if quantity in run else None
+
+
+def _estimate(
+    a: Sequence[float], b: Sequence[float], better: Better, pairing: Pairing
+) -> tuple[Estimate | None, str]:
+    if not a or not b:
+        return None, "measured on one side only" if a or b else ""
+    if min(*a, *b) <= 0:
+        return None, "no ratio: a value is zero or negative"
+    first, second = (a, b) if better == "lower" else (b, a)
+    if pairing == "paired" and len(a) == len(b):
+        estimate = compare_paired(first, second)
+    else:
+        estimate = compare_unpaired(first, second)
+    return estimate, ""

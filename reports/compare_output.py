@@ -1,0 +1,160 @@
+"""A comparison as JSON and as a table for a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group as Renderables
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from harness.reports.catalogue import metric_info
+from harness.reports.compare import Comparison, Group, Row, Side
+from harness.reports.values import Summary
+from harness.reports.words import (
+    interval_text,
+    metric_title,
+    outcome_text,
+    p_text,
+    quantity_text,
+    speedup_text,
+    times,
+)
+
+
+def to_json(comparison: Comparison) -> dict[str, Any]:
+    """The comparison as ``harness compare --json`` prints it.
+
+    ``ratio`` is how much better B is: A/B where lower is better, else B/A.
+    """
+    return {
+        "schema": 1,
+        "over": list(comparison.over),
+        "alpha": comparison.alpha,
+        "differences": [difference.to_json() for difference in comparison.differences],
+        "excluded": [{"run_id": k, "reason": v} for k, v in comparison.excluded.items()],
+        "unmatched": list(comparison.unmatched),
+        "groups": [_group_json(group) for group in comparison.groups],
+    }
+
+
+def table(comparison: Comparison, everything: bool = False) -> RenderableType:
+    """The comparison for a terminal: a table per group, then what must be known beside it.
+
+    ``everything`` adds counters and operator times to headlines and details.
+    """
+    parts: list[RenderableType] = []
+    for group in comparison.groups:
+        parts += [_group_table(group, everything), *_headlines(group), Text()]
+    if comparison.differences:
+        parts.append(Text("They differ in more than is compared:", style="bold red"))
+        parts += [Text(f"  {difference}", style="red") for difference in comparison.differences]
+    parts += [Text(f"Not compared, failed: {r} ({w})") for r, w in comparison.excluded.items()]
+    parts += [Text(f"Not compared, without a counterpart: {text}") for text in comparison.unmatched]
+    parts.append(Text(
+        f"Interval: 95 % for each row by itself. p: Holm over all rows of the metric; "
+        f"shown means p ≤ {comparison.alpha:g}.", style="dim",
+    ))  # fmt: skip
+    return Renderables(*parts)
+
+
+def _group_table(group: Group, everything: bool) -> Table:
+    context = ", ".join(value for value in group.context.values() if value != "null")
+    shown = Table(title=Text(f"{context}: {group.a.marked_name} against {group.b.marked_name}"))
+    shown.add_column("metric")
+    for name in (group.a.marked_name, group.b.marked_name):
+        shown.add_column(Text(f"{name}, median"), justify="right")
+    for name in ("B is better by", "interval", "p (Holm)", "n"):
+        shown.add_column(name, justify="right")
+    shown.add_column("difference")
+    for row in group.rows:
+        role = metric_info(row.quantity, row.better).role
+        if everything or role in ("headline", "detail"):
+            shown.add_row(*(Text(cell) for cell in _cells(row)))
+    return shown
+
+
+def _cells(row: Row) -> list[str]:
+    medians = [_median(row.a, row.unit), _median(row.b, row.unit)]
+    estimate, judgement = row.estimate, row.judgement
+    if estimate is None or judgement is None:
+        return [metric_title(row), *medians, "", "", "", "", row.note]
+    n = str(estimate.n_a) if estimate.pairing == "paired" else f"{estimate.n_a}, {estimate.n_b}"
+    return [
+        metric_title(row),
+        *medians,
+        times(estimate.ratio),
+        interval_text(estimate),
+        p_text(judgement.adjusted_p),
+        n,
+        outcome_text(row),
+    ]
+
+
+def _median(summary: Summary | None, unit: str) -> str:
+    return quantity_text(summary.median, unit) if summary else "–"
+
+
+def _headlines(group: Group) -> list[Text]:
+    lines = [
+        Text(f"{metric_title(row)}: {speedup_text(group.b.marked_name, row)}: {outcome_text(row)}",
+             style="bold")
+        for row in group.rows
+        if metric_info(row.quantity, row.better).role == "headline"
+    ]  # fmt: skip
+    if group.pairing == "unpaired":
+        lines.append(Text(f"Compared without pairs: {group.why_unpaired}.", style="yellow"))
+    if group.left_out:
+        lines.append(Text(f"Left out, without a pair: {', '.join(group.left_out)}"))
+    for side in (group.a, group.b):
+        if side.emulated:
+            stand_ins = ", ".join(side.emulated)
+            lines.append(Text(f"{side.name} is EMULATED ({stand_ins})", style="bold red"))
+        if side.unknown:
+            lines.append(Text(f"† answers not checked: {', '.join(side.unknown)}", style="yellow"))
+    return lines
+
+
+def _group_json(group: Group) -> dict[str, Any]:
+    return {
+        "context": dict(group.context),
+        "a": _side_json(group.a),
+        "b": _side_json(group.b),
+        "pairing": group.pairing,
+        "why_unpaired": group.why_unpaired,
+        "left_out": list(group.left_out),
+        "rows": [_row_json(row) for row in group.rows],
+    }
+
+
+def _side_json(side: Side) -> dict[str, Any]:
+    return {
+        "name": side.name,
+        "runs": list(side.runs),
+        "emulated": list(side.emulated),
+        "unknown": list(side.unknown),
+    }
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "metric": row.quantity.name,
+        "labels": dict(row.quantity.labels),
+        "unit": row.unit,
+        "better": row.better,
+        "a": row.a.to_json() if row.a else None,
+        "b": row.b.to_json() if row.b else None,
+        "note": row.note,
+    }
+    if row.estimate is None or row.judgement is None:
+        return document | {"ratio": None, "outcome": None}
+    return document | {
+        "ratio": row.estimate.ratio,
+        "interval": [row.estimate.low, row.estimate.high],
+        "confidence": row.estimate.confidence,
+        "p": row.estimate.p,
+        "adjusted_p": row.judgement.adjusted_p,
+        "outcome": row.judgement.outcome,
+        "repeats_needed": row.judgement.repeats_needed,
+    }

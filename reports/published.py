@@ -1,0 +1,76 @@
+"""A paper's own figures (``published.csv`` beside a profile), to lie beside what was measured.
+
+Columns: figure, series (``engine/arm``), x, y, unit, read_off_error. They were read off
+a figure of another machine: context, never part of a comparison.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import schemas
+from harness.errors import UsageError
+from harness.units import parse_duration_ns, parse_size
+
+
+@dataclass(frozen=True)
+class PublishedPoint:
+    """One point; ``y_base`` and ``error_base`` in ns, bytes, or the unit as it is."""
+
+    x: str
+    y_base: float
+    error_base: float
+
+
+@dataclass(frozen=True)
+class PublishedSeries:
+    """The points of one engine and arm in one figure. ``base_unit``: ns, bytes or its own."""
+
+    figure: str
+    engine: str
+    arm: str
+    base_unit: str
+    points: tuple[PublishedPoint, ...]
+
+
+def read_published(path: Path) -> list[PublishedSeries]:
+    """Every series of a file; UsageError with the line of what is wrong."""
+    found: dict[tuple[str, str, str], list[PublishedPoint]] = {}
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream))
+    except OSError as error:
+        raise UsageError(f"published figures {path}", str(error), "check the path") from error
+    for line, text in enumerate(rows, start=2):
+        row = _row(text, f"{path}:{line}")
+        factor, base_unit = _base(row["unit"])
+        point = PublishedPoint(row["x"], row["y"] * factor, row["read_off_error"] * factor)
+        found.setdefault((row["figure"], row["series"], base_unit), []).append(point)
+    return [
+        PublishedSeries(figure, *series.split("/", 1), base_unit, tuple(points))
+        for (figure, series, base_unit), points in found.items()
+    ]
+
+
+def _row(text: dict[str, Any], source: str) -> dict[str, Any]:
+    row = {str(key): value for key, value in text.items()}
+    for column in ("y", "read_off_error"):
+        try:
+            row[column] = float(row.get(column) or "")
+        except ValueError as error:
+            raise UsageError(source, f"{column} is {row.get(column)!r}, not a number") from error
+    schemas.validate(row, "published-csv", source=source)
+    return row
+
+
+def _base(unit: str) -> tuple[float, str]:
+    """The factor to ns or bytes, or 1 for a unit of neither."""
+    for parse, base in ((parse_duration_ns, "ns"), (parse_size, "bytes")):
+        try:
+            return float(parse(f"1{unit}")), base
+        except UsageError:
+            continue
+    return 1.0, unit

@@ -1,0 +1,96 @@
+"""Which runs a person means: a run, an experiment, or a selector such as
+``placement=ssd-both,engine=postgres``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.errors import UsageError, nearest
+from harness.placement import PARTS
+from harness.reports.facts import placement_name, spec_facts
+from harness.store import Store, StoredRun
+from harness.units import parse_size
+
+_Field = Callable[[StoredRun], str]
+
+_FIELDS: dict[str, _Field] = {
+    "placement": lambda run: placement_name(run.run["spec"]),
+    "engine": lambda run: str(run.run["spec"]["engine"]),
+    "workload": lambda run: str(run.run["spec"]["workload"]),
+    "host_mode": lambda run: str(run.run["host_mode"]),
+    "tuning": lambda run: str(run.run["spec"]["tuning"]),
+    "memory_limit": lambda run: str(run.run["spec"]["memory_limit_bytes"] or "none"),
+    "threads": lambda run: str(run.run["spec"]["threads"] or "none"),
+    "driver": lambda run: str(run.run["spec"]["driver"]),
+    "block": lambda run: str(run.run["spec"]["block"]),
+    "status": lambda run: str(run.run["status"]),
+    "experiment": lambda run: str(run.run["experiment"]["name"]),
+    "host": lambda run: str(run.manifest["host"]["hostname"]) if run.manifest else "unknown",
+}
+#: Longer names of spec facts, by the short one.
+_SHORT = {"cache": "params.cache", "scale": "params.scale"}
+
+
+def select(store: Store, text: str) -> list[StoredRun]:
+    """The finished runs that ``text`` means, oldest first.
+
+    ``text``: a run (id, unique beginning or end, path), an experiment (``name`` or
+    ``name@hash``), or ``key=value,…`` over the fields above, ``params.<name>`` and
+    ``settings.<name>``. UsageError where nothing matches, with what there is.
+    """
+    if "=" in text and not (Path(text) / "run.json").exists() and not _is_run_id(store, text):
+        return _by_fields(store.runs(), text)
+    name, _, version = text.partition("@")
+    runs = [
+        run
+        for run in store.runs()
+        if run.run["experiment"]["name"] == name
+        and run.run["experiment"]["hash"].startswith(version)
+    ]
+    return runs or [store.run(text)]
+
+
+def _is_run_id(store: Store, text: str) -> bool:
+    return any(run.run_id == text for run in store.runs())
+
+
+def _by_fields(runs: list[StoredRun], text: str) -> list[StoredRun]:
+    for key, value in _pairs(text).items():
+        present = sorted({_field(run, key) for run in runs})
+        runs = [run for run in runs if _field(run, key) == value]
+        if not runs:
+            raise UsageError(
+                f"runs with {text!r}",
+                f"no finished run has {key}={value}{nearest(value, present)}",
+                f"there is {key}={', '.join(present[:8])}" if present else "no run is finished",
+            )
+    return runs
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """``key=value`` items; a placement's own commas (``data=ssd,wal=pmem``) stay its own."""
+    pairs: dict[str, str] = {}
+    for item in text.split(","):
+        key, separator, value = (piece.strip() for piece in item.partition("="))
+        if separator and key in PARTS and "placement" in pairs:
+            pairs["placement"] += f",{item.strip()}"
+            continue
+        known = key in _FIELDS or key in _SHORT or key.startswith(("params.", "settings."))
+        if not separator or not known:
+            raise UsageError(
+                f"runs with {text!r}",
+                f"{key!r} is not a field{nearest(key, [*_FIELDS, *_SHORT])}",
+                f"fields: {', '.join([*_FIELDS, *_SHORT])}, params.<name>, settings.<name>",
+            )
+        pairs[key] = value
+    if "memory_limit" in pairs and pairs["memory_limit"] != "none":
+        pairs["memory_limit"] = str(parse_size(pairs["memory_limit"]))
+    return pairs
+
+
+def _field(run: StoredRun, key: str) -> str:
+    if key in _FIELDS:
+        return _FIELDS[key](run)
+    return spec_facts(run).get(_SHORT.get(key, key), "none")

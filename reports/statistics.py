@@ -1,0 +1,320 @@
+"""Statistics of repeated runs: how much faster, how sure, and what could be shown at all.
+
+Everything works on log-ratios, so that "twice as fast" and "half as fast" are equally
+far from one. One statistic serves for the estimate, the test and the interval, so that
+the three cannot contradict each other:
+
+* paired (block k of A ran next to block k of B): Wilcoxon's signed-rank statistic, which
+  is the sign-flip permutation test on ranks. Its null distribution is exact here, ties
+  and zeros included, because it is built from the ranks that were seen. The estimate is
+  the Hodges–Lehmann median of the Walsh averages, the interval runs between two of their
+  order statistics. (Hodges and Lehmann, Ann. Math. Statist. 34, 1963; Bauer, JASA 67,
+  1972; Hollander, Wolfe and Chicken, *Nonparametric Statistical Methods*, 3.1–3.3.)
+* unpaired: Wilcoxon's rank-sum statistic with the median of all pairwise differences
+  (ibid., 4.1–4.3).
+
+Ranks were chosen over the mean because one disturbed repeat on a shared machine must not
+decide the result. What is assumed: the log-ratios are independent between blocks and
+symmetric about their centre. Interleaving gives both under "no difference".
+
+The smallest p that n pairs can reach is 2/2ⁿ, however clear the difference. Where that
+does not get under the level of the family (Holm, Scand. J. Statist. 6, 1979), the answer
+is "cannot be shown" with the repeats it would take, never "no difference".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Pairing = Literal["paired", "unpaired"]
+Outcome = Literal["shown", "not shown", "cannot be shown"]
+
+ALPHA = 0.05
+#: Log-ratios closer than this are equal: what differs is the logarithm's rounding.
+_TIE_DECIMALS = 12
+#: Above this many values on both sides together the rank-sum distribution is taken
+#: as normal (the exact one grows with the fourth power).
+_EXACT_RANK_SUM = 120
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The ratio A/B, its interval and its test.
+
+    ``low``, ``high``: the interval, None where there is none (a single repeat);
+    ``confidence``: what it covers, exactly. It is at least 1 − α where that can be
+    reached, and less where the repeats are too few for it. ``p``: two-sided, of the
+    hypothesis that the ratio is one; ``smallest_p``: what these repeats could have
+    reached at best. ``n_a``, ``n_b``: repeats used of either side (equal when paired).
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    confidence: float
+    p: float
+    smallest_p: float
+    n_a: int
+    n_b: int
+    pairing: Pairing
+
+    def reciprocal(self) -> Estimate:
+        """The same with A and B exchanged."""
+        return Estimate(
+            1 / self.ratio,
+            1 / self.high if self.high is not None else None,
+            1 / self.low if self.low is not None else None,
+            self.confidence,
+            self.p,
+            self.smallest_p,
+            self.n_b,
+            self.n_a,
+            self.pairing,
+        )
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one comparison says inside its family.
+
+    ``adjusted_p``: Holm's. ``repeats_needed``: repeats of each side from which a
+    difference could be shown in a family of this size (always set, so that a report
+    can say it for "cannot be shown").
+    """
+
+    adjusted_p: float
+    outcome: Outcome
+    repeats_needed: int
+
+
+def log_ratios(a: Sequence[float], b: Sequence[float]) -> FloatArray:
+    """ln(a[i]/b[i]) of paired positive values, shape (n,). ValueError on zero or negative."""
+    if len(a) != len(b):
+        raise ValueError(f"pairs need equal lengths, not {len(a)} and {len(b)}")
+    difference: FloatArray = np.round(_logs(a) - _logs(b), _TIE_DECIMALS)
+    return difference
+
+
+def walsh_averages(values: FloatArray) -> FloatArray:
+    """(v[i] + v[j])/2 for i ≤ j, sorted, shape (n(n+1)/2,)."""
+    i, j = np.triu_indices(len(values))
+    return np.sort((values[i] + values[j]) / 2)
+
+
+def hodges_lehmann(values: FloatArray) -> float:
+    """The median of the Walsh averages: the centre of one sample."""
+    return float(np.median(walsh_averages(values)))
+
+
+def sign_flip_p(values: FloatArray) -> float:
+    """Two-sided exact p of the signed-rank test that ``values`` are symmetric about zero.
+
+    Zeros keep their rank and cannot flip (Pratt, JASA 54, 1959).
+    """
+    ranks = _doubled_midranks(np.abs(values))
+    flips = ranks[values != 0]
+    if len(flips) == 0:
+        return 1.0
+    observed = int(ranks[values > 0].sum())
+    return _two_sided(_flip_distribution(tuple(int(r) for r in np.sort(flips))), observed)
+
+
+def rank_sum_p(a: FloatArray, b: FloatArray) -> float:
+    """Two-sided p of the rank-sum test that ``a`` and ``b`` come from one distribution.
+
+    Exact (ties included) up to 120 values in all, normal approximation above.
+    """
+    ranks = _doubled_midranks(np.concatenate([a, b]))
+    observed = int(ranks[: len(a)].sum())
+    if len(ranks) > _EXACT_RANK_SUM:
+        return _normal_rank_sum_p(ranks, len(a), observed)
+    return _two_sided(_choice_distribution(tuple(int(r) for r in np.sort(ranks)), len(a)), observed)
+
+
+def compare_paired(a: Sequence[float], b: Sequence[float], alpha: float = ALPHA) -> Estimate:
+    """The ratio A/B of paired repeats (same length n ≥ 1, all values positive)."""
+    differences = log_ratios(a, b)
+    n = len(differences)
+    walsh = walsh_averages(differences)
+    steps, confidence = _cut(_flip_distribution(tuple(range(1, n + 1))), alpha)
+    low, high = _between(walsh, steps, confidence)
+    return Estimate(
+        math.exp(float(np.median(walsh))),
+        low,
+        high,
+        confidence,
+        sign_flip_p(differences),
+        smallest_p_paired(n),
+        n,
+        n,
+        "paired",
+    )
+
+
+def compare_unpaired(a: Sequence[float], b: Sequence[float], alpha: float = ALPHA) -> Estimate:
+    """The ratio A/B of repeats that were not run in pairs (each ≥ 1, all positive)."""
+    log_a, log_b = _logs(a), _logs(b)
+    differences = np.sort(np.subtract.outer(log_a, log_b).ravel())
+    steps, confidence = _rank_sum_cut(len(log_a), len(log_b), alpha)
+    low, high = _between(differences, steps, confidence)
+    return Estimate(
+        math.exp(float(np.median(differences))),
+        low,
+        high,
+        confidence,
+        rank_sum_p(np.round(log_a, _TIE_DECIMALS), np.round(log_b, _TIE_DECIMALS)),
+        smallest_p_unpaired(len(log_a), len(log_b)),
+        len(log_a),
+        len(log_b),
+        "unpaired",
+    )
+
+
+def smallest_p_paired(n: int) -> float:
+    """The smallest two-sided p that n pairs can reach: 2/2ⁿ."""
+    return min(1.0, 2.0 ** (1 - n))
+
+
+def smallest_p_unpaired(n_a: int, n_b: int) -> float:
+    """The smallest two-sided p of n_a against n_b repeats: 2 over the ways to choose."""
+    return min(1.0, 2 / math.comb(n_a + n_b, n_a))
+
+
+def repeats_needed(level: float, pairing: Pairing) -> int:
+    """The fewest repeats of each side whose smallest p reaches ``level`` (0 < level ≤ 1)."""
+    n = 1
+    while (smallest_p_paired(n) if pairing == "paired" else smallest_p_unpaired(n, n)) > level:
+        n += 1
+    return n
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p values, in the order given; they bound the family-wise error."""
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    steps = p[order] * (len(p) - np.arange(len(p)))
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
+    return [float(value) for value in adjusted]
+
+
+def judge(family: Sequence[Estimate], alpha: float = ALPHA) -> list[Judgement]:
+    """What each member of a family says under Holm, in the order given.
+
+    "cannot be shown": even the smallest p its repeats can reach, put in the place of
+    its own, would not have passed beside the others' p values.
+    """
+    p_values = [estimate.p for estimate in family]
+    judged = []
+    for index, (estimate, adjusted) in enumerate(zip(family, holm(p_values), strict=True)):
+        best = [*p_values]
+        best[index] = estimate.smallest_p
+        if adjusted <= alpha:
+            outcome: Outcome = "shown"
+        elif holm(best)[index] <= alpha:
+            outcome = "not shown"
+        else:
+            outcome = "cannot be shown"
+        needed = repeats_needed(alpha / len(family), estimate.pairing)
+        judged.append(Judgement(adjusted, outcome, needed))
+    return judged
+
+
+def _logs(values: Sequence[float]) -> FloatArray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or len(array) == 0:
+        raise ValueError("needs at least one repeat")
+    if not bool(np.all(np.isfinite(array) & (array > 0))):
+        raise ValueError("a ratio needs values above zero")
+    logs: FloatArray = np.log(array)
+    return logs
+
+
+def _doubled_midranks(values: FloatArray) -> IntArray:
+    """Twice the mid-rank of every value: whole numbers even where values tie."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    doubled: IntArray = (2 * ends - counts + 1).astype(np.int64)[inverse]
+    return doubled
+
+
+@cache
+def _flip_distribution(weights: tuple[int, ...]) -> FloatArray:
+    """P(sum of the kept weights = t) where each is kept with probability ½."""
+    chances = np.zeros(sum(weights) + 1)
+    chances[0] = 1.0
+    reached = 0
+    for weight in weights:
+        kept = chances[: reached + 1].copy()
+        chances[: reached + 1] /= 2
+        chances[weight : reached + weight + 1] += kept / 2
+        reached += weight
+    return chances
+
+
+@cache
+def _choice_distribution(weights: tuple[int, ...], chosen: int) -> FloatArray:
+    """P(sum = t) of ``chosen`` of the weights, every choice equally likely."""
+    ways = np.zeros((chosen + 1, sum(weights) + 1))
+    ways[0, 0] = 1.0
+    for weight in weights:
+        for count in range(chosen, 0, -1):
+            ways[count, weight:] += ways[count - 1, : ways.shape[1] - weight]
+    chances: FloatArray = ways[chosen] / ways[chosen].sum()
+    return chances
+
+
+def _two_sided(chances: FloatArray, observed: int) -> float:
+    below = float(chances[: observed + 1].sum())
+    above = float(chances[observed:].sum())
+    return min(1.0, 2 * min(below, above))
+
+
+def _cut(chances: FloatArray, alpha: float) -> tuple[int, float]:
+    """How many ordered values to step in from either end, and the exact coverage then.
+
+    One step (the whole range) where even that covers less than 1 − α.
+    """
+    tail = np.cumsum(chances)
+    steps = max(1, int(np.searchsorted(tail, alpha / 2 + 1e-12, side="right")))
+    return steps, max(0.0, 1 - 2 * float(tail[steps - 1]))
+
+
+def _rank_sum_cut(n_a: int, n_b: int, alpha: float) -> tuple[int, float]:
+    if n_a + n_b <= _EXACT_RANK_SUM:
+        chances = _choice_distribution(tuple(range(1, n_a + n_b + 1)), n_a)
+        return _cut(chances[n_a * (n_a + 1) // 2 :], alpha)
+    deviation = math.sqrt(n_a * n_b * (n_a + n_b + 1) / 12)
+    from statistics import NormalDist
+
+    steps = max(1, int(n_a * n_b / 2 + NormalDist().inv_cdf(alpha / 2) * deviation))
+    return steps, 1 - alpha
+
+
+def _normal_rank_sum_p(doubled_ranks: IntArray, n_a: int, observed: int) -> float:
+    """Normal approximation with continuity correction; the variance is the ties' own."""
+    ranks = doubled_ranks / 2
+    total = len(ranks)
+    variance = float(ranks.var()) * n_a * (total - n_a) / (total - 1)
+    if variance == 0:
+        return 1.0
+    distance = abs(observed / 2 - n_a * float(ranks.mean()))
+    return min(1.0, math.erfc(max(0.0, distance - 0.5) / math.sqrt(2 * variance)))
+
+
+def _between(
+    ordered: FloatArray, steps: int, confidence: float
+) -> tuple[float | None, float | None]:
+    """The interval as ratios, None where it covers nothing (a single repeat)."""
+    if confidence <= 0:
+        return None, None
+    return math.exp(float(ordered[steps - 1])), math.exp(float(ordered[len(ordered) - steps]))

@@ -1,0 +1,109 @@
+"""What a run measured, as one number per metric and label set."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.result import Better
+from harness.store import StoredRun
+
+
+@dataclass(frozen=True, order=True)
+class Quantity:
+    """A metric's name and labels: what must be equal for two values to be compared."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def label(self, name: str) -> str | None:
+        """The value of one label."""
+        return dict(self.labels).get(name)
+
+    def labels_text(self) -> str:
+        """``query 6, operator scan``; empty where there are no labels."""
+        return ", ".join(f"{name} {value}" for name, value in self.labels)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run's value of a quantity. ``value`` is None where there is no single number yet.
+
+    ``note`` says how the number came about where the run holds more than one.
+    """
+
+    quantity: Quantity
+    unit: str
+    better: Better
+    value: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Repeats of one quantity: how many, their median and range, in the metric's unit."""
+
+    n: int
+    median: float
+    low: float
+    high: float
+
+    @property
+    def spread(self) -> float:
+        """Range over median (0.1: the repeats lie within 10 % of one another)."""
+        return (self.high - self.low) / abs(self.median) if self.median else 0.0
+
+    def to_json(self) -> dict[str, float | int]:
+        """``{n, median, low, high}``."""
+        return {"n": self.n, "median": self.median, "low": self.low, "high": self.high}
+
+
+def summarise(values: Iterable[float]) -> Summary | None:
+    """Median and range; None of nothing."""
+    held = sorted(values)
+    if not held:
+        return None
+    return Summary(len(held), statistics.median(held), held[0], held[-1])
+
+
+def measured(run: StoredRun) -> dict[Quantity, Measured]:
+    """Every metric of a run, in the order run.json has them."""
+    found = (_measured(metric) for metric in run.run["metrics"])
+    return {one.quantity: one for one in found}
+
+
+def _measured(metric: Mapping[str, Any]) -> Measured:
+    quantity = Quantity(metric["name"], tuple(sorted(metric["labels"].items())))
+    value, note = _one_number(metric)
+    return Measured(quantity, metric["unit"], metric["better"], value, note)
+
+
+def _one_number(metric: Mapping[str, Any]) -> tuple[float | None, str]:
+    """The number that stands for the run among its repeats.
+
+    Samples within a run are not repeats of it, so a run counts once, with their
+    median. Histograms are to be merged over repeats before a percentile is read,
+    never averaged: that needs the decoder, and goes here when it exists.
+    """
+    if "value" in metric:
+        return float(metric["value"]), ""
+    if "samples" in metric:
+        samples = metric["samples"]
+        text = f"median of {len(samples)} samples a run"
+        return (float(statistics.median(samples)), text) if samples else (None, "no samples")
+    return None, "a histogram: not compared yet"
+
+
+def natural(text: str) -> tuple[tuple[int, int | str], ...]:
+    """Sort key that puts query 2 before query 10."""
+    import re
+
+    pieces = re.findall(r"\d+|\D+", text)
+    return tuple((0, int(piece)) if piece.isdigit() else (1, piece) for piece in pieces)
+
+
+def in_order(quantities: Iterable[Quantity]) -> list[Quantity]:
+    """By name, then labels in natural order."""
+    return sorted(quantities, key=lambda q: (q.name, [natural(value) for _, value in q.labels]))

@@ -1,0 +1,104 @@
+"""Numbers and findings in words, the same in tables, charts and sentences."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+from harness.reports.catalogue import metric_info
+from harness.reports.compare import Row
+from harness.reports.statistics import Estimate
+from harness.units import format_bytes, format_ns
+
+EMULATED = "EMULATED"
+
+
+def significant(value: float) -> str:
+    """Three significant digits, never an exponent: ``1.90``, ``12.3``, ``1,230``."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    rounded = float(f"{value:.2e}")
+    decimals = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{decimals}f}"
+
+
+def quantity_text(value: float, unit: str) -> str:
+    """A value with its unit: times and sizes scaled, others with three digits."""
+    if unit == "ns":
+        return format_ns(value)
+    if unit == "bytes":
+        return format_bytes(value)
+    return f"{significant(value)} {unit}".strip()
+
+
+def times(ratio: float) -> str:
+    """``1.90×``."""
+    return f"{significant(ratio)}×"
+
+
+def interval_text(estimate: Estimate) -> str:
+    """``[1.60, 2.20]``, with what it covers where that is less than 95 %."""
+    if estimate.low is None or estimate.high is None:
+        return "(one repeat: no interval)"
+    text = f"[{significant(estimate.low)}, {significant(estimate.high)}]"
+    return text if estimate.confidence >= 0.9499 else f"{text} at {percent(estimate.confidence)}"
+
+
+def percent(share: float) -> str:
+    """``95 %``, ``96.9 %``."""
+    return f"{100 * share:.3g} %"
+
+
+def p_text(p: float) -> str:
+    """``0.031``; small ones as a bound."""
+    return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
+def speedup_text(name: str, row: Row) -> str:
+    """``pmem-both is 1.90× faster [1.60, 2.20]``; slower with the reciprocal."""
+    estimate = row.estimate
+    if estimate is None:
+        return f"{name}: {row.note or 'no ratio'}"
+    if row.better == "none":
+        return f"{name} has {times(estimate.ratio)} as much {interval_text(estimate)}"
+    more, less = _directions(row)
+    if times(estimate.ratio) == times(1.0):
+        alike = "fast" if more == "faster" else "high"
+        return f"{name} is {times(1.0)} as {alike} {interval_text(estimate)}"
+    if estimate.ratio > 1:
+        return f"{name} is {times(estimate.ratio)} {more} {interval_text(estimate)}"
+    turned = estimate.reciprocal()
+    return f"{name} is {times(turned.ratio)} {less} {interval_text(turned)}"
+
+
+def _directions(row: Row) -> tuple[str, str]:
+    if row.better == "higher":
+        return "higher", "lower"
+    return ("faster", "slower") if row.unit == "ns" else ("lower", "higher")
+
+
+def outcome_text(row: Row) -> str:
+    """``shown``, ``not shown``, or ``cannot be shown: 6 repeats, 11 needed``."""
+    if row.judgement is None or row.estimate is None:
+        return row.note
+    if row.judgement.outcome != "cannot be shown":
+        return row.judgement.outcome
+    have = min(row.estimate.n_a, row.estimate.n_b)
+    needed = row.judgement.repeats_needed
+    return f"cannot be shown: {_counted(have, 'repeat')}, {needed} needed"
+
+
+def metric_title(row: Row) -> str:
+    """``query time, query 6``."""
+    title = metric_info(row.quantity, row.better).title
+    labels = row.quantity.labels_text()
+    return f"{title}, {labels}" if labels else title
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def utc(unix_ns: int) -> str:
+    """``2026-11-21 07:16:55 UTC``."""
+    return datetime.fromtimestamp(unix_ns / 1e9, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,250 @@
+"""Builds finished runs as real files, written through the store and checked by its schemas.
+
+The times are made up (seeded), shaped after what TPC-H looks like on an SSD and on a
+faster tier: scans gain, compute-bound queries do not, and blocks drift together.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.placement import parse_placement
+from harness.spec import RunSpec
+from harness.store import Store, StoredRun, write_json_atomically
+
+GIB = 1 << 30
+STARTED_UNIX_NS = 1_790_000_000_000_000_000
+#: Per query: seconds on the SSD (PostgreSQL), how much of it is input and output.
+QUERIES = {
+    1: (9.1, 0.25), 2: (0.9, 0.5), 3: (4.0, 0.7), 4: (2.9, 0.72), 5: (3.9, 0.7), 6: (2.6, 0.85),
+    7: (3.3, 0.7), 8: (2.8, 0.72), 9: (7.5, 0.6), 10: (3.6, 0.6), 11: (0.6, 0.7), 12: (3.2, 0.7),
+    13: (2.2, 0.2), 14: (2.7, 0.75), 15: (2.8, 0.7), 16: (1.3, 0.15), 17: (8.8, 0.5),
+    18: (9.9, 0.4), 19: (2.8, 0.8), 20: (3.1, 0.7), 21: (8.4, 0.5), 22: (0.7, 0.1),
+}  # fmt: skip
+OPERATOR_SHARES = {"scan": 0.45, "join": 0.25, "aggregate": 0.15, "sort": 0.05, "other": 0.1}
+ENGINES = {"postgres": ("18.4", 1.0, 1.0), "duckdb": ("2.0.0", 0.08, 0.35)}
+EMULATED = ({"tier": "pmem", "by": "tmpfs"},)
+
+
+@dataclass
+class Case:
+    """One run to write; every field may be overridden by a test."""
+
+    engine: str = "postgres"
+    placement: str | None = "ssd-both"
+    block: int = 0
+    status: str = "complete"
+    emulated: tuple[dict[str, str], ...] = ()
+    gain: float = 6.0
+    noise: float = 0.02
+    queries: Sequence[int] = tuple(QUERIES)
+    experiment: str = "demo"
+    label: str | None = None
+    plans: bool = True
+    memory_bytes: int = 4 * GIB
+    data_bytes: int = 6 * GIB
+    metrics: list[dict[str, Any]] | None = None
+    run_changes: dict[str, Any] = field(default_factory=dict)
+    spec_changes: dict[str, Any] = field(default_factory=dict)
+    manifest_changes: dict[str, Any] = field(default_factory=dict)
+
+
+def write(root: Path, case: Case) -> StoredRun:
+    """The run as the runner leaves it behind."""
+    document: dict[str, Any] = {
+        "workload": "tpch",
+        "engine": case.engine,
+        "placement": parse_placement(case.placement) if case.placement else None,
+        "params": {"scale": 1, "queries": list(case.queries), "cache": "cold-per-query"},
+        "emulate": tuple(e["tier"] for e in case.emulated),
+        "memory_limit_bytes": 4 * GIB,
+        "block": case.block,
+        "label": case.label,
+    }
+    spec = RunSpec(**(document | case.spec_changes))
+    writer = Store(root).begin(spec)
+    writer.write_manifest(_merged(_manifest(writer.run_id, spec, case), case.manifest_changes))
+    result = {
+        "schema": 1,
+        "run_id": writer.run_id,
+        "status": case.status,
+        "spec": spec.to_json(),
+        "spec_hash": spec.hash(),
+        "experiment": {"name": case.experiment, "hash": f"{abs(_seed(case.experiment)):016x}"[-16:]},
+        "started_unix_ns": STARTED_UNIX_NS + case.block * 600 * 10**9,
+        "duration_ns": 90 * 10**9,
+        "host_mode": "Default",
+        "emulated": [e for e in case.emulated if e["tier"] in (case.placement or "")],
+        "uncontrolled": [
+            {"what": "CPU frequency", "found": "governor powersave", "do": "cpupower frequency-set -g performance"},
+            {"what": "other users", "found": "load 1.9 on 2 CPUs", "do": "run on an idle machine"},
+        ],
+        "data_bytes": case.data_bytes,
+        "memory_bytes": case.memory_bytes,
+        "residency": [
+            {"label": f"query {q}", "resident_bytes": 3 << 20, "total_bytes": case.data_bytes, "note": ""}
+            for q in case.queries
+        ],
+        "metrics": case.metrics if case.metrics is not None else tpch_metrics(case),
+        "checks": [
+            {"name": "answer", "status": "passed", "detail": "", "labels": {"query": str(q)}}
+            for q in case.queries
+        ],
+        "error": None,
+    }  # fmt: skip
+    if case.status == "failed":
+        result["error"] = {"type": "RunFailed", "asked": "query 9", "found": "server died <&> $x$",
+                           "do": "see its log"}  # fmt: skip
+        result["metrics"] = []
+    if case.status == "unknown":
+        result["checks"][0] |= {"status": "unknown", "detail": "no reference answer"}
+    return writer.finish(_merged(result, case.run_changes))
+
+
+def demo(
+    root: Path,
+    engines: Sequence[str] = ("postgres", "duckdb"),
+    placements: Sequence[str] = ("ssd-both", "pmem-both"),
+    blocks: int = 6,
+    emulated: bool = True,
+    **changes: Any,
+) -> list[StoredRun]:
+    """Every engine × placement × block, as an experiment of interleaved blocks leaves them."""
+    marks = EMULATED if emulated else ()
+    return [
+        write(root, Case(engine=e, placement=p, block=k, emulated=marks, **changes))
+        for k in range(blocks)
+        for e in engines
+        for p in placements
+    ]
+
+
+def tpch_metrics(case: Case) -> list[dict[str, Any]]:
+    """Durations, counters and operator times of every query."""
+    rng = np.random.default_rng(_seed(case.engine, case.placement, case.block))
+    drift = math.exp(np.random.default_rng(_seed(case.engine, case.block)).normal(0, case.noise))
+    version, factor, io_weight = ENGINES.get(case.engine, ("1", 1.0, 1.0))
+    fast = "pmem" in (case.placement or "")
+    metrics, durations = [], []
+    for query in case.queries:
+        seconds, share = QUERIES[query]
+        io = share * io_weight
+        moved = io / case.gain if fast else io
+        took = seconds * factor * (1 - io + moved) * drift * math.exp(rng.normal(0, case.noise))
+        durations.append(took * 1e9)
+        labels = {"query": str(query)}
+        metrics.append(_metric("query_duration_ns", "ns", "lower", labels, int(took * 1e9)))
+        metrics.append(_metric("query_read_bytes", "bytes", "none", labels, int(seconds * 2e8)))
+        metrics.append(_metric("query_cpu_ns", "ns", "lower", labels, int(took * 0.4e9)))
+        if case.plans:
+            second = took * 1.08e9
+            metrics.append(_metric("plan_run_duration_ns", "ns", "lower", labels, int(second)))
+            for kind, part in OPERATOR_SHARES.items():
+                weight = part * (moved / io if kind == "scan" else 1)
+                own = {"operator": kind} | labels
+                metrics.append(
+                    _metric("plan_operator_ns", "ns", "lower", own, int(second * weight))
+                )
+    total, product = sum(durations), math.exp(sum(map(math.log, durations)) / len(durations))
+    metrics.append(_metric("queries_duration_ns", "ns", "lower", {}, int(total)))
+    metrics.append(_metric("queries_geomean_ns", "ns", "lower", {}, int(product)))
+    return metrics
+
+
+def write_unfinished(root: Path) -> Path:
+    """A directory as a killed harness leaves it: no run.json."""
+    writer = Store(root).begin(RunSpec("tpch", "postgres", parse_placement("ssd-both"), {}))
+    write_json_atomically(writer.directory / "note.json", {"at": time.monotonic_ns()})
+    return writer.directory
+
+
+def _metric(
+    name: str, unit: str, better: str, labels: dict[str, str], value: float
+) -> dict[str, Any]:
+    return {"name": name, "unit": unit, "better": better, "labels": labels, "value": value}
+
+
+def _seed(*parts: object) -> int:
+    import zlib
+
+    return zlib.crc32(repr(parts).encode())
+
+
+def _merged(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """``{"host.kernel": {...}}``: dotted paths replace what is there."""
+    for path, value in changes.items():
+        *folders, last = path.split(".")
+        inner = document
+        for folder in folders:
+            inner = inner[folder]
+        inner[last] = value
+    return document
+
+
+def _tier(name: str, emulated: bool) -> dict[str, Any]:
+    stand_in = {"filesystem": "tmpfs", "device": "tmpfs", "device_model": None, "dax": None}
+    real = {
+        "ssd": {"filesystem": "ext4", "device": "/dev/nvme0n1", "dax": False,
+                "device_model": "INTEL SSDPE2KE016T8"},
+        "pmem": {"filesystem": "ext4", "device": "/dev/pmem0", "dax": True,
+                 "device_model": "NMA1XXD128GPS"},
+    }  # fmt: skip
+    known = stand_in if emulated else real.get(name, real["ssd"])
+    kind = "tmpfs" if emulated else {"pmem": "fsdax"}.get(name, "block")
+    facts = {"kind": kind, "mount_point": f"/mnt/{name}", "mount_options": ["rw"], "notes": [],
+             "size_bytes": 750 * GIB, "free_bytes": 500 * GIB, "block_size_bytes": 4096, **known}  # fmt: skip
+    return {"name": name, "kind": kind, "emulates": name if emulated else None, "path": f"/mnt/{name}/x",
+            "price_per_gb": {"pmem": 9.21, "ssd": 0.4}.get(name), "facts": facts, "warnings": []}  # fmt: skip
+
+
+def _manifest(run_id: str, spec: RunSpec, case: Case) -> dict[str, Any]:
+    version = ENGINES.get(case.engine, ("1", 1.0, 1.0))[0]
+    emulated = {e["tier"] for e in case.emulated}
+    tiers = spec.placement.tiers() if spec.placement else []
+    settings = {"shared_buffers": "1024MB", "work_mem": "64MB"} if case.engine == "postgres" else {
+        "threads": "2", "memory_limit": "3GiB"}  # fmt: skip
+    return {
+        "schema": 1,
+        "run_id": run_id,
+        "harness": {"version": "0.1.0", "revision": None},
+        "argv": ["harness", "experiment", "run", "demo"],
+        "spec": spec.to_json(),
+        "host": _host(),
+        "tiers": [_tier(tier, tier in emulated) for tier in tiers],
+        "engine": {
+            "name": case.engine,
+            "version": version,
+            "build": f"{case.engine}-{version}-x86_64",
+            "source": "a package",
+            "kind": "managed" if case.engine == "postgres" else "embedded",
+            "settings": settings,
+            "effective_config": settings
+            | {"data_directory": f"/mnt/{tiers[0] if tiers else 'x'}/{run_id}", "fsync": "on"},
+        },
+        "dataset": {"key": f"{case.engine}-tpch-1", "fingerprint": {"lineitem": 6001215}},
+        "restore_method": "copy",
+        "memory_cap": {"method": "cgroup-v2", "limit_bytes": 4 * GIB},
+        "clock": {"monotonic_ns": 1, "realtime_ns": STARTED_UNIX_NS},
+        "tools": {"python": "3.11.2"},
+    }
+
+
+def _host() -> dict[str, Any]:
+    return {
+        "host_id": "a1b2c3d4", "hostname": "lab1", "mode": "Default",
+        "cpu": {"model": "Intel Xeon Gold 6230", "sockets": 2, "cores": 40, "threads": 80,
+                "flags": ["clwb", "avx512f"], "microcode": "0x5003604", "online": "0-79"},
+        "kernel": {"release": "6.1.0-25-amd64", "cmdline": "quiet"},
+        "memory_bytes": 192 * GIB,
+        "numa_nodes": [{"node": 0, "memory_bytes": 96 * GIB, "cpus": "0-39", "distances": [10, 21]}],
+        "governor": "powersave", "turbo": True, "smt": True, "thp": "madvise", "aslr": "2",
+        "swap_bytes": 0, "dimms": [], "persistence_domains": {"region0": "memory_controller"},
+        "mounts": [], "virtualised": None,
+    }  # fmt: skip
