@@ -21,7 +21,6 @@ from harness.engine import EngineFactory
 from harness.errors import UsageError, nearest
 from harness.workload import Workload
 
-
 Entry = TypeVar("Entry")
 
 
