@@ -23,6 +23,7 @@ Which settings take a size, and in which form, the engine's folder says in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def settings_for(
     document = load_yaml(_find(tuning))
     _check(document)
     values: Mapping[str, Any] = (document.value["engines"] or {}).get(engine) or {}
-    known = {name: value for name, value in variables.items() if value == value}  # no NaN
+    known = {name: value for name, value in variables.items() if not math.isnan(value)}
     units = _units(engine)
     rendered = {
         key: _render(value, units.get(key), known, document.at(("engines", engine, key)))

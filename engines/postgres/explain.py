@@ -100,8 +100,7 @@ def _processes_below(plan: Mapping[str, Any], below: Mapping[str, Any], processe
         return 1.0
     if not plan["Node Type"].startswith("Gather"):
         return processes
-    loops: float = below.get("Actual Loops", 0)
-    return max(1.0, loops / max(1, plan.get("Actual Loops", 0)))
+    return max(1.0, float(below.get("Actual Loops", 0)) / max(1, plan.get("Actual Loops", 0)))
 
 
 def _deferred(plan: Mapping[str, Any]) -> bool:

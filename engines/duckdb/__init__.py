@@ -1,0 +1,1 @@
+"""DuckDB: a library inside a worker process of ours."""

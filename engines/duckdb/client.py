@@ -1,0 +1,137 @@
+"""The harness's side of a DuckDB worker process."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import queue
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.engine import Process, QueryTimeout, SqlResult
+from harness.engines.duckdb.wire import decode
+from harness.errors import RunFailed
+
+_LOG_LINES = 15
+_HEAD_LENGTH = 200
+
+
+class WorkerError(Exception):
+    """DuckDB refused a request; ``str()`` is its message."""
+
+
+class Worker:
+    """Requests to a worker process and its answers. Safe to call from several threads."""
+
+    def __init__(self, process: Process, log: Path) -> None:
+        self.process = process
+        self._log = log
+        self._ids = itertools.count()
+        self._waiting: dict[int, queue.SimpleQueue[dict[str, Any] | None]] = {}
+        self._lock = threading.Lock()
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def request(self, op: str, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
+        """One request and its answer; WorkerError, or RunFailed when the process is gone."""
+        mailbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        with self._lock:
+            number = next(self._ids)
+            self._waiting[number] = mailbox
+            if self._ended:
+                mailbox.put(None)
+            else:
+                self._send({"id": number, "op": op, **fields})
+        try:
+            answer = mailbox.get(timeout=timeout_s)
+        finally:
+            with self._lock:
+                self._waiting.pop(number, None)
+        if answer is None:
+            raise self._death(op)
+        if "error" in answer:
+            raise WorkerError(answer["error"])
+        return answer
+
+    def _send(self, document: Mapping[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # it died: the reader tells everyone who waits
+            self.process.stdin.write(json.dumps(document).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in self.process.stdout:
+                answer = json.loads(line)
+                with self._lock:
+                    mailbox = self._waiting.get(answer["id"])
+                if mailbox is not None:
+                    mailbox.put(answer)
+        with self._lock:
+            self._ended = True
+            for mailbox in self._waiting.values():
+                mailbox.put(None)
+
+    def _death(self, op: str) -> RunFailed:
+        try:
+            status = self.process.wait(5)
+        except TimeoutError:
+            return RunFailed(f"DuckDB: {op}", "the worker process closed its output and runs on")
+        hint = "if it passed the memory cap, lower memory_limit" if status == -9 else ""
+        return RunFailed(
+            f"DuckDB: {op}",
+            f"the worker process ended with status {status}; the last lines of its log:\n"
+            f"{self._last_lines()}",
+            hint,
+        )
+
+    def _last_lines(self) -> str:
+        try:
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return "\n".join(lines[-_LOG_LINES:]) or "the log is empty"
+
+
+class DuckDBConnection:
+    """One connection inside the worker (``harness.engine.SqlConnection``)."""
+
+    def __init__(self, worker: Worker, number: int) -> None:
+        self._worker = worker
+        self._number = number
+
+    def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
+        """Run one statement, timed inside the worker; QueryTimeout at the limit."""
+        try:
+            answer = self._worker.request(
+                "execute", connection=self._number, sql=sql, **_limit(timeout_s)
+            )
+        except WorkerError as error:
+            raise RunFailed(f"DuckDB: {head(sql)}", str(error)) from error
+        if answer.get("timeout"):
+            raise QueryTimeout(f"{head(sql)}: no answer within {timeout_s:g} s")
+        return SqlResult(
+            tuple(answer["columns"]),
+            [tuple(decode(value) for value in row) for row in answer["rows"]],
+            answer["started_ns"],
+            answer["duration_ns"],
+        )
+
+    def close(self) -> None:
+        """Close; no error when the worker is gone."""
+        with contextlib.suppress(RunFailed, WorkerError):
+            self._worker.request("close", connection=self._number)
+
+
+def _limit(timeout_s: float | None) -> dict[str, Any]:
+    # Named apart: Worker.request has a timeout of its own, on the answer.
+    return {} if timeout_s is None else {"limit_s": timeout_s}
+
+
+def head(sql: str) -> str:
+    """The statement on one line, cut to what fits into a message."""
+    line = " ".join(sql.split())
+    return line if len(line) <= _HEAD_LENGTH else f"{line[:_HEAD_LENGTH]} …"

@@ -1,0 +1,308 @@
+"""DuckDB as an engine: one database file, opened by a worker process of ours.
+
+DuckDB writes its WAL to ``<path it was opened by>.wal``, and replaces that file at
+each checkpoint, so a link in its place would not last. The database *file* is never
+replaced: it is opened through a link in the WAL's directory, and its WAL appears
+beside that link. Indexes live inside the database file and cannot be placed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import queue
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from harness.copytree import copy_tree, fsync_tree
+from harness.engine import (
+    Engine,
+    EngineContext,
+    EngineFactory,
+    EngineKind,
+    EngineVersion,
+    LoadFormat,
+    Places,
+    ProcessId,
+    SqlConnection,
+)
+from harness.engines.duckdb import explain
+from harness.engines.duckdb.client import DuckDBConnection, Worker, WorkerError
+from harness.engines.duckdb.load import load
+from harness.errors import RunFailed, UsageError, nearest
+from harness.placement import Part
+from harness.plan import ExecutedPlan
+from harness.progress import Progress
+from harness.supervise.process import process_identity
+from harness.units import KIB
+
+_FILE = "harness.duckdb"
+_FOLDER = "duckdb"
+_MEMORY_SHARE = 0.8  # DuckDB's own default share of the memory
+_STOP_TIMEOUT_S = 900.0
+#: Nothing is fetched from anywhere while measuring; the rest is the harness's to say.
+_OURS: Mapping[str, str] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+_FIXED = frozenset(_OURS) | {"temp_directory", "access_mode"}
+
+
+class DuckDB:
+    """One DuckDB database in a worker process."""
+
+    name = "duckdb"
+    kind: EngineKind = "embedded"
+    supported_parts: frozenset[Part] = frozenset({"data", "wal", "temp", "memory"})
+    sql_folder: Path = Path(__file__).parent / "sql"
+    load_format: ClassVar[LoadFormat] = "parquet"
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._settings = _settings(context)
+        self._places: Places | None = None
+        self._worker: Worker | None = None
+        self._numbers = itertools.count()
+        self._log = context.scratch / "duckdb.log"
+
+    def version(self) -> EngineVersion:
+        """The library's release and revision."""
+        return _version()
+
+    def format_options(self) -> Mapping[str, str]:
+        """The block size, where a setting changes it."""
+        return {k: v for k, v in self._settings.items() if k == "default_block_size"}
+
+    def initialise(self, places: Places) -> None:
+        """An empty database file and the link it is opened by."""
+        self._use(places)
+        self._database.parent.mkdir()
+        self.start()
+        self.stop()
+
+    def start(self) -> None:
+        """Start the worker and open the database."""
+        if self._worker is not None:
+            return
+        process = self._context.processes.spawn(
+            [sys.executable, "-m", "harness.engines.duckdb.worker"],
+            cwd=self._context.scratch,
+            log=self._log,
+            memory=self._placed.memory,
+            pipes=True,
+        )
+        self._worker = Worker(process, self._log)
+        config = {**self._settings, **_OURS, "temp_directory": str(self._placed["temp"])}
+        try:
+            self._worker.request("open", path=str(self._link), config=config)
+            self._verify_file(process.pid)
+        except WorkerError as error:
+            self.kill()
+            raise RunFailed("open the DuckDB database", str(error)) from error
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Checkpoint, close, end of the worker; RunFailed when a WAL is left."""
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        try:
+            worker.request("shutdown", timeout_s=_STOP_TIMEOUT_S)
+            worker.process.wait(_STOP_TIMEOUT_S)
+        except WorkerError as error:
+            worker.process.kill()
+            raise RunFailed("close the DuckDB database", str(error)) from error
+        except (TimeoutError, queue.Empty):
+            worker.process.kill()
+            raise RunFailed(
+                "close the DuckDB database", f"no end after {_STOP_TIMEOUT_S:g} s, so it was killed"
+            ) from None
+        if self._wal.exists():
+            raise RunFailed("close the DuckDB database", f"its WAL {self._wal} is not empty")
+
+    def kill(self) -> None:
+        """SIGKILL the worker."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.process.kill()
+            worker.process.wait()
+
+    def connect(self) -> SqlConnection:
+        """A new connection inside the worker."""
+        return DuckDBConnection(self._running, next(self._numbers))
+
+    def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
+        """The plan of ``sql`` as executed now; see explain.py for its times."""
+        return explain.explain(connection, sql)
+
+    def bulk_load(
+        self,
+        workload: str,
+        files: Mapping[str, Sequence[Path]],
+        row_counts: Mapping[str, int],
+        progress: Progress,
+    ) -> None:
+        """Schema, Parquet files, keys, indexes, statistics, checkpoint; counts verified."""
+        connection = self.connect()
+        try:
+            load(connection, self.sql_folder / workload, files, row_counts, progress)
+        finally:
+            connection.close()
+
+    def effective_config(self) -> Mapping[str, str]:
+        """Every setting that has a value, secrets left out."""
+        connection = self.connect()
+        try:
+            rows = connection.execute("SELECT name, value FROM duckdb_settings()").rows
+        finally:
+            connection.close()
+        secret = ("password", "secret", "username", "token")
+        return {
+            str(name): str(value)
+            for name, value in rows
+            if value not in (None, "", "NULL") and not any(s in str(name) for s in secret)
+        }
+
+    def processes(self) -> Sequence[ProcessId]:
+        """The worker."""
+        identity = process_identity(self._worker.process.pid) if self._worker else None
+        return [identity] if identity else []
+
+    def counters(self) -> Mapping[str, float]:
+        """What DuckDB counts: memory in use and temporary files now, in bytes."""
+        connection = self.connect()
+        try:
+            memory = connection.execute(
+                "SELECT coalesce(sum(memory_usage_bytes), 0), "
+                "coalesce(sum(temporary_storage_bytes), 0) FROM duckdb_memory()"
+            ).rows[0]
+        finally:
+            connection.close()
+        names = ("duckdb_memory_bytes", "duckdb_temp_bytes")
+        return {n: float(str(v)) for n, v in zip(names, memory, strict=True)}
+
+    def files(self) -> Sequence[Path]:
+        """Database file and WAL directory."""
+        return [self._database, self._wal.parent]
+
+    def snapshot(self, golden: Path) -> None:
+        """Move the closed database file to ``golden``."""
+        if self._worker is not None:
+            raise RuntimeError("stop comes first")
+        fsync_tree(self._database.parent)
+        try:
+            self._database.parent.rename(golden / _FOLDER)
+        except OSError:
+            copy_tree(self._database.parent, golden / _FOLDER)
+
+    def restore(self, golden: Path, places: Places) -> None:
+        """Copy the database file into the data place, link it from the WAL's."""
+        self._use(places)
+        copy_tree(golden / _FOLDER, self._database.parent)
+
+    @property
+    def _database(self) -> Path:
+        return self._placed["data"] / _FOLDER / _FILE
+
+    @property
+    def _link(self) -> Path:
+        return self._placed["wal"] / _FILE
+
+    @property
+    def _wal(self) -> Path:
+        return self._placed["wal"] / f"{_FILE}.wal"
+
+    @property
+    def _placed(self) -> Places:
+        if self._places is None:
+            raise RuntimeError("initialise or restore comes first")
+        return self._places
+
+    @property
+    def _running(self) -> Worker:
+        if self._worker is None:
+            raise RuntimeError("start comes first")
+        return self._worker
+
+    def _use(self, places: Places) -> None:
+        self._places = places
+        self._link.symlink_to(self._database)
+
+    def _verify_file(self, pid: int) -> None:
+        """The worker must hold the file in the data place, not one beside the link."""
+        wanted = self._database.stat()
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                found = descriptor.stat()
+            except OSError:
+                continue
+            if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                return
+        raise RunFailed(f"open {self._database}", "DuckDB has opened another file")
+
+
+def _version() -> EngineVersion:
+    import duckdb
+
+    row = duckdb.execute("SELECT library_version, source_id FROM pragma_version()").fetchone()
+    release, revision = row if row else (duckdb.__version__, "")
+    release = str(release).removeprefix("v")
+    return EngineVersion("duckdb", release, f"{release} {revision}", f"PyPI duckdb {release}")
+
+
+def _settings(context: EngineContext) -> dict[str, str]:
+    """The profile's settings, with threads and memory limit always among them."""
+    import duckdb
+
+    settings = dict(context.settings)
+    if taken := sorted(set(settings) & _FIXED):
+        raise UsageError(
+            f"DuckDB setting {', '.join(taken)}", "decided by the harness", "leave it out"
+        )
+    memory = context.memory_limit_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    settings.setdefault("threads", str(context.threads))
+    if "max_memory" not in settings:
+        settings.setdefault("memory_limit", f"{int(memory * _MEMORY_SHARE) // KIB}KiB")
+    known = [name for (name,) in duckdb.execute("SELECT name FROM duckdb_settings()").fetchall()]
+    for name in settings:
+        if name not in known:
+            raise UsageError(
+                f"DuckDB setting {name!r}", f"no such setting{nearest(name, known)}",
+                "SELECT name FROM duckdb_settings() lists them",
+            )  # fmt: skip
+    try:
+        duckdb.connect(config={**settings}).close()
+    except duckdb.Error as error:
+        raise UsageError("DuckDB settings", str(error), "correct the value") from error
+    return settings
+
+
+class DuckDBFactory:
+    """DuckDB as the Python package that is installed beside the harness."""
+
+    name = "duckdb"
+    title = "DuckDB"
+    kinds: tuple[EngineKind, ...] = ("embedded",)
+    options: Mapping[str, str] = {}
+
+    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
+        """All but ``index``: its indexes lie inside the database file."""
+        return DuckDB.supported_parts
+
+    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
+        """The installed package."""
+        if importlib.util.find_spec("duckdb") is None:
+            raise UsageError("DuckDB", "the Python package is not installed", "run `make setup`")
+        return _version()
+
+    def create(self, context: EngineContext) -> Engine:
+        """UsageError for a setting that DuckDB does not take."""
+        return DuckDB(context)
+
+
+ENGINE: EngineFactory = DuckDBFactory()

@@ -1,0 +1,131 @@
+"""The process that DuckDB runs in: one JSON request a line on stdin, answers on stdout.
+
+Requests: ``{"id", "connection", "op", …}``, answers ``{"id", …}`` in any order, since
+each connection has a thread of its own. Times are taken here, around execute and
+fetchall, so that the pipe is not in them. Imports nothing of the harness but the
+wire format: what runs here is counted to the engine.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import duckdb
+
+from harness.engines.duckdb.wire import encode
+
+_write_lock = threading.Lock()
+
+
+def answer(document: dict[str, Any]) -> None:
+    """Write one line."""
+    line = json.dumps(document)
+    with _write_lock:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+class Session(threading.Thread):
+    """One connection and the thread that works for it; requests are done in order."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        super().__init__(daemon=True)
+        self.connection = connection
+        self.requests: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Until a None comes."""
+        while (request := self.requests.get()) is not None:
+            answer({"id": request["id"], **attempt(partial(self.execute, request))})
+        self.connection.close()
+
+    def execute(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Run one statement, interrupted at its time limit."""
+        limit = request.get("limit_s")
+        expired = threading.Event()
+
+        def interrupt() -> None:
+            expired.set()
+            self.connection.interrupt()
+
+        timer = threading.Timer(limit, interrupt) if limit is not None else None
+        if timer is not None:
+            timer.start()
+        try:
+            started = time.monotonic_ns()
+            self.connection.execute(request["sql"])
+            rows = self.connection.fetchall()
+            duration = time.monotonic_ns() - started
+        except duckdb.InterruptException:
+            if expired.is_set():
+                return {"timeout": True}
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+                timer.join()
+        return {
+            "columns": [column[0] for column in self.connection.description or ()],
+            "rows": [[encode(value) for value in row] for row in rows],
+            "started_ns": started,
+            "duration_ns": duration,
+        }
+
+
+def attempt(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What ``work`` returns, or its error as an answer."""
+    try:
+        return work()
+    except Exception as error:
+        return {"error": str(error), "kind": type(error).__name__}
+
+
+def main() -> int:
+    """Open the database the first line names; serve until stdin ends."""
+    first = json.loads(sys.stdin.readline())
+    try:
+        database = duckdb.connect(first["path"], config=first["config"])
+    except Exception as error:
+        answer({"id": first["id"], "error": str(error), "kind": type(error).__name__})
+        return 1
+    answer({"id": first["id"]})
+    sessions: dict[int, Session] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        number = request.get("connection")
+        if request["op"] == "execute":
+            if number not in sessions:
+                sessions[number] = Session(database.cursor())
+                sessions[number].start()
+            sessions[number].requests.put(request)
+        elif request["op"] == "close":
+            if (session := sessions.pop(number, None)) is not None:
+                session.requests.put(None)
+                session.join()
+            answer({"id": request["id"]})
+        elif request["op"] == "shutdown":
+            answer({"id": request["id"], **attempt(partial(shut, database, sessions))})
+            return 0
+    return 0
+
+
+def shut(database: duckdb.DuckDBPyConnection, sessions: dict[int, Session]) -> dict[str, Any]:
+    """Close every connection; the last one's close writes the checkpoint."""
+    for session in sessions.values():
+        session.connection.interrupt()
+        session.requests.put(None)
+        session.join()
+    database.execute("CHECKPOINT")
+    database.close()
+    return {}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
