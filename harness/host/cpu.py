@@ -1,0 +1,131 @@
+"""Processors: model, topology, the instructions that matter, and how they are run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.tiers.kernel import Kernel
+
+_CPU = "/sys/devices/system/cpu"
+#: Instructions that persistence and vector kernels ask for: x86 flags and Arm features.
+PERSISTENCE_FLAGS = ("clflush", "clflushopt", "clwb", "movdiri", "movdir64b", "dcpop", "dcpodp")
+VECTOR_FLAGS = ("sse2", "avx2", "avx512f", "avx512vl", "asimd", "sve")
+OTHER_FLAGS = (
+    "cldemote",
+    "enqcmd",
+    "serialize",
+    "constant_tsc",
+    "nonstop_tsc",
+    "rdtscp",
+    "atomics",
+)
+RELEVANT_FLAGS = PERSISTENCE_FLAGS + VECTOR_FLAGS + OTHER_FLAGS
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """All processors online; ``online`` as in sysfs (``0-63``). ``cores``: of all sockets."""
+
+    model: str
+    vendor: str
+    family: int
+    model_number: int
+    sockets: int
+    cores: int
+    threads: int
+    flags: tuple[str, ...]
+    microcode: str | None
+    online: str
+    hypervisor: bool
+
+
+def cpu(kernel: Kernel) -> Cpu:
+    """What /proc/cpuinfo and sysfs say."""
+    blocks = _cpuinfo(kernel)
+    first = blocks[0] if blocks else {}
+    sockets = {block.get("physical id", "0") for block in blocks}
+    cores = {
+        (block.get("physical id"), block.get("core id", block.get("processor"))) for block in blocks
+    }
+    words = set((first.get("flags") or first.get("Features") or "").split())
+    return Cpu(
+        model=first.get("model name") or _arm_model(first),
+        vendor=first.get("vendor_id", ""),
+        family=_number(first.get("cpu family")),
+        model_number=_number(first.get("model")),
+        sockets=len(sockets) or 1,
+        cores=len(cores) or 1,
+        threads=len(blocks) or 1,
+        flags=tuple(flag for flag in RELEVANT_FLAGS if flag in words),
+        microcode=first.get("microcode"),
+        online=kernel.read(f"{_CPU}/online") or "",
+        hypervisor="hypervisor" in words,
+    )
+
+
+def _cpuinfo(kernel: Kernel) -> list[dict[str, str]]:
+    blocks = []
+    for text in (kernel.read("/proc/cpuinfo") or "").split("\n\n"):
+        pairs = (line.partition(":") for line in text.splitlines())
+        block = {name.strip(): value.strip() for name, _, value in pairs}
+        if "processor" in block:
+            blocks.append(block)
+    return blocks
+
+
+def _arm_model(block: dict[str, str]) -> str:
+    parts = (block.get("CPU implementer"), block.get("CPU part"))
+    return f"Arm {'/'.join(part for part in parts if part)}" if any(parts) else "unknown"
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else -1
+
+
+def governor(kernel: Kernel) -> str | None:
+    """The frequency governor of all processors (``performance``), or those that there are."""
+    names = (name for name in kernel.names(_CPU) if name[3:].isdigit())
+    found = {kernel.read(f"{_CPU}/{name}/cpufreq/scaling_governor") for name in names}
+    return ", ".join(sorted(each for each in found if each)) or None
+
+
+def turbo(kernel: Kernel) -> bool | None:
+    """Whether clocks may rise above the base frequency; None where nobody tells."""
+    off = kernel.read(f"{_CPU}/intel_pstate/no_turbo")
+    if off is not None:
+        return off == "0"
+    boost = kernel.read(f"{_CPU}/cpufreq/boost")
+    return None if boost is None else boost == "1"
+
+
+def smt(kernel: Kernel) -> bool | None:
+    """Whether two threads share a core now; None where the kernel does not say."""
+    active = kernel.read(f"{_CPU}/smt/active")
+    return None if active is None else active == "1"
+
+
+def thp(kernel: Kernel) -> str | None:
+    """The transparent huge page setting in force: always, madvise or never."""
+    text = kernel.read("/sys/kernel/mm/transparent_hugepage/enabled") or ""
+    return next((word.strip("[]") for word in text.split() if word.startswith("[")), None)
+
+
+def aslr(kernel: Kernel) -> str | None:
+    """Address space randomisation as the sysctl has it, in words."""
+    value = kernel.read("/proc/sys/kernel/randomize_va_space")
+    return {"0": "off", "1": "partial", "2": "full"}.get(value or "", value)
+
+
+def virtualised(kernel: Kernel) -> str | None:
+    """What this runs inside of (a hypervisor, a container), None on bare metal."""
+    vendor = kernel.read("/sys/class/dmi/id/sys_vendor")
+    product = kernel.read("/sys/class/dmi/id/product_name")
+    machine = " ".join(word for word in (vendor, product) if word)
+    found = []
+    if cpu(kernel).hypervisor:
+        found.append(f"virtual machine ({machine})" if machine else "virtual machine")
+    if kernel.path("/.dockerenv").exists() or kernel.path("/run/.containerenv").exists():
+        found.append("container")
+    elif (kernel.read("/run/systemd/container")) is not None:
+        found.append(f"container ({kernel.read('/run/systemd/container')})")
+    return ", ".join(found) or None

@@ -1,0 +1,122 @@
+"""Memory modules: the NVDIMMs the kernel has, and the firmware's list of all modules.
+
+The firmware's list (SMBIOS type 17, DMTF DSP0134 §7.18) is readable by root only;
+it alone tells DRAM modules, and how an Optane module's capacity is divided.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from harness.tiers.kernel import Kernel
+
+_DMI = "/sys/firmware/dmi/tables/DMI"
+_MEMORY_DEVICE = 17
+_TECHNOLOGIES = {3: "DRAM", 4: "NVDIMM-N", 5: "NVDIMM-F", 6: "NVDIMM-P", 7: "Optane"}
+_TYPES = {
+    0x18: "DDR3", 0x1A: "DDR4", 0x1E: "LPDDR4", 0x1F: "logical non-volatile",
+    0x20: "HBM", 0x21: "HBM2", 0x22: "DDR5", 0x23: "LPDDR5", 0x24: "HBM3",
+}  # fmt: skip
+_UNKNOWN_64 = 0xFFFF_FFFF_FFFF_FFFF
+
+
+@dataclass(frozen=True)
+class MemoryDevice:
+    """One module as the firmware lists it; sizes in bytes, 0 where it does not say.
+
+    ``volatile_bytes`` of an Optane module is what Memory Mode took of it.
+    """
+
+    locator: str
+    size_bytes: int
+    type: str
+    technology: str | None
+    speed_mts: int | None
+    manufacturer: str | None
+    part_number: str | None
+    volatile_bytes: int
+    persistent_bytes: int
+
+
+def dimms(kernel: Kernel) -> list[dict[str, Any]]:
+    """The inventory for the manifest: NVDIMMs of the kernel, then the firmware's modules."""
+    modules = memory_devices(kernel)
+    return nvdimms(kernel) + [{"source": "smbios"} | asdict(module) for module in modules or []]
+
+
+def nvdimms(kernel: Kernel) -> list[dict[str, Any]]:
+    """NVDIMMs as /sys/bus/nd has them: device, NFIT unique id, vendor, firmware flags."""
+    found: list[dict[str, Any]] = []
+    for name in kernel.names("/sys/bus/nd/devices"):
+        if not name.startswith("nmem"):
+            continue
+        nfit = f"/sys/bus/nd/devices/{name}/nfit"
+        attributes = ("id", "vendor", "device", "serial", "formats", "flags")
+        facts = {each: kernel.read(f"{nfit}/{each}") for each in attributes}
+        found.append({"source": "nvdimm", "dev": name} | {k: v for k, v in facts.items() if v})
+    return found
+
+
+def memory_devices(kernel: Kernel) -> list[MemoryDevice] | None:
+    """The populated sockets of SMBIOS; None where the table may not be read (not root)."""
+    try:
+        table = kernel.path(_DMI).read_bytes()
+    except OSError:
+        return None
+    return list(parse_smbios(table))
+
+
+def parse_smbios(table: bytes) -> Iterator[MemoryDevice]:
+    """The populated memory devices of a raw SMBIOS structure table."""
+    position = 0
+    while position + 4 <= len(table):
+        kind, length = table[position], table[position + 1]
+        if length < 4:
+            return
+        body = table[position : position + length]
+        end = table.find(b"\0\0", position + length)
+        end = len(table) if end < 0 else end
+        strings = table[position + length : end].split(b"\0")
+        if kind == _MEMORY_DEVICE:
+            device = _device(body, [text.decode("ascii", "replace").strip() for text in strings])
+            if device.size_bytes:
+                yield device
+        position = end + 2
+
+
+def _device(body: bytes, strings: list[str]) -> MemoryDevice:
+    def number(offset: int, form: str) -> int:
+        size = struct.calcsize(form)
+        return int(struct.unpack_from(form, body, offset)[0]) if len(body) >= offset + size else 0
+
+    def text(offset: int) -> str | None:
+        index = number(offset, "<B")
+        return strings[index - 1] or None if 0 < index <= len(strings) else None
+
+    def capacity(offset: int) -> int:
+        value = number(offset, "<Q")
+        return 0 if value == _UNKNOWN_64 else value
+
+    return MemoryDevice(
+        locator=text(0x10) or text(0x11) or "?",
+        size_bytes=_size(number(0x0C, "<H"), number(0x1C, "<I")),
+        type=_TYPES.get(number(0x12, "<B"), f"type {number(0x12, '<B'):#x}"),
+        technology=_TECHNOLOGIES.get(number(0x28, "<B")),
+        speed_mts=number(0x20, "<H") or number(0x15, "<H") or None,
+        manufacturer=text(0x17),
+        part_number=text(0x1A),
+        volatile_bytes=capacity(0x3C),
+        persistent_bytes=capacity(0x34),
+    )
+
+
+def _size(size: int, extended: int) -> int:
+    """Bytes of the Size word: MiB, KiB with the top bit set, 0x7FFF: the extended size in MiB."""
+    if size in (0, 0xFFFF):
+        return 0
+    if size == 0x7FFF:
+        return (extended & 0x7FFF_FFFF) << 20
+    return (size & 0x7FFF) << 10 if size & 0x8000 else size << 20

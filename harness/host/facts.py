@@ -1,0 +1,109 @@
+"""Host facts as they stand in every manifest (schema host-facts)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+from harness.host import cpu as processors
+from harness.host.dimms import dimms
+from harness.host.mode import host_mode
+from harness.tiers.kernel import LIVE, Kernel
+from harness.tiers.model import Tier
+from harness.tiers.numa import nodes
+from harness.tiers.pmem import regions
+
+
+def host_facts(tiers: Iterable[Tier] = (), kernel: Kernel = LIVE) -> dict[str, Any]:
+    """All facts; ``notes`` says what could not be read and why. Sizes in bytes.
+
+    Of the kernel's command line only the kernel's own words are kept: what follows
+    the double dash is init's, and may be nobody's business.
+    """
+    mode = host_mode(kernel)
+    memory = kernel.meminfo()
+    return {
+        "host_id": _host_id(kernel),
+        "hostname": kernel.read("/proc/sys/kernel/hostname") or socket.gethostname(),
+        "mode": mode.mode,
+        "mode_evidence": mode.evidence,
+        "cpu": _cpu(kernel),
+        "kernel": {
+            "release": kernel.read("/proc/sys/kernel/osrelease") or "",
+            "cmdline": (kernel.read("/proc/cmdline") or "").partition(" -- ")[0],
+        },
+        "memory_bytes": memory.get("MemTotal", 0),
+        "numa_nodes": _nodes(kernel),
+        "governor": processors.governor(kernel),
+        "turbo": processors.turbo(kernel),
+        "smt": processors.smt(kernel),
+        "thp": processors.thp(kernel),
+        "aslr": processors.aslr(kernel),
+        "swap_bytes": memory.get("SwapTotal", 0),
+        "dimms": dimms(kernel),
+        "persistence_domains": {
+            region.name: region.persistence_domain or "unknown" for region in regions(kernel)
+        },
+        "mounts": [_mount(tier) for tier in tiers if tier.facts.mount_point],
+        "virtualised": processors.virtualised(kernel),
+        "notes": _notes(kernel),
+    }
+
+
+def _host_id(kernel: Kernel) -> str:
+    """A hash of the machine id: tells hosts apart without giving the id away."""
+    identity = kernel.read("/etc/machine-id") or f"hostname {socket.gethostname()}"
+    return hashlib.sha256(f"tierbench {identity}".encode()).hexdigest()[:16]
+
+
+def _cpu(kernel: Kernel) -> dict[str, Any]:
+    found = processors.cpu(kernel)
+    return {
+        "model": found.model,
+        "sockets": found.sockets,
+        "cores": found.cores,
+        "threads": found.threads,
+        "flags": list(found.flags),
+        "microcode": found.microcode,
+        "online": found.online,
+    }
+
+
+def _nodes(kernel: Kernel) -> list[dict[str, Any]]:
+    return [
+        {
+            "node": node.node,
+            "memory_bytes": node.memory_bytes,
+            "cpus": node.cpus,
+            "distances": list(node.distances),
+            "backing": node.backing,
+        }
+        for node in nodes(kernel)
+    ]
+
+
+def _mount(tier: Tier) -> dict[str, Any]:
+    facts = tier.facts
+    return {
+        "tier": tier.name,
+        "point": facts.mount_point,
+        "device": facts.device,
+        "filesystem": facts.filesystem,
+        "options": list(facts.mount_options),
+        "dax": facts.dax,
+    }
+
+
+def _notes(kernel: Kernel) -> list[str]:
+    notes = []
+    table = kernel.path("/sys/firmware/dmi/tables/DMI")
+    if not table.exists():
+        notes.append("the firmware gives no SMBIOS table: no inventory of DRAM modules")
+    elif not os.access(table, os.R_OK):
+        notes.append("only root may read the SMBIOS table: no inventory of DRAM modules")
+    if processors.governor(kernel) is None:
+        notes.append("no cpufreq driver: clock frequencies are not visible")
+    return notes

@@ -1,0 +1,170 @@
+"""The host's memory mode, detected: how its persistent memory modules are used.
+
+Default: there are none, or none is used. AppDirect: as persistent memory. Memory:
+as main memory behind a DRAM cache. Mixed: part of each. (VLDB 2023 paper §2; the
+mode changes only by a provisioning goal and a reboot.)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.host.cpu import cpu
+from harness.host.dimms import memory_devices
+from harness.tiers.kernel import LIVE, Kernel
+from harness.tiers.pmem import is_memmap_dram, regions
+from harness.units import format_bytes
+
+Mode = Literal["Default", "AppDirect", "Memory", "Mixed", "unknown"]
+#: Intel family 6 models whose servers take Optane modules: Cascade Lake and Cooper
+#: Lake, Ice Lake, Sapphire Rapids and Emerald Rapids.
+_OPTANE_MODELS = frozenset({85, 106, 108, 143, 207})
+_IPMCTL_TIMEOUT_S = 30
+_UNITS = {"B": 1, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+          "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class HostMode:
+    """The mode and why it is believed to be that one."""
+
+    mode: Mode
+    evidence: str
+
+
+@dataclass(frozen=True)
+class MemoryResources:
+    """How persistent memory modules' capacity is used, in bytes."""
+
+    volatile_bytes: int
+    app_direct_bytes: int
+
+
+def host_mode(kernel: Kernel = LIVE) -> HostMode:
+    """The mode, from the best source that can be read: ipmctl, firmware table, kernel."""
+    if kernel is LIVE and (answer := _ask_ipmctl()) is not None:
+        resources = parse_memory_resources(answer)
+        if resources is not None:
+            return _from_resources(resources, "ipmctl")
+    modules = memory_devices(kernel)
+    if modules is not None:
+        optane = [module for module in modules if module.technology == "Optane"]
+        if optane:
+            resources = MemoryResources(
+                sum(module.volatile_bytes for module in optane),
+                sum(module.persistent_bytes for module in optane),
+            )
+            return _from_resources(resources, f"firmware table: {len(optane)} Optane modules")
+    return _from_kernel(kernel, firmware_read=modules is not None)
+
+
+def _from_resources(resources: MemoryResources, source: str) -> HostMode:
+    volatile, direct = resources.volatile_bytes, resources.app_direct_bytes
+    evidence = (
+        f"{source}: {format_bytes(volatile)} of persistent memory modules used as main memory,"
+        f" {format_bytes(direct)} as AppDirect"
+    )
+    if volatile and direct:
+        return HostMode("Mixed", evidence)
+    if volatile:
+        return HostMode("Memory", evidence)
+    return HostMode("AppDirect" if direct else "Default", evidence)
+
+
+def _from_kernel(kernel: Kernel, *, firmware_read: bool) -> HostMode:
+    """Without ipmctl and Optane modules in the firmware table: regions, and a memory-side cache."""
+    caches = _memory_side_caches(kernel)
+    pmem = [region for region in regions(kernel) if region.type == "pmem" and region.size_bytes]
+    if pmem:
+        told = ", ".join(f"{r.name} {format_bytes(r.size_bytes or 0)}" for r in pmem)
+        dram = ", which is DRAM set aside by memmap=" * any(is_memmap_dram(r, kernel) for r in pmem)
+        evidence = f"the kernel has persistent memory regions: {told}{dram}"
+        if caches:
+            return HostMode("Mixed", f"{evidence}; and {caches}")
+        return HostMode("AppDirect", evidence)
+    if caches:
+        return HostMode("Memory", f"{caches}; no persistent memory region")
+    if firmware_read:
+        return HostMode("Default", "no Optane module in the firmware table, no pmem region")
+    if not _could_have_optane(kernel):
+        return HostMode("Default", "no pmem region, and this processor takes no Optane modules")
+    return HostMode(
+        "unknown",
+        "no pmem region, but Memory Mode cannot be told from DRAM without the firmware table:"
+        " run harness doctor as root",
+    )
+
+
+def _memory_side_caches(kernel: Kernel) -> str | None:
+    """ACPI HMAT's memory-side caches: DRAM in front of the node's memory, as in Memory Mode."""
+    for node in kernel.names("/sys/devices/system/node"):
+        folder = f"/sys/devices/system/node/{node}/memory_side_cache/index1"
+        size = kernel.read(f"{folder}/size")
+        if size:
+            return f"{node} has a memory-side cache of {size} bytes"
+    return None
+
+
+def _could_have_optane(kernel: Kernel) -> bool:
+    found = cpu(kernel)
+    intel = found.vendor == "GenuineIntel" and found.family == 6
+    return intel and found.model_number in _OPTANE_MODELS and not found.hypervisor
+
+
+# ipmctl ----------------------------------------------------------------------------
+
+
+def _ask_ipmctl() -> str | None:
+    """Output of ``ipmctl show -memoryresources``; None if it is absent or needs root."""
+    program = shutil.which("ipmctl")
+    if program is None or os.geteuid() != 0:
+        return None
+    argv = [program, "show", "-u", "B", "-memoryresources"]
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=_IPMCTL_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout + done.stderr
+
+
+def parse_memory_resources(text: str) -> MemoryResources | None:
+    """``ipmctl show -memoryresources`` of versions 2 and 3 (a table) and 1 (``Name=size``).
+
+    None where the text has neither, as when there are no modules.
+    """
+    table = _resource_table(text)
+    if "Volatile" in table or "AppDirect" in table:
+        return MemoryResources(table.get("Volatile", 0), table.get("AppDirect", 0))
+    old = dict(re.findall(r"^\s*(\w+)\s*=\s*(.+?)\s*$", text, re.MULTILINE))
+    if "MemoryCapacity" in old and "AppDirectCapacity" in old:
+        return MemoryResources(
+            _capacity(old["MemoryCapacity"]), _capacity(old["AppDirectCapacity"])
+        )
+    return None
+
+
+def _resource_table(text: str) -> dict[str, int]:
+    """The persistent memory modules' column by row name."""
+    column = None
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if cells[0] == "MemoryType":
+            named = [n for n, cell in enumerate(cells) if cell in ("PMemModule", "DCPMM")]
+            column = named[0] if named else None
+        elif column is not None and len(cells) > column:
+            found[cells[0]] = _capacity(cells[column])
+    return found
+
+
+def _capacity(text: str) -> int:
+    """Bytes of ``504.000 GiB``; ``-`` and empty cells are 0."""
+    match = re.fullmatch(r"([\d.]+)\s*([A-Za-z]+)", text.strip())
+    return round(float(match.group(1)) * _UNITS.get(match.group(2), 0)) if match else 0
