@@ -76,8 +76,12 @@ class Daemon:
         assert me is not None
         entry = {"kind": "supervisor", "pid": me.pid, "start_ticks": me.start_ticks}
         undo.append_entry(self._journal_fd, entry, sync=False)
-        self._harness_pidfd = os.pidfd_open(os.getppid())
-        self._ended = os.getppid() != harness_pid  # it died while we started
+        try:
+            self._harness_pidfd = os.pidfd_open(harness_pid)
+            self._ended = os.getppid() != harness_pid
+        except ProcessLookupError:  # it died while we started
+            self._harness_pidfd = self._wakeup
+            self._ended = True
 
     def _on_term(self, *_: object) -> None:
         self._ended = True
@@ -218,7 +222,8 @@ class Daemon:
             self._reap()
         survivors = process.kill_all(lambda: process.descendants(self._pid), _KILL_S, self._reap)
         failures = [f"process {survivor.pid} cannot be killed" for survivor in survivors]
-        failures += undo.undo_journal(self._journal_path)
+        if os.path.exists(self._journal_path):  # else recovered before we held our lock
+            failures += undo.undo_journal(self._journal_path)
         for failure in failures:
             print(f"harness supervisor: left behind: {failure}", file=sys.stderr)
 
@@ -227,7 +232,11 @@ def main() -> None:
     """``daemon.py SOCKET_FD JOURNAL HARNESS_PID``."""
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
-    Daemon(connection, sys.argv[2], int(sys.argv[3])).serve()
+    try:
+        daemon = Daemon(connection, sys.argv[2], int(sys.argv[3]))
+    except FileNotFoundError:  # the harness died at once, and another has recovered its journal
+        return
+    daemon.serve()
 
 
 if __name__ == "__main__":

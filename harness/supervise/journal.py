@@ -288,7 +288,7 @@ def recover(state_dir: Path | None = None, wait_s: float = 5.0) -> list[Recovery
     waiting = set(_journals(folder))
     while waiting:
         for path in sorted(waiting):
-            outcome, settled = _recover_one(path, folder)
+            outcome, settled = _recover_unless_owned(path)
             found += [outcome] if outcome else []
             if settled:
                 waiting.discard(path)
@@ -299,21 +299,21 @@ def recover(state_dir: Path | None = None, wait_s: float = 5.0) -> list[Recovery
     return found
 
 
-def _recover_one(path: Path, folder: Path) -> tuple[Recovery | None, bool]:
+def _recover_unless_owned(path: Path) -> tuple[Recovery | None, bool]:
     """What was recovered, and whether this journal needs no further look."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None, True
     try:
-        with _state_lock(folder):
+        with _state_lock(path.parent):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return None, _harness_lives(path)
             if not path.exists():  # recovered by another harness a moment ago
                 return None, True
-        return recover_journal(path), True
+        return _recover(path), True
     finally:
         os.close(descriptor)
 
@@ -323,7 +323,12 @@ def _harness_lives(path: Path) -> bool:
     return owner is None or alive(ProcessId(owner["pid"], owner["start_ticks"]))
 
 
-def recover_journal(path: Path) -> Recovery:
+def recover_journal(path: Path) -> Recovery | None:
+    """Undo one journal that has no owner any more; None where it has, or is gone already."""
+    return _recover_unless_owned(path)[0]
+
+
+def _recover(path: Path) -> Recovery:
     """Kill what a dead supervisor's journal names and undo its changes."""
     entries = _entries(path)
     owner = next((e for e in entries if e["kind"] == "owner"), None)

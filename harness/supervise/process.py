@@ -5,6 +5,7 @@ Standard library only: also used inside the supervisor process.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -37,7 +38,7 @@ class ProcessStat:
     id: ProcessId
     state: str
     parent: int
-    session: int
+    group: int
 
     @property
     def dead(self) -> bool:
@@ -53,7 +54,7 @@ def process_stat(pid: int) -> ProcessStat | None:
         return None
     # The name stands in parentheses and may itself hold spaces and parentheses.
     fields = text[text.rindex(")") + 2 :].split()
-    return ProcessStat(ProcessId(pid, int(fields[19])), fields[0], int(fields[1]), int(fields[3]))
+    return ProcessStat(ProcessId(pid, int(fields[19])), fields[0], int(fields[1]), int(fields[2]))
 
 
 def process_identity(pid: int) -> ProcessId | None:
@@ -132,27 +133,43 @@ def send_signal(process: ProcessId, number: int) -> bool:
 def kill_all(
     find: Callable[[], Iterable[ProcessStat]],
     timeout_s: float,
-    reap: Callable[[], None] = lambda: None,
+    reap: Callable[[], None] | None = None,
 ) -> list[ProcessId]:
     """SIGKILL all that ``find`` finds, until it finds nothing; the survivors at the timeout.
 
     All are stopped before the first is killed: what forks faster than we can read
-    /proc would otherwise stay ahead for ever. ``reap`` collects our own zombies.
+    /proc would otherwise stay ahead for ever.
+
+    ``reap`` collects zombies, for a caller that is the subreaper of all that is found.
+    Then whole process groups are signalled, too, which no fork escapes; their numbers
+    cannot be reused meanwhile, for a zombie that is not reaped keeps its group's.
     """
     deadline = time.monotonic() + timeout_s
     stopped: set[ProcessId] = set()
     while time.monotonic() < deadline:
-        fresh = {stat.id for stat in find() if not stat.dead} - stopped
+        found = list(find())
+        fresh = {stat.id for stat in found if not stat.dead} - stopped
+        if reap is not None:
+            _signal_groups(found, signal.SIGSTOP)
         if not fresh:
             break
         for process in fresh:
             send_signal(process, signal.SIGSTOP)
         stopped |= fresh
     while True:
-        reap()
-        remaining = [stat.id for stat in find() if not stat.dead]
+        found = list(find())
+        if reap is not None:
+            _signal_groups(found, signal.SIGKILL)
+            reap()
+        remaining = [stat.id for stat in found if not stat.dead]
         if not remaining or time.monotonic() >= deadline:
             return remaining
         for process in remaining:
             send_signal(process, signal.SIGKILL)
         time.sleep(_POLL_S)
+
+
+def _signal_groups(found: Iterable[ProcessStat], number: int) -> None:
+    for group in {stat.group for stat in found} - {os.getpgrp()}:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, number)

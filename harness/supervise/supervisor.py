@@ -157,8 +157,10 @@ class Supervisor:
             )
         try:
             channel.receive(self._socket)  # {"ready": true}
-        except BaseException:
-            self._end()
+        except BaseException as error:
+            left = "; ".join(self._end())
+            if isinstance(error, (EOFError, OSError)):
+                raise RunFailed("start the supervisor process", left or str(error)) from error
             raise
         return self
 
@@ -184,11 +186,11 @@ class Supervisor:
             return [f"supervisor {self._process.pid} still cleans up after {_END_S:.0f} s"]
         finally:
             self.journal.close()
-        if not self.journal.path.exists():
-            return []
-        return list(recover_journal(self.journal.path).failures) or (
-            [] if code in (0, -signal.SIGKILL) else [f"the supervisor ended with status {code}"]
-        )
+        found = recover_journal(self.journal.path)
+        left = list(found.failures) if found else []
+        if code not in (0, -signal.SIGKILL):
+            left.append(f"the supervisor ended with status {code}")
+        return left
 
     def register_directory(
         self, path: Path, credentials: Credentials | None = None, mode: int = 0o700

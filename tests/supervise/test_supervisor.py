@@ -1,13 +1,14 @@
 """Starting processes under the supervisor, and what becomes of them."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import eventually, processes_of
+from conftest import PATIENCE_S, eventually, processes_of
 
 import harness
 from harness.engine import Credentials, MemoryPolicy
@@ -182,15 +183,20 @@ def test_the_end_of_the_block_ends_everything(state, tmp_path):
 
 
 def test_a_fork_storm_is_stopped(state):
-    # A thousand forks deep, each parent ending at once: reading /proc alone loses the race.
+    # Each parent ends at once and its child forks on: reading /proc alone loses the race.
     storm = (
-        "import os\nos.setsid() if os.fork() == 0 else os._exit(0)\n"
-        "for _ in range(100000):\n  if os.fork(): os._exit(0)"
+        "import os\nprint('raining', flush=True)\nif os.fork(): os._exit(0)\nos.setsid()\n"
+        "while True:\n  if os.fork(): os._exit(0)"
     )
     with Supervisor(state) as supervisor:
-        supervisor.spawn([sys.executable, "-S", "-c", storm])
-        assert eventually(lambda: processes_of(os.getpid()))
-    assert processes_of(os.getpid()) == []
+        process = supervisor.spawn([sys.executable, "-S", "-c", storm], pipes=True)
+        assert process.stdout.readline() == b"raining\n"
+        process.wait(30)
+    # End of file: nobody holds the other end of the pipe any more.
+    assert select.select([process.stdout], [], [], PATIENCE_S)[0]
+    assert process.stdout.read() == b""
+    process.stdin.close()
+    process.stdout.close()
 
 
 def test_without_its_supervisor_a_run_fails_and_nothing_is_left(state, tmp_path):
@@ -239,7 +245,7 @@ def test_the_supervisor_process_is_small(supervisor):
         "harness.supervise",
         *(f"harness.supervise.{name}" for name in inside),
     }
-    assert process_stat(supervisor.pid).session == supervisor.pid
+    assert process_stat(supervisor.pid).group == supervisor.pid
 
 
 @needs_root
