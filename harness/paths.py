@@ -60,6 +60,11 @@ def source_root(data_dir: Path | None = None) -> Path:
     return (data_dir or data_root()) / "source"
 
 
+def answers_root(data_dir: Path | None = None) -> Path:
+    """Reference answers computed for workloads' checks, kept by scale and generator."""
+    return (data_dir or data_root()) / "answers"
+
+
 def results_root(given: str | Path | None = None) -> Path:
     """``--results``, else ``$HARNESS_RESULTS``, else ./results."""
     return Path(given or os.environ.get("HARNESS_RESULTS") or "results").absolute()

@@ -1,0 +1,241 @@
+"""Source data: made by tpchgen-cli, in chunks, with every row counted.
+
+The generator is started once for all tables, because each start builds the same
+300 MB pool of text. ``source.json`` is written last: a folder without it is not whole.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import duckdb
+
+from harness.engine import LoadFormat
+from harness.errors import RunFailed, UsageError
+from harness.placement import Part
+from harness.progress import Progress
+from harness.units import GIB, MIB
+from harness.workloads.tpch.tables import TABLES, expected_rows
+
+_RECORD = "source.json"
+_POLL_S = 0.25
+#: Bytes of generated files per unit of scale, for the progress bar and the estimate.
+_SOURCE_BYTES: Mapping[LoadFormat, int] = {
+    "csv": 1_115_000_000,
+    "tbl": 1_100_000_000,
+    "parquet": 365_000_000,
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Generated files: chunk files and row count of every table."""
+
+    files: Mapping[str, tuple[Path, ...]]
+    row_counts: Mapping[str, int]
+    format: LoadFormat
+
+
+@cache
+def generator() -> str:
+    """Name and version of the generator: with scale and format it decides every byte."""
+    return f"tpchgen-{version('tpchgen-cli')}"
+
+
+def source_name(scale: float, load_format: LoadFormat) -> str:
+    """``tpch-sf1-csv-tpchgen-4.0.0``."""
+    return f"tpch-sf{scale!r}-{load_format}-{generator()}"
+
+
+def chunks(scale: float) -> int:
+    """Files per table: an eighth of a unit of scale each, so that a load can be parallel."""
+    return max(1, min(256, math.ceil(scale * 8 - 1e-9)))
+
+
+def generate(scale: float, load_format: LoadFormat, folder: Path, progress: Progress) -> None:
+    """Make all tables in ``folder``; nothing is done when they are there already.
+
+    RunFailed with the generator's own words when it fails, is killed, fills the disk,
+    or makes another number of rows than the specification has.
+    """
+    if (folder / _RECORD).exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    _run_generator(scale, load_format, folder, progress)
+    row_counts = _count(folder, load_format, progress)
+    _verify(scale, row_counts)
+    record = {
+        "scale": scale,
+        "format": load_format,
+        "generator": generator(),
+        "chunks": chunks(scale),
+        "row_counts": row_counts,
+    }
+    partial = folder / (_RECORD + ".partial")
+    partial.write_text(json.dumps(record, indent=1) + "\n")
+    partial.rename(folder / _RECORD)
+
+
+def read_source(folder: Path) -> Source:
+    """The files that :func:`generate` made in ``folder``."""
+    try:
+        record = json.loads((folder / _RECORD).read_text())
+    except (OSError, ValueError) as error:
+        raise RunFailed(
+            f"TPC-H source data in {folder}", f"not whole: {error}", "remove it and run again"
+        ) from error
+    files = {table: _files(folder, table, record["format"]) for table in TABLES}
+    return Source(files, record["row_counts"], record["format"])
+
+
+def estimate_bytes(scale: float, load_format: str) -> dict[Part, int]:
+    """Upper estimate of the bytes in each part, from loads at scale 1 and 10.
+
+    Columnar engines read Parquet, row stores text. ``wal``: what a bulk load leaves
+    before a checkpoint, bounded by the usual limits. ``temp``: the largest hash joins
+    and sorts of the queries with little memory, and the sorts of an index build.
+    """
+    columnar = load_format == "parquet"
+    per_scale: dict[Part, float] = (
+        {"data": 0.40, "index": 0.0, "wal": 0.35, "temp": 1.0}
+        if columnar
+        else {"data": 1.55, "index": 0.75, "wal": 1.2, "temp": 1.3}
+    )
+    fixed: dict[Part, int] = {"data": 64 * MIB, "index": 0, "wal": 64 * MIB, "temp": 64 * MIB}
+    limits: dict[Part, float] = {"wal": 4 * GIB}
+    return {
+        part: int(min(fixed[part] + gigabytes * 1e9 * scale, limits.get(part, math.inf)))
+        for part, gigabytes in per_scale.items()
+    }
+
+
+def source_bytes(scale: float, load_format: LoadFormat) -> int:
+    """Estimate of the bytes that :func:`generate` writes."""
+    return int(_SOURCE_BYTES[load_format] * scale) + MIB
+
+
+def _command(scale: float, load_format: LoadFormat, folder: Path) -> list[str]:
+    program = Path(sys.executable).parent / "tpchgen-cli"
+    if not program.exists():
+        raise UsageError("TPC-H data", f"{program} is missing", "pip install tpchgen-cli")
+    return [
+        # No generator outlives the harness.
+        *("setpriv", "--pdeathsig", "KILL", "--"),
+        str(program),
+        load_format,
+        *("--scale-factor", repr(scale)),
+        *("--parts", str(chunks(scale))),
+        *("--num-threads", str(len(os.sched_getaffinity(0)))),
+        *("--output-dir", str(folder)),
+        # What a generator that was cut off left behind would be skipped, not completed.
+        "--overwrite",
+        "--no-progress",
+        "--quiet",
+    ]
+
+
+def _run_generator(scale: float, load_format: LoadFormat, folder: Path, progress: Progress) -> None:
+    command = _command(scale, load_format, folder)
+    log = folder / "generator.log"
+    total = source_bytes(scale, load_format) / 1e6
+    title = f"generate TPC-H scale {scale:g} ({load_format}, MB)"
+    with log.open("w") as stderr, progress.task(title, total) as task:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
+        try:
+            done = 0.0
+            while process.poll() is None:
+                time.sleep(_POLL_S)
+                now = _written(folder) / 1e6
+                task.advance(max(0.0, now - done))
+                done = max(done, now)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    if process.returncode != 0:
+        raise _generator_failed(scale, folder, process.returncode, log)
+    log.unlink()
+
+
+def _generator_failed(scale: float, folder: Path, status: int, log: Path) -> RunFailed:
+    words = log.read_text(errors="replace").strip()[-2000:] or "it said nothing"
+    how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    full = "os error 28" in words or free < 16 * MIB
+    found = f"disk full under {folder}; " if full else ""
+    return RunFailed(
+        f"generate TPC-H data at scale {scale:g}",
+        f"{found}tpchgen-cli: {how}: {words}",
+        f"make room (about {source_bytes(scale, 'csv') / 1e9:.3g} GB)" if full else "run again",
+    )
+
+
+def _written(folder: Path) -> int:
+    total = 0
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += (Path(directory) / name).stat().st_size
+            except OSError:  # renamed by the generator meanwhile
+                continue
+    return total
+
+
+def _files(folder: Path, table: str, load_format: str) -> tuple[Path, ...]:
+    def number(path: Path) -> int:
+        return int(path.name.split(".")[1])
+
+    return tuple(sorted((folder / table).glob(f"{table}.*.{load_format}"), key=number))
+
+
+def _count(folder: Path, load_format: LoadFormat, progress: Progress) -> dict[str, int]:
+    """Rows of every table, counted in the files themselves."""
+    files = [(table, file) for table in TABLES for file in _files(folder, table, load_format)]
+    counts = dict.fromkeys(TABLES, 0)
+    with (
+        progress.task("count TPC-H rows (files)", len(files)) as task,
+        ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
+    ):
+        rows = pool.map(lambda item: _rows(item[1], load_format), files)
+        for (table, _), count in zip(files, rows, strict=True):
+            counts[table] += count
+            task.advance()
+    return counts
+
+
+def _rows(file: Path, load_format: LoadFormat) -> int:
+    if load_format == "parquet":
+        with duckdb.connect() as connection:
+            query = "select sum(num_rows) from parquet_file_metadata($1)"
+            row = connection.execute(query, [str(file)]).fetchone()
+        return int(row[0]) if row else 0
+    lines = 0
+    with file.open("rb", buffering=0) as stream:
+        while block := stream.read(MIB):  # no value of TPC-H contains a line end
+            lines += block.count(b"\n")
+    return lines - 1 if load_format == "csv" else lines
+
+
+def _verify(scale: float, row_counts: Mapping[str, int]) -> None:
+    for table, found in row_counts.items():
+        expected = expected_rows(table, scale)
+        lowest = expected_rows("orders", scale) or 0
+        wrong = found < lowest if expected is None else found != expected
+        if wrong:
+            raise RunFailed(
+                f"generate TPC-H data at scale {scale:g}",
+                f"{table} has {found} rows, not {expected or f'at least {lowest}'}",
+                "the generator was cut off or is another version; run again",
+            )

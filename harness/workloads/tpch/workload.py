@@ -1,0 +1,72 @@
+"""TPC-H as a workload: its parameters, its data, and the measured phase.
+
+Metrics of a run: ``query_duration_ns`` and ``query_<counter>`` by query,
+``queries_duration_ns`` (sum) and ``queries_geomean_ns`` over all queries asked for,
+``plan_run_duration_ns`` and ``plan_operator_ns`` from the profiled second execution,
+and ``query_timeout_ns`` instead of a time where a query reached its limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.engine import BulkLoads, Engine
+from harness.errors import UsageError
+from harness.placement import Part
+from harness.progress import Progress
+from harness.workload import Outcome, Session
+from harness.workloads.tpch import data
+from harness.workloads.tpch.measured import measure
+from harness.workloads.tpch.options import normalise
+
+
+class Tpch:
+    """The 22 queries, one stream, over freshly loaded data."""
+
+    name = "tpch"
+    title = "TPC-H-derived: 22 analytical queries, one stream"
+    writes = False
+
+    def normalise(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters with defaults filled in; see harness.workloads.tpch.options."""
+        return normalise(params)
+
+    def data_key(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Scale and generator: the parameters of the queries change no data."""
+        return {"scale": params["scale"], "generator": data.generator()}
+
+    def estimate_bytes(self, params: Mapping[str, Any], engine_format: str) -> dict[Part, int]:
+        """Upper estimate of the bytes in each part; see harness.workloads.tpch.data."""
+        return data.estimate_bytes(params["scale"], engine_format)
+
+    def generate(
+        self, params: Mapping[str, Any], engine: Engine, folder: Path, progress: Progress
+    ) -> None:
+        """Make the eight tables in chunks; nothing is done where they are whole already."""
+        data.generate(params["scale"], _loading(engine).load_format, folder, progress)
+
+    def source_key(self, params: Mapping[str, Any], engine: Engine) -> str:
+        """``tpch-sf1-csv-tpchgen-4.0.0``."""
+        return data.source_name(params["scale"], _loading(engine).load_format)
+
+    def load(
+        self, params: Mapping[str, Any], engine: Engine, source: Path, progress: Progress
+    ) -> dict[str, Any]:
+        """Bulk load; the facts are scale, generator and rows of every table."""
+        made = data.read_source(source)
+        _loading(engine).bulk_load(self.name, made.files, made.row_counts, progress)
+        return self.data_key(params) | {"row_counts": dict(made.row_counts)}
+
+    def measure(self, params: Mapping[str, Any], session: Session) -> Outcome:
+        """Run, explain and check the queries; see harness.workloads.tpch.measured."""
+        return measure(params, session)
+
+
+def _loading(engine: Engine) -> BulkLoads:
+    if not isinstance(engine, BulkLoads):
+        raise UsageError(
+            f"tpch on {engine.name}", "the engine has no bulk load", "choose another engine"
+        )
+    return engine
