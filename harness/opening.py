@@ -40,7 +40,7 @@ def open_environment(
     for recovery in recover(paths.state_dir()):
         for what in (*recovery.undone, *recovery.failures):
             progress.say(f"left by {recovery.owner}: {what}")
-    tiers = find_tiers(host_file, emulate)
+    tiers = find_tiers(host_file, emulate, credentials)
     with Supervisor(paths.state_dir()) as supervisor:
         yield Environment(
             tiers=tiers,

@@ -9,6 +9,7 @@ spread of its own.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +101,7 @@ def _differences(original: StoredRun, again: StoredRun) -> list[str]:
     if not again.manifest:
         error = again.run["error"] or {"asked": "run", "found": "no manifest"}
         return [f"it failed this time: {error['asked']}: {error['found']}"]
-    pairs = {
+    pairs: dict[str, Callable[[dict[str, Any]], Any]] = {
         "engine build": lambda m: m["engine"]["build"],
         "data": lambda m: (m["dataset"] or {}).get("fingerprint"),
         "host": lambda m: m["host"]["host_id"],

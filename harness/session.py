@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import Engine
-from harness.memory.cache import evict, residency
+from harness.memory.cache import Residency, evict, residency
 from harness.monitors.process import read_counters
 from harness.progress import Progress
 
 #: Above this share of pages still in the page cache a start is not called cold.
-COLD_RESIDENT_SHARE = 0.01
+COLD_SHARE = 0.01
 
 
 @dataclass
@@ -29,32 +29,43 @@ class RunSession:
     source: Path | None
     drop_caches: bool
     residency: list[dict[str, Any]] = field(default_factory=list)
+    #: The cold starts that were not cold although their files could be evicted.
+    not_cold: list[str] = field(default_factory=list)
 
     def cold_start(self, label: str) -> None:
         """Stop, evict, measure residency, start. The engine's own cache goes with its process."""
         self.engine.stop()
         files = self.engine.files()
-        evict(files, drop=self.drop_caches)
+        evict(files)
         found = residency(files)
+        note = found.note
+        if self.drop_caches and not _cold(found):
+            # fadvise leaves pages that are mapped or under way; only root may do more.
+            # Not done at first: it slows the whole host and makes a binary's own pages cold.
+            evict(files, drop=True)
+            found = residency(files)
+            note = "; ".join(text for text in (found.note, "drop_caches was needed") if text)
         self.residency.append(
             {
                 "label": label,
                 "resident_bytes": found.resident_bytes,
                 "total_bytes": found.total_bytes,
-                "note": found.note,
+                "note": note,
             }
         )
+        if not _cold(found):
+            self.not_cold.append(
+                f"{label}: {found.resident_bytes} of {found.total_bytes} bytes resident"
+            )
         self.engine.start()
 
     def counters(self) -> Mapping[str, float]:
         """The engine's own counters and the kernel's for its processes."""
         return {**read_counters(self.engine.processes()), **self.engine.counters()}
 
-    def not_cold(self) -> list[str]:
-        """Labels of the cold starts that were not cold, with what was resident."""
-        return [
-            f"{entry['label']}: {entry['resident_bytes']} of {entry['total_bytes']} bytes resident"
-            for entry in self.residency
-            if entry["resident_bytes"] is not None
-            and entry["resident_bytes"] > COLD_RESIDENT_SHARE * entry["total_bytes"]
-        ]
+
+def _cold(found: Residency) -> bool:
+    """Whether next to nothing that could be evicted is still resident (unknown: taken so)."""
+    if found.resident_bytes is None:
+        return True
+    return found.resident_bytes - found.unevictable_bytes <= COLD_SHARE * found.total_bytes

@@ -87,6 +87,15 @@ def load_yaml(path: Path | str, schema: str | None = None) -> Document:
     return document
 
 
+def scalar(text: str) -> Any:
+    """The value a text has as a YAML scalar: ``0.01`` a number, ``1,6`` a text."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return value if isinstance(value, int | float | str) else text
+
+
 def _note_lines(node: yaml.Node, where: Where, lines: dict[Where, int]) -> None:
     lines.setdefault(where, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):

@@ -32,20 +32,21 @@ def compare(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare although more differs; it is printed.")
     ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Counters and operator times too.")] = False,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Ratios of A and B per metric, with intervals; refuses what is not comparable."""
-    from harness.reports import compare as comparing
+    from harness.reports import compare_output
+    from harness.reports.compare import compare as compared
+    from harness.reports.select import select
 
     where = store(results)
-    found = comparing.compare(
-        comparing.select(where, a), comparing.select(where, b), over or (), anyway
-    )
+    found = compared(select(where, a), select(where, b), over or (), anyway)
     if json_:
-        print_json(comparing.comparison_json(found))
+        print_json(compare_output.to_json(found))
     else:
-        comparing.print_comparison(found, console())
+        console().print(compare_output.table(found, all_))
 
 
 def report(
@@ -74,7 +75,7 @@ def report(
 
 
 def _chosen(where: Store, names: list[str], experiment: str | None) -> list[StoredRun]:
-    from harness.reports.compare import select
+    from harness.reports.select import select
 
     chosen = {stored.run_id: stored for name in names for stored in select(where, name)}
     if experiment is not None:

@@ -22,7 +22,7 @@ from harness.experiment import plan_steps, run_plan
 from harness.opening import open_environment
 from harness.profile import expand
 from harness.progress import progress_on_stderr
-from harness.yamlfile import Document
+from harness.yamlfile import Document, scalar
 
 
 def run(
@@ -85,6 +85,7 @@ def run(
     }
     params = {key: value for key, value in given.items() if value is not None}
     params |= key_values(param, "--param")
+    params = {key: scalar(v) if isinstance(v, str) else v for key, v in params.items()}
     options: dict[str, Any] = key_values(option, "--option")
     if dsn is not None:
         options["dsn"] = dsn

@@ -30,6 +30,8 @@ _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ct
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 
+_MEMORY_FILESYSTEMS = ("tmpfs", "ramfs")
+
 
 @dataclass(frozen=True)
 class EvictionReport:
@@ -51,6 +53,8 @@ class Residency:
     resident_bytes: int | None
     total_bytes: int
     note: str
+    #: Of the resident bytes, those on tmpfs: their pages are the data.
+    unevictable_bytes: int = 0
 
 
 def evict(paths: Iterable[Path], drop: bool = False) -> EvictionReport:
@@ -61,7 +65,7 @@ def evict(paths: Iterable[Path], drop: bool = False) -> EvictionReport:
     """
     files = list(_files(paths))
     denied = 0
-    for path, _ in files:
+    for path, facts in files:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -70,8 +74,12 @@ def evict(paths: Iterable[Path], drop: bool = False) -> EvictionReport:
             denied += 1
             continue
         try:
-            os.fdatasync(descriptor)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            # Dirty pages stay; syncing only the files that have some saves half a
+            # millisecond for each of a server's thousand small ones.
+            if facts.st_size and _resident_bytes(path, facts) != 0:
+                os.fdatasync(descriptor)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(descriptor)
     notes = _filesystem_notes(files)
@@ -99,18 +107,25 @@ def residency(paths: Iterable[Path]) -> Residency:
     """
     files = list(_files(paths))
     notes = _filesystem_notes(files)
-    resident, unknown = 0, 0
+    resident, unevictable, unknown = 0, 0, 0
+    table = mounts()
+    in_memory: dict[Path, bool] = {}
     for path, facts in files:
         found = _resident_bytes(path, facts)
         if found is None:
             unknown += 1
-        else:
-            resident += found
+            continue
+        resident += found
+        folder = path.parent
+        if folder not in in_memory:
+            mount = _mount_of(folder, table)
+            in_memory[folder] = mount is not None and mount.fstype in _MEMORY_FILESYSTEMS
+        unevictable += found if in_memory[folder] else 0
     if unknown:
         notes.append(f"residency of {unknown} files not known: they are another user's")
-    if resident and (holders := _mapping_processes(path for path, _ in files)):
+    if resident > unevictable and (holders := _mapping_processes(path for path, _ in files)):
         notes.append(f"mapped by a running process, so not evicted: {holders}")
-    return Residency(None if unknown else resident, _total(files), "; ".join(notes))
+    return Residency(None if unknown else resident, _total(files), "; ".join(notes), unevictable)
 
 
 def _total(files: list[tuple[Path, os.stat_result]]) -> int:
@@ -178,7 +193,7 @@ def _filesystem_notes(files: list[tuple[Path, os.stat_result]]) -> list[str]:
     notes = [
         f"{m.target} is a tmpfs: its pages are the data and cannot be evicted"
         for m in found
-        if m.fstype in ("tmpfs", "ramfs")
+        if m.fstype in _MEMORY_FILESYSTEMS
     ]
     notes += [
         f"{m.target} is mounted with {option}: where DAX holds, the page cache is bypassed"
