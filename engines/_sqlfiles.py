@@ -22,7 +22,8 @@ def statements(folder: Path, stem: str) -> list[str]:
     return [piece.strip() for piece in pieces if piece.strip()]
 
 
-def table_of(statement: str, tables: Iterable[str]) -> str | None:
-    """The first of ``tables`` that the statement names, None where it names none."""
+def tables_of(statement: str, tables: Iterable[str]) -> list[str]:
+    """Those of ``tables`` that the statement names, in the order of their first mention."""
     names = set(tables)
-    return next((word for word in re.findall(r"\w+", statement.lower()) if word in names), None)
+    words = re.findall(r"\w+", statement.lower())
+    return list(dict.fromkeys(word for word in words if word in names))

@@ -100,7 +100,9 @@ def _processes_below(plan: Mapping[str, Any], below: Mapping[str, Any], processe
         return 1.0
     if not plan["Node Type"].startswith("Gather"):
         return processes
-    return max(1.0, float(below.get("Actual Loops", 0)) / max(1, plan.get("Actual Loops", 0)))
+    return max(
+        1.0, float(below.get("Actual Loops", 0)) / max(1.0, float(plan.get("Actual Loops", 0)))
+    )
 
 
 def _deferred(plan: Mapping[str, Any]) -> bool:

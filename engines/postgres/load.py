@@ -1,25 +1,27 @@
-"""Bulk load: parallel COPY, then keys, indexes and foreign keys in parallel.
+"""Bulk load: parallel COPY, keys, indexes and foreign keys, each as soon as it may start.
 
-Speed comes from four things, none of which outlives the load. A managed server runs
+Speed comes from five things, none of which outlives the load. A managed server runs
 with WAL at ``minimal`` and without fsync while it loads (a crash then costs the load,
 which would be repeated anyway); afterwards everything is fsynced and the server
 restarts with the tuning profile's settings. A table is truncated and filled in one
 transaction, so PostgreSQL writes no WAL for it, and its rows are frozen at once
 (``COPY FREEZE``): the first measured query finds hint bits and visibility map set.
-The server reads the files itself where it may. Work is done largest first.
+Only where one connection would hold up many is a table's files spread over several.
+The server reads the files itself where it may. Keys of one table are built while
+another is being copied (workers.py), the largest first.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import psycopg
 from psycopg import sql
 
-from harness.engines._sqlfiles import statements, table_of
+from harness.engines._sqlfiles import statements, tables_of
 from harness.engines.postgres.connection import PostgresConnection, head
 from harness.engines.postgres.workers import Job, Workers
 from harness.errors import RunFailed
@@ -27,6 +29,7 @@ from harness.progress import Progress, Task
 from harness.units import GIB, MIB
 
 _PIECE_BYTES = 1 << 20
+_SPREAD_FACTOR = 2
 _DEFAULT_MAINTENANCE_BYTES = 512 * MIB
 
 
@@ -56,21 +59,79 @@ def loading_settings(threads: int, memory_bytes: int | None) -> dict[str, str]:
         "wal_level": "minimal", "max_wal_senders": "0", "archive_mode": "off",
         "max_wal_size": "16GB", "checkpoint_timeout": "1h", "autovacuum": "off",
         "maintenance_work_mem": f"{maintenance // 1024}kB",
+        "max_parallel_maintenance_workers": str(max(1, min(8, threads // 2))),
     }  # fmt: skip
 
 
-@dataclass
 class _Load:
-    """One load under way."""
+    """One load under way: its files, its jobs, and the rows copied so far."""
 
-    files: Mapping[str, Sequence[Path]]
-    workers: Workers
-    by_server: bool
-    copied: dict[str, int] = field(default_factory=dict)
+    def __init__(
+        self,
+        files: Mapping[str, Sequence[Path]],
+        connections: int,
+        by_server: bool,
+        task: Task,
+    ) -> None:
+        self.files = files
+        self.by_server = by_server
+        self.task = task
+        self.copied = dict.fromkeys(files, 0)
+        self._lock = threading.Lock()
+        self._bytes = {t: sum(p.stat().st_size for p in paths) for t, paths in files.items()}
+        #: A table above this size would keep one connection busy long after the others.
+        self._spread_above = _SPREAD_FACTOR * sum(self._bytes.values()) / connections
 
-    def bytes_of(self, table: str | None) -> int:
-        """Size of a table's files: the weight of work on it."""
-        return sum(path.stat().st_size for path in self.files.get(table or "", ()))
+    def copy_jobs(self, stage: int) -> list[Job]:
+        """One job a table, or one a file for the tables that are spread."""
+        jobs: list[Job] = []
+        for table, paths in self.files.items():
+            if self._bytes[table] > self._spread_above and len(paths) > 1:
+                jobs += [self._copy_job(stage, table, [path], whole=False) for path in paths]
+            else:
+                jobs.append(self._copy_job(stage, table, paths, whole=True))
+        return jobs
+
+    def statement_jobs(self, stage: int, texts: Sequence[str], shared: bool) -> list[Job]:
+        """One job a statement, on the tables it names (on all of them if it names none)."""
+        return [self._statement_job(stage, text, shared) for text in texts]
+
+    def _statement_job(self, stage: int, text: str, shared: bool) -> Job:
+        tables = tables_of(text, self.files) or list(self.files)
+
+        def run(connection: PostgresConnection) -> None:
+            connection.execute(text)
+            self.task.advance(0, note=head(text)[:60])
+
+        return Job(stage, frozenset(tables), shared, self._bytes[tables[0]], run)
+
+    def _copy_job(self, stage: int, table: str, paths: Sequence[Path], whole: bool) -> Job:
+        def run(connection: PostgresConnection) -> None:
+            rows = self._copy(connection.raw, table, paths, whole)
+            with self._lock:
+                self.copied[table] += rows
+
+        weight = sum(path.stat().st_size for path in paths)
+        return Job(stage, frozenset({table}), not whole, weight, run)
+
+    def _copy(
+        self, raw: psycopg.Connection[Any], table: str, paths: Sequence[Path], whole: bool
+    ) -> int:
+        """COPY the files in one transaction; ``whole``: they are all of the table."""
+        rows = 0
+        try:
+            with raw.transaction():
+                if whole:
+                    raw.execute(sql.SQL("TRUNCATE {}").format(sql.Identifier(table)))
+                for path in paths:
+                    rows += _copy_file(raw, table, path, self.by_server, freeze=whole)
+                    self.task.advance(path.stat().st_size, note=table)
+        except psycopg.Error as error:
+            found = error.diag.message_primary or str(error).strip()
+            raise RunFailed(
+                f"load table {table}", found, error.diag.message_hint or error.diag.context or ""
+            ) from error
+        return rows
 
 
 class Loader:
@@ -84,7 +145,7 @@ class Loader:
         server: LoadingServer | None = None,
     ) -> None:
         self._connect = connect
-        self._threads = threads
+        self._connections = max(1, threads)
         self._index_tablespace = index_tablespace
         self._server = server
 
@@ -97,14 +158,22 @@ class Loader:
     ) -> None:
         """See BulkLoads.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
         if self._server is not None:
-            settings = loading_settings(self._threads, self._server.memory_bytes)
+            settings = loading_settings(self._connections, self._server.memory_bytes)
             self._server.restart_for_loading(settings)
-        with Workers(self._connect, max(1, self._threads)) as workers:
-            load = _Load(files, workers, self._readable_by_server(files))
-            workers.run([_statement(s, 0) for s in statements(folder, "10_tables")], in_order=True)
-            self._copy(load, progress)
-            _verify_counts(load.copied, row_counts)
-            self._build(load, folder, progress)
+        total = sum(path.stat().st_size for paths in files.values() for path in paths)
+        with (
+            progress.task("loading tables", total=total) as task,
+            Workers(self._connect, self._connections) as workers,
+        ):
+            first = workers.connections[0]
+            for statement in statements(folder, "10_tables"):
+                first.execute(statement)
+            if self._index_tablespace is not None:
+                for connection in workers.connections:
+                    connection.raw.execute(f"SET default_tablespace = {self._index_tablespace}")
+            load = _Load(files, self._connections, self._readable_by_server(files), task)
+            workers.run(_jobs(load, folder))
+        _verify_counts(load.copied, row_counts)
         if self._server is not None:
             self._server.restart_for_use()
 
@@ -113,70 +182,28 @@ class Loader:
             return False
         return all(self._server.can_read(paths[0]) for paths in files.values() if paths)
 
-    def _copy(self, load: _Load, progress: Progress) -> None:
-        total = sum(load.bytes_of(table) for table in load.files)
-        with progress.task("loading tables", total=total) as task:
-            load.workers.run(
-                [_copy_job(load, table, task) for table in load.files],
-            )
 
-    def _build(self, load: _Load, folder: Path, progress: Progress) -> None:
-        """Keys, indexes, foreign keys, then statistics."""
-        if self._index_tablespace is not None:
-            setting = f"SET default_tablespace = {self._index_tablespace}"
-            load.workers.on_each(lambda c: c.raw.execute(setting))
-        for stem in ("20_keys", "30_indexes", "40_foreign_keys"):
-            _run_all(load, statements(folder, stem), f"{stem[3:].replace('_', ' ')}", progress)
-        load.workers.on_each(lambda c: c.raw.execute("RESET default_tablespace"))
-        analyse = statements(folder, "50_analyze") or [f"VACUUM (ANALYZE) {t}" for t in load.files]
-        _run_all(load, analyse, "statistics", progress)
+def _jobs(load: _Load, folder: Path) -> list[Job]:
+    """All work on the tables, by stages. Only copies of parts and index builds share a table."""
+    final = statements(folder, "50_analyze") or [f"VACUUM (ANALYZE) {t}" for t in load.files]
+    return [
+        *load.copy_jobs(1),
+        *load.statement_jobs(2, statements(folder, "20_keys"), shared=False),
+        *load.statement_jobs(3, statements(folder, "30_indexes"), shared=True),
+        *load.statement_jobs(4, statements(folder, "40_foreign_keys"), shared=False),
+        *load.statement_jobs(5, final, shared=False),
+    ]
 
 
-def _run_all(load: _Load, texts: Sequence[str], what: str, progress: Progress) -> None:
-    """Statements in any order, those on large tables first."""
-    with progress.task(f"building {what}", total=len(texts)) as task:
-        load.workers.run(
-            [_statement(t, load.bytes_of(table_of(t, load.files)), task) for t in texts]
-        )
-
-
-def _statement(text: str, weight: int, task: Task | None = None) -> Job:
-    def run(connection: PostgresConnection) -> None:
-        connection.execute(text)
-        if task is not None:
-            task.advance(1, note=head(text)[:60])
-
-    return Job(weight, run)
-
-
-def _copy_job(load: _Load, table: str, task: Task) -> Job:
-    """All files of one table in one transaction (see the module's head)."""
-
-    def run(connection: PostgresConnection) -> None:
-        rows = 0
-        try:
-            with connection.raw.transaction():
-                truncate = sql.SQL("TRUNCATE {}").format(sql.Identifier(table))
-                connection.raw.execute(truncate)
-                for path in load.files[table]:
-                    rows += _copy_file(connection.raw, table, path, load.by_server)
-                    task.advance(path.stat().st_size, note=table)
-        except psycopg.Error as error:
-            found = error.diag.message_primary or str(error).strip()
-            raise RunFailed(
-                f"load table {table}", found, error.diag.message_hint or error.diag.context or ""
-            ) from error
-        load.copied[table] = rows
-
-    return Job(load.bytes_of(table), run)
-
-
-def _copy_file(raw: psycopg.Connection[object], table: str, path: Path, by_server: bool) -> int:
+def _copy_file(
+    raw: psycopg.Connection[Any], table: str, path: Path, by_server: bool, freeze: bool
+) -> int:
     """COPY one CSV file; returns its rows."""
     source = sql.Literal(str(path)) if by_server else sql.SQL("STDIN")
-    command = sql.SQL("COPY {} FROM {} WITH (FORMAT csv, HEADER {}, FREEZE true)").format(
-        sql.Identifier(table), source, sql.Literal(_has_header(raw, table, path))
-    )
+    command = sql.SQL("COPY {} FROM {} WITH (FORMAT csv, HEADER {}, FREEZE {})").format(
+        sql.Identifier(table), source, sql.Literal(_has_header(raw, table, path)),
+        sql.Literal(freeze),
+    )  # fmt: skip
     with raw.cursor() as cursor:
         if by_server:
             cursor.execute(command)
@@ -187,7 +214,7 @@ def _copy_file(raw: psycopg.Connection[object], table: str, path: Path, by_serve
         return cursor.rowcount
 
 
-def _has_header(raw: psycopg.Connection[object], table: str, path: Path) -> bool:
+def _has_header(raw: psycopg.Connection[Any], table: str, path: Path) -> bool:
     """Whether the file's first line names the table's columns."""
     query = sql.SQL("SELECT * FROM {} LIMIT 0").format(sql.Identifier(table))
     columns = [c.name for c in raw.execute(query).description or ()]

@@ -1,12 +1,19 @@
-"""Several connections that work through a list of jobs."""
+"""Several connections that work through jobs which depend on one another by table.
+
+A job belongs to a stage (copy, keys, indexes …) and touches tables. It may start when
+every job of an earlier stage on its tables is done and nobody uses them in a way that
+would make the server block it: so keys of one table are built while another is still
+being copied, and no connection sits waiting for a lock. Of the jobs that may start,
+the heaviest goes first.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from queue import SimpleQueue
 from types import TracebackType
 
 import psycopg
@@ -14,12 +21,57 @@ import psycopg
 from harness.engines.postgres.connection import PostgresConnection
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
-    """``weight``: how long it may take, in any unit; the heaviest are done first."""
+    """``weight``: how much work it is, in any unit. ``shared``: it only takes locks on its
+    tables that go with those of other shared jobs.
+    """
 
+    stage: int
+    tables: frozenset[str]
+    shared: bool
     weight: int
     run: Callable[[PostgresConnection], None]
+
+
+class Schedule:
+    """Jobs waiting and running. Thread-safe."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._waiting = sorted(jobs, key=lambda job: job.weight, reverse=True)
+        self._running: list[Job] = []
+        self._changed = threading.Condition()
+
+    def take(self) -> Job | None:
+        """The next job, waiting for one that may start; None when none is left to take."""
+        with self._changed:
+            while self._waiting:
+                for job in self._waiting:
+                    if self._may_start(job):
+                        self._waiting.remove(job)
+                        self._running.append(job)
+                        return job
+                self._changed.wait()
+            return None
+
+    def done(self, job: Job) -> None:
+        """It has ended, well or not."""
+        with self._changed:
+            self._running.remove(job)
+            self._changed.notify_all()
+
+    def abandon(self) -> None:
+        """Nothing more is to be started."""
+        with self._changed:
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def _may_start(self, job: Job) -> bool:
+        for other in self._running:
+            compatible = job.shared and other.shared and job.stage == other.stage
+            if job.tables & other.tables and not compatible:
+                return False
+        return not any(o.stage < job.stage and o.tables & job.tables for o in self._waiting)
 
 
 class Workers:
@@ -32,14 +84,14 @@ class Workers:
     def __init__(self, connect: Callable[[], PostgresConnection], count: int) -> None:
         self._connect = connect
         self._count = count
-        self._connections: list[PostgresConnection] = []
+        self.connections: list[PostgresConnection] = []
 
     def __enter__(self) -> Workers:
         try:
             for _ in range(self._count):
-                self._connections.append(self._connect())
+                self.connections.append(self._connect())
         except BaseException:
-            self.close()
+            self._close()
             raise
         return self
 
@@ -49,54 +101,39 @@ class Workers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._close()
 
-    def close(self) -> None:
-        """Close every connection."""
-        for connection in self._connections:
+    def _close(self) -> None:
+        for connection in self.connections:
             connection.close()
 
-    def on_each(self, action: Callable[[PostgresConnection], object]) -> None:
-        """Do something on every connection, one after the other."""
-        for connection in self._connections:
-            action(connection)
-
-    def run(self, jobs: Sequence[Job], in_order: bool = False) -> None:
+    def run(self, jobs: Sequence[Job]) -> None:
         """Do all jobs; raises the first failure after cancelling the rest."""
-        if in_order:
-            for job in jobs:
-                job.run(self._connections[0])
-            return
-        queue: SimpleQueue[Job] = SimpleQueue()
-        for job in sorted(jobs, key=lambda j: j.weight, reverse=True):
-            queue.put(job)
+        schedule = Schedule(jobs)
         with ThreadPoolExecutor(self._count) as pool:
-            futures = [pool.submit(_work, connection, queue) for connection in self._connections]
+            futures = [pool.submit(_work, c, schedule) for c in self.connections]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
                 for future in futures:
                     if future.done():
                         future.result()
             except BaseException:
-                _drain(queue)
+                schedule.abandon()
                 self._cancel()
                 raise
 
     def _cancel(self) -> None:
-        for connection in self._connections:
+        for connection in self.connections:
             with contextlib.suppress(psycopg.Error):
                 connection.raw.cancel_safe(timeout=10)
 
 
-def _work(connection: PostgresConnection, queue: SimpleQueue[Job]) -> None:
-    while not queue.empty():
+def _work(connection: PostgresConnection, schedule: Schedule) -> None:
+    while (job := schedule.take()) is not None:
         try:
-            job = queue.get_nowait()
-        except Exception:
-            return
-        job.run(connection)
-
-
-def _drain(queue: SimpleQueue[Job]) -> None:
-    while not queue.empty():
-        queue.get()
+            job.run(connection)
+        except BaseException:
+            schedule.abandon()
+            raise
+        finally:
+            schedule.done(job)
