@@ -14,6 +14,7 @@ from typing import Any
 from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.golden import DatasetStore
+from harness.host.uncontrolled import Finding
 from harness.progress import Progress
 from harness.supervise.supervisor import Supervisor
 from harness.tiers.model import Tier
@@ -29,7 +30,7 @@ class Environment:
 
     tiers: Mapping[str, Tier]
     host: Mapping[str, Any]
-    uncontrolled: Sequence[Mapping[str, str]]
+    uncontrolled: Sequence[Finding]
     credentials: Credentials | None
     engines_prefix: Path
     golden: DatasetStore

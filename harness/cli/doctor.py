@@ -2,35 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from harness.cli.common import HostOption, JsonOption, print_json, print_table
+from harness.cli.common import EmulateOption, HostOption, JsonOption, print_json, print_table
 from harness.cli.engines import engine_rows
 from harness.host.doctor import examine
-from harness.opening import open_tiers
+from harness.supervise.credentials import unprivileged
+from harness.tiers.finding import find_tiers_and_problems
 from harness.units import format_bytes
 
 
 def doctor(
-    host: HostOption = None,
-    emulate: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
-    json_: JsonOption = False,
+    host: HostOption = None, emulate: EmulateOption = None, json_: JsonOption = False
 ) -> None:
     """Tiers and their verified kind, host mode, engines, tools, CPU, and what is uncontrolled."""
-    tiers, problems = open_tiers(host, emulate or [])
+    tiers, problems = find_tiers_and_problems(host, emulate or [], unprivileged())
     found = examine(list(tiers.values()))
-    found["tiers"] = [tier.to_json() for tier in tiers.values()]
-    found["tier_problems"] = problems
+    found["tier_problems"] = [problem.to_json() for problem in problems]
     found["engines"] = engine_rows()
     if json_:
         print_json(found)
-        return
-    _print(found)
+    else:
+        _print(found)
 
 
 def _print(found: dict[str, Any]) -> None:
-    print(f"Host mode: {found}")
-    print(format_bytes(0))
-    print_table(("",), [])
+    facts = found["host"]
+    cpu = facts["cpu"]
+    print(f"host     {facts['hostname']}: {cpu['model']}, {cpu['threads']} threads, "
+          f"{format_bytes(facts['memory_bytes'])} memory, Linux {facts['kernel']['release']}")  # fmt: skip
+    print(f"mode     {found['mode']['mode']}: {found['mode']['evidence']}")
+    for group, names in found["instructions"].items():
+        have = [name for name, there in names.items() if there]
+        lack = [name for name, there in names.items() if not there]
+        print(f"CPU      {group}: {', '.join(have) or 'none'} (not: {', '.join(lack) or 'none'})")
+    cap = found["memory_cap"]
+    print(f"memory   cap by {cap['method']}{': ' + cap['reason'] if cap['reason'] else ''}")
+    print()
+    print_table(
+        ("tier", "kind", "where", "what the kernel says"),
+        [(t["name"], t["kind"], t["place"], t["finding"]) for t in found["tiers"]],
+    )
+    for tier in found["tiers"]:
+        for warning in tier["warnings"]:
+            print(f"  {tier['name']}: {warning}")
+    for problem in found["tier_problems"]:
+        print(f"  {problem['asked']}: {problem['found']}\n    {problem['do']}")
+    print()
+    print_table(
+        ("engine", "version", "from"),
+        [(e["name"], e["version"] or "missing", e["source"] or e["missing"])
+         for e in found["engines"]],
+    )  # fmt: skip
+    print()
+    print_table(
+        ("tool", "version"),
+        [(name, version or "not found") for name, version in found["tools"].items()],
+    )
+    print()
+    if not found["uncontrolled"]:
+        print("Nothing uncontrolled was found.")
+        return
+    print("Uncontrolled (each makes numbers less repeatable):")
+    for finding in found["uncontrolled"]:
+        print(f"  {finding['what']}: {finding['found']}\n    {finding['do']}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,7 +61,7 @@ def run(
 
 
 def _print_plan(steps: list[Step], json_: bool) -> None:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for step in steps:
         spec = step.prepared.spec
         needed = {} if step.prepared.external else needed_bytes(step.prepared)

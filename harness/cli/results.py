@@ -57,7 +57,21 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report.")] = Path(
         "report"
     ),
-    title: Annotated[str | None, typer.Option("--title", help="Its title.")] = None,
+    title: Annotated[str, typer.Option("--title", help="Its title.")] = (
+        "Does the faster tier pay?"
+    ),
+    over: Annotated[
+        str | None, typer.Option("--over", help="What is compared [found: placement first].")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", help="What the others are compared with.")
+    ] = None,
+    published: Annotated[
+        Path | None, typer.Option("--published", help="A paper's figures to draw beside (CSV).")
+    ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Compare also what differs in more; it is said.")
+    ] = False,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -66,7 +80,7 @@ def report(
 
     where = store(results)
     chosen = _chosen(where, runs or [], experiment)
-    files = write_report(chosen, out, title=title)
+    files = write_report(chosen, out, title, over, baseline, published, anyway)
     if json_:
         print_json({"report": {"html": str(files.html), "markdown": str(files.markdown),
                                "csv": str(files.csv), "runs": len(chosen)}})  # fmt: skip

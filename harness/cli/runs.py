@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 import tarfile
@@ -162,13 +161,9 @@ def export(
 
 
 def _export_csv(chosen: list[StoredRun], out: Path) -> None:
-    from harness.reports.tables import csv_rows
+    from harness.reports.table_csv import runs_as_csv
 
-    header, rows = csv_rows(chosen)
-    with out.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(header)
-        writer.writerows(rows)
+    out.write_text(runs_as_csv(chosen), encoding="utf-8", newline="")
 
 
 def _export_json(chosen: list[StoredRun], out: Path) -> None:
