@@ -85,7 +85,7 @@ def test_a_tmpfs_cannot_be_evicted_and_that_is_said():
     try:
         assert "/dev/shm is a tmpfs" in evict([path]).note
         found = residency([path])
-        assert found.resident_bytes == found.total_bytes == MIB
+        assert found.resident_bytes == found.unevictable_bytes == found.total_bytes == MIB
         assert "cannot be evicted" in found.note
     finally:
         path.unlink()
