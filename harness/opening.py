@@ -17,7 +17,6 @@ from harness.supervise.credentials import unprivileged
 from harness.supervise.journal import recover
 from harness.supervise.supervisor import Supervisor
 from harness.tiers.finding import find_tiers
-from harness.tiers.model import Tier
 
 
 def dataset_stores() -> Mapping[str, DatasetStore]:

@@ -50,7 +50,7 @@ def run(
 def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: ExitStack) -> None:
     """place → restore golden → start → (workload) → counters → stop."""
     spec = prepared.spec
-    engine = _engine(prepared, env, stack, recorder.cap)
+    engine = make_engine(prepared, env, stack, recorder.cap)
     recorder.engine = engine
     if isinstance(engine, KeepsOwnData) and prepared.external:
         engine.start()
@@ -120,7 +120,7 @@ def _places(prepared: Prepared, env: Environment, run_id: str) -> Iterator[Place
         yield Places(directories, prepared.memory_policy)
 
 
-def _engine(
+def make_engine(
     prepared: Prepared, env: Environment, stack: ExitStack, cap: MemoryCap | None
 ) -> Engine:
     """An engine with a scratch directory of its own; killed if it still runs at the end."""
@@ -147,7 +147,7 @@ def _engine(
 def golden_data(prepared: Prepared, env: Environment) -> Dataset:
     """The golden data of a run, loaded first where they are missing."""
     with ExitStack() as stack:
-        engine = _engine(prepared, env, stack, None)
+        engine = make_engine(prepared, env, stack, None)
         key = golden_key(prepared, engine.format_options())
         name = dataset_name(f"{prepared.spec.workload}-{prepared.spec.engine}", key)
         if (found := env.golden.find(name)) is not None:

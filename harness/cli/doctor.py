@@ -30,7 +30,8 @@ def _print(found: dict[str, Any]) -> None:
     facts = found["host"]
     cpu = facts["cpu"]
     print(f"host     {facts['hostname']}: {cpu['model']}, {cpu['threads']} threads, "
-          f"{format_bytes(facts['memory_bytes'])} memory, Linux {facts['kernel']['release']}")  # fmt: skip
+          f"{format_bytes(facts['memory_bytes'])} memory, "
+          f"Linux {facts['kernel']['release']}")  # fmt: skip
     print(f"mode     {found['mode']['mode']}: {found['mode']['evidence']}")
     for group, names in found["instructions"].items():
         have = [name for name, there in names.items() if there]
