@@ -67,7 +67,7 @@ def _default(directory: Path, kernel: Kernel) -> Tier:
 
 
 def _pmem_mounts(kernel: Kernel) -> Iterator[Tier]:
-    """One tier for each mounted pmem file system, at its first whole mount."""
+    """One tier for each pmem file system that is mounted to be written to, whole."""
     seen: set[str] = set()
     for mount in sorted(mounts(kernel), key=lambda mount: mount.source):
         if mount.root != "/" or mount.device_number in seen:
@@ -77,18 +77,15 @@ def _pmem_mounts(kernel: Kernel) -> Iterator[Tier]:
             continue
         seen.add(mount.device_number)
         claim = TierClaim(_PMEM_NAMES[facts.kind], facts.kind, path=mount.point)
-        warnings = directory_warnings(facts)
-        if facts.read_only:
-            warnings.append("mounted read-only: no engine can use it")
-        yield _verified_or(claim, facts, warnings, kernel)
+        yield _verified_or(claim, facts, kernel)
 
 
-def _verified_or(claim: TierClaim, facts: TierFacts, warnings: list[str], kernel: Kernel) -> Tier:
+def _verified_or(claim: TierClaim, facts: TierFacts, kernel: Kernel) -> Tier:
     """The tier with all marks of verification; as found, with the reason, if it is refused."""
     try:
         return verify(claim, None, kernel)
     except UsageError as error:
-        return Tier(claim, facts, (*warnings, error.found))
+        return Tier(claim, facts, (*directory_warnings(facts), error.found))
 
 
 def _pmem_facts(mount: Mount, kernel: Kernel) -> TierFacts | None:
@@ -99,7 +96,7 @@ def _pmem_facts(mount: Mount, kernel: Kernel) -> TierFacts | None:
     except OSError:
         return None
     hidden = facts.filesystem_id != mount.device_number  # another mount covers this one
-    return None if facts.kind not in _PMEM_NAMES or hidden else facts
+    return None if facts.kind not in _PMEM_NAMES or facts.read_only or hidden else facts
 
 
 def _dax_devices(kernel: Kernel) -> Iterator[Tier]:
@@ -107,7 +104,7 @@ def _dax_devices(kernel: Kernel) -> Iterator[Tier]:
         facts = facts_of_devdax(name, kernel)
         if facts.dax and facts.size_bytes:
             claim = TierClaim("devdax", "devdax", device=f"/dev/{name}")
-            yield _verified_or(claim, facts, [], kernel)
+            yield _verified_or(claim, facts, kernel)
 
 
 def _memory_nodes(kernel: Kernel) -> Iterator[Tier]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from harness.tiers.kernel import Kernel
 from harness.tiers.model import TierClaim, TierFacts
 from harness.tiers.mounts import mounts
@@ -35,12 +37,13 @@ def describe(facts: TierFacts) -> str:
             f" ({facts.device})"
         )
     dax_options = [option for option in facts.mount_options if option.startswith("dax")]
+    wished = any(option in ("dax", "dax=always") for option in dax_options)
     text += f" mounted at {facts.mount_point}"
     text += f" with {dax_options[0]}" if dax_options else ""
     if facts.namespace or dax_options:
         text += {
             True: ", statx shows DAX",
-            False: f", {'but ' if dax_options else ''}statx shows no DAX",
+            False: f", {'but ' if wished else ''}statx shows no DAX",
             None: ", whether DAX is in use cannot be asked",
         }[facts.dax]
     return text
@@ -74,15 +77,25 @@ def _remedy_on_pmem(claim: TierClaim, facts: TierFacts) -> str:
     recreate = f"ndctl create-namespace -f -e {facts.namespace} -m"
     if claim.kind == "sector":
         return f"{recreate} sector, which destroys its data"
-    if claim.kind == "fs-nodax":
-        if facts.kind == "fsdax":
-            return "mount it with -o dax=never (and chattr -x the directory)"
-        return f"{recreate} fsdax, which destroys its data"
-    if facts.namespace_mode == "sector":
-        trap = "a sector (BTT) namespace has no DAX, and xfs takes dax=always on it without a word"
-        return f"{trap}; {recreate} fsdax, which destroys its data"
-    if facts.namespace_mode == "raw":
-        return f"a raw namespace has no DAX; {recreate} fsdax, which destroys its data"
+    if claim.kind == "fs-nodax" and facts.kind == "fsdax":
+        return "mount it with -o dax=never (and chattr -x the directory)"
+    if facts.namespace_mode == "fsdax":
+        return _remedy_on_fsdax(facts)
+    why = {
+        "sector": "a sector (BTT) namespace has no DAX (xfs takes -o dax=always there without"
+        " a word and drops it); ",
+        "raw": "a raw namespace has no DAX; ",
+    }.get(facts.namespace_mode or "", "")
+    return f"{why}{recreate} fsdax, which destroys its data"
+
+
+def _remedy_on_fsdax(facts: TierFacts) -> str:
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    if facts.block_size_bytes not in (None, page_bytes):
+        return (
+            f"DAX needs blocks of the page size, these have {facts.block_size_bytes} bytes:"
+            f" mkfs with {page_bytes}-byte blocks, which destroys its data"
+        )
     return (
         f"mount it with -o dax (umount {facts.mount_point};"
         f" mount -o dax {facts.device} {facts.mount_point})"

@@ -15,6 +15,7 @@ from harness.tiers.kernel import Kernel
 
 NamespaceMode = Literal["fsdax", "sector", "raw", "devdax"]
 _CLAIM = re.compile(r"^(namespace|btt|pfn|dax)\d+\.\d+$")
+_REGION = re.compile(r"^region\d+$")
 _CLAIM_MODES: dict[str, NamespaceMode] = {
     "namespace": "raw",
     "btt": "sector",
@@ -64,8 +65,8 @@ def namespace_of(device: Path, kernel: Kernel) -> Namespace | None:
 
     ``device``: its directory in the sysfs device tree.
     """
-    region = _above(device, re.compile(r"^region\d+$"))
-    claim = _above(device, _CLAIM)
+    below = list(zip((device, *device.parents), device.parents, strict=False))
+    claim, region = next(((c, r) for c, r in below if _REGION.match(r.name)), (None, None))
     if region is None or claim is None:
         return None
     match = _CLAIM.match(claim.name)
@@ -91,7 +92,7 @@ def namespaces(kernel: Kernel) -> list[Namespace]:
 
 def regions(kernel: Kernel) -> list[Region]:
     """Every region of the nvdimm buses, volatile ones included (see ``type``)."""
-    names = [n for n in kernel.names("/sys/bus/nd/devices") if re.fullmatch(r"region\d+", n)]
+    names = [n for n in kernel.names("/sys/bus/nd/devices") if _REGION.match(n)]
     return [_region(kernel.path(f"/sys/bus/nd/devices/{n}").resolve(), kernel) for n in names]
 
 
@@ -100,10 +101,6 @@ def is_memmap_dram(region: Region, kernel: Kernel) -> bool:
     words = (kernel.read("/proc/cmdline") or "").split()
     reserved = any(word.startswith("memmap=") and "!" in word for word in words)
     return region.provider == "e820" and reserved
-
-
-def _above(device: Path, pattern: re.Pattern[str]) -> Path | None:
-    return next((p for p in (device, *device.parents) if pattern.match(p.name)), None)
 
 
 def _namespace(

@@ -49,7 +49,7 @@ def facts_of_directory(path: Path | str, kernel: Kernel = LIVE) -> TierFacts:
     if mount.filesystem in _MEMORY_FILESYSTEMS:
         return _memory_facts(facts, kernel)
     answer = kernel.dax(directory)
-    facts = replace(facts, dax=answer.dax, notes=(f"DAX asked by {answer.how}",))
+    facts = replace(facts, dax=answer.dax, notes=(f"DAX: {answer.how}",))
     return _with_devices(facts, mount, kernel)
 
 

@@ -68,15 +68,15 @@ def _verify_directory(claim: TierClaim, user: User | None, kernel: Kernel) -> Ti
         facts = facts_of_directory(path, kernel)
     except OSError as error:
         raise UsageError(asked(claim), f"{path}: {error.strerror}", "check the path") from error
-    if facts.kind != claim.kind:
-        raise UsageError(
-            asked(claim), f"the kernel says: {describe(facts)}", remedy(claim, facts, kernel)
-        )
     if facts.read_only:
         raise UsageError(
             asked(claim),
             f"the mount {facts.mount_point} is read-only",
             f"mount -o remount,rw {facts.mount_point} (dmesg tells if errors made it read-only)",
+        )
+    if facts.kind != claim.kind:
+        raise UsageError(
+            asked(claim), f"the kernel says: {describe(facts)}", remedy(claim, facts, kernel)
         )
     _check_writable(claim, path, user)
     return Tier(claim, facts, tuple(directory_warnings(facts)))

@@ -1,0 +1,55 @@
+"""Runs inside the test machine with its plain python3: the real probe, as JSON.
+
+The argument is a JSON object: ``places`` (directories, ``/dev/dax…``, ``node:N``) to
+read the facts of, and ``claims`` (fields of a TierClaim) to verify.
+"""
+
+import json
+import pwd
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+sys.path.insert(0, "/opt/harness")
+
+from harness.errors import UsageError
+from harness.host.facts import host_facts
+from harness.tiers.discover import discover
+from harness.tiers.kernel import LIVE
+from harness.tiers.model import TierClaim
+from harness.tiers.pmem import namespaces
+from harness.tiers.probe import facts_of_devdax, facts_of_directory, facts_of_numa
+from harness.tiers.verify import verify
+
+
+def facts(place: str) -> dict[str, object]:
+    if place.startswith("node:"):
+        return facts_of_numa(int(place[5:])).to_json()
+    if place.startswith("/dev/dax"):
+        return facts_of_devdax(place).to_json()
+    return facts_of_directory(place).to_json()
+
+
+def verdict(fields: dict[str, object]) -> dict[str, object]:
+    engines = pwd.getpwnam("engines")
+    user = SimpleNamespace(uid=engines.pw_uid, gid=engines.pw_gid, name="engines")
+    try:
+        return verify(TierClaim(**fields), user).to_json()
+    except UsageError as error:
+        return {"error": error.to_json()}
+
+
+def main() -> None:
+    asked = json.loads(sys.argv[1])
+    discovered = discover(Path("/var/lib/tiers"))
+    answer = {
+        "places": {place: facts(place) for place in asked.get("places", [])},
+        "claims": {claim["name"]: verdict(claim) for claim in asked.get("claims", [])},
+        "namespaces": {n.name: n.mode for n in namespaces(LIVE)},
+        "discovered": {name: tier.to_json() for name, tier in discovered.items()},
+        "host": host_facts(discovered.values()),
+    }
+    print(json.dumps(answer))
+
+
+main()

@@ -1,0 +1,207 @@
+"""The probe and the verification on real namespaces, file systems and nodes.
+
+QEMU's NVDIMMs run the kernel's own libnvdimm, ext4, xfs, device-dax and kmem code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import probe
+from vm_machine import Vm, alive
+
+pytestmark = pytest.mark.vm
+
+#: Claims that the kernel grants or denies, verified in one call (calls cost seconds).
+CLAIMS: list[dict[str, Any]] = [
+    {"name": "ext4_dax", "kind": "fsdax", "path": "/mnt/ext4-dax"},
+    {"name": "nodax", "kind": "fsdax", "path": "/mnt/ext4-nodax", "source": "host.yml:7"},
+    {"name": "trap", "kind": "fsdax", "path": "/mnt/xfs-on-sector", "source": "host.yml:12"},
+    {"name": "raw", "kind": "fsdax", "path": "/mnt/ext4-on-raw"},
+    {"name": "as_disk", "kind": "block", "path": "/mnt/ext4-dax"},
+    {"name": "want_nodax", "kind": "fs-nodax", "path": "/mnt/xfs-dax"},
+    {"name": "unmounted", "kind": "fsdax", "path": "/mnt/unmounted"},
+    {"name": "read_only", "kind": "fsdax", "path": "/mnt/read-only"},
+    {"name": "missing", "kind": "fsdax", "path": "/mnt/nowhere"},
+    {"name": "closed", "kind": "block", "path": "/root"},
+    {"name": "dax_device", "kind": "devdax", "device": "/dev/dax1.4"},
+    {"name": "dax_taken", "kind": "devdax", "device": "/dev/dax1.5"},
+    {"name": "dax_absent", "kind": "devdax", "device": "/dev/dax9.9"},
+    {"name": "system_ram", "kind": "numa", "node": 3},
+    {"name": "empty_node", "kind": "numa", "node": 2},
+]
+PLACES = [
+    "/",
+    "/mnt/ext4-dax",
+    "/mnt/xfs-dax",
+    "/mnt/xfs-on-sector",
+    "/mnt/ext4-on-sector",
+    "/mnt/ext4-nodax",
+    "/mnt/ext4-on-raw",
+    "/mnt/dax-inode/plain",
+    "/mnt/dax-inode/flagged",
+    "/mnt/with blank",
+    "/dev/dax1.4",
+    "node:3",
+]
+
+
+@pytest.fixture(scope="module")
+def answer(provisioned_vm: Vm) -> dict[str, Any]:
+    return probe(provisioned_vm, places=PLACES, claims=CLAIMS)
+
+
+def test_blank_labels_come_up_as_raw_namespaces(blank_machine: dict[str, Any]) -> None:
+    assert blank_machine["namespaces"] == {"namespace0.0": "raw", "namespace1.0": "raw"}
+    assert not [name for name in blank_machine["discovered"] if name.startswith("pmem")]
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "mode", "dax"),
+    [
+        ("/mnt/ext4-dax", "fsdax", "fsdax", True),
+        ("/mnt/xfs-dax", "fsdax", "fsdax", True),
+        ("/mnt/xfs-on-sector", "sector", "sector", False),
+        ("/mnt/ext4-on-sector", "sector", "sector", False),
+        ("/mnt/ext4-nodax", "fs-nodax", "fsdax", False),
+        ("/mnt/ext4-on-raw", "fs-nodax", "raw", False),
+        ("/mnt/dax-inode/plain", "fs-nodax", "fsdax", False),
+        ("/mnt/dax-inode/flagged", "fsdax", "fsdax", True),
+        ("/mnt/with blank", "fsdax", "fsdax", True),
+        ("/", "block", None, False),
+    ],
+)
+def test_the_kind_is_what_namespace_and_statx_say(
+    answer: dict[str, Any], place: str, kind: str, mode: str | None, dax: bool
+) -> None:
+    facts = answer["places"][place]
+    assert (facts["kind"], facts["namespace_mode"], facts["dax"]) == (kind, mode, dax)
+
+
+def test_facts_of_a_dax_file_system_reach_down_to_the_nvdimm(answer: dict[str, Any]) -> None:
+    facts = answer["places"]["/mnt/ext4-dax"]
+    assert facts["filesystem"] == "ext4"
+    assert facts["device"] == "/dev/pmem0"
+    assert facts["device_model"] == "nmem0 (8680-56341200)"
+    assert facts["namespace"] == "namespace0.0"
+    assert facts["namespace_alignment_bytes"] == 2 << 20
+    assert facts["persistence_domain"] == "memory_controller"
+    assert facts["interleave_ways"] == 1
+    assert facts["numa_node"] == 0
+
+
+def test_facts_of_a_dax_device_and_of_its_memory_as_a_node(answer: dict[str, Any]) -> None:
+    device = answer["places"]["/dev/dax1.4"]
+    assert (device["kind"], device["namespace"], device["size_bytes"] > 0) == (
+        "devdax",
+        "namespace1.4",
+        True,
+    )
+    node = answer["places"]["node:3"]
+    assert node["size_bytes"] == 3 * (128 << 20)  # whole memory blocks of a 502 MiB device
+    assert "persistent memory used as system-ram" in node["device_model"]
+
+
+def test_xfs_took_dax_always_on_a_sector_namespace_and_the_claim_is_refused(
+    answer: dict[str, Any],
+) -> None:
+    error = answer["claims"]["trap"]["error"]
+    assert error["asked"] == "tier 'trap' in host.yml:12 says kind fsdax at /mnt/xfs-on-sector"
+    assert "xfs on sector namespace namespace0.2 (/dev/pmem0.2s)" in error["found"]
+    assert "statx shows no DAX" in error["found"]
+    assert "without a word" in error["do"]
+    assert "create-namespace -f -e namespace0.2 -m fsdax" in error["do"]
+
+
+@pytest.mark.parametrize(
+    ("claim", "found", "do"),
+    [
+        ("nodax", "statx shows no DAX", "mount -o dax /dev/pmem1 /mnt/ext4-nodax"),
+        ("raw", "on raw namespace namespace1.1", "a raw namespace has no DAX"),
+        ("as_disk", "ext4 on fsdax namespace namespace0.0", "say kind: fsdax"),
+        ("want_nodax", "statx shows DAX", "-o dax=never"),
+        ("unmounted", "ext4 on /dev/nvme0n1", "nothing is mounted at /mnt/unmounted"),
+        ("read_only", "is read-only", "remount,rw"),
+        ("missing", "there is no such directory", "mkdir -p /mnt/nowhere"),
+        ("closed", "'engines', who runs the engines, may not enter /root", "chmod o+x /root"),
+        ("dax_taken", "driver kmem", "--mode=devdax dax1.5"),
+        ("dax_absent", "no DAX device dax9.9", "/dev/dax1.4"),
+        ("empty_node", "the kernel has no node 2", "nodes here: 0, 1, 3"),
+    ],
+)
+def test_what_the_kernel_denies_is_refused_with_its_reason(
+    answer: dict[str, Any], claim: str, found: str, do: str
+) -> None:
+    error = answer["claims"][claim]["error"]
+    assert error["type"] == "UsageError"
+    assert found in error["found"]
+    assert do in error["do"]
+
+
+@pytest.mark.parametrize("claim", ["ext4_dax", "dax_device", "system_ram"])
+def test_what_the_kernel_confirms_is_a_tier(answer: dict[str, Any], claim: str) -> None:
+    tier = answer["claims"][claim]
+    assert "error" not in tier
+    assert tier["emulates"] is None
+    assert tier["warnings"] == []
+
+
+def test_discovery_names_tiers_by_their_verified_kind(answer: dict[str, Any]) -> None:
+    kinds = {name: tier["kind"] for name, tier in answer["discovered"].items()}
+    assert kinds == {
+        "ssd": "block",
+        "pmem": "fsdax",
+        "pmem1": "fsdax",
+        "pmem_sector": "sector",
+        "pmem_sector1": "sector",
+        "pmem_nodax": "fs-nodax",
+        "pmem_nodax1": "fs-nodax",
+        "pmem_nodax2": "fs-nodax",
+        "devdax": "devdax",
+        "dram": "numa",
+        "dram1": "numa",
+        "farmem": "numa",
+    }
+    how = answer["discovered"]["farmem"]["facts"]["notes"]
+    assert any("named farmem because it has no CPUs" in note for note in how)
+
+
+def test_host_mode_and_facts(answer: dict[str, Any]) -> None:
+    host = answer["host"]
+    assert host["mode"] == "AppDirect"
+    assert "region0" in host["mode_evidence"]
+    assert host["persistence_domains"] == {
+        "region0": "memory_controller",
+        "region1": "memory_controller",
+    }
+    assert host["cpu"]["sockets"] == 2
+    assert "QEMU" in host["virtualised"]
+    assert [node["node"] for node in host["numa_nodes"]] == [0, 1, 3]
+    sources = {module["source"] for module in host["dimms"]}
+    assert sources == {"nvdimm", "smbios"}
+
+
+def test_the_probe_leaves_nothing_behind(answer: dict[str, Any], provisioned_vm: Vm) -> None:
+    assert answer["places"]
+    found = provisioned_vm.run(
+        "find /mnt /root /var/lib -name '.harness*'; ls /var/lib/tiers || true"
+    )
+    assert found == ""
+
+
+def test_memory_of_a_bound_process_is_found_on_its_node(provisioned_vm: Vm) -> None:
+    program = (
+        "import os, sys; sys.path.insert(0, '/opt/harness');"
+        "from harness.tiers.residency import residency;"
+        "block = bytearray(64 << 20);"
+        "print(residency([os.getpid()]).fraction_on([int(sys.argv[1])]))"
+    )
+    bound = float(provisioned_vm.run(f'numactl --membind=3 python3 -c "{program}" 3'))
+    roaming = float(provisioned_vm.run(f'numactl --membind=0 python3 -c "{program}" 3'))
+    assert bound > 0.9
+    assert roaming < 0.1
+
+
+def test_the_machine_is_a_process_of_ours(vm: Vm) -> None:
+    assert alive(vm.pid)

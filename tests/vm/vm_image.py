@@ -1,0 +1,189 @@
+"""The test machine's disk image: built once from the host's Debian mirror, then reused.
+
+A folder ``.cache/vm/<key>/`` holds the kernel, the root file system and the key to
+log in with; ``<key>`` is a hash of this recipe, so a changed recipe builds anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CACHE = Path(os.environ.get("HARNESS_VM_CACHE") or REPOSITORY / ".cache" / "vm")
+
+SUITE = "bookworm"
+#: The cloud kernel has nfit, nd_pmem, nd_btt, dax_pmem, kmem and xfs as modules, and
+#: nvme and ext4 built in: it boots from an NVMe disk without an initrd.
+GUEST_PACKAGES = (
+    "linux-image-cloud-amd64",
+    "systemd-sysv",
+    "udev",
+    "dbus",
+    "kmod",
+    "iproute2",
+    "openssh-server",
+    "python3",
+    "ndctl",
+    "daxctl",
+    "ipmctl",
+    "numactl",
+    "e2fsprogs",
+    "xfsprogs",
+)
+HOST_PACKAGES = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-img": "qemu-utils",
+    "mmdebstrap": "mmdebstrap",
+    "mke2fs": "e2fsprogs",
+    "ssh": "openssh-client",
+}
+#: Needed by QEMU at run time but recommended only.
+HOST_FIRMWARE = ("ipxe-qemu", "seabios")
+DISK_SIZE = "4G"
+
+GUEST_FILES = {
+    "etc/hostname": "nvdimm\n",
+    "etc/hosts": "127.0.0.1 localhost nvdimm\n",
+    "etc/fstab": "/dev/nvme0n1 / ext4 rw,noatime 0 1\n",
+    "etc/systemd/network/10-guest.network": (
+        "[Match]\nName=eth0\n[Network]\nAddress=10.0.2.15/24\nGateway=10.0.2.2\n"
+        "IPv6AcceptRA=no\nLinkLocalAddressing=no\n"
+    ),
+    # Neither is of use in an emulated machine, and loading them takes seconds.
+    "etc/modprobe.d/lean.conf": "install kvm_amd /bin/true\ninstall kvm_intel /bin/true\n",
+}
+#: Units that only cost boot time on an emulated processor.
+MASKED_UNITS = (
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "fstrim.timer",
+    "systemd-networkd-wait-online.service",
+    "getty@tty1.service",
+    "ndctl-monitor.service",
+    "daxdev-reconfigure@.service",
+    "ipmctl-monitor.service",
+)
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a machine boots from; ``disk`` is a raw file that is never written."""
+
+    kernel: Path
+    disk: Path
+    key: Path
+
+
+def image() -> Image:
+    """The image, built now if there is none of this recipe; needs root to build."""
+    folder = CACHE / _recipe_key()
+    with _lock(CACHE):
+        if not (folder / "complete").exists():
+            _install_host_packages()
+            _build(folder)
+        elif shutil.which("qemu-system-x86_64") is None:
+            _install_host_packages()
+    return Image(folder / "vmlinuz", folder / "root.ext4", folder / "id_ed25519")
+
+
+def _recipe_key() -> str:
+    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """One builder at a time, whoever runs the tests."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _install_host_packages() -> None:
+    missing = [package for tool, package in HOST_PACKAGES.items() if shutil.which(tool) is None]
+    if not missing:
+        return
+    wanted = [*missing, *HOST_FIRMWARE]
+    if os.geteuid() != 0:
+        raise RuntimeError(f"the test machine needs: apt-get install {' '.join(wanted)}")
+    with tempfile.TemporaryDirectory(prefix="harness-apt-") as archives:
+        # A private archive folder: other apt runs on the host may clean the common one.
+        (Path(archives) / "partial").mkdir()
+        Path(archives).chmod(0o755)
+        options = ["-o", f"Dir::Cache::archives={archives}", "-o", "DPkg::Lock::Timeout=600"]
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        _run("apt-get", "-q", *options, "update", env=environment)
+        _run(
+            *("apt-get", "-q", "-y", *options, "install", "--no-install-recommends", *wanted),
+            env=environment,
+        )
+
+
+def _build(folder: Path) -> None:
+    if os.geteuid() != 0:
+        raise RuntimeError("building the test machine's image needs root (owners of its files)")
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="building-") as scratch:
+        root = Path(scratch) / "root"
+        result = Path(scratch) / "image"
+        result.mkdir()
+        # Without a mirror, mmdebstrap takes the host's own apt sources for its suite.
+        _run(
+            "mmdebstrap",
+            "--quiet",
+            "--mode=root",
+            "--variant=minbase",
+            f"--include={','.join(GUEST_PACKAGES)}",
+            *(f"--dpkgopt=path-exclude=/usr/share/{d}/*" for d in ("man", "doc", "locale", "info")),
+            SUITE,
+            str(root),
+        )
+        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(result / "id_ed25519"))
+        _customise(root, (result / "id_ed25519.pub").read_text(encoding="ascii"))
+        shutil.copyfile(next((root / "boot").glob("vmlinuz-*")), result / "vmlinuz")
+        for initrd in (root / "boot").glob("initrd.img-*"):
+            initrd.unlink()
+        _run(
+            *("mke2fs", "-q", "-t", "ext4", "-E", "lazy_itable_init=1", "-d", str(root)),
+            *(str(result / "root.ext4"), DISK_SIZE),
+        )
+        (result / "complete").touch()
+        shutil.rmtree(folder, ignore_errors=True)
+        result.rename(folder)
+
+
+def _customise(root: Path, public_key: str) -> None:
+    for name, text in GUEST_FILES.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="ascii")
+    ssh = root / "root" / ".ssh"
+    ssh.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (ssh / "authorized_keys").write_text(public_key, encoding="ascii")
+    (root / "etc" / "machine-id").write_text("", encoding="ascii")
+    units = root / "etc" / "systemd" / "system"
+    wants = units / "multi-user.target.wants"
+    wants.mkdir(parents=True, exist_ok=True)
+    networkd = wants / "systemd-networkd.service"
+    networkd.unlink(missing_ok=True)
+    networkd.symlink_to("/lib/systemd/system/systemd-networkd.service")
+    for unit in MASKED_UNITS:
+        (units / unit).unlink(missing_ok=True)
+        (units / unit).symlink_to("/dev/null")
+
+
+def _run(*argv: str, env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(argv)}: exit {done.returncode}\n{done.stderr[-3000:]}")

@@ -1,0 +1,197 @@
+"""A QEMU machine with two NVDIMMs, reached by ssh on a loopback port.
+
+The processor is emulated: functions are real, times mean nothing. Two sockets with
+memory (nodes 0 and 1), two NVDIMMs (nodes 2 and 3) with blank label areas.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vm_image import REPOSITORY, Image
+
+#: Generous, for a busy host: an emulated machine needs 12 s idle and a minute at worst.
+_BOOT_TIMEOUT_S = 300
+NVDIMM_SIZE = "2G"
+_NODE_DISTANCES = {(0, 1): 21, (0, 2): 17, (0, 3): 28, (1, 2): 28, (1, 3): 17, (2, 3): 28}
+
+
+@dataclass(frozen=True)
+class Vm:
+    """A running machine. ``pid`` is QEMU's; ``scratch`` holds its disks and logs."""
+
+    ssh_port: int
+    key: Path
+    pid: int
+    scratch: Path
+
+    def ssh_options(self) -> list[str]:
+        """Options of ssh and scp (as ``-o``), for Ansible too."""
+        options = {
+            "IdentityFile": str(self.key),
+            "IdentitiesOnly": "yes",
+            "StrictHostKeyChecking": "no",
+            "UserKnownHostsFile": "/dev/null",
+            "LogLevel": "ERROR",
+            "ConnectTimeout": "10",
+            "ControlMaster": "auto",
+            "ControlPersist": "120",
+            "ControlPath": str(self.scratch / "ssh"),
+        }
+        return [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+
+    def run(self, command: str, *, check: bool = True, timeout_s: float = 300) -> str:
+        """Standard output of a shell command as root; an AssertionError shows what failed."""
+        argv = ["ssh", "-F", "none", *self.ssh_options(), "-p", str(self.ssh_port)]
+        done = subprocess.run(
+            [*argv, "root@127.0.0.1", command],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+        )
+        if check and done.returncode:
+            raise AssertionError(
+                f"in the machine: {command}\nexit {done.returncode}\n{done.stdout}{done.stderr}"
+            )
+        return done.stdout
+
+    def copy(self, files: Sequence[Path], target: str, base: Path = REPOSITORY) -> None:
+        """Copy files and folders into the machine below ``target``, paths relative to ``base``."""
+        names = [str(path.relative_to(base)) for path in files]
+        pack = ["tar", "-C", str(base), "--dereference", "--exclude=__pycache__", "-cf", "-"]
+        unpack = f"mkdir -p {shlex.quote(target)} && tar -C {shlex.quote(target)} -xf -"
+        ssh = ["ssh", "-F", "none", *self.ssh_options(), "-p", str(self.ssh_port)]
+        with subprocess.Popen([*pack, *names], stdout=subprocess.PIPE) as packing:
+            subprocess.run(
+                [*ssh, "root@127.0.0.1", unpack], stdin=packing.stdout, check=True, timeout=300
+            )
+        assert packing.returncode == 0
+
+    def serial_tail(self, lines: int = 30) -> str:
+        """The last lines of the machine's console."""
+        return _tail(self.scratch / "serial.log", lines)
+
+
+@contextlib.contextmanager
+def running_machine(image: Image, *, persistence: str = "mem-ctrl") -> Iterator[Vm]:
+    """Boot a machine with fresh disks, and make it gone at the end, however that comes.
+
+    ``persistence``: ``mem-ctrl`` (ADR) or ``cpu`` (eADR).
+    """
+    scratch = Path(tempfile.mkdtemp(prefix="harness-vm-"))
+    try:
+        overlay = scratch / "overlay.qcow2"
+        subprocess.run(
+            ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", image.disk, overlay],
+            check=True,
+        )
+        port = _free_port()
+        with (scratch / "qemu.log").open("wb") as log:
+            process = subprocess.Popen(
+                qemu_argv(image, overlay, scratch, port, persistence),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 (no threads yet)
+            )
+        vm = Vm(port, image.key, process.pid, scratch)
+        try:
+            _wait_for_ssh(vm, process)
+            yield vm
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def qemu_argv(image: Image, overlay: Path, scratch: Path, port: int, persistence: str) -> list[str]:
+    """The command line: an emulated q35 with NVDIMMs on memory nodes of their own."""
+    argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi,tb-size=512"]
+    argv += ["-machine", f"q35,nvdimm=on,nvdimm-persistence={persistence}"]
+    argv += ["-cpu", "max", "-smp", "2,sockets=2", "-m", "3G,slots=4,maxmem=12G"]
+    for node in (0, 1):
+        argv += ["-object", f"memory-backend-ram,id=ram{node},size=1536M"]
+        argv += ["-numa", f"node,nodeid={node},cpus={node},memdev=ram{node}"]
+    for node in (2, 3):
+        argv += ["-numa", f"node,nodeid={node}"]
+    for (a, b), distance in _NODE_DISTANCES.items():
+        argv += ["-numa", f"dist,src={a},dst={b},val={distance}"]
+    for number in (0, 1):
+        backing = scratch / f"nvdimm{number}.img"
+        backend = f"memory-backend-file,id=mem{number},share=on,align=128M"
+        argv += ["-object", f"{backend},mem-path={backing},size={NVDIMM_SIZE}"]
+        device = f"nvdimm,id=nvdimm{number},memdev=mem{number},label-size=2M,node={number + 2}"
+        argv += ["-device", device]
+    argv += ["-drive", f"file={overlay},if=none,id=hd0,cache=writeback"]
+    argv += ["-device", "nvme,drive=hd0,serial=root0"]
+    argv += ["-netdev", f"user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
+    argv += ["-device", "virtio-net-pci,netdev=n0,romfile="]
+    argv += ["-object", "rng-random,id=rng0,filename=/dev/urandom"]
+    argv += ["-device", "virtio-rng-pci,rng=rng0"]
+    kernel_words = "root=/dev/nvme0n1 rw console=ttyS0 quiet mitigations=off nokaslr net.ifnames=0"
+    argv += ["-kernel", str(image.kernel), "-append", kernel_words]
+    argv += ["-display", "none", "-vga", "none", "-nodefaults", "-no-reboot"]
+    return [*argv, "-serial", f"file:{scratch / 'serial.log'}"]
+
+
+def _die_with_parent() -> None:
+    """PR_SET_PDEATHSIG: the machine cannot outlive the tests, even if they are killed."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for_ssh(vm: Vm, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _BOOT_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"QEMU ended: {_tail(vm.scratch / 'qemu.log', 20)}")
+        if _greets(vm.ssh_port) and vm.run("echo up", check=False).strip() == "up":
+            return
+        time.sleep(0.5)
+    raise RuntimeError(f"the machine does not answer:\n{vm.serial_tail()}")
+
+
+def _greets(port: int) -> bool:
+    """Whether sshd (not only QEMU's port forwarding) answers."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def _tail(path: Path, lines: int) -> str:
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def alive(pid: int) -> bool:
+    """Whether the process still runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
