@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from harness import registry
-from harness.engine import EngineFactory, EngineVersion, MemoryPolicy
+from harness.engine import (
+    EngineContext,
+    EngineFactory,
+    EngineVersion,
+    MemoryPolicy,
+    ProcessStarter,
+)
 from harness.environment import Environment
 from harness.errors import UsageError, nearest
 from harness.placement import DIRECTORY_PARTS, Part, Placement
@@ -21,6 +27,8 @@ from harness.units import MIB, format_bytes
 from harness.workload import Workload
 
 _LEAST_MEMORY = 128 * MIB
+#: Scratch of an engine that is made to be checked and never started.
+_NOWHERE = Path("/nonexistent")
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,25 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
     )
     prepared = Prepared(spec, factory, version, workload, tiers, policy, settings, threads)
     _check_cache(prepared)
+    factory.create(engine_context(prepared, env, env.supervisor, _NOWHERE))
     return prepared
+
+
+def engine_context(
+    prepared: Prepared, env: Environment, processes: ProcessStarter, scratch: Path
+) -> EngineContext:
+    """What an engine of this run is made with; making one checks its settings and options."""
+    return EngineContext(
+        settings=prepared.settings,
+        options=prepared.spec.engine_options,
+        scratch=scratch,
+        engines_prefix=env.engines_prefix,
+        processes=processes,
+        credentials=env.credentials,
+        threads=prepared.threads,
+        memory_limit_bytes=prepared.spec.memory_limit_bytes,
+        seed=prepared.spec.seed,
+    )
 
 
 def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[Prepared]:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness.engine import Engine, EngineContext, KeepsOwnData, Places
+from harness.engine import Engine, KeepsOwnData, Places
 from harness.environment import Environment
 from harness.errors import HarnessError, RunFailed
 from harness.golden import Building, Dataset, dataset_name, directory_bytes
 from harness.memory.cgroup import MemoryCap, memory_cap
 from harness.monitors.process import ProcessMonitor
 from harness.placement import DIRECTORY_PARTS, Part
-from harness.preflight import Prepared, golden_key, work_directory
+from harness.preflight import Prepared, engine_context, golden_key, work_directory
 from harness.result import Check, Metric, run_status
 from harness.session import RunSession
 from harness.store import RunWriter, Store, StoredRun
@@ -125,17 +125,7 @@ def make_engine(
 ) -> Engine:
     """An engine with a scratch directory of its own; killed if it still runs at the end."""
     scratch = stack.enter_context(env.scratch())
-    context = EngineContext(
-        settings=prepared.settings,
-        options=prepared.spec.engine_options,
-        scratch=scratch,
-        engines_prefix=env.engines_prefix,
-        processes=env.supervisor.capped_by(cap),
-        credentials=env.credentials,
-        threads=prepared.threads,
-        memory_limit_bytes=prepared.spec.memory_limit_bytes,
-        seed=prepared.spec.seed,
-    )
+    context = engine_context(prepared, env, env.supervisor.capped_by(cap), scratch)
     engine = prepared.factory.create(context)
     stack.callback(engine.kill)
     return engine

@@ -40,7 +40,7 @@ def changed(**options: str) -> list[str]:
         ({"set": "thread=4"}, "thread"),
         ({"param": "scal=1"}, "scal"),
         ({"option": "prefx=/x"}, "prefx"),
-        ({"host": "/nonexistent/host.yml"}, "No such file"),
+        ({"host": "/nonexistent/host.yml"}, "no such file"),
         ({"memory_limit": "1MiB"}, "too little"),
     ],
     ids=lambda value: next(iter(value.items())).__str__() if isinstance(value, dict) else "",
