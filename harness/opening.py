@@ -17,13 +17,21 @@ from harness.supervise.credentials import unprivileged
 from harness.supervise.journal import recover
 from harness.supervise.supervisor import Supervisor
 from harness.tiers.finding import find_tiers
+from harness.tiers.hostfile import find_host_file, load_host_file
 
 
-def dataset_stores() -> Mapping[str, DatasetStore]:
+def data_directory(host_file: Path | None) -> Path | None:
+    """Where the host file keeps source and golden data; None: the default place."""
+    path = find_host_file(host_file)
+    return load_host_file(path).data_dir if path is not None else None
+
+
+def dataset_stores(host_file: Path | None = None) -> Mapping[str, DatasetStore]:
     """Readers of the source and golden data."""
+    data_dir = data_directory(host_file)
     return {
-        "source": DatasetStore(paths.source_root()),
-        "golden": DatasetStore(paths.golden_root()),
+        "source": DatasetStore(paths.source_root(data_dir)),
+        "golden": DatasetStore(paths.golden_root(data_dir)),
     }
 
 
@@ -40,6 +48,7 @@ def open_environment(
         for what in (*recovery.undone, *recovery.failures):
             progress.say(f"left by {recovery.owner}: {what}")
     tiers = find_tiers(host_file, emulate, credentials)
+    data_dir = data_directory(host_file)
     with Supervisor(paths.state_dir()) as supervisor:
         yield Environment(
             tiers=tiers,
@@ -47,8 +56,8 @@ def open_environment(
             uncontrolled=uncontrolled(tiers.values()),
             credentials=credentials,
             engines_prefix=paths.engines_prefix(),
-            golden=DatasetStore(paths.golden_root(), supervisor.journal, credentials),
-            source=DatasetStore(paths.source_root(), supervisor.journal, credentials),
+            golden=DatasetStore(paths.golden_root(data_dir), supervisor.journal, credentials),
+            source=DatasetStore(paths.source_root(data_dir), supervisor.journal, credentials),
             supervisor=supervisor,
             progress=progress,
             argv=sys.argv,

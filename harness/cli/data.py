@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness import paths
 from harness.cli.common import (
+    HostOption,
     JsonOption,
     QuietOption,
     confirm,
@@ -24,30 +25,28 @@ from harness.units import format_bytes
 app = typer.Typer(help="List, remove and verify source and golden data.")
 
 
-def _all() -> list[tuple[str, DatasetStore, Dataset]]:
+def _all(host: Path | None) -> list[tuple[str, DatasetStore, Dataset]]:
     return [
         (kind, where, dataset)
-        for kind, where in dataset_stores().items()
+        for kind, where in dataset_stores(host).items()
         for dataset in where.datasets()
     ]
 
 
-def _named(names: list[str] | None) -> list[tuple[str, DatasetStore, Dataset]]:
-    found = _all()
+def _named(names: list[str] | None, host: Path | None) -> list[tuple[str, DatasetStore, Dataset]]:
+    found = _all(host)
     if not names:
         return found
     unknown = sorted(set(names) - {dataset.name for _, _, dataset in found})
     if unknown:
-        raise UsageError(
-            f"data {', '.join(unknown)}", f"not in {paths.data_root()}", "see `harness data list`"
-        )
+        raise UsageError(f"data {', '.join(unknown)}", "no such dataset", "see `harness data list`")
     return [entry for entry in found if entry[2].name in names]
 
 
 @app.command("list")
-def list_(json_: JsonOption = False) -> None:
+def list_(host: HostOption = None, json_: JsonOption = False) -> None:
     """Every complete dataset."""
-    entries = _all()
+    entries = _all(host)
     if json_:
         print_json(
             {
@@ -65,9 +64,19 @@ def list_(json_: JsonOption = False) -> None:
         )
         return
     print_table(
-        ("name", "kind", "size", "directory"),
-        [(d.name, kind, format_bytes(d.size_bytes), d.directory) for kind, _, d in entries],
+        ("name", "kind", "size", "what", "directory"),
+        [
+            (d.name, kind, format_bytes(d.size_bytes), _what(d), d.directory)
+            for kind, _, d in entries
+        ],
     )
+
+
+def _what(dataset: Dataset) -> str:
+    """``scale=1, built by DuckDB 2.0.0``: what the name's hash stands for."""
+    key = dataset.record["key"]
+    data = ", ".join(f"{name}={value}" for name, value in key.get("data", {}).items())
+    return ", built by ".join(text for text in (data, str(key.get("build", ""))) if text)
 
 
 @app.command("rm")
@@ -78,11 +87,12 @@ def rm(
     all_: Annotated[bool, typer.Option("--all", help="Every dataset.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    host: HostOption = None,
 ) -> None:
     """Remove datasets; they are made again when a run needs them."""
     if not names and not all_:
         raise UsageError("data rm", "no dataset is named", "name some, or say --all")
-    targets = _named(names)
+    targets = _named(names, host)
     for _, _, dataset in targets:
         print(f"remove {dataset.directory} ({format_bytes(dataset.size_bytes)})", file=sys.stderr)
     if dry_run or not targets:
@@ -95,12 +105,13 @@ def rm(
 @app.command("verify")
 def verify(
     names: Annotated[list[str] | None, typer.Argument(help="Names; all when none.")] = None,
+    host: HostOption = None,
     json_: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Read every file and compare it with what was recorded when it was made."""
     with progress_on_stderr(quiet) as progress:
-        problems = {dataset.name: dataset.verify(progress) for _, _, dataset in _named(names)}
+        problems = {dataset.name: dataset.verify(progress) for _, _, dataset in _named(names, host)}
     if json_:
         print_json({"data": [{"name": n, "problems": found} for n, found in problems.items()]})
     else:
