@@ -70,6 +70,7 @@ def _explain(error: ValidationError) -> tuple[tuple[str | int, ...], str, str]:
         do = f"valid keys here: {', '.join(allowed)}" if allowed else "remove it"
         return (*where, unknown), found, do
     found = f"{_dotted(where)}: {error.message}"
-    if error.validator == "propertyNames":
+    if "propertyNames" in error.absolute_schema_path:
+        where = (*where, str(error.instance))
         found = f"{error.instance!r} is not a valid name here: {error.message}"
     return where, found, str(refused_by.get("description", "") or "see docs/profiles.md")

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from vm_image import REPOSITORY, image
+from vm_image import image
 from vm_machine import Vm, running_machine
-
-GUEST = Path(__file__).parent
-#: What of the harness runs inside the machine: standard library only.
-SOURCES = ("__init__.py", "errors.py", "units.py", "placement.py", "tiers", "host")
+from vm_probe import copy_sources, probe
 
 
 @pytest.fixture(scope="session")
 def vm() -> Iterator[Vm]:
     """A machine with two NVDIMMs whose label areas are blank, and our sources in /opt/harness."""
     with running_machine(image()) as machine:
-        sources = [REPOSITORY / "harness" / name for name in SOURCES]
-        machine.copy([*sources, *GUEST.glob("guest_*")], "/opt/harness")
+        copy_sources(machine)
         yield machine
-
-
-def probe(machine: Vm, **asked: Any) -> dict[str, Any]:
-    """Run the probe in the machine (see guest_probe.py)."""
-    text = machine.run(f"python3 /opt/harness/tests/vm/guest_probe.py '{json.dumps(asked)}'")
-    answer: dict[str, Any] = json.loads(text)
-    return answer
 
 
 @pytest.fixture(scope="session")

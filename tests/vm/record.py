@@ -10,9 +10,9 @@ import json
 import sys
 from pathlib import Path
 
-from conftest import GUEST, SOURCES
-from vm_image import REPOSITORY, image
+from vm_image import image
 from vm_machine import running_machine
+from vm_probe import copy_sources
 
 _DIRECTORIES = (
     "/ /dev/shm /mnt/ext4-dax /mnt/xfs-dax /mnt/xfs-on-sector /mnt/ext4-on-sector"
@@ -24,8 +24,7 @@ _DIRECTORIES = (
 def main() -> None:
     """Boot, lay out, record, write."""
     with running_machine(image(), persistence="cpu") as vm:
-        sources = [REPOSITORY / "harness" / name for name in SOURCES]
-        vm.copy([*sources, *GUEST.glob("guest_*")], "/opt/harness")
+        copy_sources(vm)
         vm.run("bash /opt/harness/tests/vm/guest_setup.sh")
         recorded = json.loads(
             vm.run(f"python3 /opt/harness/tests/vm/guest_record.py {_DIRECTORIES}")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import probe
 from vm_machine import Vm, alive
+from vm_probe import probe
 
 pytestmark = pytest.mark.vm
 

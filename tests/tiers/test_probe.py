@@ -1,0 +1,207 @@
+"""What the kernel says of directories, devices and nodes: here, and as recorded elsewhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from recorded_kernel import RecordedKernel, load, write
+
+from harness.tiers.block import stack_of
+from harness.tiers.kernel import Kernel, statx_dax
+from harness.tiers.mounts import longest_match, mount_of, parse_mountinfo
+from harness.tiers.numa import nodes
+from harness.tiers.pmem import is_memmap_dram, regions
+from harness.tiers.probe import facts_of_devdax, facts_of_directory, facts_of_numa
+
+
+@pytest.fixture(scope="module")
+def nvdimms(tmp_path_factory: pytest.TempPathFactory) -> RecordedKernel:
+    """Two NVDIMMs in every mode, with eADR; see the recording's ``source``."""
+    return load("two-nvdimms-eadr", tmp_path_factory.mktemp("recorded"))
+
+
+# This machine ----------------------------------------------------------------------
+
+
+def test_a_directory_on_disk_has_its_device_and_no_dax(tmp_path: Path) -> None:
+    facts = facts_of_directory(tmp_path)
+    assert facts.kind in ("block", "tmpfs")
+    status = os.statvfs(tmp_path)
+    assert facts.size_bytes == status.f_blocks * status.f_frsize
+    assert facts.block_size_bytes == status.f_bsize
+    assert facts.dax in (False, None)
+    assert list(tmp_path.iterdir()) == []  # the probe file left nothing
+
+
+def test_dev_shm_is_a_tmpfs_with_no_more_free_than_memory() -> None:
+    facts = facts_of_directory("/dev/shm")
+    available = Kernel().available_memory_bytes()
+    assert facts.kind == "tmpfs"
+    assert available is not None
+    assert facts.free_bytes is not None
+    assert facts.free_bytes <= available * 1.1  # it moves between the two readings
+
+
+def test_statx_answers_for_a_path_and_for_an_open_file(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with file.open("rb") as opened:
+        assert statx_dax(file) == statx_dax(opened.fileno())
+    assert statx_dax(tmp_path / "absent") is None
+
+
+def test_the_kernel_names_the_mount_of_a_path_even_under_stacked_mounts() -> None:
+    mount = mount_of(Path("/dev/shm"), Kernel())
+    assert mount is not None
+    assert mount.point == "/dev/shm"
+    status = Path("/dev/shm").stat()
+    assert mount.device_number == f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
+
+
+def test_memory_nodes_of_this_machine_have_memory_and_processors() -> None:
+    online = nodes(Kernel())
+    assert any(node.cpus for node in online)
+    assert all(node.free_bytes <= node.memory_bytes for node in online)
+    with pytest.raises(LookupError, match="no NUMA node 4095"):
+        facts_of_numa(4095)
+
+
+def test_an_absent_dax_device_is_not_found() -> None:
+    with pytest.raises(FileNotFoundError, match=r"dax99\.99"):
+        facts_of_devdax("/dev/dax99.99")
+
+
+# mountinfo --------------------------------------------------------------------------
+
+_MOUNTINFO = r"""
+22 1 259:0 / / rw,noatime - ext4 /dev/root rw
+30 22 259:1 / /mnt/with\040blank rw,relatime shared:7 master:2 - ext4 /dev/pmem0 rw,dax=always
+31 22 259:2 / /mnt/a rw - xfs /dev/pmem1 ro,dax=always
+32 31 259:3 /sub /mnt/a/b rw - ext4 /dev/sda1 rw
+33 22 259:4 / /mnt/a rw - ext4 /dev/sdb1 rw
+"""
+
+
+def test_mountinfo_is_read_with_escapes_and_optional_fields() -> None:
+    blank = parse_mountinfo(_MOUNTINFO)[1]
+    assert blank.point == "/mnt/with blank"
+    assert (blank.filesystem, blank.source) == ("ext4", "/dev/pmem0")
+    assert "dax=always" in blank.options
+
+
+def test_a_read_only_file_system_is_read_only_however_it_is_mounted() -> None:
+    assert parse_mountinfo(_MOUNTINFO)[2].read_only
+    assert not parse_mountinfo(_MOUNTINFO)[1].read_only
+
+
+def test_the_longest_mount_point_wins_and_of_equals_the_last() -> None:
+    every = parse_mountinfo(_MOUNTINFO)
+    sources = {
+        path: match.source
+        for path in ("/", "/mnt/with blank/x", "/mnt/a/x", "/mnt/a/b", "/mnt/ab")
+        if (match := longest_match(path, every))
+    }
+    assert sources == {
+        "/": "/dev/root",
+        "/mnt/with blank/x": "/dev/pmem0",
+        "/mnt/a/x": "/dev/sdb1",
+        "/mnt/a/b": "/dev/sda1",
+        "/mnt/ab": "/dev/root",
+    }
+
+
+# Recorded NVDIMMs ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "mode"),
+    [
+        ("/mnt/ext4-dax", "fsdax", "fsdax"),
+        ("/mnt/xfs-dax", "fsdax", "fsdax"),
+        ("/mnt/xfs-on-sector", "sector", "sector"),
+        ("/mnt/ext4-on-sector", "sector", "sector"),
+        ("/mnt/ext4-nodax", "fs-nodax", "fsdax"),
+        ("/mnt/ext4-on-raw", "fs-nodax", "raw"),
+        ("/mnt/dax-inode/plain", "fs-nodax", "fsdax"),
+        ("/mnt/dax-inode/flagged", "fsdax", "fsdax"),
+        ("/mnt/with blank", "fsdax", "fsdax"),
+        ("/mnt/unmounted", "block", None),
+        ("/dev/shm", "tmpfs", None),
+    ],
+)
+def test_recorded_directories(
+    nvdimms: RecordedKernel, place: str, kind: str, mode: str | None
+) -> None:
+    facts = facts_of_directory(place, nvdimms)
+    assert (facts.kind, facts.namespace_mode) == (kind, mode)
+
+
+def test_recorded_eadr_platform(nvdimms: RecordedKernel) -> None:
+    assert facts_of_directory("/mnt/ext4-dax", nvdimms).persistence_domain == "cpu_cache"
+    assert [region.name for region in regions(nvdimms)] == ["region0", "region1"]
+
+
+def test_recorded_dax_devices_tell_their_namespace_and_driver(nvdimms: RecordedKernel) -> None:
+    mapped = facts_of_devdax("/dev/dax1.4", nvdimms)
+    assert (mapped.namespace, mapped.dax) == ("namespace1.4", True)
+    assert mapped.namespace_alignment_bytes == 2 << 20
+    assert facts_of_devdax("dax1.5", nvdimms).dax is False
+
+
+def test_recorded_system_ram_node_names_what_backs_it(nvdimms: RecordedKernel) -> None:
+    facts = facts_of_numa(3, nvdimms)
+    assert facts.device_model == "dax1.5, persistent memory used as system-ram"
+    assert facts.notes[0] == "no CPUs: memory only"
+
+
+def test_dram_reserved_by_memmap_is_not_taken_for_persistent_memory(
+    nvdimms: RecordedKernel,
+) -> None:
+    region = regions(nvdimms)[0]
+    assert not is_memmap_dram(region, nvdimms)
+
+
+# Made-up trees: stacks of block devices --------------------------------------------------
+
+
+def _disk(root: Path, path: str, number: str, **attributes: str) -> None:
+    write(root, f"/sys/devices/{path}/dev", number)
+    for name, text in attributes.items():
+        write(root, f"/sys/devices/{path}/{name.replace('__', '/')}", text)
+    link = root / f"sys/dev/block/{number}"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(f"../../devices/{path}")
+
+
+def test_a_volume_over_a_raid_over_partitions_names_every_disk(tmp_path: Path) -> None:
+    """An invented tree: LVM on md RAID 0 on partitions of two NVMe disks."""
+    for number in (0, 1):
+        disk = f"pci0/nvme{number}/nvme{number}n1"
+        model = {"device__model": f"Fast {number}", "queue__rotational": "0"}
+        _disk(tmp_path, disk, f"259:{number * 2}", **model)
+        write(tmp_path, f"/sys/devices/pci0/nvme{number}/numa_node", "1")
+        _disk(tmp_path, f"{disk}/nvme{number}n1p1", f"259:{number * 2 + 1}", partition="1")
+    _disk(tmp_path, "virtual/block/md0", "9:0", md__level="raid0")
+    _disk(tmp_path, "virtual/block/dm-0", "253:0", dm__name="vg-data", dm__uuid="LVM-abc")
+    slaves = tmp_path / "sys/devices/virtual/block"
+    (slaves / "md0/slaves").mkdir()
+    for number in (0, 1):
+        target = f"../../../../pci0/nvme{number}/nvme{number}n1/nvme{number}n1p1"
+        (slaves / f"md0/slaves/nvme{number}n1p1").symlink_to(target)
+    (slaves / "dm-0/slaves").mkdir()
+    (slaves / "dm-0/slaves/md0").symlink_to("../../md0")
+
+    stack = stack_of("253:0", Kernel(tmp_path))
+
+    assert stack is not None
+    assert stack.name == "mapper/vg-data"
+    assert [disk.name for disk in stack.disks] == ["nvme0n1", "nvme1n1"]
+    assert [disk.model for disk in stack.disks] == ["Fast 0", "Fast 1"]
+    assert {disk.numa_node for disk in stack.disks} == {1}
+    assert stack.through == ("LVM vg-data", "md0 raid0")
+
+
+def test_an_unknown_device_number_has_no_stack(tmp_path: Path) -> None:
+    assert stack_of("8:0", Kernel(tmp_path)) is None

@@ -1,0 +1,142 @@
+"""Claims against the kernel: what is refused, in which words."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from recorded_kernel import RecordedKernel, load, write
+
+from harness.errors import UsageError
+from harness.tiers.explain import describe, remedy
+from harness.tiers.kernel import Kernel
+from harness.tiers.model import TierClaim
+from harness.tiers.probe import facts_of_directory
+from harness.tiers.verify import verify
+
+
+@dataclass(frozen=True)
+class _Nobody:
+    uid: int = 65534
+    gid: int = 65534
+    name: str = "nobody"
+
+
+@pytest.fixture(scope="module")
+def nvdimms(tmp_path_factory: pytest.TempPathFactory) -> RecordedKernel:
+    return load("two-nvdimms-eadr", tmp_path_factory.mktemp("recorded"))
+
+
+def test_a_true_claim_becomes_a_tier(tmp_path: Path) -> None:
+    kind = facts_of_directory(tmp_path).kind
+    tier = verify(TierClaim("ssd", kind, path=str(tmp_path)))
+    assert tier.facts.kind == kind
+    assert not tier.emulated
+    assert tier.to_json()["facts"]["mount_options"]
+
+
+def test_pmem_that_is_no_pmem_is_refused_before_the_root_disk_is_written(tmp_path: Path) -> None:
+    claim = TierClaim("pmem", "fsdax", path=str(tmp_path), source="host.yml:4")
+    with pytest.raises(UsageError) as refused:
+        verify(claim)
+    assert refused.value.asked == f"tier 'pmem' in host.yml:4 says kind fsdax at {tmp_path}"
+    assert "the kernel says: " in refused.value.found
+    assert f"nothing is mounted at {tmp_path}" in refused.value.do
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/nonexistent/pmem", "there is no such directory"),
+        ("/etc/passwd", "it is not a directory"),
+        ("relative/path", "the path is not absolute"),
+        ("/proc", "on proc"),
+    ],
+)
+def test_paths_that_cannot_be_tiers(path: str, found: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        verify(TierClaim("pmem", "fsdax", path=path))
+    assert found in refused.value.found
+
+
+def test_a_tier_that_stands_in_for_pmem_is_marked_whoever_named_it() -> None:
+    tier = verify(TierClaim("pmem", "tmpfs", path="/dev/shm", source="host.yml:3"))
+    assert tier.emulated
+    assert tier.warnings[-1] == "EMULATED: a tmpfs stands in for pmem"
+    assert not verify(TierClaim("ram", "tmpfs", path="/dev/shm")).emulated
+
+
+def test_a_user_who_may_not_enter_is_found_beforehand(tmp_path: Path) -> None:
+    kind = facts_of_directory(tmp_path).kind
+    closed = tmp_path / "closed"
+    (closed / "tier").mkdir(parents=True)
+    closed.chmod(0o700)
+    with pytest.raises(UsageError) as refused:
+        verify(TierClaim("ssd", kind, path=str(closed / "tier")), _Nobody())
+    assert "user 'nobody', who runs the engines, may not enter" in refused.value.found
+    assert refused.value.do.startswith("chmod o+x ")
+
+
+def test_numa_claims(nvdimms: RecordedKernel) -> None:
+    assert verify(TierClaim("far", "numa", node=3), kernel=nvdimms).facts.numa_node == 3
+    both = TierClaim("mix", "numa", node=0, nodes=(0, 3), policy="interleave")
+    sizes = [verify(TierClaim("n", "numa", node=n), kernel=nvdimms).facts for n in (0, 3)]
+    assert verify(both, kernel=nvdimms).facts.size_bytes == sum(f.size_bytes or 0 for f in sizes)
+    for claim, found in (
+        (TierClaim("far", "numa", node=9), "the kernel has no node 9"),
+        (TierClaim("far", "numa"), "without a node"),
+        (TierClaim("far", "numa", node=3, policy="interleave"), "interleave over a single node"),
+    ):
+        with pytest.raises(UsageError, match=found):
+            verify(claim, kernel=nvdimms)
+
+
+def test_a_node_without_memory_is_refused(tmp_path: Path) -> None:
+    """An invented tree: a node that is online but empty, as before daxctl online-memory."""
+    write(tmp_path, "/sys/devices/system/node/node1/meminfo", "Node 1 MemTotal: 0 kB")
+    with pytest.raises(UsageError, match="node 1 has no memory"):
+        verify(TierClaim("far", "numa", node=1), kernel=Kernel(tmp_path))
+
+
+def test_devdax_claims(nvdimms: RecordedKernel) -> None:
+    tier = verify(TierClaim("raw", "devdax", device="/dev/dax1.4"), kernel=nvdimms)
+    assert tier.facts.persistence_domain == "cpu_cache"
+    with pytest.raises(UsageError) as refused:
+        verify(TierClaim("raw", "devdax", device="/dev/dax1.5"), kernel=nvdimms)
+    assert "driver kmem" in refused.value.found
+    with pytest.raises(UsageError) as refused:
+        verify(TierClaim("raw", "devdax", device="/dev/dax7.0"), kernel=nvdimms)
+    assert "/dev/dax1.4" in refused.value.do
+
+
+def test_the_sector_trap_in_words(nvdimms: RecordedKernel) -> None:
+    facts = facts_of_directory("/mnt/xfs-on-sector", nvdimms)
+    claim = TierClaim("pmem", "fsdax", path="/mnt/xfs-on-sector")
+    assert describe(facts).startswith("xfs on sector namespace namespace0.2 (/dev/pmem0.2s)")
+    assert "no DAX" in describe(facts)
+    assert "without a word" in remedy(claim, facts, nvdimms)
+
+
+def test_small_blocks_are_named_as_the_reason_for_no_dax(nvdimms: RecordedKernel) -> None:
+    from dataclasses import replace
+
+    facts = replace(facts_of_directory("/mnt/ext4-nodax", nvdimms), block_size_bytes=1024)
+    claim = TierClaim("pmem", "fsdax", path="/mnt/ext4-nodax")
+    page = os.sysconf("SC_PAGE_SIZE")
+    assert f"mkfs with {page}-byte blocks" in remedy(claim, facts, nvdimms)
+
+
+def test_an_unmounted_pmem_device_is_offered(nvdimms: RecordedKernel, tmp_path: Path) -> None:
+    mountinfo = nvdimms.path("/proc/self/mountinfo")
+    before = mountinfo.read_text()
+    kept = [line for line in before.splitlines() if " /dev/pmem0 " not in line]
+    mountinfo.write_text("\n".join(kept))
+    try:
+        facts = facts_of_directory("/mnt/unmounted", nvdimms)
+        advice = remedy(TierClaim("pmem", "fsdax", path="/mnt/unmounted"), facts, nvdimms)
+    finally:
+        mountinfo.write_text(before)
+    assert "lands on /dev/nvme0n1" in advice
+    assert "mount -o dax /dev/pmem0 /mnt/unmounted first" in advice
