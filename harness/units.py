@@ -55,16 +55,20 @@ def format_bytes(size_bytes: float) -> str:
     """``1.5 GiB``: binary units, three significant figures."""
     value = float(size_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(value) < 1024:
-            return f"{value:.3g} {unit}" if unit != "B" else f"{value:.0f} B"
+        if abs(value) < 1023.5:
+            return f"{_three(value)} {unit}" if unit != "B" else f"{value:.0f} B"
         value /= 1024
-    return f"{value:.3g} TiB" if value < 1000 else f"{value:,.0f} TiB"
+    return f"{_three(value)} TiB"
 
 
 def format_ns(duration_ns: float) -> str:
     """``1.23 s``, ``45.6 ms``, ``789 ns``: three significant figures."""
     for limit, factor, unit in ((1e3, 1, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms")):
-        if abs(duration_ns) < limit:
-            return f"{duration_ns / factor:.3g} {unit}"
-    seconds = duration_ns / 1e9
-    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:,.0f} s"
+        if abs(duration_ns) < limit * 0.9995:  # 999.7 ns is 1 µs in three figures
+            return f"{_three(duration_ns / factor)} {unit}"
+    return f"{_three(duration_ns / 1e9)} s"
+
+
+def _three(value: float) -> str:
+    """Three significant figures, never an exponent; whole numbers from a thousand on."""
+    return f"{value:.3g}" if 0 < abs(value) < 999.5 else f"{value:,.0f}"

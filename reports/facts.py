@@ -129,20 +129,19 @@ def emulated_tiers(run: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def facts(run: StoredRun) -> dict[str, str]:
     """Every comparable fact of a run, flat, as text. Times, ids and paths are left out."""
-    spec = run.run["spec"]
-    flat = dict(_flatten("", {k: v for k, v in spec.items() if k not in _SPEC_LEFT_OUT}))
-    flat["placement"] = placement_name(spec)
-    flat["host_mode"] = run.run["host_mode"]
-    flat["memory_bytes"] = _rounded(run.run["memory_bytes"])
-    if run.manifest:
-        flat |= _manifest_facts(run.manifest)
-    return flat
+    flat = spec_facts(run) | {"memory_bytes": _rounded(run.run["memory_bytes"])}
+    return flat | _manifest_facts(run.manifest) if run.manifest else flat
 
 
 def spec_facts(run: StoredRun) -> dict[str, str]:
     """The facts that were decided before the run: what tells one series from another."""
     spec = run.run["spec"]
-    flat = dict(_flatten("", {k: v for k, v in spec.items() if k not in _SPEC_LEFT_OUT}))
+    kept = {name: value for name, value in spec.items() if name not in _SPEC_LEFT_OUT}
+    if spec["placement"]:
+        # Asking for an emulated tier changes nothing for a placement that does not use it.
+        used = set(spec["placement"].values())
+        kept["emulate"] = [tier for tier in spec["emulate"] if tier in used]
+    flat = dict(_flatten("", kept))
     return flat | {"placement": placement_name(spec), "host_mode": run.run["host_mode"]}
 
 

@@ -50,9 +50,14 @@ def read_published(path: Path) -> list[PublishedSeries]:
         point = PublishedPoint(row["x"], row["y"] * factor, row["read_off_error"] * factor)
         found.setdefault((row["figure"], row["series"], base_unit), []).append(point)
     return [
-        PublishedSeries(figure, *series.split("/", 1), base_unit, tuple(points))
+        PublishedSeries(figure, *_engine_and_arm(series), base_unit, tuple(points))
         for (figure, series, base_unit), points in found.items()
     ]
+
+
+def _engine_and_arm(series: str) -> tuple[str, str]:
+    engine, _, arm = series.partition("/")
+    return engine, arm
 
 
 def _row(text: dict[str, Any], source: str) -> dict[str, Any]:

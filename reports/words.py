@@ -78,14 +78,13 @@ def _directions(row: Row) -> tuple[str, str]:
 
 
 def outcome_text(row: Row) -> str:
-    """``shown``, ``not shown``, or ``cannot be shown: 6 repeats, 11 needed``."""
+    """``shown``, ``not shown``, or ``cannot be shown (6 of 11 repeats)``."""
     if row.judgement is None or row.estimate is None:
         return row.note
     if row.judgement.outcome != "cannot be shown":
         return row.judgement.outcome
     have = min(row.estimate.n_a, row.estimate.n_b)
-    needed = row.judgement.repeats_needed
-    return f"cannot be shown: {_counted(have, 'repeat')}, {needed} needed"
+    return f"cannot be shown ({have} of {row.judgement.repeats_needed} repeats)"
 
 
 def metric_title(row: Row) -> str:
@@ -95,7 +94,8 @@ def metric_title(row: Row) -> str:
     return f"{title}, {labels}" if labels else title
 
 
-def _counted(n: int, noun: str) -> str:
+def counted(n: int, noun: str) -> str:
+    """``1 repeat``, ``6 repeats``."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 

@@ -14,12 +14,13 @@ from harness.reports.charts.drawing import (
     arm_style,
     finish,
     new_figure,
+    panel_title,
     style,
 )
 from harness.reports.published import PublishedSeries
 from harness.reports.series import Arm, Panel
 from harness.reports.values import Quantity, Summary, in_order
-from harness.reports.words import EMULATED, quantity_text
+from harness.reports.words import quantity_text
 
 
 def bars_on_log_axis(
@@ -85,7 +86,9 @@ def _dress(
 ) -> None:
     axes.set_yscale("log")
     axes.set_ylim(bottom=lowest / 2)
-    axes.yaxis.set_major_locator(LogLocator(numticks=12))
+    low, high = axes.get_ylim()
+    subs = (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
+    axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity_text(value, unit)))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(visible=False, axis="x")
@@ -94,8 +97,7 @@ def _dress(
     label = quantities[0].labels[0][0] if quantities[0].labels else ""
     axes.set_xlabel(label)
     axes.set_ylabel(f"{title}, log axis")
-    mark = f": {EMULATED} numbers" if any(arm.emulated for arm in panel.arms) else ""
-    axes.set_title(panel.title + mark, loc="left", fontweight="bold")
+    panel_title(axes, panel)
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=3, borderaxespad=0)
 
 

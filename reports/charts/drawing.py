@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from harness.reports.series import Panel
+from harness.reports.words import EMULATED
 
 ARM_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 ARM_HATCHES = ("", "..", "--", "++", "xx", "oo")
@@ -30,7 +32,7 @@ OPERATOR_STYLES = {
 }
 INK, FAINT = "#1f2328", "#8a9099"
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.hashsalt": "harness",
     "svg.fonttype": "none",
     "text.parse_math": False,  # a name with a $ in it is a name
@@ -95,8 +97,9 @@ def finish(figure: Figure, name: str, title: str, alt: str, caption: str) -> Dra
     """Write the figure as SVG and PNG, the same bytes every time."""
     svg, png = io.StringIO(), io.BytesIO()
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-    FigureCanvasSVG(figure).print_svg(svg, metadata=nothing)
-    FigureCanvasAgg(figure)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once, for both files
+    figure.savefig(svg, format="svg", metadata=nothing)
     figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
     return Drawing(name, title, alt, caption, svg.getvalue(), png.getvalue())
 
@@ -110,3 +113,10 @@ def arm_style(index: int, emulated: bool) -> dict[str, Any]:
         "hatch": EMULATED_HATCH if emulated else ARM_HATCHES[place],
         "linewidth": 0.4,
     }
+
+
+def panel_title(axes: Axes, panel: Panel) -> None:
+    """The panel's name above the axes, and which of its arms are emulated."""
+    emulated = [arm.name for arm in panel.arms if arm.emulated]
+    mark = f" · {', '.join(emulated)} {EMULATED}" if emulated else ""
+    axes.set_title(panel.title + mark, loc="left", fontweight="bold")

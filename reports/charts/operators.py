@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
@@ -15,11 +16,12 @@ from harness.reports.charts.drawing import (
     Drawing,
     finish,
     new_figure,
+    panel_title,
     style,
 )
 from harness.reports.series import Arm, Panel
 from harness.reports.values import natural
-from harness.reports.words import EMULATED, percent, times
+from harness.reports.words import percent, times
 
 _METRIC = "plan_operator_ns"
 Breakdown = Mapping[str, Mapping[str, float]]  # query → operator → ns
@@ -96,21 +98,25 @@ def _dress(
     axes.set_xlabel("query")
     axes.set_ylabel(f"of {held[0][0].marked_name}")
     axes.axhline(1, color=INK, linewidth=0.8)
-    mark = f": {EMULATED} numbers" if any(arm.emulated for arm in panel.arms) else ""
-    axes.set_title(panel.title + mark, loc="left", fontweight="bold")
-    patches = [
+    panel_title(axes, panel)
+    _legends(axes, held)
+
+
+def _legends(axes: Axes, held: Sequence[tuple[Arm, Breakdown]]) -> None:
+    kinds = [
         Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=operator)
         for operator, (colour, hatch) in OPERATOR_STYLES.items()
     ]
+    letters = [
+        Patch(facecolor="none", edgecolor="none", label=f"{chr(ord('a') + i)}: {arm.marked_name}")
+        for i, (arm, _) in enumerate(held)
+    ]
+    below: dict[str, Any] = {"loc": "upper left", "borderaxespad": 0}
+    first = axes.legend(handles=kinds, bbox_to_anchor=(0, -0.16), ncols=5, **below)
     if len(held) > 1:
-        patches += [
-            Patch(
-                facecolor="none", edgecolor="none", label=f"{chr(ord('a') + i)}: {arm.marked_name}"
-            )
-            for i, (arm, _) in enumerate(held)
-        ]
-    axes.legend(handles=patches, loc="upper left", bbox_to_anchor=(0, -0.16), ncols=4,
-                borderaxespad=0)  # fmt: skip
+        axes.add_artist(first)
+        axes.legend(handles=letters, bbox_to_anchor=(0, -0.25), ncols=4, handlelength=0,
+                    handletextpad=0, **below)  # fmt: skip
 
 
 def _caption(panel: Panel, held: Sequence[tuple[Arm, Breakdown]]) -> str:

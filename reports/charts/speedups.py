@@ -14,12 +14,13 @@ from harness.reports.charts.drawing import (
     Drawing,
     finish,
     new_figure,
+    panel_title,
     style,
 )
 from harness.reports.compare import Row
 from harness.reports.series import Panel
 from harness.reports.values import in_order
-from harness.reports.words import EMULATED, significant, times
+from harness.reports.words import significant, times
 
 _MARKERS = "osD^vP"
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4,
@@ -88,8 +89,7 @@ def _dress(axes: Axes, panel: Panel, labels: Sequence[str], title: str) -> None:
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(f"{title}: times better than {panel.arms[0].marked_name}, log axis")
-    mark = f": {EMULATED} numbers" if any(arm.emulated for arm in panel.arms) else ""
-    axes.set_title(panel.title + mark, loc="left", fontweight="bold")
+    panel_title(axes, panel)
 
 
 def _legend(axes: Axes, height: float) -> None:

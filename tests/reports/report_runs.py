@@ -28,7 +28,7 @@ QUERIES = {
     13: (2.2, 0.2), 14: (2.7, 0.75), 15: (2.8, 0.7), 16: (1.3, 0.15), 17: (8.8, 0.5),
     18: (9.9, 0.4), 19: (2.8, 0.8), 20: (3.1, 0.7), 21: (8.4, 0.5), 22: (0.7, 0.1),
 }  # fmt: skip
-OPERATOR_SHARES = {"scan": 0.45, "join": 0.25, "aggregate": 0.15, "sort": 0.05, "other": 0.1}
+OPERATOR_SHARES = {"scan": 0.0, "join": 0.45, "aggregate": 0.3, "sort": 0.1, "other": 0.15}
 ENGINES = {"postgres": ("18.4", 1.0, 1.0), "duckdb": ("2.0.0", 0.08, 0.35)}
 EMULATED = ({"tier": "pmem", "by": "tmpfs"},)
 
@@ -77,19 +77,28 @@ def write(root: Path, case: Case) -> StoredRun:
         "status": case.status,
         "spec": spec.to_json(),
         "spec_hash": spec.hash(),
-        "experiment": {"name": case.experiment, "hash": f"{abs(_seed(case.experiment)):016x}"[-16:]},
+        "experiment": {"name": case.experiment, "hash": f"{_seed(case.experiment):016x}"},
         "started_unix_ns": STARTED_UNIX_NS + case.block * 600 * 10**9,
         "duration_ns": 90 * 10**9,
         "host_mode": "Default",
         "emulated": [e for e in case.emulated if e["tier"] in (case.placement or "")],
         "uncontrolled": [
-            {"what": "CPU frequency", "found": "governor powersave", "do": "cpupower frequency-set -g performance"},
+            {
+                "what": "CPU frequency",
+                "found": "governor powersave",
+                "do": "cpupower frequency-set -g performance",
+            },
             {"what": "other users", "found": "load 1.9 on 2 CPUs", "do": "run on an idle machine"},
         ],
         "data_bytes": case.data_bytes,
         "memory_bytes": case.memory_bytes,
         "residency": [
-            {"label": f"query {q}", "resident_bytes": 3 << 20, "total_bytes": case.data_bytes, "note": ""}
+            {
+                "label": f"query {q}",
+                "resident_bytes": 3 << 20,
+                "total_bytes": case.data_bytes,
+                "note": "",
+            }
             for q in case.queries
         ],
         "metrics": case.metrics if case.metrics is not None else tpch_metrics(case),
@@ -130,7 +139,7 @@ def tpch_metrics(case: Case) -> list[dict[str, Any]]:
     """Durations, counters and operator times of every query."""
     rng = np.random.default_rng(_seed(case.engine, case.placement, case.block))
     drift = math.exp(np.random.default_rng(_seed(case.engine, case.block)).normal(0, case.noise))
-    version, factor, io_weight = ENGINES.get(case.engine, ("1", 1.0, 1.0))
+    _, factor, io_weight = ENGINES.get(case.engine, ("1", 1.0, 1.0))
     fast = "pmem" in (case.placement or "")
     metrics, durations = [], []
     for query in case.queries:
@@ -147,7 +156,8 @@ def tpch_metrics(case: Case) -> list[dict[str, Any]]:
             second = took * 1.08e9
             metrics.append(_metric("plan_run_duration_ns", "ns", "lower", labels, int(second)))
             for kind, part in OPERATOR_SHARES.items():
-                weight = part * (moved / io if kind == "scan" else 1)
+                skewed = part * (1 + 0.8 * math.sin(query * (1 + len(kind))))
+                weight = (moved if kind == "scan" else skewed * (1 - io)) / (1 - io + moved)
                 own = {"operator": kind} | labels
                 metrics.append(
                     _metric("plan_operator_ns", "ns", "lower", own, int(second * weight))
@@ -198,10 +208,24 @@ def _tier(name: str, emulated: bool) -> dict[str, Any]:
     }  # fmt: skip
     known = stand_in if emulated else real.get(name, real["ssd"])
     kind = "tmpfs" if emulated else {"pmem": "fsdax"}.get(name, "block")
-    facts = {"kind": kind, "mount_point": f"/mnt/{name}", "mount_options": ["rw"], "notes": [],
-             "size_bytes": 750 * GIB, "free_bytes": 500 * GIB, "block_size_bytes": 4096, **known}  # fmt: skip
-    return {"name": name, "kind": kind, "emulates": name if emulated else None, "path": f"/mnt/{name}/x",
-            "price_per_gb": {"pmem": 9.21, "ssd": 0.4}.get(name), "facts": facts, "warnings": []}  # fmt: skip
+    facts = {
+        "kind": kind,
+        "mount_point": f"/mnt/{name}",
+        "mount_options": ["rw"],
+        "notes": [],
+        "size_bytes": 750 * GIB,
+        "free_bytes": 500 * GIB,
+        "block_size_bytes": 4096,
+    }
+    return {
+        "name": name,
+        "kind": kind,
+        "emulates": name if emulated else None,
+        "path": f"/mnt/{name}/x",
+        "price_per_gb": {"pmem": 9.21, "ssd": 0.4}.get(name),
+        "facts": facts | known,
+        "warnings": [],
+    }
 
 
 def _manifest(run_id: str, spec: RunSpec, case: Case) -> dict[str, Any]:
@@ -243,7 +267,9 @@ def _host() -> dict[str, Any]:
                 "flags": ["clwb", "avx512f"], "microcode": "0x5003604", "online": "0-79"},
         "kernel": {"release": "6.1.0-25-amd64", "cmdline": "quiet"},
         "memory_bytes": 192 * GIB,
-        "numa_nodes": [{"node": 0, "memory_bytes": 96 * GIB, "cpus": "0-39", "distances": [10, 21]}],
+        "numa_nodes": [
+            {"node": 0, "memory_bytes": 96 * GIB, "cpus": "0-39", "distances": [10, 21]},
+        ],
         "governor": "powersave", "turbo": True, "smt": True, "thp": "madvise", "aslr": "2",
         "swap_bytes": 0, "dimms": [], "persistence_domains": {"region0": "memory_controller"},
         "mounts": [], "virtualised": None,

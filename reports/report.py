@@ -1,0 +1,133 @@
+"""Write a report over finished runs: HTML in one file, Markdown, CSV, figures.
+
+Everything is made in memory first: a report that cannot be made leaves nothing behind.
+The HTML file fetches nothing (its content security policy forbids it) and opens from
+``file://``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from harness.errors import UsageError
+from harness.reports.published import PublishedSeries, read_published
+from harness.reports.series import compared_dimension, panels
+from harness.reports.table_csv import runs_as_csv
+from harness.reports.view import View, build
+from harness.store import StoredRun
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True)
+class ReportFiles:
+    """Where the report is."""
+
+    html: Path
+    markdown: Path
+    csv: Path
+    figures: tuple[Path, ...]
+
+
+def write_report(
+    runs: Sequence[StoredRun],
+    out: Path,
+    title: str = "Does the faster tier pay?",
+    over: str | None = None,
+    baseline: str | None = None,
+    published: Path | None = None,
+    force: bool = False,
+) -> ReportFiles:
+    """Write ``report.html``, ``report.md``, ``report.csv`` and ``figures/`` into ``out``.
+
+    ``over``: the dimension compared (found if None: placement first); ``baseline``: the
+    arm the others are compared with (found if None: real before emulated, block devices
+    first); ``published``: a paper's figures to draw beside; ``force``: compare also what
+    differs in more. UsageError where there is no run or ``out`` cannot be written.
+    """
+    if not runs:
+        raise UsageError("a report", "no finished run is selected", "`harness runs list` shows all")
+    series = read_published(published) if published else []
+    view = _view(runs, title, over, baseline, series, force)
+    figures: dict[str, bytes] = {}
+    for drawing in (d for panel in view.panels for d in panel.drawings):
+        figures[f"{drawing.name}.svg"] = drawing.svg.encode()
+        figures[f"{drawing.name}.png"] = drawing.png
+    texts = {
+        "report.html": render_html(view),
+        "report.md": render_markdown(view),
+        "report.csv": runs_as_csv(runs),
+    }
+    try:
+        (out / "figures").mkdir(parents=True, exist_ok=True)
+        for name, content in figures.items():
+            (out / "figures" / name).write_bytes(content)
+        for name, text in texts.items():
+            (out / name).write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise UsageError(f"a report in {out}", str(error), "name a writable directory") from error
+    return ReportFiles(
+        out / "report.html",
+        out / "report.md",
+        out / "report.csv",
+        tuple(out / "figures" / name for name in figures),
+    )
+
+
+def _view(
+    runs: Sequence[StoredRun],
+    title: str,
+    over: str | None,
+    baseline: str | None,
+    published: Sequence[PublishedSeries],
+    force: bool,
+) -> View:
+    found = panels(runs, over or compared_dimension(runs), baseline, force)
+    return build(title, runs, found, published)
+
+
+def render_html(view: View) -> str:
+    """The whole report as one HTML document; every string of a run is escaped."""
+    environment = _environment(autoescape=True)
+    script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template("report.html.j2").render(
+        view=view,
+        style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        script=Markup(script),
+        script_digest=digest,
+        svg=lambda drawing: Markup(drawing.inline_svg),
+    )
+
+
+def render_markdown(view: View) -> str:
+    """The same as Markdown; figures are linked from ``figures/``."""
+    environment = _environment(autoescape=False)
+    environment.filters["md"] = escape_markdown
+    return environment.get_template("report.md.j2").render(view=view)
+
+
+def escape_markdown(text: object) -> str:
+    """Text that stays text in Markdown, in a table cell as well."""
+    one_line = " ".join(str(text).split())
+    for character in "\\`*_[]|#":
+        one_line = one_line.replace(character, f"\\{character}")
+    return one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _environment(autoescape: bool) -> Environment:
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=autoescape,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )

@@ -1,0 +1,180 @@
+"""What a report says first: does it pay, by how much, how sure, and what was not shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.reports.catalogue import headline_first, metric_info, workload_title
+from harness.reports.compare import Group, Row
+from harness.reports.series import Panel
+from harness.reports.words import (
+    EMULATED,
+    counted,
+    metric_title,
+    p_text,
+    percent,
+    speedup_text,
+    times,
+)
+
+Tone = Literal["gain", "loss", "open"]
+
+_PAYS, _PAYS_NOT = "it pays in time: ", "it does not pay: "
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One sentence to act on, and what stands behind it."""
+
+    tone: Tone
+    emulated: tuple[str, ...]
+    sentence: str
+    details: tuple[str, ...]
+
+
+def verdicts(panels: Sequence[Panel], alpha: float) -> list[Verdict]:
+    """One for every panel and arm compared, and for what could not be compared."""
+    family = Counter(
+        r.quantity.name for p in panels for g in p.groups for r in g.rows if r.estimate
+    )
+    found = []
+    for panel in panels:
+        found += [_verdict(panel, group, family, alpha) for group in panel.groups]
+        found += [_refused(panel, arm, why) for arm, why in (panel.refused or {}).items()]
+        if len(panel.arms) == 1:
+            found.append(_alone(panel))
+    return found
+
+
+def _verdict(panel: Panel, group: Group, family: Counter[str], alpha: float) -> Verdict:
+    row = _headline(group)
+    emulated = tuple(dict.fromkeys((*group.a.emulated, *group.b.emulated)))
+    where = f"{panel.title}, {workload_title(panel.workload)}"
+    if row is None or row.estimate is None or row.judgement is None:
+        return Verdict("open", emulated, f"{where}: nothing measured on both sides.", ())
+    tone, said = _said(group, row)
+    if emulated:
+        # Whatever the stand-in did, nobody may take it for a reason to buy the device.
+        tone = "open"
+        said = (
+            f"{EMULATED} ({', '.join(emulated)}), so no verdict on the real device. "
+            f"On the stand-in: {said.removeprefix(_PAYS).removeprefix(_PAYS_NOT)}"
+        )
+    sentence = f"{where}: {said}"
+    return Verdict(tone, emulated, sentence, tuple(_details(panel, group, row, family, alpha)))
+
+
+def _headline(group: Group) -> Row | None:
+    """The row the verdict is read from: a headline with a ratio, else the first row with one."""
+    rows = {row.quantity: row for row in group.rows if row.estimate and row.better != "none"}
+    heads = [q for q, r in rows.items() if metric_info(q, r.better).role == "headline"]
+    order = headline_first(heads) or list(rows)
+    return rows[order[0]] if order else None
+
+
+def _said(group: Group, row: Row) -> tuple[Tone, str]:
+    estimate, judgement = row.estimate, row.judgement
+    assert estimate is not None and judgement is not None  # _verdict has seen to it
+    a, b = group.a.marked_name, group.b.marked_name
+    against = f"{speedup_text(b, row)} than {a}"
+    if times(estimate.ratio) == times(1.0):
+        against = f"{speedup_text(b, row)} as {a}"
+    if judgement.outcome == "shown" and estimate.ratio > 1:
+        return "gain", f"{_PAYS}{against}."
+    if judgement.outcome == "shown":
+        return "loss", f"{_PAYS_NOT}{against}."
+    if judgement.outcome == "not shown" and estimate.low and estimate.high:
+        return "open", (
+            f"no difference was shown: {against}. "
+            f"Better than {times(estimate.high)} or worse than {times(estimate.low)} does not fit "
+            "these repeats."
+        )
+    have = counted(min(estimate.n_a, estimate.n_b), "repeat")
+    return "open", (
+        f"cannot be shown with {have}; {judgement.repeats_needed} of each are needed. "
+        f"Measured: {against}."
+    )
+
+
+def _details(panel: Panel, group: Group, row: Row, family: Counter[str], alpha: float) -> list[str]:
+    estimate, judgement = row.estimate, row.judgement
+    assert estimate is not None and judgement is not None
+    repeats = (
+        f"{counted(estimate.n_a, 'pair')} of repeats run side by side"
+        if estimate.pairing == "paired"
+        else f"{estimate.n_a} against {estimate.n_b} repeats, not in pairs: {group.why_unpaired}"
+    )
+    details = [
+        f"Measured by the {metric_title(row)} over {repeats}; the interval covers "
+        f"{percent(estimate.confidence)}; p = {p_text(judgement.adjusted_p)} after Holm over "
+        f"{counted(family[row.quantity.name], 'comparison')}."
+    ]
+    details += _counts(group, family, alpha)
+    details += _fits(panel, group)
+    if group.a.unknown or group.b.unknown:
+        details.append("† The answers of some runs could not be checked: their times may be of "
+                       "wrong answers.")  # fmt: skip
+    return details
+
+
+def _counts(group: Group, family: Counter[str], alpha: float) -> list[str]:
+    """How many of the parts (queries …) gain, lose, or say nothing."""
+    said = []
+    metrics = dict.fromkeys(r.quantity.name for r in group.rows
+                            if metric_info(r.quantity, r.better).role == "detail")  # fmt: skip
+    for metric in metrics:
+        rows = [r for r in group.rows if r.quantity.name == metric and r.estimate and r.judgement]
+        if not rows:
+            continue
+        counts = Counter(_state(row) for row in rows)
+        parts = [f"{counts[state]} {state}" for state in _STATES if counts[state]]
+        text = f"{metric_info(rows[0].quantity, rows[0].better).title}, {counted(len(rows), 'row')}"
+        text = f"{text[0].upper()}{text[1:]}: {', '.join(parts)}"
+        if counts["cannot be shown"]:
+            needed = max(r.judgement.repeats_needed for r in rows if r.judgement)
+            text += (
+                f" ({needed} repeats are needed for p ≤ {alpha:g} in a family of {family[metric]})"
+            )
+        said.append(text + ".")
+    return said
+
+
+_STATES = ("shown to be better", "shown to be worse", "not shown", "cannot be shown")
+
+
+def _state(row: Row) -> str:
+    assert row.estimate is not None and row.judgement is not None
+    if row.judgement.outcome != "shown":
+        return row.judgement.outcome
+    return _STATES[0] if row.estimate.ratio > 1 else _STATES[1]
+
+
+def _fits(panel: Panel, group: Group) -> list[str]:
+    used = {*group.a.runs, *group.b.runs}
+    fitting = [
+        run for run in panel.runs
+        if run.run_id in used and run.run["data_bytes"] and run.run["memory_bytes"]
+        and run.run["data_bytes"] <= run.run["memory_bytes"]
+    ]  # fmt: skip
+    if not fitting:
+        return []
+    return ["The data fit in cache: what is read twice comes from DRAM, whatever the tier."]
+
+
+def _refused(panel: Panel, arm: str, why: str) -> Verdict:
+    return Verdict("open", (), f"{panel.title}: {arm} was not compared.", (why,))
+
+
+def _alone(panel: Panel) -> Verdict:
+    arm = panel.arms[0]
+    failed = "" if arm.usable else " Every run of it failed."
+    return Verdict(
+        "open",
+        arm.emulated,
+        f"{panel.title}, {workload_title(panel.workload)}: only {arm.marked_name} was measured, "
+        f"so there is nothing to compare it with.{failed}",
+        (),
+    )

@@ -1,0 +1,227 @@
+"""What a report shows, as plain data: the HTML and Markdown templates only lay it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.reports.catalogue import headline_first, metric_info
+from harness.reports.charts import draw_panel
+from harness.reports.charts.drawing import Drawing
+from harness.reports.compare import Row
+from harness.reports.conditions import (
+    Conditions,
+    Fact,
+    Settings,
+    TierRow,
+    conditions,
+    engine_settings,
+    host_facts,
+    tier_rows,
+)
+from harness.reports.facts import emulated_tiers
+from harness.reports.published import PublishedSeries
+from harness.reports.series import Panel
+from harness.reports.statistics import ALPHA
+from harness.reports.values import Quantity, Summary, in_order
+from harness.reports.verdict import Verdict, verdicts
+from harness.reports.words import interval_text, outcome_text, p_text, quantity_text, times, utc
+from harness.store import StoredRun
+
+
+@dataclass(frozen=True)
+class ValueTable:
+    """Medians of every arm with the comparisons beside them; cells are text.
+
+    ``heads``: the groups of columns, each with the names of its columns; the first
+    column (the labels) has no name and stands before them.
+    """
+
+    title: str
+    heads: tuple[tuple[str, tuple[str, ...]], ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def flat_head(self) -> list[str]:
+        """One name for each column, the first included."""
+        return ["", *(f"{group}: {name}" for group, names in self.heads for name in names)]
+
+    @property
+    def first_of_group(self) -> list[int]:
+        """The indices of the columns that begin a group."""
+        spans = [len(names) for _, names in self.heads]
+        return [1 + sum(spans[:index]) for index in range(len(spans))]
+
+
+@dataclass(frozen=True)
+class PanelView:
+    """One engine's part of the report. ``tables``: results; ``counters``: what explains them."""
+
+    panel: Panel
+    drawings: tuple[Drawing, ...]
+    tables: tuple[ValueTable, ...]
+    counters: tuple[ValueTable, ...]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A run that is failed or unknown, with the reason."""
+
+    run_id: str
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class View:
+    """The whole report."""
+
+    title: str
+    span: str
+    counts: str
+    emulated: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
+    panels: tuple[PanelView, ...]
+    conditions: tuple[Conditions, ...]
+    checks: str
+    troubles: tuple[Trouble, ...]
+    uncontrolled: tuple[dict[str, str], ...]
+    hosts: tuple[tuple[Fact, ...], ...]
+    tiers: tuple[TierRow, ...]
+    engines: tuple[Settings, ...]
+    repeat: tuple[str, ...]
+    alpha: float
+    published: tuple[str, ...]
+
+
+def build(
+    title: str, runs: Sequence[StoredRun], panels: Sequence[Panel],
+    published: Sequence[PublishedSeries],
+) -> View:  # fmt: skip
+    """Everything the report says about ``runs``, already ordered in ``panels``."""
+    emulated = {f"{e['tier']} by {e['by']}" for run in runs for e in emulated_tiers(run.run)}
+    stamps = sorted(run.run["started_unix_ns"] for run in runs)
+    return View(
+        title=title,
+        span=f"{utc(stamps[0])} to {utc(stamps[-1])}" if len(stamps) > 1 else utc(stamps[0]),
+        counts=_counts(runs),
+        emulated=tuple(sorted(emulated)),
+        verdicts=tuple(verdicts(panels, ALPHA)),
+        panels=tuple(_panel_view(panel, i, published) for i, panel in enumerate(panels, 1)),
+        conditions=tuple(conditions(panel, arm) for panel in panels for arm in panel.arms),
+        checks=_checks(runs),
+        troubles=tuple(_troubles(runs)),
+        uncontrolled=tuple(_distinct(u for run in runs for u in run.run["uncontrolled"])),
+        hosts=tuple(host_facts(runs)),
+        tiers=tuple(tier_rows(runs)),
+        engines=tuple(engine_settings(panel) for panel in panels),
+        repeat=tuple(f"harness repro {run.run_id}" for run in runs),
+        alpha=ALPHA,
+        published=tuple(dict.fromkeys(f"{s.figure} ({s.engine}/{s.arm})" for s in published)),
+    )
+
+
+def _counts(runs: Sequence[StoredRun]) -> str:
+    states = [run.run["status"] for run in runs]
+    said = [f"{states.count(state)} {state}" for state in ("complete", "unknown", "failed")
+            if state in states]  # fmt: skip
+    return f"{len(runs)} runs: {', '.join(said)}" if len(runs) > 1 else f"1 run: {states[0]}"
+
+
+def _checks(runs: Sequence[StoredRun]) -> str:
+    checks = [check for run in runs for check in run.run["checks"]]
+    if not checks:
+        return "No answer was checked."
+    states = [check["status"] for check in checks]
+    if states.count("passed") == len(states):
+        return f"All {len(states)} checks of the answers passed."
+    return (
+        f"Of {len(states)} checks of the answers {states.count('passed')} passed, "
+        f"{states.count('failed')} failed, {states.count('unknown')} could not be made."
+    )
+
+
+def _troubles(runs: Sequence[StoredRun]) -> Iterable[Trouble]:
+    for run in runs:
+        if run.run["status"] == "complete":
+            continue
+        reasons = [
+            f"{check['name']} {', '.join(check['labels'].values())} {check['status']}: "
+            f"{check['detail']}"
+            for check in run.run["checks"]
+            if check["status"] != "passed"
+        ]
+        if error := run.run["error"]:
+            reasons.insert(0, f"{error['asked']}: {error['found']}. {error['do']}".strip())
+        more = [f"and {len(reasons) - 5} more"] if len(reasons) > 5 else []
+        yield Trouble(run.run_id, run.run["status"], "; ".join([*reasons[:5], *more]))
+
+
+def _distinct(entries: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    return list({tuple(sorted(entry.items())): entry for entry in entries}.values())
+
+
+def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries]) -> PanelView:
+    kinds = {q: one for arm in panel.arms for q, one in arm.kinds().items()}
+    roles: dict[str, dict[str, list[Quantity]]] = {}
+    for quantity, one in kinds.items():
+        role = metric_info(quantity, one.better).role
+        roles.setdefault(role, {}).setdefault(quantity.name, []).append(quantity)
+
+    def tables(role: str) -> tuple[ValueTable, ...]:
+        found = [in_order(quantities) for quantities in roles.get(role, {}).values()]
+        titles = [metric_info(one[0], kinds[one[0]].better).title for one in found]
+        return tuple(_table(panel, t, qs, kinds) for t, qs in zip(titles, found, strict=True))
+
+    heads = headline_first([q for qs in roles.get("headline", {}).values() for q in qs])
+    overall = (_table(panel, "overall", heads, kinds),) if heads else ()
+    drawings = draw_panel(panel, number, published)
+    return PanelView(panel, tuple(drawings), (*overall, *tables("detail")),
+                     (*tables("counter"), *tables("breakdown")))  # fmt: skip
+
+
+def _table(
+    panel: Panel, title: str, quantities: Sequence[Quantity], kinds: dict[Quantity, Any]
+) -> ValueTable:
+    heads = [(arm.marked_name, ("median", "range", "n")) for arm in panel.arms]
+    better = kinds[quantities[0]].better
+    ratio = "ratio" if better == "none" else "times better"
+    compared = [
+        (f"{group.b.marked_name} against {group.a.marked_name}",
+         (ratio, "interval", "p (Holm)", "difference"))
+        for group in panel.groups
+    ]  # fmt: skip
+    held = [{q: s for name in {q.name for q in quantities} for q, s in arm.summaries(name).items()}
+            for arm in panel.arms]  # fmt: skip
+    by_group = [{row.quantity: row for row in group.rows} for group in panel.groups]
+    rows = []
+    for quantity in quantities:
+        unit = kinds[quantity].unit
+        cells = [quantity.labels_text() or metric_info(quantity, kinds[quantity].better).title]
+        for one in held:
+            cells += _summary_cells(one.get(quantity), unit, kinds[quantity].note)
+        for rows_of in by_group:
+            cells += _row_cells(rows_of.get(quantity))
+        rows.append(tuple(cells))
+    return ValueTable(title, (*heads, *compared), tuple(rows))
+
+
+def _summary_cells(summary: Summary | None, unit: str, note: str) -> list[str]:
+    if summary is None:
+        return [note or "–", "", "0"]
+    low, high = quantity_text(summary.low, unit), quantity_text(summary.high, unit)
+    return [quantity_text(summary.median, unit), f"{low} – {high}", str(summary.n)]
+
+
+def _row_cells(row: Row | None) -> list[str]:
+    if row is None:
+        return ["–", "", "", ""]
+    if row.estimate is None or row.judgement is None:
+        return ["–", "", "", row.note]
+    return [
+        times(row.estimate.ratio),
+        interval_text(row.estimate),
+        p_text(row.judgement.adjusted_p),
+        outcome_text(row),
+    ]

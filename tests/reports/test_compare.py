@@ -1,0 +1,244 @@
+"""What may be compared, what is refused, and what is said about it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_runs import EMULATED, Case, demo, write, write_unfinished
+from rich.console import Console
+
+from harness.errors import UsageError
+from harness.reports.compare import Comparison, Row, compare
+from harness.reports.compare_output import table, to_json
+from harness.reports.select import select
+from harness.reports.words import speedup_text
+from harness.store import Store, StoredRun
+
+FEW = (1, 6)
+
+
+def sides(
+    root: Path, n: int = 7, a: dict[str, Any] | None = None, b: dict[str, Any] | None = None
+) -> tuple[list[StoredRun], list[StoredRun]]:
+    """n interleaved blocks of ssd-both and pmem-both, with changes to either side."""
+    made: tuple[list[StoredRun], list[StoredRun]] = ([], [])
+    for block in range(n):
+        for side, placement, changes in ((0, "ssd-both", a), (1, "pmem-both", b)):
+            case = {"placement": placement, "block": block, "queries": FEW, "plans": False}
+            made[side].append(write(root, Case(**(case | (changes or {})))))
+    return made
+
+
+def row(comparison: Comparison, metric: str, group: int = 0, **labels: str) -> Row:
+    return next(
+        r
+        for r in comparison.groups[group].rows
+        if r.quantity.name == metric and dict(r.quantity.labels) == labels
+    )
+
+
+def printed(comparison: Comparison) -> str:
+    stream = io.StringIO()
+    Console(width=240, file=stream).print(table(comparison))
+    return stream.getvalue()
+
+
+def test_the_speed_up_of_a_placement(tmp_path: Path) -> None:
+    comparison = compare(*sides(tmp_path))
+    assert comparison.over == ("placement",)
+    assert comparison.groups[0].pairing == "paired"
+    sixth = row(comparison, "query_duration_ns", query="6")
+    assert sixth.estimate is not None and sixth.judgement is not None
+    assert 3 < sixth.estimate.ratio < 4  # the builder's gain on query 6 is 3.4
+    assert sixth.judgement.outcome == "shown"
+    assert speedup_text("pmem-both", sixth).startswith("pmem-both is 3.")
+    assert "× faster [" in speedup_text("pmem-both", sixth)
+
+
+def test_the_other_way_round_is_slower(tmp_path: Path) -> None:
+    ssd, pmem = sides(tmp_path)
+    forth = row(compare(ssd, pmem), "query_duration_ns", query="6").estimate
+    back = row(compare(pmem, ssd), "query_duration_ns", query="6")
+    assert forth is not None and back.estimate is not None
+    assert back.estimate.ratio == pytest.approx(1 / forth.ratio)
+    assert "× slower [" in speedup_text("ssd-both", back)
+
+
+def test_higher_is_better_turns_the_ratio(tmp_path: Path) -> None:
+    def metrics(value: float) -> list[dict[str, Any]]:
+        return [{"name": "throughput_ops", "unit": "op/s", "better": "higher", "labels": {},
+                 "value": value}]  # fmt: skip
+
+    a, b = sides(tmp_path, 6, {"metrics": metrics(100.0)}, {"metrics": metrics(250.0)})
+    one = row(compare(a, b), "throughput_ops")
+    assert one.estimate is not None and one.estimate.ratio == pytest.approx(2.5)
+    assert speedup_text("pmem-both", one).startswith("pmem-both is 2.50× higher")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"spec_changes": {"seed": 3}}, "seed: 0 against 3"),
+        ({"manifest_changes": {"host.host_id": "other"}}, "host.host_id: a1b2c3d4 against other"),
+        ({"manifest_changes": {"host.kernel.release": "6.9"}}, "6.1.0-25-amd64 against 6.9"),
+        ({"manifest_changes": {"engine.version": "17.9"}}, "engine.version: 18.4 against 17.9"),
+        ({"manifest_changes": {"restore_method": "reflink"}}, "copy against reflink"),
+        ({"manifest_changes": {"engine.effective_config.fsync": "off"}}, "fsync: on against off"),
+        ({"manifest_changes": {"dataset.fingerprint": {"lineitem": 7}}}, "6001215 against 7"),
+        ({"manifest_changes": {"harness.version": "9"}}, "harness.version: 0.1.0 against 9"),
+        ({"manifest_changes": {"memory_cap.method": "none"}}, "cgroup-v2 against none"),
+        ({"run_changes": {"host_mode": "Memory"}}, "host_mode: Default against Memory"),
+        ({"memory_bytes": 9 << 30}, "memory_bytes: 4 GiB against 9 GiB"),
+    ],
+)
+def test_what_differs_beside_the_placement_is_refused_by_name(
+    tmp_path: Path, change: dict[str, Any], named: str
+) -> None:
+    a, b = sides(tmp_path, 2, b=change)
+    with pytest.raises(UsageError) as refusal:
+        compare(a, b)
+    assert named in refusal.value.found
+    assert "--anyway" in refusal.value.do
+    forced = compare(a, b, ["placement"], force=True)
+    assert any(named in str(difference) for difference in forced.differences)
+    assert "differ in more than is compared" in printed(forced)
+
+
+def test_runs_of_one_side_must_agree_too(tmp_path: Path) -> None:
+    a, b = sides(tmp_path, 2)
+    late = {"host.kernel.release": "6.9"}
+    a.append(write(tmp_path, Case(block=2, queries=FEW, plans=False, manifest_changes=late)))
+    with pytest.raises(UsageError, match=r"host\.kernel\.release: A has 6\.1.* and 6\.9"):
+        compare(a, b)
+
+
+def test_what_follows_from_the_compared_dimension_is_no_difference(tmp_path: Path) -> None:
+    tuned = {
+        "spec_changes": {"tuning": "paper"},
+        "manifest_changes": {"engine.settings": {"shared_buffers": "16GB"}},
+        "placement": "ssd-both",
+    }
+    comparison = compare(*sides(tmp_path / "tuning", 2, b=tuned))
+    assert comparison.over == ("tuning",) and not comparison.differences
+    capped = {
+        "spec_changes": {"memory_limit_bytes": 1 << 30},
+        "memory_bytes": 1 << 30,
+        "manifest_changes": {"memory_cap.limit_bytes": 1 << 30},
+        "placement": "ssd-both",
+    }
+    comparison = compare(*sides(tmp_path / "limit", 2, b=capped))
+    assert comparison.over == ("memory_limit",) and not comparison.differences
+    comparison = compare(*sides(tmp_path / "engine", 2, {"engine": "duckdb"},
+                                {"engine": "postgres", "placement": "ssd-both"}))  # fmt: skip
+    assert comparison.over == ("engine",) and not comparison.differences
+
+
+def test_the_same_tier_name_on_another_namespace_is_found(tmp_path: Path) -> None:
+    a, b = sides(tmp_path, 1, b={"placement": "ssd-both"})
+    manifest = json.loads((b[0].directory / "manifest.json").read_text())
+    manifest["tiers"][0]["facts"]["filesystem"] = "xfs"
+    (b[0].directory / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UsageError, match=r"tier\.ssd\.filesystem: ext4 against xfs"):
+        compare(a, [StoredRun(b[0].directory)])
+
+
+def test_several_engines_are_matched_with_their_own(tmp_path: Path) -> None:
+    demo(tmp_path, blocks=2, queries=FEW, plans=False)
+    store = Store(tmp_path)
+    comparison = compare(select(store, "placement=ssd-both"), select(store, "placement=pmem-both"))
+    assert sorted(group.context["engine"] for group in comparison.groups) == ["duckdb", "postgres"]
+    assert not comparison.unmatched
+    document = to_json(comparison)
+    json.dumps(document, allow_nan=False)
+    assert document["groups"][0]["b"]["emulated"] == ["pmem by tmpfs"]
+    assert "pmem-both (EMULATED)" in printed(comparison)
+
+
+def test_repeats_of_different_experiments_are_not_paired(tmp_path: Path) -> None:
+    comparison = compare(*sides(tmp_path, 3, b={"experiment": "later"}))
+    assert comparison.groups[0].pairing == "unpaired"
+    assert "different experiments" in printed(comparison)
+
+
+def test_a_block_without_its_pair_is_left_out_by_name(tmp_path: Path) -> None:
+    a, b = sides(tmp_path, 4)
+    group = compare(a, b[:3]).groups[0]
+    assert group.pairing == "paired" and group.left_out == (a[3].run_id,)
+    assert {r.estimate.n_a for r in group.rows if r.estimate} == {3}
+
+
+def test_failed_runs_never_enter_and_unknown_ones_are_marked(tmp_path: Path) -> None:
+    a, b = sides(tmp_path, 3)
+    failed = write(tmp_path, Case(placement="pmem-both", block=3, status="failed", queries=FEW))
+    unknown = write(tmp_path, Case(placement="pmem-both", block=4, status="unknown", queries=FEW,
+                                   plans=False))  # fmt: skip
+    a.append(write(tmp_path, Case(block=4, queries=FEW, plans=False)))
+    comparison = compare(a, [*b, failed, unknown])
+    assert failed.run_id in comparison.excluded
+    assert "server died" in comparison.excluded[failed.run_id]
+    assert comparison.groups[0].b.unknown == (unknown.run_id,)
+    assert "†" in printed(comparison)
+    with pytest.raises(UsageError, match="every one of its 1 runs failed"):
+        compare(a, [failed])
+
+
+def test_one_repeat_of_each_says_how_many_it_takes(tmp_path: Path) -> None:
+    comparison = compare(*sides(tmp_path, 1))
+    one = row(comparison, "queries_geomean_ns")
+    assert one.judgement is not None and one.judgement.outcome == "cannot be shown"
+    assert "cannot be shown (1 of 6 repeats)" in printed(comparison)
+
+
+def test_zero_has_no_ratio_and_samples_count_once(tmp_path: Path) -> None:
+    def metrics(read: int) -> list[dict[str, Any]]:
+        base = {"better": "lower", "labels": {}}
+        return [
+            base | {"name": "read_bytes", "unit": "bytes", "value": read},
+            base | {"name": "latency_ns", "unit": "ns", "samples": [1, 2, 900]},
+            base | {"name": "tail_ns", "unit": "ns", "hdr": "AAAA"},
+        ]
+
+    comparison = compare(*sides(tmp_path, 2, {"metrics": metrics(5)}, {"metrics": metrics(0)}))
+    assert row(comparison, "read_bytes").note == "no ratio: a value is zero or negative"
+    latency = row(comparison, "latency_ns")
+    assert latency.a is not None and (latency.a.n, latency.a.median) == (2, 2.0)
+    assert "median of 3 samples" in latency.note
+    assert row(comparison, "tail_ns").estimate is None
+
+
+def test_mixed_sides_and_shared_runs_are_refused_even_when_forced(tmp_path: Path) -> None:
+    a, b = sides(tmp_path, 2)
+    with pytest.raises(UsageError, match="both hold"):
+        compare(a, [*b, a[0]], force=True)
+    with pytest.raises(UsageError, match="holds runs of ssd-both and pmem-both"):
+        compare([a[0], b[0]], [a[1], b[1]], ["placement"], force=True)
+
+
+def test_repeating_a_run_compares_with_nothing_between(tmp_path: Path) -> None:
+    a, b = sides(tmp_path, 2, b={"placement": "ssd-both", "experiment": "again"})
+    comparison = compare(a, b)
+    assert comparison.over == () and not comparison.differences
+
+
+def test_selecting_runs(tmp_path: Path) -> None:
+    runs = demo(tmp_path, blocks=2, queries=FEW, plans=False)
+    split = write(tmp_path, Case(placement="data=ssd,wal=pmem", emulated=EMULATED, queries=FEW,
+                                 plans=False, experiment="other"))  # fmt: skip
+    write_unfinished(tmp_path)
+    store = Store(tmp_path)
+    assert {r.run_id for r in select(store, "demo")} == {r.run_id for r in runs}
+    assert [r.run_id for r in select(store, runs[0].run_id)] == [runs[0].run_id]
+    assert [r.run_id for r in select(store, str(runs[0].directory))] == [runs[0].run_id]
+    found = select(store, "placement=data=ssd,wal=pmem,engine=postgres,memory_limit=4GiB")
+    assert [r.run_id for r in found] == [split.run_id]
+    assert len(select(store, "engine=duckdb,cache=cold-per-query,scale=1")) == 4
+    with pytest.raises(UsageError, match=r"did you mean 'placement'"):
+        select(store, "placemnt=ssd-both")
+    with pytest.raises(UsageError, match=r"no finished run has engine=postgre .*'postgres'"):
+        select(store, "engine=postgre")
+    with pytest.raises(UsageError, match="no such run"):
+        select(store, "nothing")

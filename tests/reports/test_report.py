@@ -1,0 +1,276 @@
+"""The files of a report: what they say for every kind of run that can turn up."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_runs import GIB, Case, demo, write
+
+from harness.errors import UsageError
+from harness.reports.published import read_published
+from harness.reports.report import ReportFiles, escape_markdown, write_report
+from harness.reports.words import quantity_text, significant
+from harness.store import StoredRun
+
+FEW = (1, 6, 13)
+
+
+def report(runs: Sequence[StoredRun], tmp_path: Path, **options: Any) -> tuple[ReportFiles, str]:
+    files = write_report(runs, tmp_path / "report", **options)
+    return files, files.html.read_text(encoding="utf-8")
+
+
+def test_a_report_over_two_engines_and_two_placements(tmp_path: Path) -> None:
+    runs = demo(tmp_path, blocks=7, queries=FEW, emulated=False, noise=0.01)
+    files, html = report(runs, tmp_path)
+    assert "postgres 18.4, TPC-H-derived: it pays in time: pmem-both is" in html
+    assert "EMULATED" not in html
+    kinds = {path.name.rsplit("-", 1)[1] for path in files.figures}
+    assert kinds == {f"{kind}.{end}" for kind in ("times", "speedups", "operators")
+                     for end in ("svg", "png")}  # fmt: skip
+    assert "1.50 : 1" in html and "fits in cache" not in html
+    assert "at most 0.0488 % resident at 21 cold starts" in html
+    assert "ext4, blocks of 4 KiB" in html and "NMA1XXD128GPS" in html
+    assert "shared_buffers" in html and "cgroup-v2" in html
+    assert "cpupower frequency-set" in html
+    assert f"harness repro {runs[0].run_id}" in html
+    assert "2026-09-21 14:13:20 UTC" in html
+    markdown = files.markdown.read_text(encoding="utf-8")
+    for path in files.figures:
+        assert path.suffix == ".png" or f"(figures/{path.name})" in markdown
+
+
+def test_the_html_holds_everything_and_every_id_once(tmp_path: Path) -> None:
+    _, html = report(demo(tmp_path, blocks=1, queries=FEW), tmp_path)
+    ids = re.findall(r'\bid="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    for used in re.findall(r'(?:url\(#|href="#)([^")]+)', html):
+        assert used in ids
+    fetching = r'(?:src|href|action|poster|data)="(?!#|data:)[^"]*"|@import|url\((?!#)'
+    assert not re.search(fetching, re.sub(r'xmlns(:\w+)?="[^"]*"', "", html))
+
+
+def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
+    runs = demo(tmp_path, engines=("duckdb",), blocks=2, queries=FEW)
+    first = write_report(runs, tmp_path / "first")
+    second = write_report(runs, tmp_path / "second")
+    for one, other in zip(
+        (first.html, first.markdown, first.csv, *first.figures),
+        (second.html, second.markdown, second.csv, *second.figures),
+        strict=True,
+    ):
+        assert one.read_bytes() == other.read_bytes(), one.name
+
+
+def test_emulated_stands_wherever_its_numbers_do(tmp_path: Path) -> None:
+    files, html = report(demo(tmp_path, engines=("postgres",), blocks=7, queries=FEW), tmp_path)
+    title, verdict, table = (
+        re.search(pattern, html, re.DOTALL)
+        for pattern in (r"<title>(.*?)</title>", r'class="said">(.*?)</p>', r"<thead>(.*?)</thead>")
+    )
+    assert title and verdict and table
+    for found in (title, verdict, table):
+        assert "EMULATED" in found.group(1)
+    assert "no verdict on the real device" in verdict.group(1)
+    assert 'class="verdict gain"' not in html and "it pays" not in html
+    for path in files.figures:
+        if path.suffix == ".svg":
+            assert "pmem-both EMULATED" in path.read_text(encoding="utf-8")
+    markdown = files.markdown.read_text(encoding="utf-8")
+    assert "(EMULATED)" in markdown.splitlines()[0]
+    for line in markdown.splitlines():
+        if line.startswith("|") and "pmem-both" in line:
+            assert "EMULATED" in line
+    rows = list(csv.DictReader(io.StringIO(files.csv.read_text(encoding="utf-8"))))
+    for row in rows:
+        assert row["emulated"] == ("pmem by tmpfs" if row["placement"] == "pmem-both" else "")
+
+
+def test_failed_and_unknown_runs_are_shown_as_such_and_never_as_a_time(tmp_path: Path) -> None:
+    runs = demo(tmp_path, engines=("postgres",), blocks=2, queries=FEW, plans=False, emulated=False)
+    odd = [{"name": "query_duration_ns", "unit": "ns", "better": "lower",
+            "labels": {"query": "1"}, "value": 77_700_000_000_000}]  # fmt: skip
+    failed = write(tmp_path, Case(block=2, status="failed", queries=FEW,
+                                  run_changes={"metrics": odd}))  # fmt: skip
+    unknown = write(tmp_path, Case(placement="pmem-both", block=3, status="unknown", queries=FEW))
+    files, html = report([*runs, failed, unknown], tmp_path)
+    assert "77,700 s" not in html
+    assert "server died &lt;&amp;&gt; $x$" in html
+    assert "no reference answer" in html
+    assert "pmem-both †" in html and "ssd-both †" not in html
+    assert "6 runs: 4 complete, 1 unknown, 1 failed" in html
+    assert "could not be made" in html
+    markdown = files.markdown.read_text(encoding="utf-8")
+    assert "**failed**" in markdown and "**unknown**" in markdown
+
+
+def test_only_failed_runs_give_a_report_without_a_number(tmp_path: Path) -> None:
+    runs = [write(tmp_path, Case(block=k, status="failed", queries=FEW)) for k in range(2)]
+    files, html = report(runs, tmp_path)
+    assert "Every run of it failed" in html and files.figures == ()
+
+
+def test_one_run_alone_says_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    files, html = report([write(tmp_path, Case(queries=FEW, plans=False))], tmp_path)
+    assert "only ssd-both was measured" in html
+    assert {path.suffix for path in files.figures} == {".svg", ".png"}
+    assert not any("operators" in path.name or "speedups" in path.name for path in files.figures)
+
+
+def test_too_few_repeats_say_how_many_it_takes(tmp_path: Path) -> None:
+    runs = demo(tmp_path, engines=("postgres",), blocks=3, queries=FEW, plans=False, emulated=False)
+    _, html = report(runs, tmp_path)
+    assert "cannot be shown with 3 repeats; 6 of each are needed" in html
+    assert "] at 75 %" in html
+    assert 'class="verdict open"' in html
+
+
+def test_data_that_fit_in_cache_are_said_to(tmp_path: Path) -> None:
+    runs = demo(tmp_path, engines=("duckdb",), blocks=1, queries=FEW, plans=False, data_bytes=GIB)
+    _, html = report(runs, tmp_path)
+    assert "0.250 : 1, fits in cache" in html and "The data fit in cache" in html
+
+
+def test_what_is_not_comparable_is_shown_without_a_ratio(tmp_path: Path) -> None:
+    runs = [write(tmp_path, Case(queries=FEW, plans=False)),
+            write(tmp_path, Case(queries=FEW, plans=False, placement="pmem-both",
+                                 manifest_changes={"restore_method": "reflink"}))]  # fmt: skip
+    files, html = report(runs, tmp_path)
+    assert "pmem-both was not compared" in html and "copy against reflink" in html
+    assert not any("speedups" in path.name for path in files.figures)
+    forced = write_report(runs, tmp_path / "forced", force=True)
+    assert any("speedups" in path.name for path in forced.figures)
+
+
+def test_three_placements_against_a_chosen_baseline(tmp_path: Path) -> None:
+    placements = ("ssd-both", "pmem-both", "ssd-data-pmem-wal")
+    runs = demo(
+        tmp_path, ("postgres",), placements, blocks=2, queries=FEW, plans=False, emulated=False
+    )
+    _, html = report(runs, tmp_path, baseline="pmem-both")
+    assert "ssd-both against pmem-both" in html
+    assert "ssd-data-pmem-wal against pmem-both" in html
+    with pytest.raises(UsageError, match="there is ssd-both"):
+        report(runs, tmp_path, baseline="cxl-both")
+
+
+def test_another_workloads_metrics_get_tables_and_charts(tmp_path: Path) -> None:
+    def metrics(rate: float) -> list[dict[str, Any]]:
+        base = {"unit": "op/s", "better": "higher", "name": "throughput_ops"}
+        tail = {"name": "latency_ns", "unit": "ns", "better": "lower", "hdr": "AAAA",
+                "labels": {"transaction": "payment"}}  # fmt: skip
+        return [*(base | {"labels": {"threads": t}, "value": rate * int(t)} for t in "128"), tail]
+
+    runs = [
+        write(tmp_path, Case(placement=p, block=k, metrics=metrics(rate + k),
+                             spec_changes={"workload": "ycsb"}))
+        for k in range(7) for p, rate in (("ssd-both", 100), ("pmem-both", 150))
+    ]  # fmt: skip
+    files, html = report(runs, tmp_path)
+    assert any("throughput-ops" in path.name for path in files.figures)
+    assert "threads 8" in html and "× better" not in html
+    assert "1.4" in html and "shown to be better" in html
+    assert "a histogram: not compared yet" in html
+    assert "YCSB" in html
+
+
+HOSTILE = "x</script><img src=y onerror=alert(1)>$\\frac{1}$|`]"
+
+
+def test_text_from_outside_stays_text(tmp_path: Path) -> None:
+    notes = [{"what": HOSTILE, "found": HOSTILE, "do": HOSTILE}]
+    changes = {"spec.label": HOSTILE, "uncontrolled": notes}
+    run = write(tmp_path, Case(placement=None, label="x", queries=FEW, plans=False,
+                               run_changes=changes))  # fmt: skip
+    files, html = report([run], tmp_path, title=HOSTILE)
+    assert "<img" not in html and "onerror=alert(1)&gt;" in html
+    assert html.count("</script>") == 1
+    assert "<img" not in files.markdown.read_text(encoding="utf-8")
+
+
+def test_a_spreadsheet_gets_no_formula(tmp_path: Path) -> None:
+    run = write(tmp_path, Case(placement=None, label="x", queries=FEW, plans=False,
+                               run_changes={"spec.label": "=HYPERLINK(1)"}))  # fmt: skip
+    files, _ = report([run], tmp_path)
+    rows = list(csv.DictReader(io.StringIO(files.csv.read_text(encoding="utf-8"))))
+    assert {row["placement"] for row in rows} == {"'=HYPERLINK(1)"}
+
+
+def test_the_csv_has_every_metric_of_every_run_to_the_last_digit(tmp_path: Path) -> None:
+    runs = demo(tmp_path, blocks=1, queries=FEW, plans=False)
+    files, _ = report(runs, tmp_path)
+    rows = list(csv.DictReader(io.StringIO(files.csv.read_text(encoding="utf-8"))))
+    assert len(rows) == sum(len(run.run["metrics"]) for run in runs)
+    first = runs[0].run["metrics"][0]
+    found = [r for r in rows if r["run_id"] == runs[0].run_id and r["metric"] == first["name"]]
+    assert float(found[0]["value"]) == first["value"]
+
+
+def test_published_figures_lie_beside_the_measured_ones(tmp_path: Path) -> None:
+    published = tmp_path / "published.csv"
+    published.write_text(
+        "figure,series,x,y,unit,read_off_error\n"
+        "2b,postgres/ssd-both,1,55,s,5\n2b,postgres/pmem-both,1,40,s,5\n2a,duckdb/x,1,3,GB,0\n"
+    )
+    series = read_published(published)
+    assert series[0].points[0].y_base == 55e9 and series[2].base_unit == "bytes"
+    runs = demo(tmp_path, engines=("postgres",), blocks=1, queries=FEW, plans=False)
+    files, html = report(runs, tmp_path, published=published)
+    times = next(p for p in files.figures if p.name.endswith("times.svg"))
+    assert "ssd-both as published" in times.read_text(encoding="utf-8")
+    assert "measured on the paper's machine" in html.replace("&#39;", "'")
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [("2,postgres/a,1,fast,s,0", "y is 'fast', not a number"), ("2,postgres,1,1,s,0", "series"),
+     ("2,postgres/a,1,1,s,-1", "read_off_error"), ("2,postgres/a,1,1,s,0,9", "unknown key")],
+)  # fmt: skip
+def test_a_bad_published_row_is_named_by_its_line(tmp_path: Path, row: str, found: str) -> None:
+    path = tmp_path / "published.csv"
+    path.write_text(f"figure,series,x,y,unit,read_off_error\n{row}\n")
+    with pytest.raises(UsageError) as refusal:
+        read_published(path)
+    assert found in f"{refusal.value.asked} {refusal.value.found}"
+    assert "published.csv:2" in refusal.value.asked
+
+
+def test_no_runs_and_no_place_to_write(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no finished run"):
+        write_report([], tmp_path)
+    (tmp_path / "file").write_text("")
+    run = write(tmp_path / "store", Case(queries=FEW, plans=False))
+    with pytest.raises(UsageError, match="a report in"):
+        write_report([run], tmp_path / "file")
+
+
+def test_reports_import_nothing_that_runs_anything() -> None:
+    folder = Path(__file__).parents[2] / "reports"
+    forbidden = r"harness\.(engines?|workloads?|runner|supervise|tiers|memory|monitors|cli)\b"
+    command = ["grep", "-rnE", f"(from|import) {forbidden}", str(folder), "--include=*.py"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.stdout == ""
+
+
+@given(st.floats(min_value=1e-6, max_value=1e15))
+def test_three_significant_digits_and_no_exponent(value: float) -> None:
+    text = significant(value)
+    assert "e" not in text
+    assert float(text.replace(",", "")) == pytest.approx(value, rel=5.1e-3)
+    assert "e" not in quantity_text(value, "ns") or value < 1e-3
+
+
+@given(st.text())
+def test_markdown_keeps_one_line_without_markup(text: str) -> None:
+    escaped = escape_markdown(text)
+    assert "\n" not in escaped and "<" not in escaped
+    assert not re.search(r"(?<!\\)(\\\\)*\|", escaped)

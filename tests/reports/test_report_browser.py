@@ -1,0 +1,161 @@
+"""The report in a real browser: Debian's headless Chromium, driven through its chromedriver."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_runs import EMULATED, Case, demo, write
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+
+from harness.reports.report import write_report
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+HOSTILE = "<img src=x onerror=document.title='owned'>"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    options = ChromeOptions()
+    options.binary_location = str(shutil.which("chromium"))
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All that a report can hold: two engines, three placements, emulated, failed, unknown."""
+    folder = tmp_path_factory.mktemp("runs")
+    placements = ("ssd-both", "pmem-both", "ssd-data-pmem-wal")
+    runs = demo(folder, placements=placements, blocks=2)
+    extra = {"block": 2, "emulated": EMULATED, "placement": "pmem-both"}
+    runs.append(write(folder, Case(status="failed", **extra)))
+    runs.append(write(folder, Case(status="unknown", engine="duckdb", **extra)))
+    runs.append(
+        write(folder, Case(block=3, run_changes={"uncontrolled": [
+            {"what": HOSTILE, "found": "a-very-long-word" * 20, "do": HOSTILE}]}))
+    )  # fmt: skip
+    return write_report(runs, folder / "report", title="Does PMem pay?").html
+
+
+def open_at(browser: Chrome, page: Path, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(page.as_uri())
+
+
+def requested(browser: Chrome) -> list[str]:
+    messages = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
+    return [
+        message["params"]["request"]["url"]
+        for message in messages
+        if message["method"] == "Network.requestWillBeSent"
+    ]
+
+
+def test_nothing_is_fetched_and_nothing_goes_wrong(browser: Chrome, page: Path) -> None:
+    browser.get_log("performance")
+    open_at(browser, page, 1280)
+    urls = requested(browser)
+    assert page.as_uri() in urls
+    assert [url for url in urls if url != page.as_uri() and not url.startswith("data:")] == []
+    assert browser.get_log("browser") == []
+    assert browser.title == "Does PMem pay? (EMULATED)"  # the hostile text was not run
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_page_does_not_scroll_sideways(browser: Chrome, page: Path, width: int) -> None:
+    open_at(browser, page, width)
+    browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    inner, scroll = browser.execute_script(
+        "return [document.documentElement.clientWidth, document.documentElement.scrollWidth]"
+    )
+    assert scroll <= inner <= width
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_every_figure_is_drawn_and_named(browser: Chrome, page: Path, width: int) -> None:
+    open_at(browser, page, width)
+    charts: list[dict[str, Any]] = browser.execute_script(
+        """return [...document.querySelectorAll('figure.chart')].map(f => {
+             const svg = f.querySelector('svg'), box = svg.getBoundingClientRect();
+             return {width: box.width, height: box.height,
+                     shapes: [...svg.querySelectorAll('path, use')]
+                       .filter(s => s.getBoundingClientRect().width > 0).length,
+                     alt: f.querySelector('[role=img]').getAttribute('aria-label')}})"""
+    )
+    assert len(charts) == 6
+    for chart in charts:
+        assert chart["width"] > 300 and chart["height"] > 100 and chart["shapes"] > 20
+        assert "table has every value" in chart["alt"] or "scans take" in chart["alt"]
+
+
+def test_the_reader_sees_what_must_be_seen(browser: Chrome, page: Path) -> None:
+    open_at(browser, page, 400)
+    text = browser.execute_script("return document.body.innerText")
+    assert text.count("EMULATED") > 10
+    for said in ("no verdict on the real device", "cannot be shown", "server died", "†",
+                 "Uncontrolled", HOSTILE):  # fmt: skip
+        assert said in text
+    charts = browser.execute_script(
+        "return [...document.querySelectorAll('figure.chart svg')].map(s => s.textContent)"
+    )
+    assert all("EMULATED" in chart for chart in charts)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_readable_in_either_scheme(browser: Chrome, page: Path, scheme: str) -> None:
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    open_at(browser, page, 1280)
+    worst = browser.execute_script(CONTRAST)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert worst["ratio"] >= 4.5, worst
+
+
+def test_paper_shows_what_is_folded_on_screen(browser: Chrome, tmp_path: Path) -> None:
+    run = write(tmp_path, Case(queries=(1,), plans=False))
+    open_at(browser, write_report([run], tmp_path / "report").html, 1280)
+    browser.execute_script(
+        """window.opened = 0;
+           addEventListener('beforeprint', () =>
+             opened = document.querySelectorAll('details[open]').length)"""
+    )
+    pdf = browser.execute_cdp_cmd("Page.printToPDF", {})
+    assert base64.b64decode(pdf["data"]).startswith(b"%PDF")
+    folded = browser.execute_script("return document.querySelectorAll('details').length")
+    assert browser.execute_script("return opened") == folded > 0
+    assert browser.execute_script("return document.querySelectorAll('details[open]').length") == 0
+
+
+#: The lowest contrast (WCAG 2.1, 1.4.3) of any text outside the charts.
+CONTRAST = """
+const rgb = c => c.match(/[\\d.]+/g).map(Number);
+const light = c => { const [r, g, b] = rgb(c).map(v => v / 255)
+  .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b };
+const behind = e => { for (; e; e = e.parentElement) {
+  const c = getComputedStyle(e).backgroundColor;
+  if (rgb(c)[3] !== 0) return c } return 'rgb(255,255,255)' };
+let worst = {ratio: 99};
+for (const e of document.querySelectorAll('h1,h2,p,th,td,dt,dd,figcaption,summary,caption')) {
+  if (!e.innerText || !e.innerText.trim()) continue;
+  const [a, b] = [light(getComputedStyle(e).color), light(behind(e))];
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (ratio < worst.ratio) worst = {ratio, text: e.innerText.slice(0, 40)};
+}
+return worst;
+"""

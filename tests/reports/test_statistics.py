@@ -1,0 +1,191 @@
+"""Estimate, interval and test against scipy, by simulation, and by their own laws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from harness.reports.statistics import (
+    Estimate,
+    compare_paired,
+    compare_unpaired,
+    hodges_lehmann,
+    holm,
+    judge,
+    repeats_needed,
+    sign_flip_p,
+    smallest_p_paired,
+    smallest_p_unpaired,
+)
+
+TIMES = st.floats(min_value=1e-3, max_value=1e12, allow_nan=False)
+PAIRS = st.lists(st.tuples(TIMES, TIMES), min_size=1, max_size=9)
+
+
+def lognormal(seed: int, n: int, centre: float = 0.0) -> np.ndarray:
+    return np.exp(np.random.default_rng(seed).normal(centre, 0.2, n))
+
+
+@pytest.mark.parametrize("n", [2, 5, 6, 9, 16, 30])
+def test_paired_p_is_scipys_exact_signed_rank(n: int) -> None:
+    a, b = lognormal(1, n, 0.1), lognormal(2, n)
+    expected = stats.wilcoxon(np.log(a / b), method="exact").pvalue
+    assert compare_paired(a, b).p == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n_a", "n_b"), [(2, 3), (5, 5), (6, 9), (20, 15)])
+def test_unpaired_p_is_scipys_exact_rank_sum(n_a: int, n_b: int) -> None:
+    a, b = lognormal(1, n_a, 0.1), lognormal(2, n_b)
+    expected = stats.mannwhitneyu(a, b, method="exact").pvalue
+    assert compare_unpaired(a, b).p == pytest.approx(expected, rel=1e-9)
+
+
+def test_many_unpaired_repeats_use_the_normal_approximation_with_ties() -> None:
+    a, b = np.round(lognormal(1, 100, 0.05), 2), np.round(lognormal(2, 90), 2)
+    expected = stats.mannwhitneyu(a, b, method="asymptotic").pvalue
+    assert compare_unpaired(a, b).p == pytest.approx(expected, rel=1e-6)
+
+
+def test_ties_and_zeros_count_every_flip() -> None:
+    """Against the full enumeration of sign flips of the same ranks."""
+    values = np.array([0.0, 0.1, 0.1, -0.1, 0.3, 0.3, 0.5])
+    ranks = stats.rankdata(np.abs(values))
+    flippable = ranks[values != 0]
+    observed = ranks[values > 0].sum()
+    sums = [sum(r for r, keep in zip(flippable, np.binary_repr(i, 6), strict=True) if keep == "1")
+            for i in range(2**6)]  # fmt: skip
+    tail = min(np.mean([s >= observed for s in sums]), np.mean([s <= observed for s in sums]))
+    assert sign_flip_p(values) == pytest.approx(min(1.0, 2 * tail))
+
+
+def test_hodges_lehmann_of_a_worked_sample() -> None:
+    # Walsh averages of 1, 2, 6: 1, 1.5, 2, 3.5, 4, 6
+    assert hodges_lehmann(np.array([1.0, 2.0, 6.0])) == pytest.approx(2.75)
+
+
+def test_one_wild_repeat_does_not_move_the_estimate_far() -> None:
+    calm = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01]
+    disturbed = [*calm[:-1], 50.0]
+    assert compare_paired(disturbed, calm).ratio < 1.05
+
+
+@pytest.mark.parametrize("n", [6, 8, 12])
+@pytest.mark.parametrize("pairing", ["paired", "unpaired"])
+def test_interval_covers_as_often_as_it_says(n: int, pairing: str) -> None:
+    """1500 seeded experiments with a true ratio of 1.5, blocks that drift, skewed noise."""
+    rng = np.random.default_rng(n)
+    covered, trials, stated = 0, 1500, 0.0
+    for _ in range(trials):
+        drift = rng.normal(0, 0.3, n) if pairing == "paired" else np.zeros(n)
+        a = 1.5 * np.exp(drift + rng.exponential(0.1, n))
+        b = np.exp(drift + rng.exponential(0.1, n))
+        estimate = (compare_paired if pairing == "paired" else compare_unpaired)(a, b)
+        assert estimate.low is not None and estimate.high is not None
+        covered += estimate.low <= 1.5 <= estimate.high
+        stated = estimate.confidence
+    assert stated >= 0.95
+    # Three standard errors of the simulation around the exact coverage.
+    assert abs(covered / trials - stated) < 3 * np.sqrt(stated * (1 - stated) / trials)
+
+
+def test_no_difference_is_seldom_shown() -> None:
+    rng = np.random.default_rng(7)
+    shown = sum(
+        compare_paired(np.exp(rng.normal(0, 0.1, 8)), np.exp(rng.normal(0, 0.1, 8))).p <= 0.05
+        for _ in range(1500)
+    )
+    assert shown / 1500 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 1500)
+
+
+@given(PAIRS)
+def test_exchanging_the_sides_gives_the_reciprocal(pairs: list[tuple[float, float]]) -> None:
+    a, b = zip(*pairs, strict=True)
+    for compare in (compare_paired, compare_unpaired):
+        assert_same(compare(b, a), compare(a, b).reciprocal())
+
+
+@given(PAIRS, st.floats(min_value=1e-6, max_value=1e6))
+def test_units_do_not_matter(pairs: list[tuple[float, float]], factor: float) -> None:
+    a, b = zip(*pairs, strict=True)
+    scaled = [factor * x for x in a], [factor * x for x in b]
+    once, again = compare_paired(a, b), compare_paired(*scaled)
+    assert again.ratio == pytest.approx(once.ratio, rel=1e-9)
+
+
+@given(PAIRS)
+def test_the_interval_holds_the_estimate_and_agrees_with_the_test(
+    pairs: list[tuple[float, float]],
+) -> None:
+    a, b = zip(*pairs, strict=True)
+    for one in (compare_paired(a, b), compare_unpaired(a, b)):
+        if one.low is None or one.high is None:
+            assert one.confidence == 0
+            continue
+        assert one.low <= one.ratio * (1 + 1e-9) and one.ratio <= one.high * (1 + 1e-9)
+        assert one.p >= one.smallest_p * (1 - 1e-9)
+    distinct = len(set(np.abs(np.round(np.log(np.array(a) / np.array(b)), 9)))) == len(pairs)
+    one = compare_paired(a, b)
+    if distinct and one.confidence >= 0.95 and one.low is not None and one.high is not None:
+        assert (one.p <= 1 - 0.95) == (not one.low <= 1 <= one.high) or 1 in (one.low, one.high)
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1), min_size=1, max_size=12))
+def test_holm_is_between_p_and_bonferroni_and_keeps_the_order(p: list[float]) -> None:
+    adjusted = holm(p)
+    for raw, one in zip(p, adjusted, strict=True):
+        assert raw <= one <= min(1.0, raw * len(p)) + 1e-12
+    ordered = [one for _, one in sorted(zip(p, adjusted, strict=True))]
+    assert ordered == sorted(ordered)
+
+
+def test_holm_of_a_worked_family() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+
+
+def test_too_few_repeats_cannot_show_what_more_would() -> None:
+    """Five clear pairs reach p = 0.0625 at best: never "no difference"."""
+    five = compare_paired([2.0, 2.1, 2.2, 2.3, 2.4], [1.0] * 5)
+    assert five.p == five.smallest_p == smallest_p_paired(5) == 0.0625
+    (alone,) = judge([five])
+    assert (alone.outcome, alone.repeats_needed) == ("cannot be shown", 6)
+
+
+def test_a_family_of_44_needs_eleven_pairs() -> None:
+    def clear(n: int) -> Estimate:
+        return compare_paired([2 + i / 100 for i in range(n)], [1.0] * n)
+
+    assert {j.outcome for j in judge([clear(10)] * 44)} == {"cannot be shown"}
+    assert {j.outcome for j in judge([clear(11)] * 44)} == {"shown"}
+    assert judge([clear(10)] * 44)[0].repeats_needed == 11
+
+
+def test_enough_repeats_without_a_difference_are_not_shown() -> None:
+    mixed = compare_paired([1.1, 0.9, 1.2, 0.85, 1.02, 0.97, 1.05], [1.0] * 7)
+    assert judge([mixed])[0].outcome == "not shown"
+
+
+@given(st.floats(min_value=1e-6, max_value=1.0))
+def test_repeats_needed_is_the_fewest(level: float) -> None:
+    paired, unpaired = repeats_needed(level, "paired"), repeats_needed(level, "unpaired")
+    assert smallest_p_paired(paired) <= level
+    assert paired == 1 or smallest_p_paired(paired - 1) > level
+    assert smallest_p_unpaired(unpaired, unpaired) <= level
+
+
+@settings(max_examples=20)
+@given(st.sampled_from([[], [0.0, 1.0], [-1.0, 2.0], [float("nan")], [float("inf")]]))
+def test_what_has_no_logarithm_is_refused(values: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"repeat|above zero"):
+        compare_paired(values, [1.0] * len(values))
+
+
+def assert_same(one: Estimate, other: Estimate) -> None:
+    assert one.ratio == pytest.approx(other.ratio, rel=1e-9)
+    assert one.p == pytest.approx(other.p, rel=1e-9)
+    assert (one.low is None) == (other.low is None)
+    if one.low is not None and one.high is not None:
+        assert one.low == pytest.approx(other.low, rel=1e-9)
+        assert one.high == pytest.approx(other.high, rel=1e-9)
