@@ -54,13 +54,15 @@ def host_mode(kernel: Kernel = LIVE) -> HostMode:
     modules = memory_devices(kernel)
     if modules is not None:
         optane = [module for module in modules if module.technology == "Optane"]
-        if optane:
-            resources = MemoryResources(
-                sum(module.volatile_bytes for module in optane),
-                sum(module.persistent_bytes for module in optane),
-            )
+        resources = MemoryResources(
+            sum(module.volatile_bytes for module in optane),
+            sum(module.persistent_bytes for module in optane),
+        )
+        if resources.volatile_bytes or resources.app_direct_bytes:
             return _from_resources(resources, f"firmware table: {len(optane)} Optane modules")
-    return _from_kernel(kernel, firmware_read=modules is not None)
+        # Capacities left out by the firmware: the kernel may still know.
+        return _from_kernel(kernel, firmware_read=not optane)
+    return _from_kernel(kernel, firmware_read=False)
 
 
 def _from_resources(resources: MemoryResources, source: str) -> HostMode:

@@ -1,0 +1,21 @@
+"""SMBIOS tables for tests, built from the offsets of the specification."""
+
+from __future__ import annotations
+
+import struct
+
+
+def memory_device(
+    *, size_mib: int, technology: int, volatile: int, persistent: int, locator: str
+) -> bytes:
+    """A type 17 structure of SMBIOS 3.2 (DSP0134 §7.18), built by its offsets."""
+    body = bytearray(0x54)
+    struct.pack_into("<BBH", body, 0, 17, len(body), 0x1100)
+    extended = size_mib >= 0x7FFF
+    struct.pack_into("<H", body, 0x0C, 0x7FFF if extended else size_mib)
+    struct.pack_into("<I", body, 0x1C, size_mib if extended else 0)
+    body[0x10], body[0x12], body[0x17] = 1, 0x1A, 2
+    struct.pack_into("<H", body, 0x20, 2666)
+    body[0x28] = technology
+    struct.pack_into("<QQ", body, 0x34, persistent, volatile)
+    return bytes(body) + locator.encode() + b"\0Maker\0\0"

@@ -1,0 +1,194 @@
+"""Host facts: of this machine, of a recorded one, and of firmware tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tiers"))
+
+from recorded_kernel import RecordedKernel, load, write
+from smbios_table import memory_device
+
+from harness import schemas
+from harness.host import cpu
+from harness.host.dimms import parse_smbios
+from harness.host.doctor import examine
+from harness.host.facts import host_facts
+from harness.host.uncontrolled import uncontrolled
+from harness.tiers.finding import find_tiers
+from harness.tiers.kernel import Kernel
+from harness.tiers.model import Tier, TierClaim, TierFacts
+
+
+@pytest.fixture(scope="module")
+def nvdimms(tmp_path_factory: pytest.TempPathFactory) -> RecordedKernel:
+    """Two NVDIMMs with eADR; see the recording's ``source``."""
+    return load("two-nvdimms-eadr", tmp_path_factory.mktemp("recorded"))
+
+
+def test_facts_of_this_machine_fit_the_schema_and_agree_with_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
+    facts = host_facts(find_tiers(None, ["pmem"]).values())
+    schemas.validate(json.loads(json.dumps(facts)), "host-facts", "host_facts()")
+    assert facts["cpu"]["threads"] == os.cpu_count()
+    assert facts["kernel"]["release"] == os.uname().release
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert facts["memory_bytes"] == pytest.approx(pages, rel=0.05)
+    assert {mount["tier"] for mount in facts["mounts"]} >= {"ssd", "pmem"}
+
+
+def test_the_machine_id_itself_stays_at_home(tmp_path: Path) -> None:
+    write(tmp_path, "/etc/machine-id", "0123456789abcdef0123456789abcdef\n")
+    facts = host_facts((), Kernel(tmp_path))
+    assert len(facts["host_id"]) == 16
+    assert facts["host_id"] not in "0123456789abcdef0123456789abcdef"
+
+
+def test_init_arguments_on_the_kernel_command_line_are_not_recorded(tmp_path: Path) -> None:
+    write(tmp_path, "/proc/cmdline", "root=/dev/sda quiet -- --token=secret\n")
+    assert host_facts((), Kernel(tmp_path))["kernel"]["cmdline"] == "root=/dev/sda quiet"
+
+
+def test_facts_of_the_recorded_machine(nvdimms: RecordedKernel) -> None:
+    facts = host_facts((), nvdimms)
+    assert facts["cpu"]["sockets"] == 2
+    assert "clwb" in facts["cpu"]["flags"]
+    assert facts["persistence_domains"] == {"region0": "cpu_cache", "region1": "cpu_cache"}
+    assert [node["cpus"] for node in facts["numa_nodes"]] == ["0", "1", ""]
+    assert facts["numa_nodes"][0]["distances"] == [10, 21, 28]
+    assert facts["dimms"][0]["id"] == "8680-56341200"
+
+
+# Processors ---------------------------------------------------------------------------
+
+
+def test_governor_turbo_and_smt_of_an_invented_intel_server(tmp_path: Path) -> None:
+    for number, governor in enumerate(["performance", "powersave"]):
+        write(
+            tmp_path,
+            f"/sys/devices/system/cpu/cpu{number}/cpufreq/scaling_governor",
+            f"{governor}\n",
+        )
+    write(tmp_path, "/sys/devices/system/cpu/intel_pstate/no_turbo", "0\n")
+    write(tmp_path, "/sys/devices/system/cpu/smt/active", "1\n")
+    write(tmp_path, "/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n")
+    kernel = Kernel(tmp_path)
+    assert cpu.governor(kernel) == "performance, powersave"
+    assert cpu.turbo(kernel) is True
+    assert cpu.smt(kernel) is True
+    assert cpu.thp(kernel) == "always"
+
+
+def test_cores_are_counted_over_sockets(tmp_path: Path) -> None:
+    blocks = [
+        f"processor : {2 * socket + core}\nvendor_id : GenuineIntel\ncpu family : 6\nmodel : 106\n"
+        f"model name : Xeon\nphysical id : {socket}\ncore id : {core}\nflags : clwb avx512f fpu"
+        for socket in (0, 1)
+        for core in (0, 1)
+    ]
+    write(tmp_path, "/proc/cpuinfo", "\n\n".join(blocks))
+    found = cpu.cpu(Kernel(tmp_path))
+    assert (found.sockets, found.cores, found.threads) == (2, 4, 4)
+    assert found.flags == ("clwb", "avx512f")
+
+
+# Firmware ------------------------------------------------------------------------------
+
+
+def test_modules_of_the_firmware_table() -> None:
+    table = (
+        bytes([0, 8, 0, 0, 1, 1, 1, 1]) + b"BIOS\0\0"
+        + memory_device(
+            size_mib=32768, technology=3, volatile=32 << 30, persistent=0, locator="A1"
+        )
+        + memory_device(
+            size_mib=129408, technology=7, volatile=0, persistent=126 << 30, locator="A2"
+        )
+        + memory_device(size_mib=0, technology=2, volatile=0, persistent=0, locator="A3")
+    )  # fmt: skip
+    dram, optane = parse_smbios(table)
+    assert (dram.locator, dram.technology, dram.type) == ("A1", "DRAM", "DDR4")
+    assert dram.size_bytes == 32 << 30
+    assert (optane.technology, optane.speed_mts, optane.manufacturer) == ("Optane", 2666, "Maker")
+    assert optane.size_bytes == 129408 << 20
+    assert optane.persistent_bytes == 126 << 30
+
+
+def test_a_cut_off_table_gives_what_is_whole() -> None:
+    whole = memory_device(size_mib=1024, technology=3, volatile=0, persistent=0, locator="A1")
+    assert len(list(parse_smbios(whole + b"\x11\x54"))) == 1
+
+
+# What is uncontrolled ----------------------------------------------------------------------
+
+
+def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) -> None:
+    """An invented laptop-like server: nothing is held still."""
+    write(tmp_path, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n")
+    write(tmp_path, "/sys/devices/system/cpu/cpufreq/boost", "1\n")
+    write(tmp_path, "/sys/devices/system/cpu/smt/active", "1\n")
+    write(tmp_path, "/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n")
+    write(tmp_path, "/proc/sys/kernel/randomize_va_space", "2\n")
+    write(tmp_path, "/proc/sys/kernel/numa_balancing", "1\n")
+    write(tmp_path, "/proc/meminfo", "MemTotal: 1000 kB\nSwapTotal: 500 kB\n")
+    write(tmp_path, "/proc/stat", "cpu 50 0 50 800 0 0 0 100 0 0\n")
+    write(tmp_path, "/proc/loadavg", "8.00 1 1 1/2 3\n")
+    write(tmp_path, "/proc/cpuinfo", "processor : 0\nflags : hypervisor\n")
+    for node in (0, 1):
+        write(tmp_path, f"/sys/devices/system/node/node{node}/cpulist", str(node))
+    unsafe = Tier(
+        TierClaim("ssd", "block", path="/x"),
+        TierFacts("block", mount_point="/x", mount_options=("rw", "nobarrier")),
+    )
+    found = {finding["what"]: finding for finding in uncontrolled([unsafe], Kernel(tmp_path))}
+    assert set(found) == {
+        "frequency governor",
+        "turbo",
+        "SMT",
+        "virtualisation",
+        "stolen processor time",
+        "other load",
+        "transparent huge pages",
+        "swap",
+        "address space randomisation",
+        "NUMA placement",
+        "automatic NUMA balancing",
+        "write barriers of tier ssd",
+    }
+    assert found["stolen processor time"]["found"].startswith("10.0%")
+    assert all(finding["do"] for finding in found.values())
+
+
+def test_a_well_kept_server_has_no_findings(tmp_path: Path) -> None:
+    write(tmp_path, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
+    write(tmp_path, "/sys/devices/system/cpu/intel_pstate/no_turbo", "1\n")
+    write(tmp_path, "/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+    write(tmp_path, "/proc/sys/kernel/randomize_va_space", "0\n")
+    write(tmp_path, "/proc/cpuinfo", "processor : 0\nflags : clwb\n")
+    assert uncontrolled((), Kernel(tmp_path)) == []
+
+
+# The doctor ---------------------------------------------------------------------------------
+
+
+def test_the_doctor_tells_kinds_with_their_evidence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
+    found = examine(list(find_tiers(None, ["pmem"]).values()))
+    json.dumps(found)
+    by_name = {tier["name"]: tier for tier in found["tiers"]}
+    assert by_name["pmem"]["emulated"] is True
+    assert by_name["pmem"]["finding"] == "tmpfs mounted at /dev/shm"
+    assert by_name["ssd"]["emulated"] is False
+    assert found["mode"]["evidence"]
+    assert found["memory_cap"]["method"] in ("none", "cgroup-v1", "cgroup-v2", "systemd-run")
+    assert set(found["tools"]) >= {"fio", "numactl", "ndctl", "ipmctl", "perf"}
+    assert found["tools"]["gcc"]  # set-up needs it, so it is here

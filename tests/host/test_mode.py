@@ -1,0 +1,125 @@
+"""The host's memory mode from ipmctl's words, the firmware's table, and the kernel."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tiers"))
+
+from recorded_kernel import load, write
+from smbios_table import memory_device
+
+from harness.host.mode import MemoryResources, host_mode, parse_memory_resources
+from harness.tiers.kernel import Kernel
+
+_GIB = 1 << 30
+_OPTANE_SERVER = (
+    "processor : 0\nvendor_id : GenuineIntel\ncpu family : 6\nmodel : 106\nflags : clwb"
+)
+#: Recorded: QEMU guest, Debian 12, ipmctl 03.00.00.0468, exit code 1.
+NO_MODULES = "Initialization failed. No PMem modules in the system.\n"
+
+
+def table(volatile: str, direct: str, module: str = "PMemModule") -> str:
+    """``ipmctl show -memoryresources`` in the columns its manual page names; not a recording."""
+    return f"""
+ MemoryType   | DDR         | {module}  | Total
+==========================================================
+ Volatile     | 189.500 GiB | {volatile} | 189.500 GiB
+ AppDirect    | -           | {direct} | {direct}
+ Cache        | 0.000 GiB   | -           | 0.000 GiB
+ Inaccessible | 2.500 GiB   | 5.000 GiB   | 7.500 GiB
+ Physical     | 192.000 GiB | 509.000 GiB | 701.000 GiB
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "resources"),
+    [
+        (table("0.000 GiB", "504.000 GiB"), MemoryResources(0, 504 * _GIB)),
+        (table("504.000 GiB", "0.000 GiB"), MemoryResources(504 * _GIB, 0)),
+        (table("252.000 GiB", "252.000 GiB", "DCPMM"), MemoryResources(252 * _GIB, 252 * _GIB)),
+        (table("0 B", "541165879296 B"), MemoryResources(0, 504 * _GIB)),
+        (
+            "Capacity=509.0 GiB\nMemoryCapacity=0.0 GiB\nAppDirectCapacity=504.0 GiB\n",
+            MemoryResources(0, 504 * _GIB),
+        ),
+        (NO_MODULES, None),
+        ("", None),
+    ],
+)
+def test_ipmctl_memory_resources(text: str, resources: MemoryResources | None) -> None:
+    assert parse_memory_resources(text) == resources
+
+
+@pytest.mark.parametrize(
+    ("volatile", "persistent", "mode"),
+    [(0, 126, "AppDirect"), (126, 0, "Memory"), (63, 63, "Mixed")],
+)
+def test_optane_modules_in_the_firmware_table(
+    tmp_path: Path, volatile: int, persistent: int, mode: str
+) -> None:
+    """An invented SMBIOS table with one Optane module."""
+    path = tmp_path / "sys/firmware/dmi/tables/DMI"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(
+        memory_device(
+            size_mib=129408,
+            technology=7,
+            volatile=volatile * _GIB,
+            persistent=persistent * _GIB,
+            locator="A1",
+        )
+    )
+    found = host_mode(Kernel(tmp_path))
+    assert found.mode == mode
+    assert "1 Optane modules" in found.evidence
+
+
+def test_modules_whose_capacities_the_firmware_leaves_out_are_looked_for_elsewhere(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "sys/firmware/dmi/tables/DMI"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(
+        memory_device(size_mib=129408, technology=7, volatile=0, persistent=0, locator="A1")
+    )
+    write(tmp_path, "/proc/cpuinfo", _OPTANE_SERVER)
+    assert host_mode(Kernel(tmp_path)).mode == "unknown"
+
+
+def test_regions_of_the_kernel_mean_appdirect(tmp_path: Path) -> None:
+    found = host_mode(load("two-nvdimms-eadr", tmp_path))
+    assert found.mode == "AppDirect"
+    assert "region0 1.88 GiB, region1 1.88 GiB" in found.evidence
+
+
+def test_a_memory_side_cache_means_memory_mode(tmp_path: Path) -> None:
+    """An invented tree: ACPI HMAT shows DRAM as a cache in front of node 0."""
+    write(
+        tmp_path,
+        "/sys/devices/system/node/node0/memory_side_cache/index1/size",
+        "34359738368",
+    )
+    assert host_mode(Kernel(tmp_path)).mode == "Memory"
+
+
+def test_an_optane_capable_server_without_its_firmware_table_is_unknown(tmp_path: Path) -> None:
+    write(tmp_path, "/proc/cpuinfo", _OPTANE_SERVER)
+    found = host_mode(Kernel(tmp_path))
+    assert found.mode == "unknown"
+    assert "as root" in found.evidence
+
+
+def test_a_processor_that_takes_no_optane_is_default(tmp_path: Path) -> None:
+    write(tmp_path, "/proc/cpuinfo", _OPTANE_SERVER.replace("GenuineIntel", "AuthenticAMD"))
+    assert host_mode(Kernel(tmp_path)).mode == "Default"
+
+
+def test_this_machine_has_a_mode_and_says_why() -> None:
+    found = host_mode()
+    assert found.mode in ("Default", "AppDirect", "Memory", "Mixed", "unknown")
+    assert found.evidence
