@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 from recorded_kernel import RecordedKernel, load
 
+import harness
 from harness.errors import UsageError
 from harness.tiers.discover import discover, emulate
 from harness.tiers.finding import find_tiers, find_tiers_and_problems
 from harness.tiers.hostfile import find_host_file, load_host_file
+from harness.tiers.model import TIER_KINDS
 from harness.tiers.probe import facts_of_directory
+
+EXAMPLE = Path(harness.__file__).parent / "profiles" / "hosts" / "example.yml"
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +91,16 @@ def test_the_named_file_comes_before_the_environment_and_the_usual_places(
     assert find_host_file(tmp_path / "named.yml") == tmp_path / "named.yml"
     with pytest.raises(UsageError, match="no such file"):
         find_host_file(tmp_path / "absent.yml")
+
+
+def test_the_example_host_file_shows_every_kind() -> None:
+    example = load_host_file(EXAMPLE)
+    assert {claim.kind for claim in example.claims} == set(TIER_KINDS)
+    by_name = {claim.name: claim for claim in example.claims}
+    assert by_name["cxl"].nodes == (2,)
+    assert by_name["spread"].nodes == (0, 2)
+    assert by_name["fake"].emulates == "pmem"
+    assert example.data_dir == Path("/var/lib/tierbench")
 
 
 def test_the_doctor_gets_the_good_tiers_and_every_problem(tmp_path: Path) -> None:

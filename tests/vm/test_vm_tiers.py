@@ -5,10 +5,13 @@ QEMU's NVDIMMs run the kernel's own libnvdimm, ext4, xfs, device-dax and kmem co
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from vm_machine import Vm, alive
+from vm_machine import Vm, alive, wait_until_gone
 from vm_probe import probe
 
 pytestmark = pytest.mark.vm
@@ -203,5 +206,23 @@ def test_memory_of_a_bound_process_is_found_on_its_node(provisioned_vm: Vm) -> N
     assert roaming < 0.1
 
 
-def test_the_machine_is_a_process_of_ours(vm: Vm) -> None:
-    assert alive(vm.pid)
+def test_a_machine_does_not_outlive_killed_tests() -> None:
+    """With ``sleep`` in QEMU's place: started the same way, then its parent is killed."""
+    program = (
+        "import subprocess, sys; from vm_machine import die_with_parent;"
+        "child = subprocess.Popen(['sleep', '600'], preexec_fn=die_with_parent);"
+        "print(child.pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert alive(child)
+        parent.kill()
+    wait_until_gone(child)
+    assert not alive(child)

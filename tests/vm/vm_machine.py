@@ -25,6 +25,8 @@ from vm_image import REPOSITORY, Image
 #: Generous, for a busy host: an emulated machine needs 12 s idle and a minute at worst.
 _BOOT_TIMEOUT_S = 300
 NVDIMM_SIZE = "2G"
+#: Short: the path of ssh's control socket lies below.
+_SCRATCH = "harness-vm-"
 _NODE_DISTANCES = {(0, 1): 21, (0, 2): 17, (0, 3): 28, (1, 2): 28, (1, 3): 17, (2, 3): 28}
 
 
@@ -92,7 +94,8 @@ def running_machine(image: Image, *, persistence: str = "mem-ctrl") -> Iterator[
 
     ``persistence``: ``mem-ctrl`` (ADR) or ``cpu`` (eADR).
     """
-    scratch = Path(tempfile.mkdtemp(prefix="harness-vm-"))
+    _sweep()
+    scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
     try:
         overlay = scratch / "overlay.qcow2"
         subprocess.run(
@@ -107,7 +110,7 @@ def running_machine(image: Image, *, persistence: str = "mem-ctrl") -> Iterator[
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 (no threads yet)
+                preexec_fn=die_with_parent,  # noqa: PLW1509 (no threads yet)
             )
         vm = Vm(port, image.key, process.pid, scratch)
         try:
@@ -150,9 +153,17 @@ def qemu_argv(image: Image, overlay: Path, scratch: Path, port: int, persistence
     return [*argv, "-serial", f"file:{scratch / 'serial.log'}"]
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """PR_SET_PDEATHSIG: the machine cannot outlive the tests, even if they are killed."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def _sweep() -> None:
+    """Remove the disks of machines whose tests were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*-*"):
+        owner = folder.name.removeprefix(_SCRATCH).partition("-")[0]
+        if owner.isdigit() and not alive(int(owner)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _free_port() -> int:
@@ -189,9 +200,16 @@ def _tail(path: Path, lines: int) -> str:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process still runs."""
+    """Whether the process runs; one that has ended and waits for its parent does not."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
         return False
-    return True
+    return state != "Z"
+
+
+def wait_until_gone(pid: int, timeout_s: float = 60) -> None:
+    """Return when the process has ended, or after the timeout."""
+    deadline = time.monotonic() + timeout_s
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
