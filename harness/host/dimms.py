@@ -6,15 +6,20 @@ it alone tells DRAM modules, and how an Optane module's capacity is divided.
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import struct
+import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from harness.tiers.kernel import Kernel
+from harness.tiers.kernel import LIVE, Kernel
 
 _DMI = "/sys/firmware/dmi/tables/DMI"
 _MEMORY_DEVICE = 17
+_NDCTL_TIMEOUT_S = 30
 _TECHNOLOGIES = {3: "DRAM", 4: "NVDIMM-N", 5: "NVDIMM-F", 6: "NVDIMM-P", 7: "Optane"}
 _TYPES = {
     0x07: "RAM", 0x18: "DDR3", 0x1A: "DDR4", 0x1E: "LPDDR4", 0x1F: "logical non-volatile",
@@ -44,7 +49,44 @@ class MemoryDevice:
 def dimms(kernel: Kernel) -> list[dict[str, Any]]:
     """The inventory for the manifest: NVDIMMs of the kernel, then the firmware's modules."""
     modules = memory_devices(kernel)
-    return nvdimms(kernel) + [{"source": "smbios"} | asdict(module) for module in modules or []]
+    found = nvdimms(kernel)
+    if kernel is LIVE and found:
+        told = parse_ndctl_dimms(_ask_ndctl())
+        found = [told.get(dimm["dev"], {}) | dimm for dimm in found]
+    return found + [{"source": "smbios"} | asdict(module) for module in modules or []]
+
+
+def _ask_ndctl() -> str:
+    """Health and firmware of every NVDIMM, which only root may ask; empty without ndctl."""
+    program = shutil.which("ndctl")
+    if program is None or os.geteuid() != 0:
+        return ""
+    argv = [program, "list", "--dimms", "--health", "--firmware", "--idle"]
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=_NDCTL_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def parse_ndctl_dimms(text: str) -> dict[str, dict[str, Any]]:
+    """``health`` and ``firmware`` by device from ``ndctl list -D``, where it has them.
+
+    ndctl prints a bare array for one class of objects, and an object that holds
+    arrays for several.
+    """
+    try:
+        document = json.loads(text) if text.strip() else []
+    except json.JSONDecodeError:
+        return {}
+    listed = document.get("dimms", []) if isinstance(document, dict) else document
+    return {
+        dimm["dev"]: {key: dimm[key] for key in ("health", "firmware") if key in dimm}
+        for dimm in listed
+        if "dev" in dimm
+    }
 
 
 def nvdimms(kernel: Kernel) -> list[dict[str, Any]]:
@@ -56,8 +98,21 @@ def nvdimms(kernel: Kernel) -> list[dict[str, Any]]:
         nfit = f"/sys/bus/nd/devices/{name}/nfit"
         attributes = ("id", "vendor", "device", "serial", "formats", "flags")
         facts = {each: kernel.read(f"{nfit}/{each}") for each in attributes}
-        found.append({"source": "nvdimm", "dev": name} | {k: v for k, v in facts.items() if v})
+        mapped = {"dev": name, "mapped_bytes": _mapped_bytes(name, kernel)}
+        found.append({"source": "nvdimm"} | mapped | {k: v for k, v in facts.items() if v})
     return found
+
+
+def _mapped_bytes(dimm: str, kernel: Kernel) -> int:
+    """Bytes of the module that regions use, from their mappings (``nmem0,offset,length,…``)."""
+    total = 0
+    for region in kernel.names("/sys/bus/nd/devices"):
+        folder = kernel.path(f"/sys/bus/nd/devices/{region}")
+        for number in range(kernel.read_int(folder / "mappings") or 0):
+            fields = (kernel.read(folder / f"mapping{number}") or "").split(",")
+            if len(fields) >= 3 and fields[0] == dimm:
+                total += int(fields[2])
+    return total
 
 
 def memory_devices(kernel: Kernel) -> list[MemoryDevice] | None:

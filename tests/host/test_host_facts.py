@@ -16,7 +16,7 @@ from smbios_table import memory_device
 
 from harness import schemas
 from harness.host import cpu
-from harness.host.dimms import parse_smbios
+from harness.host.dimms import parse_ndctl_dimms, parse_smbios
 from harness.host.doctor import examine
 from harness.host.facts import host_facts
 from harness.host.uncontrolled import uncontrolled
@@ -64,6 +64,7 @@ def test_facts_of_the_recorded_machine(nvdimms: RecordedKernel) -> None:
     assert [node["cpus"] for node in facts["numa_nodes"]] == ["0", "1", ""]
     assert facts["numa_nodes"][0]["distances"] == [10, 21, 28]
     assert facts["dimms"][0]["id"] == "8680-56341200"
+    assert facts["dimms"][0]["mapped_bytes"] == 2013265920
 
 
 # Processors ---------------------------------------------------------------------------
@@ -97,6 +98,35 @@ def test_cores_are_counted_over_sockets(tmp_path: Path) -> None:
     found = cpu.cpu(Kernel(tmp_path))
     assert (found.sockets, found.cores, found.threads) == (2, 4, 4)
     assert found.flags == ("clwb", "avx512f")
+
+
+# ndctl -------------------------------------------------------------------------------
+
+#: Recorded: QEMU 7.2 guest, Debian 12, ndctl 76.1, ``ndctl list -DHFi`` (no health there).
+_NDCTL_BARE = """[
+  {"dev":"nmem1", "id":"8680-57341200", "handle":2, "phys_id":0},
+  {"dev":"nmem0", "id":"8680-56341200", "handle":1, "phys_id":0}
+]"""
+#: Recorded there: the beginning of ``ndctl list -DRN -i``.
+_NDCTL_CLASSES = """{
+  "dimms":[
+    {"dev":"nmem1", "id":"8680-57341200", "handle":2, "phys_id":0},
+    {"dev":"nmem0", "id":"8680-56341200", "handle":1, "phys_id":0}
+  ],
+  "regions":[]
+}"""
+
+
+@pytest.mark.parametrize("text", [_NDCTL_BARE, _NDCTL_CLASSES])
+def test_ndctl_lists_are_read_in_both_their_forms(text: str) -> None:
+    assert parse_ndctl_dimms(text) == {"nmem0": {}, "nmem1": {}}
+
+
+def test_health_is_kept_where_ndctl_tells_it() -> None:
+    """An invented module with the keys of ndctl's manual."""
+    text = '[{"dev": "nmem0", "health": {"health_state": "ok", "life_used_percentage": 3}}]'
+    assert parse_ndctl_dimms(text)["nmem0"]["health"]["life_used_percentage"] == 3
+    assert parse_ndctl_dimms("") == parse_ndctl_dimms("not JSON") == {}
 
 
 # Firmware ------------------------------------------------------------------------------
