@@ -36,17 +36,17 @@ from harness.spec import RunSpec
 from harness.workloads.tpch import WORKLOAD
 
 
-def by_harness(prepared: Prepared, engine: PostgresEngine, source: Path) -> None:
+def by_harness(prepared: Prepared, engine: ManagedPostgres, source: Path) -> None:
     """What a run does when golden data are missing."""
     WORKLOAD.load(prepared.spec.params, engine, source, SilentProgress())
 
 
-def by_hand(engine: PostgresEngine, source: Path, threads: int) -> None:
+def by_hand(engine: ManagedPostgres, source: Path, threads: int) -> None:
     """psql processes, ``threads`` at a time."""
     server = engine._started_or_found()
     server.stop()
     server.start({**engine._context.settings, **loading_settings(threads, None)})
-    folder = engine.sql_folder / "sql" / "tpch"
+    folder = engine.sql_folder / "tpch"
     for statement in statements(folder, "10_tables"):
         at_a_time(engine, [statement], 1)
     files = {p.name.split(".")[0]: [] for p in source.iterdir() if p.is_dir()}
@@ -74,7 +74,7 @@ def _copy(table: str, paths: Sequence[Path]) -> str:
     return f"BEGIN;\nTRUNCATE {table};\n{copies}COMMIT;\n"
 
 
-def at_a_time(engine: PostgresEngine, scripts: Sequence[str], threads: int) -> None:
+def at_a_time(engine: ManagedPostgres, scripts: Sequence[str], threads: int) -> None:
     """Run psql on each script, ``threads`` of them at any time."""
     command = [
         str(engine._installation.bin / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -140,6 +141,7 @@ class Store:
         """A new run directory with its spec in it."""
         stem = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         where = spec.placement.name if spec.placement else (spec.label or "external")
+        where = re.sub(r"[^A-Za-z0-9._=,-]+", "_", where)[:80]
         name = f"{stem}-{spec.workload}-{spec.engine}-{where}-b{spec.block}-{spec.hash()[:6]}"
         try:
             self.runs_folder.mkdir(parents=True, exist_ok=True)

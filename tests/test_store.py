@@ -65,6 +65,13 @@ def test_two_runs_of_one_second_have_directories_of_their_own(tmp_path):
     assert len({store.begin(SPEC).run_id for _ in range(5)}) == 5
 
 
+def test_a_label_of_any_kind_makes_a_name_that_a_result_may_have(tmp_path):
+    spec = RunSpec("tpch", "postgres", None, {"scale": 1}, label="../Lab 3 / räck")
+    writer = Store(tmp_path).begin(spec)
+    assert writer.directory.parent == tmp_path / "runs"
+    writer.finish({**result(writer), "spec": spec.to_json()})
+
+
 def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_told(tmp_path):
     store = Store(tmp_path)
     writers = [store.begin(SPEC) for _ in range(2)]

@@ -1,0 +1,88 @@
+"""What the harness adds to a query: its recorded time against the same SQL by hand.
+
+    .venv/bin/python benchmarks/overhead.py --scale 0.1 --pairs 15
+
+One PostgreSQL server, warm, started by the harness. Each query is run in alternation by
+the harness's connection (the time it would record) and by a plain psycopg connection
+(execute, fetchall, two clock readings around them). The bar: no more than 2 % or 5 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from harness import runner
+from harness.engine import Places
+from harness.opening import open_environment
+from harness.placement import DIRECTORY_PARTS, parse_placement
+from harness.preflight import prepare
+from harness.progress import SilentProgress
+from harness.reports.statistics import compare_paired
+from harness.spec import RunSpec
+from harness.workloads.tpch import WORKLOAD
+from harness.workloads.tpch.qgen import parameters
+from harness.workloads.tpch.sql import query_sql
+
+ALLOWED_RATIO, ALLOWED_S = 1.02, 0.005
+
+
+def by_hand(connection: Any, text: str) -> float:
+    """Seconds of a plain execute and fetchall."""
+    started = time.perf_counter()
+    connection.execute(text).fetchall()
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    """Print the pairs' medians and ratio per query, and whether the bar is met."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--scale", type=float, default=0.1)
+    parser.add_argument("--pairs", type=int, default=15)
+    given = parser.parse_args()
+    params = WORKLOAD.normalise({"scale": given.scale, "cache": "warm"})
+    spec = RunSpec("tpch", "postgres", parse_placement("ssd-both"), params)
+    with open_environment(None, [], SilentProgress()) as env, ExitStack() as stack:
+        prepared = prepare(spec, env)
+        golden = runner.golden_data(prepared, env)
+        engine: Any = runner.make_engine(prepared, env, stack, None)
+        base = Path(prepared.tiers["data"].claim.path or "") / "tierbench-work"
+        places = Places(
+            {
+                part: stack.enter_context(env.directory(base / f"bench-{part}"))
+                for part in DIRECTORY_PARTS
+            }
+        )
+        engine.restore(golden.content, places)
+        engine.start()
+        stack.callback(engine.stop)
+        ours, plain = engine.connect(), engine._open()
+        folder = engine.sql_folder / "tpch"
+        missed = 0
+        for query in params["queries"]:
+            text = query_sql(query, parameters(query, None, given.scale), folder)
+            by_hand(plain, text)
+            times: dict[str, list[float]] = {"harness": [], "by hand": []}
+            for pair in range(given.pairs):
+                for arm in sorted(times, reverse=bool(pair % 2)):
+                    times[arm].append(
+                        ours.execute(text).duration_ns / 1e9
+                        if arm == "harness"
+                        else by_hand(plain, text)
+                    )
+            found = compare_paired(times["harness"], times["by hand"])
+            extra = statistics.median(times["harness"]) - statistics.median(times["by hand"])
+            kept = found.ratio <= ALLOWED_RATIO or extra <= ALLOWED_S
+            missed += not kept
+            print(f"Q{query}: by hand {statistics.median(times['by hand']) * 1e3:.1f} ms, ratio "
+                  f"{found.ratio:.4f} [{found.low:.4f}, {found.high:.4f}], "
+                  f"{extra * 1e3:+.2f} ms{'' if kept else '  MISSED'}")  # fmt: skip
+        print(f"{missed} of {len(params['queries'])} queries over 2 % and 5 ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""The commands of the README, run for real on small data."""
+
+from __future__ import annotations
+
+import csv
+import tarfile
+
+import pytest
+
+from harness import schemas
+
+RUN = ["run", "tpch", "--engine", "duckdb", "--engine", "postgres", "--placement", "ssd-both",
+       "--placement", "pmem-both", "--emulate", "pmem", "--scale", "0.01",
+       "--queries", "1,6,15"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(loaded):
+    """Two engines, two placements, two blocks: eight runs."""
+    done = loaded(*RUN, "--repeats", "2", "--json")
+    assert done.code == 0, done.err
+    return done.json["runs"]
+
+
+def test_a_run_prints_every_result_as_json_within_the_contract(runs):
+    assert len(runs) == 8
+    for run in runs:
+        schemas.validate(run, "run", source=run["run_id"])
+        assert run["status"] == "complete"
+        answers = [c for c in run["checks"] if c["name"] == "answer"]
+        assert [c["labels"]["query"] for c in answers] == ["1", "6", "15"]
+        assert {c["status"] for c in answers} == {"passed"}
+
+
+def test_blocks_are_interleaved_and_the_second_runs_in_reverse(runs):
+    order = [(r["spec"]["engine"], r["spec"]["placement"]["name"]) for r in runs]
+    assert [r["spec"]["block"] for r in runs] == [0] * 4 + [1] * 4
+    assert order[4:] == order[:4][::-1]
+
+
+def test_emulation_is_said_where_its_numbers_are(runs, loaded):
+    for run in runs:
+        emulated = run["spec"]["placement"]["name"] == "pmem-both"
+        assert [e["tier"] for e in run["emulated"]] == (["pmem"] if emulated else [])
+    assert "EMULATED" in loaded("runs", "list").out
+
+
+def test_every_query_started_cold_and_that_was_measured(runs):
+    for run in runs:
+        timed = [entry for entry in run["residency"] if entry["label"].startswith("q")]
+        assert len(timed) >= 3
+        on_disk = run["spec"]["placement"]["name"] == "ssd-both"
+        for entry in timed:
+            assert entry["total_bytes"] > 0
+            if on_disk:
+                assert entry["resident_bytes"] <= 0.01 * entry["total_bytes"]
+            else:
+                assert "tmpfs" in entry["note"]
+
+
+def test_a_run_is_shown_with_what_it_ran_on(runs, loaded):
+    shown = loaded("runs", "show", runs[0]["run_id"], "--json").json
+    schemas.validate(shown["manifest"], "manifest", source="manifest")
+    assert shown["run"] == runs[0]
+    text = loaded("runs", "show", runs[0]["run_id"]).out
+    assert "query=15" in text
+    assert "DuckDB" in text or "duckdb" in text
+
+
+def test_placements_are_compared_and_too_few_repeats_are_said(runs, loaded):
+    done = loaded(
+        "compare", "engine=duckdb,placement=ssd-both", "engine=duckdb,placement=pmem-both"
+    )
+    assert done.code == 0, done.err
+    assert "cannot be shown" in done.out
+    assert "EMULATED" in done.out
+
+
+def test_runs_that_differ_in_more_are_not_compared_unless_told_to(runs, loaded):
+    sides = ["engine=duckdb,placement=ssd-both", "engine=postgres,placement=pmem-both"]
+    refused = loaded("compare", *sides)
+    assert refused.code == 2
+    assert "placement" in refused.err
+    assert "--anyway" in refused.err
+    told = loaded("compare", *sides, "--anyway", "--json")
+    assert told.code == 0, told.err
+    assert told.json["differences"] or len(told.json["over"]) > 1
+
+
+def test_a_report_is_written_that_needs_nothing_else(runs, loaded):
+    done = loaded("report", "--out", "report", "--json")
+    assert done.code == 0, done.err
+    html = (loaded.root / "report" / "report.html").read_text()
+    assert "EMULATED" in html
+    assert "http://" not in html.replace("http://www.w3.org", "")
+    assert list((loaded.root / "report" / "figures").glob("*.svg"))
+    assert list((loaded.root / "report" / "figures").glob("*.png"))
+
+
+def test_a_run_is_repeated_from_its_manifest_and_judged(runs, loaded):
+    done = loaded("repro", runs[0]["run_id"], "--tolerance", "1000", "--json")
+    assert done.code == 0, done.err
+    verdict = done.json["repro"]
+    assert verdict["agrees"] is True
+    assert verdict["answers_equal"] is True
+    assert verdict["differences"] == []
+
+
+def test_runs_are_exported(runs, loaded):
+    assert loaded("runs", "export", "-o", "all.csv").code == 0
+    with (loaded.root / "all.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["run_id"] for row in rows} >= {run["run_id"] for run in runs}
+    assert loaded("runs", "export", runs[0]["run_id"], "-o", "one.tar.gz").code == 0
+    with tarfile.open(loaded.root / "one.tar.gz") as archive:
+        assert f"{runs[0]['run_id']}/run.json" in archive.getnames()
+
+
+def test_data_are_listed_and_verified_and_a_changed_byte_is_found(runs, loaded):
+    listed = loaded("data", "list", "--json").json["data"]
+    assert {entry["kind"] for entry in listed} == {"source", "golden"}
+    assert loaded("data", "verify").code == 0
+    golden = next(e for e in listed if e["kind"] == "golden" and "duckdb" in e["name"])
+    dataset = loaded.data / "golden" / golden["name"]
+    file = max((dataset / "content").rglob("*"), key=lambda p: p.stat().st_size)
+    original = file.read_bytes()
+    file.write_bytes(original[:-1] + bytes([original[-1] ^ 1]))
+    found = loaded("data", "verify", golden["name"])
+    file.write_bytes(original)
+    assert found.code == 1
+    assert "changed" in found.out
+
+
+def test_removing_asks_and_refuses_where_nobody_can_answer(runs, loaded):
+    refused = loaded("data", "rm", "--all")
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    assert loaded("data", "list", "--json").json["data"]
+    said = loaded("runs", "rm", runs[0]["run_id"], "--dry-run")
+    assert said.code == 0
+    assert loaded("runs", "show", runs[0]["run_id"]).code == 0
+
+
+PROFILE = """\
+schema: 1
+name: small
+description: a small experiment
+workload: tpch
+axes:
+  placement: [ssd-both, pmem-both]
+fixed:
+  engine: duckdb
+  emulate: [pmem]
+  params: {scale: 0.01, queries: [6], plans: false}
+"""
+
+
+def test_an_experiment_is_planned_run_and_not_run_again(loaded):
+    file = loaded.root / "small.yml"
+    file.write_text(PROFILE)
+    before = len(loaded("runs", "list", "--json").json["runs"])
+    planned = loaded("experiment", "run", file, "--dry-run", "--json").json["plan"]
+    assert [step["complete"] for step in planned] == [None, None]
+    assert len(loaded("runs", "list", "--json").json["runs"]) == before
+    first = loaded("experiment", "run", file, "--json").json["runs"]
+    second = loaded("experiment", "run", file, "--json").json["runs"]
+    assert [run["run_id"] for run in first] == [run["run_id"] for run in second]
+
+
+def test_a_run_that_needs_another_host_mode_stops_and_says_which_playbook(loaded):
+    file = loaded.root / "mode.yml"
+    file.write_text(PROFILE.replace("name: small", "name: mode") + "  host_mode: Memory\n")
+    done = loaded("experiment", "run", file)
+    assert done.code == 2
+    assert "ansible-playbook" in done.err
+    assert "--resume" in done.err
+
+
+def test_the_doctor_tells_tiers_engines_and_what_is_uncontrolled(loaded):
+    found = loaded("doctor", "--json", "--emulate", "pmem").json
+    assert {tier["name"] for tier in found["tiers"]} >= {"ssd", "pmem"}
+    assert {engine["name"] for engine in found["engines"]} >= {"duckdb", "postgres"}
+    assert found["mode"]["mode"] in {"Default", "AppDirect", "Memory", "Mixed", "unknown"}
+    assert all(set(entry) == {"what", "found", "do"} for entry in found["uncontrolled"])
+    assert "Host" in loaded("doctor").out or "host" in loaded("doctor").out
+
+
+def test_a_memory_limit_holds_for_the_engine_and_its_page_cache(loaded):
+    limit = 256 << 20
+    done = loaded("run", "tpch", "--engine", "postgres", "--placement", "ssd-both", "--scale",
+                  "0.01", "--queries", "6", "--memory-limit", "256MiB", "--json")  # fmt: skip
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    assert run["memory_bytes"] == limit
+    peak = next(m["value"] for m in run["metrics"] if m["name"] == "memory_cap_peak_bytes")
+    assert 0 < peak <= limit
