@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from harness.copytree import copy_tree, fsync_tree
+from harness.copytree import copy_tree, make_durable
 from harness.engine import (
     Engine,
     EngineContext,
@@ -194,11 +194,11 @@ class DuckDB:
         """Move the closed database file to ``golden``."""
         if self._worker is not None:
             raise RuntimeError("stop comes first")
-        fsync_tree(self._database.parent)
         try:
             self._database.parent.rename(golden / _FOLDER)
         except OSError:
             copy_tree(self._database.parent, golden / _FOLDER)
+        make_durable(golden)
 
     def restore(self, golden: Path, places: Places) -> None:
         """Copy the database file into the data place, link it from the WAL's."""

@@ -22,7 +22,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.copytree import copy_tree, fsync_folder, fsync_tree
+from harness.copytree import copy_tree, make_durable
 from harness.engine import EngineContext, Places
 from harness.engines.postgres.installation import Installation
 from harness.errors import RunFailed
@@ -113,21 +113,20 @@ class Cluster:
             )
 
     def make_durable(self) -> None:
-        """fsync every file, for what was written while the server did not do it itself."""
+        """What was written while the server did no fsync itself is on its devices."""
         for folder in self.directories():
-            fsync_tree(folder)
+            make_durable(folder)
 
     def snapshot(self, golden: Path) -> None:
         """Move (copy across file systems) the four directories to ``golden``."""
         self.assert_clean("keep as golden data")
-        self.make_durable()
         for part, link in self._links().items():
             (golden / f"{_LOCATION_FILE}.{part}").write_text(link.name)
             link.unlink()
         (self.data / "pg_wal").unlink()
         for folder, name in self._golden_names().items():
             _move(folder, golden / name)
-        fsync_folder(golden)
+        make_durable(golden)
 
     def restore(self, golden: Path, password: str) -> None:
         """Copy the four directories into the places, link them, set a new password."""

@@ -86,7 +86,7 @@ class Server:
                     f"lines of its log:\n{last_lines(self.log)}",
                     "if its last checkpoint needs longer, raise the engine option stop_timeout_s",
                 ) from None
-        elif died != 0:
+        else:
             raise RunFailed(
                 "stop PostgreSQL",
                 f"it had ended by itself with status {died}; the last lines of its log:\n"
