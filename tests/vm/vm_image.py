@@ -161,6 +161,9 @@ def _build(folder: Path) -> None:
         (result / "complete").touch()
         shutil.rmtree(folder, ignore_errors=True)
         result.rename(folder)
+    for other in CACHE.iterdir():  # images of earlier recipes; a running machine keeps its open
+        if other.is_dir() and other != folder:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def _customise(root: Path, public_key: str) -> None:
