@@ -28,12 +28,6 @@ def find_tiers(
     return tiers
 
 
-def data_dir(host_file: Path | None = None) -> Path | None:
-    """The host file's own place for source and golden data, None where it names none."""
-    path = find_host_file(host_file)
-    return None if path is None else load_host_file(path).data_dir
-
-
 def find_tiers_and_problems(
     host_file: Path | None = None, emulated: Sequence[str] = (), user: User | None = None
 ) -> tuple[dict[str, Tier], list[UsageError]]:

@@ -126,6 +126,7 @@ def _check_group(group: list[tuple[Tier, Part, int]], free: Callable[[Tier], int
     names = " and ".join(dict.fromkeys(repr(each.name) for each, _, _ in group))
     raise UsageError(
         f"{format_bytes(needed_bytes)} on tier {names} ({parts})",
-        f"{format_bytes(free_bytes)} are free on {tier.facts.mount_point} ({tier.facts.device})",
+        f"{format_bytes(free_bytes)} are free on {tier.facts.mount_point}"
+        f" ({tier.facts.device or tier.facts.filesystem})",
         "free space there (harness data rm), take a smaller --scale, or another tier",
     )

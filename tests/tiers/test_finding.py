@@ -11,7 +11,7 @@ from recorded_kernel import RecordedKernel, load
 import harness
 from harness.errors import UsageError
 from harness.tiers.discover import discover, emulate
-from harness.tiers.finding import data_dir, find_tiers, find_tiers_and_problems
+from harness.tiers.finding import find_tiers, find_tiers_and_problems
 from harness.tiers.hostfile import find_host_file, load_host_file
 from harness.tiers.model import TIER_KINDS
 from harness.tiers.probe import facts_of_directory
@@ -100,8 +100,7 @@ def test_the_example_host_file_shows_every_kind() -> None:
     assert by_name["cxl"].nodes == (2,)
     assert by_name["spread"].nodes == (0, 2)
     assert by_name["fake"].emulates == "pmem"
-    assert data_dir(EXAMPLE) == Path("/var/lib/tierbench")
-    assert data_dir() is None
+    assert example.data_dir == Path("/var/lib/tierbench")
 
 
 def test_the_doctor_gets_the_good_tiers_and_every_problem(tmp_path: Path) -> None:
