@@ -20,7 +20,11 @@ from harness.preflight import Prepared, engine_context, golden_key, work_directo
 from harness.result import Check, Metric, run_status
 from harness.session import RunSession
 from harness.store import RunWriter, Store, StoredRun
+from harness.tiers.residency import residency as numa_residency
 from harness.workload import Outcome
+
+#: A process that ran before its policy was set may have a few pages elsewhere.
+_BOUND_SHARE = 0.99
 
 
 def run(
@@ -75,6 +79,7 @@ def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: Exit
         recorder.outcome = prepared.workload.measure(spec.params, session)
     recorder.monitors["process"] = monitor.series()
     recorder.cap_metrics = _cap_metrics(recorder.cap)
+    recorder.placement_checks = _memory_check(prepared, engine)
 
 
 @contextmanager
@@ -88,6 +93,21 @@ def _blaming(cap: MemoryCap | None) -> Iterator[None]:
         found = f"{error.found}; the kernel killed for memory inside the limit"
         do = "raise --memory-limit, or lower the engine's memory with --set or --tuning"
         raise RunFailed(error.asked, found, do) from error
+
+
+def _memory_check(prepared: Prepared, engine: Engine) -> list[Check]:
+    """Whether the engine's memory is where the placement says, from numa_maps."""
+    policy = prepared.memory_policy
+    if policy is None:
+        return []
+    found = numa_residency(process.pid for process in engine.processes())
+    share = found.fraction_on(policy.nodes)
+    nodes = ", ".join(map(str, policy.nodes))
+    if share is None:
+        return [Check("memory-policy", "unknown", "the kernel gave no numa_maps of the engine")]
+    detail = f"{policy.mode} to node {nodes}: {share:.2%} of {found.total_bytes} bytes are there"
+    kept = share >= _BOUND_SHARE or policy.mode == "preferred"
+    return [Check("memory-policy", "passed" if kept else "failed", detail)]
 
 
 def _cap_metrics(cap: MemoryCap | None) -> list[Metric]:
@@ -228,6 +248,7 @@ class _Recorder:
         self.outcome: Outcome | None = None
         self.monitors: dict[str, Mapping[str, Any]] = {}
         self.cap_metrics: list[Metric] = []
+        self.placement_checks: list[Check] = []
         self.error: HarnessError | None = None
 
     def finish(self) -> StoredRun:
@@ -273,7 +294,8 @@ class _Recorder:
     def _own_checks(self) -> list[Check]:
         """Cold starts that were not cold make the run's cache mode doubtful: unknown."""
         warm = self.session.not_cold if self.session else []
-        return [Check("cold-start", "unknown", "; ".join(warm[:3]))] if warm else []
+        cold = [Check("cold-start", "unknown", "; ".join(warm[:3]))] if warm else []
+        return [*cold, *self.placement_checks]
 
     def _uncapped(self) -> list[dict[str, str]]:
         """A memory limit that was asked for and could not be had."""

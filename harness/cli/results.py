@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -93,11 +94,7 @@ def _chosen(where: Store, names: list[str], experiment: str | None) -> list[Stor
 
     chosen = {stored.run_id: stored for name in names for stored in select(where, name)}
     if experiment is not None:
-        chosen |= {
-            stored.run_id: stored
-            for stored in where.runs()
-            if stored.run["experiment"]["name"] == experiment
-        }
+        chosen |= {stored.run_id: stored for stored in _of_experiment(where, experiment)}
     if not names and experiment is None:
         chosen = {stored.run_id: stored for stored in where.runs()}
     if not chosen:
@@ -107,6 +104,19 @@ def _chosen(where: Store, names: list[str], experiment: str | None) -> list[Stor
             "`harness runs list` shows what is there",
         )
     return [chosen[run_id] for run_id in sorted(chosen)]
+
+
+def _of_experiment(where: Store, name: str) -> list[StoredRun]:
+    """Runs of an experiment's latest version; earlier ones are named ``name@hash``."""
+    from harness.reports.select import select
+
+    runs = select(where, name)
+    latest = runs[-1].run["experiment"]["hash"]
+    kept = [stored for stored in runs if stored.run["experiment"]["hash"] == latest]
+    if len(kept) < len(runs) and "@" not in name:
+        print(f"{len(runs) - len(kept)} runs of earlier versions of {name} are left out "
+              f"(name@hash selects one)", file=sys.stderr)  # fmt: skip
+    return runs if "@" in name else kept
 
 
 def repro(

@@ -194,3 +194,12 @@ def test_a_memory_limit_holds_for_the_engine_and_its_page_cache(loaded):
     assert run["memory_bytes"] == limit
     peak = next(m["value"] for m in run["metrics"] if m["name"] == "memory_cap_peak_bytes")
     assert 0 < peak <= limit
+
+
+def test_memory_bound_to_a_node_is_verified_where_it_really_is(loaded):
+    done = loaded("run", "tpch", "--engine", "postgres", "--placement", "data=ssd,memory=dram",
+                  "--scale", "0.01", "--queries", "6", "--json")  # fmt: skip
+    assert done.code == 0, done.err
+    checks = {check["name"]: check for check in done.json["runs"][0]["checks"]}
+    assert checks["memory-policy"]["status"] == "passed"
+    assert "bind to node 0" in checks["memory-policy"]["detail"]
