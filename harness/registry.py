@@ -24,13 +24,16 @@ from harness.workload import Workload
 Entry = TypeVar("Entry")
 
 
+_OWN_ENGINES = tuple(harness.engines.__path__)
+
+
 class BrokenEntry(UserWarning):
     """A folder that should hold an engine or a workload and cannot be imported."""
 
 
 def engines() -> dict[str, EngineFactory]:
     """Every engine that can be imported, by name; a warning names each that cannot."""
-    _extend_path(harness.engines, os.environ.get("HARNESS_ENGINE_PATH", ""))
+    _look_in(os.environ.get("HARNESS_ENGINE_PATH", ""))
     return _load(harness.engines, "engine.py", "engine", "ENGINE")
 
 
@@ -65,16 +68,16 @@ def _named(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:
     )
 
 
-def _extend_path(package: ModuleType, folders: str) -> None:
-    """Let the package find modules in these folders too, after its own."""
+def _look_in(folders: str) -> None:
+    """Let ``harness.engines`` find modules in these folders too, after its own."""
+    found = list(_OWN_ENGINES)
     for folder in filter(None, folders.split(":")):
         if not Path(folder).is_dir():
             raise UsageError(
                 f"HARNESS_ENGINE_PATH={folders}", f"{folder} is not a folder", "correct the path"
             )
-        absolute = str(Path(folder).resolve())
-        if absolute not in package.__path__:
-            package.__path__.append(absolute)
+        found.append(str(Path(folder).resolve()))
+    harness.engines.__path__[:] = found
 
 
 def _load(package: ModuleType, file: str, module: str | None, attribute: str) -> dict[str, Any]:

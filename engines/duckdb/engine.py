@@ -1,9 +1,11 @@
 """DuckDB as an engine: one database file, opened by a worker process of ours.
 
-DuckDB writes its WAL to ``<path it was opened by>.wal``, and replaces that file at
-each checkpoint, so a link in its place would not last. The database *file* is never
-replaced: it is opened through a link in the WAL's directory, and its WAL appears
-beside that link. Indexes live inside the database file and cannot be placed.
+DuckDB writes its WAL beside the database file. It resolves links in the file's path
+first, and replaces the WAL file at each checkpoint, so no link leads it elsewhere.
+Where the WAL's place is on another file system, the worker sees the database file
+bind-mounted into that place (binding.py), and its WAL appears beside the mount. On
+the same file system it simply lies beside the database file. Indexes live inside the
+database file and cannot be placed.
 """
 
 from __future__ import annotations
@@ -80,6 +82,10 @@ class DuckDB:
         """An empty database file and the link it is opened by."""
         self._use(places)
         self._database.parent.mkdir()
+        if self._wal_apart:  # a mount needs a file: DuckDB makes it while it lies alone
+            import duckdb
+
+            duckdb.connect(str(self._database), config={**self._settings}).close()
         self.start()
         self.stop()
 
@@ -96,12 +102,20 @@ class DuckDB:
         )
         self._worker = Worker(process, self._log)
         config = {**self._settings, **_OURS, "temp_directory": str(self._placed["temp"])}
+        bind = str(self._database) if self._wal_apart else None
         try:
-            self._worker.request("open", path=str(self._link), config=config)
-            self._verify_file(process.pid)
+            self._worker.request("open", path=str(self._opened), bind=bind, config=config)
+            self._verify_places(process.pid)
         except WorkerError as error:
             self.kill()
-            raise RunFailed("open the DuckDB database", str(error)) from error
+            raise RunFailed(
+                "open the DuckDB database",
+                str(error),
+                "a WAL on another tier than the data needs a mount namespace: run as root, "
+                "or allow unprivileged user namespaces"
+                if bind
+                else "",
+            ) from error
         except BaseException:
             self.kill()
             raise
@@ -187,8 +201,8 @@ class DuckDB:
         return {n: float(str(v)) for n, v in zip(names, memory, strict=True)}
 
     def files(self) -> Sequence[Path]:
-        """Database file and WAL directory."""
-        return [self._database, self._wal.parent]
+        """Database file and WAL."""
+        return [self._database, *([self._wal] if self._wal.exists() else [])]
 
     def snapshot(self, golden: Path) -> None:
         """Move the closed database file to ``golden``."""
@@ -201,7 +215,7 @@ class DuckDB:
         make_durable(golden)
 
     def restore(self, golden: Path, places: Places) -> None:
-        """Copy the database file into the data place, link it from the WAL's."""
+        """Copy the database file into the data place."""
         self._use(places)
         copy_tree(golden / _FOLDER, self._database.parent)
 
@@ -210,12 +224,18 @@ class DuckDB:
         return self._placed["data"] / _FOLDER / _FILE
 
     @property
-    def _link(self) -> Path:
-        return self._placed["wal"] / _FILE
+    def _wal_apart(self) -> bool:
+        """Whether the WAL's place is on another file system than the data's."""
+        return self._placed["wal"].stat().st_dev != self._placed["data"].stat().st_dev
+
+    @property
+    def _opened(self) -> Path:
+        """The path DuckDB opens: its WAL is this and ``.wal``."""
+        return self._placed["wal"] / _FILE if self._wal_apart else self._database
 
     @property
     def _wal(self) -> Path:
-        return self._placed["wal"] / f"{_FILE}.wal"
+        return self._opened.with_name(f"{_FILE}.wal")
 
     @property
     def _placed(self) -> Places:
@@ -231,10 +251,16 @@ class DuckDB:
 
     def _use(self, places: Places) -> None:
         self._places = places
-        self._link.symlink_to(self._database)
+        if self._wal_apart:
+            self._opened.touch()
 
-    def _verify_file(self, pid: int) -> None:
-        """The worker must hold the file in the data place, not one beside the link."""
+    def _verify_places(self, pid: int) -> None:
+        """The worker holds the file in the data place and derives the WAL from the right path."""
+        connection = self.connect()
+        opened = str(connection.execute("PRAGMA database_list").rows[0][2])
+        connection.close()
+        if Path(opened).resolve() != self._opened.resolve():
+            raise RunFailed(f"WAL in {self._wal.parent}", f"DuckDB has opened {opened}")
         wanted = self._database.stat()
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             try:

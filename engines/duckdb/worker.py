@@ -3,7 +3,7 @@
 Requests: ``{"id", "connection", "op", …}``, answers ``{"id", …}`` in any order, since
 each connection has a thread of its own. Times are taken here, around execute and
 fetchall, so that the pipe is not in them. Imports nothing of the harness but the
-wire format: what runs here is counted to the engine.
+wire format and the mount: what runs here is counted to the engine.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from harness.engines.duckdb.binding import bind_file
 from harness.engines.duckdb.wire import encode
 
 _write_lock = threading.Lock()
@@ -91,6 +93,8 @@ def main() -> int:
     """Open the database the first line names; serve until stdin ends."""
     first = json.loads(sys.stdin.readline())
     try:
+        if first["bind"] is not None:
+            bind_file(Path(first["bind"]), Path(first["path"]))
         database = duckdb.connect(first["path"], config=first["config"])
     except Exception as error:
         answer({"id": first["id"], "error": str(error), "kind": type(error).__name__})

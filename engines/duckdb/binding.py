@@ -1,0 +1,45 @@
+"""One file shown at a second path, for this process alone: a bind mount in a mount namespace.
+
+DuckDB resolves the links of a database's path before it derives the WAL's path from
+it, so a link cannot lead the WAL elsewhere; a mount is not resolved. It needs no
+cleaning up: the namespace and its mounts end with the process. Unprivileged processes
+may do it inside a user namespace of their own, where the kernel lets them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWUSER = 0x10000000
+_MS_BIND = 0x1000
+_MS_REC = 0x4000
+_MS_SLAVE = 0x80000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def bind_file(source: Path, target: Path) -> None:
+    """Show the file ``source`` at the existing file ``target``; OSError where it is not allowed.
+
+    Only in a process that has one thread.
+    """
+    if os.geteuid() == 0:
+        _check(_libc.unshare(_CLONE_NEWNS), "unshare")
+    else:
+        user, group = os.geteuid(), os.getegid()
+        _check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare")
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    # Slave: what is unmounted on the host goes here too, nothing of ours goes there.
+    _check(_libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None), "mount")
+    _check(_libc.mount(bytes(source), bytes(target), None, _MS_BIND, None), "mount")
+
+
+def _check(result: int, call: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")

@@ -1,0 +1,250 @@
+"""DuckDB in its worker process: its parts, its times, its end."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.engine import BulkLoads, Explains, QueryTimeout, RunsSql
+from harness.engines.duckdb.wire import decode, encode
+from harness.errors import RunFailed, UsageError
+from harness.progress import SilentProgress
+
+SPILL = "select count(*) from (select md5(i::text) m from range(3000000) t(i) order by m) x"
+
+
+@pytest.fixture
+def started(lab: Any) -> Any:
+    engine = lab.engine("duckdb")
+    engine.places = lab.places()
+    engine.initialise(engine.places)
+    engine.start()
+    yield engine
+    engine.kill()
+
+
+def open_files(engine: Any) -> set[Path]:
+    """Paths as the worker sees them (it may have a mount namespace of its own)."""
+    folder = Path(f"/proc/{engine.processes()[0].pid}/fd")
+    return {descriptor.readlink() for descriptor in folder.iterdir()}
+
+
+def test_abilities(started: Any) -> None:
+    for ability in (RunsSql, Explains, BulkLoads):
+        assert isinstance(started, ability)
+
+
+def check_places(engine: Any, data: Path, wal: Path) -> None:
+    """Write, checkpoint and reopen; the WAL must come back in its place each time."""
+    for _ in range(2):
+        connection = engine.connect()
+        connection.execute("create or replace table t (i integer)")
+        for _ in range(2):  # a checkpoint replaces the WAL file
+            connection.execute("insert into t select range from range(1000)")
+            assert {f.parent for f in open_files(engine) if f.name.endswith(".wal")} == {wal}
+            assert (wal / "harness.duckdb.wal").stat().st_size > 0
+            if wal != data:
+                assert not list(data.rglob("*.wal"))
+            connection.execute("checkpoint")
+        engine.stop()
+        assert not list(wal.rglob("*.wal"))
+        engine.start()
+
+
+def test_on_one_tier_the_wal_lies_beside_the_database(started: Any) -> None:
+    data = started.places["data"] / "duckdb"
+    check_places(started, data, data)
+
+
+def test_on_another_tier_the_wal_lies_in_its_own_place(lab: Any, other_tier: Path) -> None:
+    engine = lab.engine("duckdb")
+    places = lab.places(wal=other_tier)
+    engine.initialise(places)
+    engine.start()
+    check_places(engine, places["data"] / "duckdb", other_tier)
+    (process,) = engine.processes()
+    data = (places["data"] / "duckdb" / "harness.duckdb").stat()
+    descriptors = Path(f"/proc/{process.pid}/fd").iterdir()
+    assert data.st_ino in {d.stat().st_ino for d in descriptors}
+    assert "harness.duckdb" not in Path("/proc/self/mounts").read_text()
+    engine.stop()
+    golden = lab.directory("golden")
+    engine.snapshot(golden)
+    again = lab.engine("duckdb")  # data and WAL the other way round
+    again.restore(golden, lab.places(data=_emptied(other_tier)))
+    again.start()
+    assert again.connect().execute("select count(*) from t").rows == [(2000,)]
+    check_places(again, other_tier / "duckdb", again._wal.parent)
+    again.stop()
+
+
+@pytest.fixture
+def other_tier() -> Iterator[Path]:
+    """A directory on another file system than the temporary files."""
+    path = Path(tempfile.mkdtemp(prefix="tb-test-", dir="/dev/shm"))
+    assert path.stat().st_dev != Path(tempfile.gettempdir()).stat().st_dev
+    yield path
+    shutil.rmtree(path)
+
+
+def _emptied(folder: Path) -> Path:
+    for path in folder.iterdir():
+        path.unlink()
+    return folder
+
+
+def test_spilled_data_go_to_the_temp_part(lab: Any) -> None:
+    engine = lab.engine("duckdb", {"memory_limit": "64MiB", "threads": "1"})
+    places = lab.places()
+    engine.initialise(places)
+    engine.start()
+    seen: set[Path] = set()
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            seen.update(f for part in ("temp", "data", "wal") for f in places[part].rglob("*temp*"))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        engine.connect().execute(SPILL)
+    finally:
+        done.set()
+        watcher.join()
+        engine.kill()
+    assert seen and all(f.is_relative_to(places["temp"]) for f in seen)
+
+
+def test_threads_and_memory_limit_are_always_set_and_recorded(started: Any) -> None:
+    config = started.effective_config()
+    assert config["threads"] == "2"
+    assert config["memory_limit"] == "819.1 MiB"  # four fifths of the cap of 1 GiB
+    assert config["autoinstall_known_extensions"] == "false"
+
+
+def test_golden_data_come_back_in_other_places(lab: Any, started: Any) -> None:
+    started.connect().execute("create table t as select range as i from range(1000)")
+    started.stop()
+    golden = lab.directory("golden")
+    started.snapshot(golden)
+    for _ in range(2):
+        engine = lab.engine("duckdb")
+        engine.restore(golden, lab.places())
+        engine.start()
+        assert engine.connect().execute("select sum(i) from t").rows == [(499500,)]
+        engine.stop()
+
+
+def test_stop_leaves_no_wal_and_may_be_repeated(started: Any) -> None:
+    started.connect().execute("create table t as select 1 as i")
+    started.connect().execute("insert into t values (2)")
+    started.stop()
+    started.stop()
+    assert list(started.places["data"].rglob("*.wal")) == []
+    assert started.processes() == []
+    started.start()
+    assert started.connect().execute("select sum(i) from t").rows == [(3,)]
+
+
+def test_kill_is_a_crash_that_the_wal_survives(started: Any) -> None:
+    connection = started.connect()
+    connection.execute("create table t (i integer)")
+    connection.execute("insert into t values (1)")
+    (process,) = started.processes()
+    started.kill()
+    assert not Path(f"/proc/{process.pid}").exists()
+    assert list(started.places["data"].rglob("*.wal"))
+    started.start()
+    assert started.connect().execute("select i from t").rows == [(1,)]
+
+
+def test_a_worker_that_dies_is_told(started: Any) -> None:
+    connection = started.connect()
+    started._worker.process.kill()
+    with pytest.raises(RunFailed, match="worker process ended with status -9"):
+        connection.execute("select 1")
+
+
+def test_timeout_and_errors_leave_the_connection_usable(started: Any) -> None:
+    connection = started.connect()
+    with pytest.raises(QueryTimeout):
+        connection.execute("select count(*) from range(10000000000) t(i)", timeout_s=0.05)
+    with pytest.raises(RunFailed, match='column "nope" was not found'):
+        connection.execute("select nope")
+    assert connection.execute("select 1", timeout_s=60).rows == [(1,)]
+
+
+def test_two_connections_work_at_the_same_time(started: Any) -> None:
+    """The second answers while the first is busy until its limit."""
+    slow, quick = started.connect(), started.connect()
+    ended: list[str] = []
+
+    def busy() -> None:
+        with pytest.raises(QueryTimeout):
+            slow.execute("select count(*) from range(100000000000) t(i)", timeout_s=5)
+        ended.append("slow")
+
+    thread = threading.Thread(target=busy)
+    thread.start()
+    quick.execute("select 1")
+    ended.append("quick")
+    thread.join()
+    assert ended == ["quick", "slow"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"memory_limt": "1GiB"}, "memory_limt.*did you mean 'memory_limit'"),
+        ({"memory_limit": "lots"}, "Memory must have a number"),
+        ({"temp_directory": "/tmp"}, "decided by the harness"),
+    ],
+)
+def test_settings_are_judged_before_anything_is_made(
+    lab: Any, setting: dict[str, str], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        lab.engine("duckdb", setting)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 1, 2**80, 0.1, float("inf"), "x  ", Decimal("1.50"), date(1998, 12, 1), True],
+)
+def test_values_survive_the_pipe(value: Any) -> None:
+    decoded = decode(encode(value))
+    assert decoded == value and type(decoded) is type(value)
+
+
+def test_load_and_plan(started: Any, tpch_parquet: Any) -> None:
+    started.bulk_load("tpch", tpch_parquet.files, tpch_parquet.row_counts, SilentProgress())
+    connection = started.connect()
+    rows = connection.execute("select count(*), max(l_shipdate) from lineitem").rows
+    assert rows == [(tpch_parquet.row_counts["lineitem"], date(1998, 11, 29))]
+    assert list(started.places["data"].rglob("*.wal")) == [], "the load ends with a checkpoint"
+
+    plan = started.explain(
+        connection,
+        "select o_orderpriority, count(*) from orders join lineitem on o_orderkey = l_orderkey "
+        "group by 1 order by 1",
+    )
+    scanned = {o.relation for o in plan.root.walk() if o.kind == "scan"}
+    assert scanned == {"orders", "lineitem"}
+    assert {"scan", "join", "aggregate", "sort"} <= set(plan.time_by_kind_ns())
+    total = sum(o.time_ns for o in plan.root.walk())
+    assert plan.clock == "cpu" and abs(total - plan.extra["cpu_ns"]) <= 0.01 * total
+
+
+def test_wrong_row_count_is_a_failure(started: Any, tpch_parquet: Any) -> None:
+    counts = tpch_parquet.row_counts | {"nation": 26}
+    with pytest.raises(RunFailed, match="load 26 rows into nation: 25 were loaded"):
+        started.bulk_load("tpch", tpch_parquet.files, counts, SilentProgress())

@@ -1,0 +1,227 @@
+"""A managed PostgreSQL: its parts, its processes, its end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from harness.engine import QueryTimeout
+from harness.errors import RunFailed, UsageError
+
+SPILL = "select count(*) from (select md5(i::text) from generate_series(1, 200000) i order by 1) x"
+
+
+@pytest.fixture
+def started(lab: Any, empty_cluster: Path) -> Any:
+    engine = lab.engine("postgres", {"work_mem": "64kB"})
+    engine.restore(empty_cluster, lab.places())
+    engine.start()
+    return engine
+
+
+@pytest.fixture(scope="module")
+def running(module_lab: Any, empty_cluster: Path) -> Iterator[Any]:
+    """One server for the tests that do it no harm."""
+    engine = module_lab.engine("postgres", {"work_mem": "64kB"})
+    engine.restore(empty_cluster, module_lab.places())
+    engine.start()
+    yield engine
+    engine.stop()
+
+
+def open_files(engine: Any) -> set[str]:
+    """Every file that a process of the engine has open."""
+    found = set()
+    for process in engine.processes():
+        for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
+            try:
+                found.add(str(descriptor.readlink()))
+            except OSError:
+                continue
+    return found
+
+
+@pytest.mark.parametrize("release", ["machine", "18.4"])
+def test_every_part_lies_where_it_was_placed(lab: Any, release: str) -> None:
+    options = {} if release == "machine" else {"version": release}
+    engine = lab.engine("postgres", {"work_mem": "64kB"}, options)
+    places = lab.places()
+    engine.initialise(places)
+    engine.start()
+    connection = engine.connect()
+    connection.execute("create table t as select generate_series(1, 1000) as i")
+    connection.execute("create index t_i on t (i) tablespace harness_index")
+    connection.execute("checkpoint")
+    connection.execute(SPILL)
+
+    at = dict(
+        connection.execute("select spcname, pg_tablespace_location(oid) from pg_tablespace").rows
+    )
+    assert Path(at["harness_index"]).is_relative_to(places["index"])
+    assert Path(at["harness_temp"]).is_relative_to(places["temp"])
+    index = connection.execute("select pg_relation_filepath('t_i')").rows[0][0]
+    data = places["data"] / "pgdata"
+    assert (data / index).resolve().is_relative_to(places["index"])
+    assert list(places["temp"].rglob("pgsql_tmp")), "the sort spilled somewhere else"
+    assert not list(places["data"].rglob("pgsql_tmp"))
+    segments = [f for f in open_files(engine) if f.startswith(str(places["wal"]))]
+    assert segments, "no process has a WAL segment open in the WAL's place"
+    assert not any(f.startswith(str(data / "pg_wal")) for f in open_files(engine))
+    engine.stop()
+
+
+def test_server_runs_as_the_unprivileged_user(module_lab: Any, running: Any) -> None:
+    wanted = module_lab.credentials.uid if module_lab.credentials else os.geteuid()
+    assert {Path(f"/proc/{p.pid}").stat().st_uid for p in running.processes()} == {wanted}
+    assert wanted != 0
+
+
+def test_password_is_in_no_file_and_no_command_line(module_lab: Any, running: Any) -> None:
+    password = running._password.encode()
+    running.connect().execute("select 1")
+    written = [p for p in module_lab.root.rglob("*") if p.is_file() and not p.is_symlink()]
+    assert len(written) > 100
+    assert [p for p in written if password in p.read_bytes()] == []
+    lines = [Path(f"/proc/{p.pid}/cmdline").read_bytes() for p in running.processes()]
+    environments = [Path(f"/proc/{p.pid}/environ").read_bytes() for p in running.processes()]
+    assert not any(password in text for text in lines + environments)
+
+
+def test_a_wrong_password_is_refused(module_lab: Any, running: Any) -> None:
+    socket = next(module_lab.root.rglob(".s.PGSQL.5432")).parent
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(host=str(socket), user="harness", dbname="harness", password="x")
+
+
+def test_golden_data_come_back_in_other_places(lab: Any, started: Any) -> None:
+    started.connect().execute("create table t as select generate_series(1, 1000) as i")
+    started.connect().execute("create index t_i on t (i) tablespace harness_index")
+    started.stop()
+    golden = lab.directory("golden")
+    started.snapshot(golden)
+
+    for _ in range(2):  # golden data survive being restored
+        engine = lab.engine("postgres")
+        places = lab.places()
+        engine.restore(golden, places)
+        engine.start()
+        connection = engine.connect()
+        assert connection.execute("select sum(i) from t").rows == [(500500,)]
+        index = connection.execute("select pg_relation_filepath('t_i')").rows[0][0]
+        assert (places["data"] / "pgdata" / index).resolve().is_relative_to(places["index"])
+        engine.stop()
+
+
+def test_stop_is_clean_and_may_be_repeated(lab: Any, started: Any) -> None:
+    assert started._cluster.state() == "in production"
+    started.stop()
+    started.stop()
+    assert started._cluster.state() == "shut down"
+    assert started.processes() == []
+    started.start()
+    assert started.connect().execute("select 1").rows == [(1,)]
+
+
+def test_kill_leaves_no_process_and_no_shared_memory(lab: Any, started: Any) -> None:
+    processes = list(started.processes())
+    maps = Path(f"/proc/{processes[0].pid}/maps").read_text()
+    shared = {line.split()[-1] for line in maps.splitlines() if "/dev/shm/PostgreSQL" in line}
+    pid_file = next(lab.root.rglob("postmaster.pid"))
+    segment = pid_file.read_text().splitlines()[6].split()[1]
+    assert shared and segment in [line.split()[1] for line in _segments()]
+    started.kill()
+    assert [p for p in processes if Path(f"/proc/{p.pid}").exists()] == []
+    assert [path for path in shared if Path(path).exists()] == []
+    assert segment not in [line.split()[1] for line in _segments()]
+
+
+def _segments() -> list[str]:
+    return Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+
+
+def test_a_server_that_died_is_reported_with_its_log(started: Any) -> None:
+    os.kill(started.processes()[0].pid, 3)  # SIGQUIT: an immediate shutdown
+    started._server._process.wait(10)
+    with pytest.raises(RunFailed, match="immediate shutdown"):
+        started.stop()
+
+
+def test_a_server_that_does_not_start_shows_its_log(lab: Any, empty_cluster: Path) -> None:
+    engine = lab.engine("postgres", {"shared_buffers": "4TB", "huge_pages": "off"})
+    engine.restore(empty_cluster, lab.places())
+    with pytest.raises(RunFailed, match="could not map anonymous shared memory"):
+        engine.start()
+    assert engine.processes() == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"shared_bufers": "1GB"}, r'parameter "shared_bufers".*did you mean .shared_buffers.'),
+        ({"work_mem": "12xx"}, 'invalid value for parameter "work_mem"'),
+        ({"listen_addresses": "*"}, "decided by the harness"),
+    ],
+)
+def test_settings_are_judged_before_anything_is_made(
+    lab: Any, setting: dict[str, str], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        lab.engine("postgres", setting)
+
+
+def test_unknown_release_names_those_found(lab: Any) -> None:
+    with pytest.raises(UsageError, match=r"installations found: .*18\.4"):
+        lab.engine("postgres", options={"version": "7.4"})
+
+
+def test_values_come_back_as_python_values(running: Any) -> None:
+    result = running.connect().execute("select 1, 1.50::numeric, 'x'::char(3), null, 0.5::float8")
+    assert result.rows == [(1, Decimal("1.50"), "x  ", None, 0.5)]
+    assert result.duration_ns > 0
+
+
+def test_timeout_and_errors_leave_the_connection_usable(running: Any) -> None:
+    connection = running.connect()
+    with pytest.raises(QueryTimeout):
+        connection.execute("select pg_sleep(60)", timeout_s=0.05)
+    with pytest.raises(RunFailed, match='select nope: column "nope" does not exist'):
+        connection.execute("select nope")
+    assert connection.execute("select 1").rows == [(1,)]
+    assert connection.execute("show statement_timeout").rows == [("0",)]
+
+
+def test_settings_counters_and_secrets(running: Any) -> None:
+    connection = running.connect()
+    before = running.counters()
+    connection.execute(SPILL)
+    after = running.counters()
+    written = after["postgres_temp_written_bytes"] - before["postgres_temp_written_bytes"]
+    assert written > 200_000 * 32  # the sorted texts themselves
+    config = running.effective_config()
+    assert config["work_mem"] == "64kB" and config["fsync"] == "on"
+    assert not any("password" in name for name in config)
+
+
+def test_disk_full_while_loading_is_told(lab: Any, empty_cluster: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    small = lab.directory("small")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m,mode=777", "none", small], check=True)
+    try:
+        engine = lab.engine("postgres")
+        engine.restore(empty_cluster, lab.places(index=small))
+        engine.start()
+        connection = engine.connect()
+        connection.execute("create table t as select generate_series(1, 1000000) as i")
+        with pytest.raises(RunFailed, match="No space left on device"):
+            connection.execute("create index t_i on t (i) tablespace harness_index")
+        engine.stop()
+    finally:
+        subprocess.run(["umount", small], check=True)

@@ -1,0 +1,203 @@
+"""Loading, plans and external servers of PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import registry
+from harness.engine import BulkLoads, EngineContext, Explains, KeepsOwnData, RunsSql
+from harness.engines.postgres.load import _Load
+from harness.engines.postgres.workers import Job, Schedule
+from harness.errors import RunFailed, UsageError
+from harness.paths import engines_prefix
+from harness.progress import SilentProgress
+
+
+@pytest.fixture(scope="module")
+def loaded(module_lab: Any, tpch_csv: Any, empty_cluster: Path) -> Iterator[Any]:
+    engine = module_lab.engine("postgres", {"min_parallel_table_scan_size": "0"})
+    engine.restore(empty_cluster, module_lab.places())
+    engine.start()
+    engine.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    yield engine
+    engine.kill()
+
+
+def test_it_has_the_abilities_it_claims(loaded: Any) -> None:
+    for ability in (RunsSql, Explains, BulkLoads):
+        assert isinstance(loaded, ability)
+    assert not isinstance(loaded, KeepsOwnData)
+
+
+def test_load_leaves_all_rows_indexes_and_statistics(loaded: Any, tpch_csv: Any) -> None:
+    connection = loaded.connect()
+    for table, rows in tpch_csv.row_counts.items():
+        assert connection.execute(f"select count(*) from {table}").rows == [(rows,)]
+    indexes = connection.execute(
+        "select tablespace, count(*) from pg_indexes where schemaname = 'public' group by 1"
+    ).rows
+    assert indexes == [("harness_index", 15)]
+    keys = connection.execute("select count(*) from pg_constraint where contype = 'f'").rows
+    assert keys == [(8,)]
+    not_frozen = connection.execute(
+        "select relname from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"
+        " and (relallvisible < relpages or reltuples < 0)"
+    ).rows
+    assert not_frozen == []
+
+
+def test_no_setting_of_the_load_outlives_it(loaded: Any) -> None:
+    config = loaded.effective_config()
+    kept = {k: config[k] for k in ("fsync", "full_page_writes", "synchronous_commit", "wal_level")}
+    assert kept == dict.fromkeys(kept, "on") | {"wal_level": "replica"}
+    assert "autovacuum" not in config  # at its default, on
+
+
+def test_wrong_row_count_is_a_failure(lab: Any, tpch_csv: Any, empty_cluster: Path) -> None:
+    engine = lab.engine("postgres")
+    engine.restore(empty_cluster, lab.places())
+    engine.start()
+    counts = tpch_csv.row_counts | {"nation": 26}
+    with pytest.raises(RunFailed, match="load 26 rows into nation: 25 were loaded"):
+        engine.bulk_load("tpch", tpch_csv.files, counts, SilentProgress())
+
+
+def test_a_bad_row_names_table_and_line(lab: Any, tpch_csv: Any, empty_cluster: Path) -> None:
+    bad = lab.directory("bad") / "nation.csv"
+    bad.write_text("n_nationkey,n_name,n_regionkey,n_comment\n0,ALGERIA,zero,x\n")
+    bad.parent.chmod(0o755)
+    engine = lab.engine("postgres")
+    engine.restore(empty_cluster, lab.places())
+    engine.start()
+    with pytest.raises(RunFailed, match="load table nation: invalid input syntax") as caught:
+        engine.bulk_load("tpch", tpch_csv.files | {"nation": [bad]}, {}, SilentProgress())
+    assert "line 2" in caught.value.do
+
+
+def test_tables_are_spread_only_where_one_connection_would_hold_up_many(tpch_csv: Any) -> None:
+    few = _Load(tpch_csv.files, 2, True, None).copy_jobs(1)  # type: ignore[arg-type]
+    many = _Load(tpch_csv.files, 16, True, None).copy_jobs(1)  # type: ignore[arg-type]
+    assert len([j for j in few if "lineitem" in j.tables]) == 1
+    spread = [j for j in many if "lineitem" in j.tables]
+    assert len(spread) == len(tpch_csv.files["lineitem"]) and all(j.shared for j in spread)
+
+
+def test_a_job_waits_for_the_earlier_stages_of_its_tables_only() -> None:
+    def job(stage: int, table: str, weight: int, shared: bool = False) -> Job:
+        return Job(stage, frozenset({table}), shared, weight, lambda connection: None)
+
+    big, small = job(1, "big", 9), job(1, "small", 1)
+    big_index, other_index = job(2, "big", 9, shared=True), job(2, "big", 8, shared=True)
+    small_index = job(2, "small", 1)
+    schedule = Schedule([small_index, big_index, small, other_index, big])
+    assert [schedule.take(), schedule.take()] == [big, small]
+    schedule.done(small)
+    assert schedule.take() is small_index  # while big is still being copied
+    taken: list[Job | None] = []
+    waiter = threading.Thread(target=lambda: taken.append(schedule.take()))
+    waiter.start()
+    assert taken == []
+    schedule.done(big)
+    waiter.join(10)
+    assert taken == [big_index] and schedule.take() is other_index
+
+
+QUERIES = {
+    "parallel": "select l_returnflag, count(*) from lineitem group by 1 order by 1",
+    "initplan": "select count(*) from orders where o_totalprice > (select avg(o_totalprice) "
+    "from orders)",
+    "cte": "with r as materialized (select l_suppkey s, sum(l_extendedprice) t from lineitem "
+    "group by 1) select s from r where t = (select max(t) from r)",
+    "subplan": "select count(*) from part p where p_retailprice > "
+    "(select avg(ps_supplycost) from partsupp where ps_partkey = p.p_partkey)",
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_own_times_add_up_to_the_whole(loaded: Any, name: str, workers: int) -> None:
+    connection = loaded.connect()
+    connection.execute(f"set max_parallel_workers_per_gather = {workers}")
+    connection.execute("set parallel_setup_cost = 0")
+    connection.execute("set parallel_tuple_cost = 0")
+    plan = loaded.explain(connection, QUERIES[name])
+    times = [operator.time_ns for operator in plan.root.walk()]
+    assert min(times) >= 0
+    whole = plan.extra["execution_ns"]
+    assert 0.7 * whole < sum(times) < 1.05 * whole
+    if name != "subplan":  # PostgreSQL keeps a correlated one in the leader
+        assert ("Gather" in plan.raw) == (workers > 0)
+    assert "scan" in plan.time_by_kind_ns()
+
+
+def test_an_initplan_is_not_counted_twice(loaded: Any) -> None:
+    """The scan that waits for the average must not be charged for computing it."""
+    connection = loaded.connect()
+    connection.execute("set max_parallel_workers_per_gather = 0")
+    plan = loaded.explain(connection, "select 1 from nation where (select count(*) from lineitem) "
+                          "> n_nationkey")  # fmt: skip
+    nation = next(o for o in plan.root.walk() if o.relation == "nation")
+    lineitem = next(o for o in plan.root.walk() if o.relation == "lineitem")
+    assert nation.time_ns < lineitem.time_ns / 3
+
+
+class TestExternal:
+    """A server of the user's, here one that the test has started."""
+
+    @pytest.fixture
+    def external(self, loaded: Any, module_lab: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+        socket = loaded._context.scratch
+        dsn = f"host={socket} port=5432 user=harness dbname=harness password={loaded._password}"
+        monkeypatch.setenv("HARNESS_DSN", dsn)
+        context = EngineContext({}, {"dsn": "env"}, socket, engines_prefix(), module_lab.supervisor,
+                                None, 2, None)  # fmt: skip
+        return registry.engine("postgres").create(context)
+
+    def test_data_live_in_a_marked_schema(self, external: Any, tpch_csv: Any) -> None:
+        assert isinstance(external, KeepsOwnData) and external.kind == "external"
+        key = "tpch-0123456789abcdef"
+        assert external.prepared(key) is None
+        external.prepare(key)
+        external.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+        assert external.prepared(key) is None, "a half-loaded schema counts as missing"
+        external.mark_prepared(key, {"scale": 0.005})
+        assert external.prepared(key) == {"scale": 0.005}
+        assert external.data_bytes() > 1_000_000
+        rows = external.connect().execute("select current_schema(), count(*) from nation").rows
+        assert rows == [("tierbench_tpch_0123456789abcdef", 25)]
+
+    def test_a_schema_of_somebody_else_is_refused(self, external: Any, loaded: Any) -> None:
+        loaded.connect().execute("create schema tierbench_theirs")
+        with pytest.raises(RunFailed, match="was not made by tierbench"):
+            external.prepare("theirs")
+
+    def test_it_cannot_be_placed(self, external: Any) -> None:
+        assert external.supported_parts == frozenset()
+        assert registry.engine("postgres").supported_parts({"dsn": "env"}) == frozenset()
+
+    def test_its_version_is_the_server_s(self, external: Any, loaded: Any) -> None:
+        assert external.version().version == loaded.version().version
+        assert external.version().source == "DSN"
+
+
+@pytest.mark.parametrize(
+    ("dsn", "message"),
+    [
+        ("host=/nonexistent dbname=x", "No such file"),
+        ("postgresql://u:secret@h/db", "holds a password"),
+        ("nonsense", "not a libpq connection string"),
+        ("env", "HARNESS_DSN is not set"),
+    ],
+)
+def test_a_dsn_that_cannot_work_is_told_before_the_run(
+    dsn: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HARNESS_DSN", raising=False)
+    with pytest.raises(UsageError, match=message) as caught:
+        registry.engine("postgres").available({"dsn": dsn}, engines_prefix())
+    assert "secret" not in f"{caught.value}{caught.value.do}"

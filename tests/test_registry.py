@@ -1,0 +1,48 @@
+"""Engines and workloads are found by their folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness import registry
+from harness.errors import UsageError
+
+
+def test_the_folders_are_the_list() -> None:
+    assert {"duckdb", "postgres"} <= set(registry.engines())
+    assert "tpch" in registry.workloads()
+    assert registry.engine("duckdb").title == "DuckDB"
+
+
+@pytest.mark.parametrize(("name", "near"), [("postgre", "postgres"), ("duck_db", "duckdb")])
+def test_an_unknown_engine_names_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(UsageError, match=f"did you mean '{near}'") as caught:
+        registry.engine(name)
+    assert "duckdb, " in caught.value.do
+
+
+def test_an_unknown_workload_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="no such workload") as caught:
+        registry.workload("tpcz9")
+    assert "tpch" in caught.value.do
+
+
+def test_a_broken_engine_is_named_and_the_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wreck").mkdir()
+    (tmp_path / "wreck" / "engine.py").write_text("import no_such_module\n")
+    (tmp_path / "_shared").mkdir()
+    (tmp_path / "_shared" / "engine.py").write_text("raise SystemExit\n")
+    monkeypatch.setenv("HARNESS_ENGINE_PATH", str(tmp_path))
+    with pytest.warns(registry.BrokenEntry, match=r"wreck is left out: .*no_such_module"):
+        found = registry.engines()
+    assert "postgres" in found and "wreck" not in found
+
+
+def test_a_path_that_is_no_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_ENGINE_PATH", "/nonexistent")
+    with pytest.raises(UsageError, match="/nonexistent is not a folder"):
+        registry.engines()

@@ -1,0 +1,75 @@
+"""Tuning profiles: settings from cores and memory."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.tuning import settings_for, tunings
+from harness.units import GIB
+
+HOST = {"memory": 16.0 * GIB, "cores": 8.0, "scale": math.nan}
+
+
+def test_computed_from_memory_and_cores() -> None:
+    settings = settings_for("computed", "postgres", HOST)
+    assert settings["shared_buffers"] == "4194304kB"  # a quarter of 16 GiB
+    assert settings["max_parallel_workers"] == "8"
+    assert settings["checkpoint_timeout"] == "15min"
+    assert settings_for("computed", "duckdb", HOST) == {
+        "threads": "8",
+        "memory_limit": "13421772KiB",
+    }
+
+
+def test_the_paper_s_settings() -> None:
+    """VLDB 2023 §3.1: 16 GB of buffers on a socket with 64 GB; checkpoints at 30 s or 5 GB."""
+    settings = settings_for("paper", "postgres", HOST | {"memory": 64.0 * GIB, "cores": 48.0})
+    assert settings["shared_buffers"] == f"{16 * 1024 * 1024}kB"
+    assert (settings["checkpoint_timeout"], settings["max_wal_size"]) == ("30s", "5GB")
+    assert settings["max_parallel_workers_per_gather"] == "8"
+
+
+def test_overrides_win() -> None:
+    settings = settings_for("computed", "postgres", HOST, {"shared_buffers": "1GB", "jit": "off"})
+    assert settings["shared_buffers"] == "1GB" and settings["jit"] == "off"
+
+
+def test_every_profile_gives_settings_that_its_engines_take() -> None:
+    from harness.engines.postgres.configuration import check_settings
+    from harness.engines.postgres.installation import choose
+    from harness.paths import engines_prefix
+
+    for version in ("", "18.4"):
+        installation = choose({"version": version}, engines_prefix())
+        for tuning in tunings():
+            for memory in (0.25, 2.0, 64.0, 1024.0):
+                values = HOST | {"memory": memory * GIB}
+                check_settings(installation, settings_for(tuning, "postgres", values))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("engins: {}", r"t\.yml:2: unknown key 'engins' \(did you mean 'engines'"),
+        ("engines:\n  postgre: {}", r"t\.yml:3: unknown engine 'postgre' \(did you mean 'postgr"),
+        ("engines:\n  postgres:\n    work_mem: '= memry'", r"t\.yml:4: .*did you mean 'memory'"),
+        ("engines:\n  postgres:\n    work_mem: [1]", r"t\.yml:4: \[1\] is not a setting's value"),
+        ("engines:\n  postgres:\n    work_mem: '= scale'", r"unknown name 'scale'"),
+        ("engines: [postgres]", "not a tuning profile"),
+        ("name: x", "'engines' is missing"),
+    ],
+)
+def test_mistakes_are_named_by_file_and_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "t.yml"
+    path.write_text(f"schema: 1\n{text}\n")
+    with pytest.raises(UsageError, match=message):
+        settings_for(path, "postgres", HOST)
+
+
+def test_an_unknown_profile_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean 'computed'"):
+        settings_for("compute", "postgres", HOST)

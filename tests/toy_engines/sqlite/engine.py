@@ -1,0 +1,151 @@
+"""SQLite as a toy engine: the proof that an engine is one folder and no edit elsewhere.
+
+In the harness's own process, so neither capped nor killed with a worker: not for
+measuring. Found by ``HARNESS_ENGINE_PATH=tests/toy_engines``.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from harness.engine import (
+    EngineContext,
+    EngineKind,
+    EngineVersion,
+    LoadFormat,
+    Places,
+    ProcessId,
+    SqlResult,
+)
+from harness.engines._sqlfiles import statements
+from harness.errors import RunFailed
+from harness.placement import Part
+from harness.progress import Progress
+
+
+class SqliteConnection:
+    """sqlite3's own connection, timed."""
+
+    def __init__(self, path: Path) -> None:
+        self.raw = sqlite3.connect(path)
+
+    def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
+        try:
+            started = time.monotonic_ns()
+            cursor = self.raw.execute(sql)
+            rows = cursor.fetchall()
+            duration = time.monotonic_ns() - started
+        except sqlite3.Error as error:
+            raise RunFailed(f"SQLite: {sql[:80]}", str(error)) from error
+        return SqlResult(tuple(c[0] for c in cursor.description or ()), rows, started, duration)
+
+    def close(self) -> None:
+        self.raw.close()
+
+
+class Sqlite:
+    """One database file in the data place."""
+
+    name = "sqlite"
+    kind: EngineKind = "embedded"
+    supported_parts: frozenset[Part] = frozenset({"data"})
+    sql_folder = Path(__file__).parent / "sql"
+    load_format: ClassVar[LoadFormat] = "csv"
+
+    def __init__(self, context: EngineContext) -> None:
+        self.file: Path | None = None
+
+    @property
+    def path(self) -> Path:
+        assert self.file is not None, "initialise or restore comes first"
+        return self.file
+
+    def version(self) -> EngineVersion:
+        return EngineVersion("sqlite", sqlite3.sqlite_version, sqlite3.sqlite_version, "Python")
+
+    def format_options(self) -> Mapping[str, str]:
+        return {}
+
+    def initialise(self, places: Places) -> None:
+        self.file = places["data"] / "bench.sqlite"
+        self.connect().close()
+
+    def start(self) -> None:
+        """Nothing runs between connections."""
+
+    def stop(self) -> None:
+        """Nothing runs between connections."""
+
+    def kill(self) -> None:
+        """Nothing runs between connections."""
+
+    def connect(self) -> SqliteConnection:
+        return SqliteConnection(self.path)
+
+    def effective_config(self) -> Mapping[str, str]:
+        return {"page_size": str(self.connect().execute("pragma page_size").rows[0][0])}
+
+    def processes(self) -> Sequence[ProcessId]:
+        return []
+
+    def counters(self) -> Mapping[str, float]:
+        return {}
+
+    def files(self) -> Sequence[Path]:
+        return [self.path]
+
+    def snapshot(self, golden: Path) -> None:
+        shutil.move(self.path, golden / "bench.sqlite")
+
+    def restore(self, golden: Path, places: Places) -> None:
+        self.file = places["data"] / "bench.sqlite"
+        shutil.copyfile(golden / "bench.sqlite", self.file)
+
+    def bulk_load(
+        self,
+        workload: str,
+        files: Mapping[str, Sequence[Path]],
+        row_counts: Mapping[str, int],
+        progress: Progress,
+    ) -> None:
+        connection = self.connect().raw
+        for statement in statements(self.sql_folder / workload, "10_tables"):
+            connection.execute(statement)
+        for table, paths in files.items():
+            for path in paths:
+                with path.open(newline="") as stream:
+                    reader = csv.reader(stream)
+                    marks = ", ".join("?" for _ in next(reader))
+                    connection.executemany(f"insert into {table} values ({marks})", reader)
+            (found,) = connection.execute(f"select count(*) from {table}").fetchone()
+            if found != row_counts[table]:
+                raise RunFailed(f"load {row_counts[table]} rows into {table}", f"{found} came")
+        connection.commit()
+        connection.close()
+
+
+class SqliteFactory:
+    """Always there: it is part of Python."""
+
+    name = "sqlite"
+    title = "SQLite (toy)"
+    kinds: tuple[EngineKind, ...] = ("embedded",)
+    options: Mapping[str, str] = {}
+
+    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
+        return Sqlite.supported_parts
+
+    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
+        return EngineVersion("sqlite", sqlite3.sqlite_version, sqlite3.sqlite_version, "Python")
+
+    def create(self, context: EngineContext) -> Sqlite:
+        return Sqlite(context)
+
+
+ENGINE = SqliteFactory()
