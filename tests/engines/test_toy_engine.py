@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +43,23 @@ def test_it_loads_tpch_and_answers_like_duckdb(lab: Any, tpch_csv: Any, tpch_par
         engine.stop()
     assert answers["sqlite"] == answers["duckdb"]
     assert len(answers["sqlite"][0]) == 4
+
+
+def test_the_command_runs_it_end_to_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from harness.cli import main; main()"]
+    arguments = "run tpch --engine sqlite --placement ssd-both --scale 0.01 --queries 1,6 --json"
+    done = subprocess.run(
+        [*command, *arguments.split()],
+        cwd=tmp_path,
+        env=os.environ | {"HARNESS_DATA": str(tmp_path / "data")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    assert run["spec"]["engine"] == "sqlite"
+    assert [check["status"] for check in run["checks"]] == ["passed", "passed"]
 
 
 def _rounded(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -54,7 +54,7 @@ class Sqlite:
 
     name = "sqlite"
     kind: EngineKind = "embedded"
-    supported_parts: frozenset[Part] = frozenset({"data"})
+    supported_parts: frozenset[Part] = frozenset({"data", "wal"})
     sql_folder = Path(__file__).parent / "sql"
     load_format: ClassVar[LoadFormat] = "csv"
 
@@ -72,8 +72,13 @@ class Sqlite:
     def format_options(self) -> Mapping[str, str]:
         return {}
 
-    def initialise(self, places: Places) -> None:
+    def _use(self, places: Places) -> None:
+        if places["wal"].stat().st_dev != places["data"].stat().st_dev:
+            raise RunFailed("SQLite's journal on another tier", "it lies beside the database file")
         self.file = places["data"] / "bench.sqlite"
+
+    def initialise(self, places: Places) -> None:
+        self._use(places)
         self.connect().close()
 
     def start(self) -> None:
@@ -104,7 +109,7 @@ class Sqlite:
         shutil.move(self.path, golden / "bench.sqlite")
 
     def restore(self, golden: Path, places: Places) -> None:
-        self.file = places["data"] / "bench.sqlite"
+        self._use(places)
         shutil.copyfile(golden / "bench.sqlite", self.file)
 
     def bulk_load(
