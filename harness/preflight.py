@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness import registry
 from harness.engine import (
+    Engine,
     EngineContext,
     EngineFactory,
     EngineVersion,
     MemoryPolicy,
     ProcessStarter,
+    RunsSql,
 )
 from harness.environment import Environment
 from harness.errors import UsageError, nearest
+from harness.golden import dataset_name
 from harness.placement import DIRECTORY_PARTS, Part, Placement
-from harness.spec import RunSpec
+from harness.spec import RunSpec, content_hash
+from harness.tiers.discover import store_tier
 from harness.tiers.model import Tier
 from harness.tiers.resolve import check_space, resolve
 from harness.tuning import settings_for
@@ -43,6 +47,11 @@ class Prepared:
     memory_policy: MemoryPolicy | None
     settings: Mapping[str, str]
     threads: int
+    #: Of an engine that loads files in bulk; decides how large its data become.
+    load_format: str = ""
+    #: Names of its datasets; no golden data of an external engine.
+    golden_name: str = ""
+    source_name: str = ""
 
     @property
     def external(self) -> bool:
@@ -75,8 +84,13 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
     )
     prepared = Prepared(spec, factory, version, workload, tiers, policy, settings, threads)
     _check_cache(prepared)
-    factory.create(engine_context(prepared, env, env.supervisor, _NOWHERE))
-    return prepared
+    engine = factory.create(engine_context(prepared, env, env.supervisor, _NOWHERE))
+    return replace(
+        prepared,
+        load_format=getattr(engine, "load_format", ""),
+        golden_name="" if prepared.external else golden_name(prepared, engine),
+        source_name=workload.source_key(spec.params, engine),
+    )
 
 
 def engine_context(
@@ -167,7 +181,7 @@ def _check_cache(prepared: Prepared) -> None:
 
 def needed_bytes(prepared: Prepared) -> Mapping[Part, int]:
     """Upper estimate per directory part."""
-    return prepared.workload.estimate_bytes(prepared.spec.params, prepared.spec.engine)
+    return prepared.workload.estimate_bytes(prepared.spec.params, prepared.load_format)
 
 
 def _check_space(prepared: Prepared, env: Environment) -> None:
@@ -175,10 +189,15 @@ def _check_space(prepared: Prepared, env: Environment) -> None:
         return
     estimate = needed_bytes(prepared)
     wanted = [
-        (prepared.tiers[part], part, estimate.get(part, 0))
+        (prepared.tiers[part], str(part), estimate.get(part, 0))
         for part in DIRECTORY_PARTS
         if part in prepared.tiers
     ]
+    if env.golden.find(prepared.golden_name) is None:
+        wanted.append((store_tier(env.golden.root), "golden copy", sum(estimate.values())))
+        if env.source.find(prepared.source_name) is None:
+            source = prepared.workload.source_bytes(prepared.spec.params, prepared.load_format)
+            wanted.append((store_tier(env.source.root), "source files", source))
     check_space(wanted)
 
 
@@ -187,17 +206,31 @@ def placement_label(placement: Placement | None, label: str | None) -> str:
     return placement.name if placement else (label or "external")
 
 
-def golden_key(prepared: Prepared, format_options: Mapping[str, str]) -> dict[str, Any]:
+def golden_name(prepared: Prepared, engine: Engine) -> str:
+    """Name of the golden data of a run."""
+    spec = prepared.spec
+    return dataset_name(f"{spec.workload}-{spec.engine}", golden_key(prepared, engine))
+
+
+def golden_key(prepared: Prepared, engine: Engine) -> dict[str, Any]:
     """What golden data depend on (design: engine build × driver × workload × …)."""
     spec = prepared.spec
+    folder = engine.sql_folder / spec.workload if isinstance(engine, RunsSql) else None
     return {
         "engine": spec.engine,
         "build": prepared.version.build,
         "driver": spec.driver,
         "workload": spec.workload,
         "data": prepared.workload.data_key(spec.params),
-        "format": dict(format_options),
+        "format": dict(engine.format_options()),
+        "schema": _schema_digest(folder) if folder else "",
     }
+
+
+def _schema_digest(folder: Path) -> str:
+    """Of the files that make and load the tables: data of an older schema are not reused."""
+    files = sorted(folder.glob("[0-9]*.sql"))
+    return content_hash({file.name: file.read_text(encoding="utf-8") for file in files})
 
 
 def work_directory(tier: Tier, run_id: str, part: Part) -> Path:

@@ -72,7 +72,7 @@ def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: Exit
         engine.start()
     stack.callback(engine.stop)
     recorder.effective_config = dict(engine.effective_config())
-    source = _existing_source(prepared, env, engine)
+    source = _existing_source(prepared, env)
     session = RunSession(engine, env.progress, source, drop_caches=env.credentials is not None)
     recorder.session = session
     with ProcessMonitor(engine.processes) as monitor:
@@ -158,8 +158,7 @@ def golden_data(prepared: Prepared, env: Environment) -> Dataset:
     """The golden data of a run, loaded first where they are missing."""
     with ExitStack() as stack:
         engine = make_engine(prepared, env, stack, None)
-        key = golden_key(prepared, engine.format_options())
-        name = dataset_name(f"{prepared.spec.workload}-{prepared.spec.engine}", key)
+        key, name = golden_key(prepared, engine), prepared.golden_name
         if (found := env.golden.find(name)) is not None:
             return found
         source = source_data(prepared, env, engine)
@@ -191,7 +190,7 @@ def _load(
 def source_data(prepared: Prepared, env: Environment, engine: Engine) -> Dataset:
     """Generated source files, made first where they are missing."""
     params = prepared.spec.params
-    name = prepared.workload.source_key(params, engine)
+    name = prepared.source_name
     while (found := env.source.find(name)) is None:
         with env.source.building(name) as building:
             if building is None:
@@ -201,8 +200,8 @@ def source_data(prepared: Prepared, env: Environment, engine: Engine) -> Dataset
     return found
 
 
-def _existing_source(prepared: Prepared, env: Environment, engine: Engine) -> Path | None:
-    found = env.source.find(prepared.workload.source_key(prepared.spec.params, engine))
+def _existing_source(prepared: Prepared, env: Environment) -> Path | None:
+    found = env.source.find(prepared.source_name)
     return found.content if found else None
 
 

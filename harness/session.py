@@ -60,8 +60,10 @@ class RunSession:
         self.engine.start()
 
     def counters(self) -> Mapping[str, float]:
-        """The engine's own counters and the kernel's for its processes."""
-        return {**read_counters(self.engine.processes()), **self.engine.counters()}
+        """The engine's own cumulative counters and the kernel's for its processes."""
+        kernel = read_counters(self.engine.processes())
+        kernel.pop("rss_bytes")  # a level, not a sum: its difference would mean nothing
+        return {**kernel, **self.engine.counters()}
 
 
 def _cold(found: Residency) -> bool:

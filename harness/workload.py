@@ -66,6 +66,9 @@ class Workload(Protocol):
     def estimate_bytes(self, params: Mapping[str, Any], engine_format: str) -> dict[Part, int]:
         """An upper estimate of what each directory part needs, before anything is loaded."""
 
+    def source_bytes(self, params: Mapping[str, Any], engine_format: str) -> int:
+        """An estimate of what ``generate`` writes."""
+
     def generate(
         self, params: Mapping[str, Any], engine: Engine, folder: Path, progress: Progress
     ) -> None:

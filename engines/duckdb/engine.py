@@ -188,17 +188,8 @@ class DuckDB:
         return [identity] if identity else []
 
     def counters(self) -> Mapping[str, float]:
-        """What DuckDB counts: memory in use and temporary files now, in bytes."""
-        connection = self.connect()
-        try:
-            memory = connection.execute(
-                "SELECT coalesce(sum(memory_usage_bytes), 0), "
-                "coalesce(sum(temporary_storage_bytes), 0) FROM duckdb_memory()"
-            ).rows[0]
-        finally:
-            connection.close()
-        names = ("duckdb_memory_bytes", "duckdb_temp_bytes")
-        return {n: float(str(v)) for n, v in zip(names, memory, strict=True)}
+        """None: outside its profiles (see ``explain``) DuckDB keeps levels, no sums."""
+        return {}
 
     def files(self) -> Sequence[Path]:
         """Database file and WAL."""

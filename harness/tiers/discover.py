@@ -53,6 +53,12 @@ def nearest_existing(path: Path) -> Path:
     return path
 
 
+def store_tier(directory: Path, kernel: Kernel = LIVE) -> Tier:
+    """The place of source or golden data as a tier of its own, to check its space."""
+    facts = facts_of_directory(nearest_existing(directory), kernel)
+    return Tier(TierClaim("data", facts.kind, path=str(directory)), facts)
+
+
 def _default(directory: Path, kernel: Kernel) -> Tier:
     existing = nearest_existing(directory)
     facts = facts_of_directory(existing, kernel)

@@ -101,11 +101,14 @@ def free_now(tier: Tier) -> int | None:
 
 
 def check_space(
-    wanted: Iterable[tuple[Tier, Part, int]],
+    wanted: Iterable[tuple[Tier, str, int]],
     free: Callable[[Tier], int | None] = free_now,
 ) -> None:
-    """UsageError where the parts on one file system need more bytes than it has free."""
-    groups: dict[str, list[tuple[Tier, Part, int]]] = {}
+    """UsageError where what goes on one file system needs more bytes than it has free.
+
+    ``wanted``: tier, what it is (a part's name, "golden copy" …), bytes.
+    """
+    groups: dict[str, list[tuple[Tier, str, int]]] = {}
     for tier, part, needed_bytes in wanted:
         groups.setdefault(_filesystem(tier), []).append((tier, part, needed_bytes))
     for group in groups.values():
@@ -116,7 +119,7 @@ def _filesystem(tier: Tier) -> str:
     return tier.facts.filesystem_id or tier.facts.mount_point or tier.name
 
 
-def _check_group(group: list[tuple[Tier, Part, int]], free: Callable[[Tier], int | None]) -> None:
+def _check_group(group: list[tuple[Tier, str, int]], free: Callable[[Tier], int | None]) -> None:
     needed_bytes = sum(item[2] for item in group)
     tier = group[0][0]
     free_bytes = free(tier)

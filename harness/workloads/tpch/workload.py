@@ -41,6 +41,10 @@ class Tpch:
         """Upper estimate of the bytes in each part; see harness.workloads.tpch.data."""
         return data.estimate_bytes(params["scale"], engine_format)
 
+    def source_bytes(self, params: Mapping[str, Any], engine_format: str) -> int:
+        """What the generator's files take."""
+        return data.source_bytes(params["scale"], engine_format)
+
     def generate(
         self, params: Mapping[str, Any], engine: Engine, folder: Path, progress: Progress
     ) -> None:
