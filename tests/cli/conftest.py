@@ -46,7 +46,11 @@ class Harness:
 
     @property
     def environment(self) -> dict[str, str]:
-        mine = {"HARNESS_DATA": str(self.data), "HARNESS_RESULTS": str(self.results)}
+        mine = {
+            "HARNESS_DATA": str(self.data),
+            "HARNESS_RESULTS": str(self.results),
+            "TMPDIR": str(self.root / "tmp"),
+        }
         engines = {"HARNESS_ENGINES": os.environ["HARNESS_ENGINES"]}
         plain = {k: v for k, v in os.environ.items() if not k.startswith("HARNESS_")}
         return plain | mine | engines
@@ -74,8 +78,10 @@ class Harness:
         return Done(process.returncode, out, err)
 
     def leftovers(self) -> list[str]:
-        """Processes, work directories, journals and scratch that should not be there."""
-        return [*self._processes(), *self._files()]
+        """Processes, mounts, work directories, journals, scratch that should not be there."""
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        ours = [f"mount {line}" for line in mounts if f"{self.data}/" in line]
+        return [*self._processes(), *ours, *self._files(), *self._emulated()]
 
     def _processes(self) -> list[str]:
         mark = f"HARNESS_DATA={self.data}".encode()
@@ -92,13 +98,22 @@ class Harness:
 
     def _files(self) -> list[str]:
         patterns = ("**/tierbench-work/*", "state/*.journal", "**/*.partial-*", "**/.*.tierbench")
-        return [str(path) for pattern in patterns for path in self.data.glob(pattern)]
+        scratch = [str(path) for path in (self.root / "tmp").iterdir()]
+        return scratch + [str(path) for pattern in patterns for path in self.data.glob(pattern)]
+
+    def _emulated(self) -> list[str]:
+        """Work directories of our runs on the tmpfs that stands in for PMem."""
+        runs = {path.name for path in (self.results / "runs").glob("*")}
+        places = Path("/dev/shm").glob("tierbench-*/tierbench-work/*")
+        return [str(path) for path in places if any(path.name.startswith(run) for run in runs)]
 
 
 def _open_directory() -> Path:
     """Below /var/tmp and open to all: pytest's own directories keep servers' users out."""
     root = Path(tempfile.mkdtemp(prefix="tierbench-test-", dir="/var/tmp"))
     root.chmod(0o755)
+    (root / "tmp").mkdir()
+    (root / "tmp").chmod(0o1777)
     return root
 
 

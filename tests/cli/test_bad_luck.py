@@ -81,8 +81,9 @@ def test_ctrl_c_ends_in_order_and_leaves_nothing(loaded, number):
 
 def test_kill_9_at_random_moments_leaves_nothing_and_loses_nothing(loaded):
     """The bar of the design is 50 moments: HARNESS_TEST_KILLS=50 (a few here, for time)."""
-    argv = [*POSTGRES, "--engine", "duckdb", "--placement", "ssd-both", "--placement", "pmem-both",
-            "--emulate", "pmem", "--queries", "1,6", "--memory-limit", "1GiB"]  # fmt: skip
+    argv = [*POSTGRES, "--engine", "duckdb", "--placement", "ssd-data-pmem-wal",
+            "--placement", "pmem-both", "--emulate", "pmem", "--queries", "1,6",
+            "--memory-limit", "1GiB"]  # fmt: skip
     assert loaded(*argv).code == 0
     draw = random.Random(20231)
     for kill in range(int(os.environ.get("HARNESS_TEST_KILLS", "6"))):
