@@ -46,16 +46,21 @@ class Plan:
         return content_hash(sorted(spec.hash() for spec in self.runs))
 
 
+def known_profiles() -> dict[str, Path]:
+    """The profiles that come along, by name (``demo``, ``papers/…``)."""
+    return {
+        str(path.relative_to(_FOLDER).with_suffix("")): path
+        for path in sorted(_FOLDER.rglob("*.yml"))
+        if path.parent.name not in ("hosts", "tuning", "prices")
+    }
+
+
 def find_profile(name: str) -> Path:
     """A profile's file from its path, or its name under ``profiles/`` (``demo``, ``papers/…``)."""
     given = Path(name)
     if given.suffix in (".yml", ".yaml") or given.is_file():
         return given
-    known = {
-        str(path.relative_to(_FOLDER).with_suffix("")): path
-        for path in sorted(_FOLDER.rglob("*.yml"))
-        if path.parent.name not in ("hosts", "tuning", "prices")
-    }
+    known = known_profiles()
     if name in known:
         return known[name]
     raise UsageError(

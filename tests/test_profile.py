@@ -2,8 +2,9 @@
 
 import pytest
 
+from harness import registry
 from harness.errors import UsageError
-from harness.profile import expand, find_profile
+from harness.profile import expand, find_profile, known_profiles, load_profile
 from harness.spec import RunSpec
 from harness.yamlfile import parse_yaml
 
@@ -95,3 +96,10 @@ def test_profiles_that_come_along_are_found_by_name_and_a_typo_is_told():
     with pytest.raises(UsageError) as refused:
         find_profile("dmeo")
     assert "did you mean 'demo'" in refused.value.found
+
+
+@pytest.mark.parametrize("name", sorted(known_profiles()))
+def test_every_profile_that_comes_along_expands(name):
+    plan = load_profile(find_profile(name), registry.normalise)
+    assert plan.runs
+    assert len({spec.hash() for spec in plan.runs}) == len(plan.runs)

@@ -1,0 +1,45 @@
+"""The wheel holds everything the package needs: code, SQL, schemas, profiles, answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = ("harness", "engines", "reports", "profiles")
+LEFT_OUT = (".c", ".pyc")
+
+
+def committed_files() -> list[str]:
+    listed = subprocess.run(
+        ["git", "ls-files", *SHIPPED], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    return [name for name in listed if not (ROOT / name).is_symlink()]
+
+
+def test_a_wheel_has_every_committed_file_of_the_package(tmp_path):
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT], check=True
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.startswith("tierbench-")
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    expected = {
+        name if name.startswith("harness/") else f"harness/{name}"
+        for name in committed_files()
+        if not name.endswith(LEFT_OUT)
+    }
+    assert len(expected) > 100
+    assert expected - inside == set()
+
+
+def test_the_command_is_installed_and_completes_for_shells():
+    harness = Path(sys.executable).with_name("harness")
+    version = subprocess.run([harness, "--version"], capture_output=True, text=True, check=True)
+    assert version.stdout.startswith("harness (tierbench) ")
+    shown = subprocess.run(
+        [harness, "--show-completion", "bash"], capture_output=True, text=True, check=False
+    )
+    assert "_HARNESS_COMPLETE" in shown.stdout + shown.stderr
