@@ -48,6 +48,19 @@ class RunFailed(HarnessError):
     exit_code = 1
 
 
+def interruption(error: BaseException) -> BaseException | None:
+    """The Ctrl-C or SIGTERM in whose wake ``error`` was raised, None where there was none.
+
+    A clean-up step that fails because it was interrupted covers up why it ran.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        if not isinstance(link, Exception):
+            return link
+        link = link.__context__
+    return None
+
+
 def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
     """``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
     import difflib

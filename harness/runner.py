@@ -11,7 +11,7 @@ from typing import Any
 import harness
 from harness.engine import Engine, KeepsOwnData, Places
 from harness.environment import Environment
-from harness.errors import HarnessError, RunFailed
+from harness.errors import HarnessError, RunFailed, interruption
 from harness.golden import Building, Dataset, dataset_name, directory_bytes
 from harness.memory.cgroup import MemoryCap, memory_cap
 from harness.monitors.process import ProcessMonitor
@@ -41,10 +41,15 @@ def run(
             recorder.cap = cap
             with _blaming(cap), ExitStack() as stack:
                 _walk(prepared, env, recorder, stack)
-    except HarnessError as error:
-        recorder.error = error
-    except OSError as error:
-        recorder.error = RunFailed(f"run {writer.run_id}", str(error))
+    except (HarnessError, OSError) as error:
+        if (cause := interruption(error)) is not None:
+            store.remove(writer.directory)
+            raise cause from None
+        recorder.error = (
+            error
+            if isinstance(error, HarnessError)
+            else RunFailed(f"run {writer.run_id}", str(error))
+        )
     except BaseException:
         store.remove(writer.directory)
         raise

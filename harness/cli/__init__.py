@@ -11,7 +11,7 @@ import typer
 import harness
 from harness.cli import data, doctor, engines, experiment, results, run, runs
 from harness.cli.common import print_error
-from harness.errors import HarnessError
+from harness.errors import HarnessError, interruption
 
 app = typer.Typer(
     name="harness",
@@ -51,6 +51,8 @@ def main() -> None:
     try:
         app()
     except HarnessError as error:
+        if (cause := interruption(error)) is not None:
+            sys.exit(cause.code if isinstance(cause, SystemExit) else 130)
         print_error(error)
         sys.exit(error.exit_code)
     except SystemExit as done:

@@ -77,7 +77,8 @@ def test_placements_are_compared_and_too_few_repeats_are_said(runs, loaded):
 
 
 def test_runs_that_differ_in_more_are_not_compared_unless_told_to(runs, loaded):
-    sides = ["engine=duckdb,placement=ssd-both", "engine=postgres,placement=pmem-both"]
+    sides = [runs[0]["run_id"], runs[3]["run_id"]]
+    assert [runs[i]["spec"]["engine"] for i in (0, 3)] == ["duckdb", "postgres"]
     refused = loaded("compare", *sides)
     assert refused.code == 2
     assert "placement" in refused.err
