@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from harness.engine import Engine
 from harness.memory.cache import Residency, evict, residency
 from harness.monitors.process import read_counters
 from harness.progress import Progress
+
+Moment = Literal["before", "after"]
 
 #: Above this share of pages still in the page cache a start is not called cold.
 COLD_SHARE = 0.01
@@ -35,11 +37,33 @@ class RunSession:
     def cold_start(self, label: str) -> None:
         """Stop, evict, measure residency, start. The engine's own cache goes with its process."""
         self.engine.stop()
+        self.evict(label)
+        self.engine.start()
+
+    def counters(self, moment: Moment = "after") -> Mapping[str, float]:
+        """The engine's own cumulative counters and the kernel's for its processes.
+
+        Asking the engine makes it work. So before a statement the engine is asked
+        first and the kernel last, after it the kernel first: the kernel's difference
+        then holds the statement alone.
+        """
+        if moment == "before":
+            engine = dict(self.engine.counters())
+            return {**engine, **self._kernel()}
+        return {**self._kernel(), **self.engine.counters()}
+
+    def _kernel(self) -> dict[str, float]:
+        found = read_counters(self.engine.processes())
+        found.pop("rss_bytes", None)  # a level, not a sum: its difference would mean nothing
+        return found
+
+    def evict(self, label: str) -> None:
+        """Evict the stopped engine's files, and note what of them is still in the page cache."""
         files = self.engine.files()
         evict(files)
         found = residency(files)
         note = found.note
-        if self.drop_caches and not _cold(found):
+        if self.drop_caches and _cold(found) is False:
             # fadvise leaves pages that are mapped or under way; only root may do more.
             # Not done at first: it slows the whole host and makes a binary's own pages cold.
             evict(files, drop=True)
@@ -53,21 +77,17 @@ class RunSession:
                 "note": note,
             }
         )
-        if not _cold(found):
+        if _cold(found) is not True:
             self.not_cold.append(
                 f"{label}: {found.resident_bytes} of {found.total_bytes} bytes resident"
+                if found.resident_bytes is not None
+                else f"{label}: not known ({found.note})"
             )
-        self.engine.start()
-
-    def counters(self) -> Mapping[str, float]:
-        """The engine's own cumulative counters and the kernel's for its processes."""
-        kernel = read_counters(self.engine.processes())
-        kernel.pop("rss_bytes")  # a level, not a sum: its difference would mean nothing
-        return {**kernel, **self.engine.counters()}
 
 
-def _cold(found: Residency) -> bool:
-    """Whether next to nothing that could be evicted is still resident (unknown: taken so)."""
+def _cold(found: Residency) -> bool | None:
+    """Whether next to nothing that could be evicted is still resident; None: not known."""
     if found.resident_bytes is None:
-        return True
-    return found.resident_bytes - found.unevictable_bytes <= COLD_SHARE * found.total_bytes
+        return None
+    evictable = found.total_bytes - found.unevictable_bytes
+    return found.resident_bytes - found.unevictable_bytes <= COLD_SHARE * max(evictable, 0)

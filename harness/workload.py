@@ -45,8 +45,12 @@ class Session(Protocol):
     def cold_start(self, label: str) -> None:
         """Stop the engine, evict its files, start it; residency is measured and recorded."""
 
-    def counters(self) -> Mapping[str, float]:
-        """Cumulative counters of engine and kernel for it: bytes read, CPU ns …"""
+    def counters(self, moment: Literal["before", "after"] = "after") -> Mapping[str, float]:
+        """Cumulative counters of engine and kernel for it: bytes read, CPU ns …
+
+        ``moment``: whether it is asked before or after what is measured. What cannot
+        be read is left out, never zero.
+        """
 
 
 class Workload(Protocol):

@@ -25,32 +25,51 @@ def read_counters(processes: Sequence[ProcessId]) -> dict[str, float]:
     """Sums over the processes: cpu_ns, rss_bytes, io_read_bytes, io_write_bytes.
 
     Children that have ended and were waited for are in their parent's sum (cutime),
-    so that a parallel worker's time is not lost when it ends.
+    so that a parallel worker's time is not lost when it ends. ``cpu_ns`` has the
+    kernel's tick (10 ms as a rule). What cannot be read of every process is left
+    out: nothing of a server of somebody else's, no I/O of another user's processes.
     """
-    totals = {"cpu_ns": 0.0, "rss_bytes": 0.0, "io_read_bytes": 0.0, "io_write_bytes": 0.0}
+    totals: dict[str, float] = {}
+    complete_io = True
     for process in processes:
-        try:
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        except (OSError, IndexError):
+        found = _stat(process)
+        if found is None:
             continue
-        if int(fields[19]) != process.start_ticks:
-            continue
-        totals["cpu_ns"] += sum(int(fields[i]) for i in (11, 12, 13, 14)) * _TICK_NS
-        totals["rss_bytes"] += int(fields[21]) * _PAGE
-        for name, value in _io(process.pid).items():
-            totals[name] += value
+        io = _io(process.pid)
+        complete_io = complete_io and bool(io)
+        for name, value in {**found, **io}.items():
+            totals[name] = totals.get(name, 0.0) + value
+    if not complete_io:
+        totals.pop("io_read_bytes", None)
+        totals.pop("io_write_bytes", None)
     return totals
 
 
-def _io(pid: int) -> dict[str, int]:
+def _stat(process: ProcessId) -> dict[str, float] | None:
+    """CPU time and resident memory; None where the process has ended."""
+    try:
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return None
+    if int(fields[19]) != process.start_ticks:
+        return None
+    return {
+        "cpu_ns": float(sum(int(fields[i]) for i in (11, 12, 13, 14)) * _TICK_NS),
+        "rss_bytes": float(int(fields[21]) * _PAGE),
+    }
+
+
+def _io(pid: int) -> dict[str, float]:
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except FileNotFoundError:  # it ended a moment ago: nothing to add
+        return {"io_read_bytes": 0.0, "io_write_bytes": 0.0}
     except OSError:  # another user's process, and we are not root
         return {}
     values = dict(line.split(": ") for line in lines)
     return {
-        "io_read_bytes": int(values["read_bytes"]),
-        "io_write_bytes": int(values["write_bytes"]),
+        "io_read_bytes": float(values["read_bytes"]),
+        "io_write_bytes": float(values["write_bytes"]),
     }
 
 
