@@ -4,6 +4,9 @@ The order that survives a crash: everything is built in ``<name>.partial-<pid>``
 journal knows and the supervisor removes; its files are read back and digested; then
 ``golden.json`` is written and the directory renamed. A directory without
 ``golden.json`` is never used.
+
+Beside each dataset lies ``.<name>.lock``: held exclusively by who builds or removes it,
+shared by who uses it. It is never unlinked, since another may be waiting for it.
 """
 
 from __future__ import annotations
@@ -14,11 +17,10 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -50,9 +52,29 @@ class DirectoryKeeper(Protocol):
 
 @dataclass(frozen=True)
 class Dataset:
-    """One complete dataset on disk. ``content`` is what was built."""
+    """One complete dataset on disk, as it was found.
+
+    ``record``: golden.json (key, facts, files with size and digest), read when the
+    dataset was found: what a run says of its data does not depend on their still being there.
+    """
 
     directory: Path
+    record: Mapping[str, Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def read(cls, directory: Path) -> Dataset | None:
+        """The complete dataset in ``directory``, None where there is none."""
+        try:
+            text = (directory / "golden.json").read_text(encoding="utf-8")
+            return cls(directory, json.loads(text))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"dataset {directory.name}",
+                f"its golden.json cannot be read: {error}",
+                f"make it readable, or remove {directory}: it is made again when needed",
+            ) from error
 
     @property
     def name(self) -> str:
@@ -64,11 +86,17 @@ class Dataset:
         """The built files."""
         return self.directory / "content"
 
-    @cached_property
-    def record(self) -> dict[str, Any]:
-        """golden.json: key, facts, files with size and digest."""
-        document: dict[str, Any] = json.loads((self.directory / "golden.json").read_text())
-        return document
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """While this holds, the dataset cannot be removed; RunFailed if it was already."""
+        with _locked(self.directory, fcntl.LOCK_SH):
+            if not (self.directory / "golden.json").exists():
+                raise RunFailed(
+                    f"dataset {self.name}",
+                    "it was removed before it could be used",
+                    "run again: it is made again",
+                )
+            yield
 
     @property
     def size_bytes(self) -> int:
@@ -139,7 +167,7 @@ class Building:
         self.partial.rename(self.target)
         self.keeper.release_directory(self.partial)
         self.published = True
-        return Dataset(self.target)
+        return Dataset(self.target, record)
 
 
 class DatasetStore:
@@ -160,12 +188,11 @@ class DatasetStore:
         if not self.root.is_dir():
             return []
         found = (p for p in self.root.iterdir() if ".partial-" not in p.name)
-        return [Dataset(p) for p in sorted(found) if (p / "golden.json").exists()]
+        return [dataset for p in sorted(found) if (dataset := Dataset.read(p)) is not None]
 
     def find(self, name: str) -> Dataset | None:
         """The complete dataset of this name, None where there is none."""
-        directory = self.root / name
-        return Dataset(directory) if (directory / "golden.json").exists() else None
+        return Dataset.read(self.root / name)
 
     @contextmanager
     def building(self, name: str) -> Iterator[Building | None]:
@@ -178,7 +205,7 @@ class DatasetStore:
             raise RuntimeError("a store without a keeper only reads")
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            lock = (self.root / f".{name}.lock").open("w")
+            lock = _lock_path(self.root / name).open("w")
         except OSError as error:
             raise UsageError(
                 f"data in {self.root}", str(error), "set HARNESS_DATA to a writable directory"
@@ -198,11 +225,53 @@ class DatasetStore:
                 if not building.published:
                     self._keeper.remove_directory(partial)
 
-    def remove(self, dataset: Dataset) -> None:
-        """Remove a dataset; a removal cut short leaves nothing that looks complete."""
-        (dataset.directory / "golden.json").unlink()
-        shutil.rmtree(dataset.directory)
-        (self.root / f".{dataset.name}.lock").unlink(missing_ok=True)
+
+def remove_datasets(datasets: Sequence[Dataset]) -> None:
+    """Remove them all; UsageError, and none is removed, while one of them is in use.
+
+    A removal cut short leaves nothing that looks complete.
+    """
+    with ExitStack() as stack:
+        for dataset in datasets:
+            try:
+                stack.enter_context(_locked(dataset.directory, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            except BlockingIOError as error:
+                raise UsageError(
+                    f"remove {dataset.name}",
+                    "it is in use: a run measures on it, or it is being built",
+                    "wait for that to end (or stop it), then try again; nothing was removed",
+                ) from error
+            except OSError as error:
+                raise UsageError(f"remove {dataset.name}", str(error)) from error
+        for dataset in datasets:
+            if dataset.directory.exists():  # else another has removed it meanwhile
+                (dataset.directory / "golden.json").unlink(missing_ok=True)
+                shutil.rmtree(dataset.directory)
+
+
+def _lock_path(directory: Path) -> Path:
+    return directory.with_name(f".{directory.name}.lock")
+
+
+@contextmanager
+def _locked(directory: Path, operation: int) -> Iterator[None]:
+    """Hold the lock of the dataset in ``directory``; BlockingIOError where it must not wait.
+
+    Data that another user keeps can be used without write permission: its lock is then
+    opened to be read, which is enough to share it.
+    """
+    path = _lock_path(directory)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        if operation != fcntl.LOCK_SH:
+            raise
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, operation)
+        yield
+    finally:
+        os.close(handle)
 
 
 def dataset_name(prefix: str, key: Mapping[str, Any]) -> str:

@@ -7,8 +7,8 @@ The order of writing is what survives a crash::
                           artifacts/*.json
                           run.json        last: written beside, fsync'd, renamed
 
-A directory without run.json is *unfinished*: it is listed as such, never read as a
-result. Readers take finished runs only.
+A directory without run.json is *unfinished*, even an empty one: it is listed as such,
+never read as a result. Readers take finished runs only.
 """
 
 from __future__ import annotations
@@ -19,30 +19,51 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from harness import schemas
-from harness.errors import UsageError
+from harness.errors import RunFailed, UsageError
 from harness.spec import RunSpec
+
+#: What :meth:`Store.begin` calls its directories.
+_RUN_ID = re.compile(r"^\d{8}T\d{6}Z-.")
 
 
 def write_json_atomically(path: Path, document: Any) -> None:
-    """Write, fsync, rename, fsync the directory: the file is whole or absent."""
+    """Write, fsync, rename, fsync the directory: the file is whole or absent.
+
+    RunFailed where it cannot be written; no partial file is left then.
+    """
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as stream:
-        json.dump(document, stream, indent=1, ensure_ascii=False, allow_nan=False)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.rename(path)
-    handle = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        with partial.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.rename(path)
+        handle = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise _not_written(path, error) from error
+
+
+def _not_written(path: Path, error: OSError) -> RunFailed:
+    gone = isinstance(error, FileNotFoundError)
+    return RunFailed(
+        f"write {path.name} into {path.parent}",
+        "the directory was removed" if gone else error.strerror or str(error),
+        "run again, and leave it there" if gone else "make room there, or name another place",
+    )
 
 
 @dataclass(frozen=True)
@@ -109,9 +130,7 @@ class RunWriter:
 
     def write_spec(self, spec: RunSpec) -> None:
         """What was asked, before anything is done."""
-        document = spec.to_json()
-        schemas.validate(document, "run-spec", source=f"spec of {self.run_id}")
-        write_json_atomically(self.directory / "spec.json", document)
+        write_json_atomically(self.directory / "spec.json", spec.to_json())
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """What is needed to repeat it."""
@@ -120,8 +139,12 @@ class RunWriter:
 
     def write_artifact(self, name: str, document: Any) -> None:
         """A JSON document beside the result."""
-        (self.directory / "artifacts").mkdir(exist_ok=True)
-        write_json_atomically(self.directory / "artifacts" / f"{name}.json", document)
+        path = self.directory / "artifacts" / f"{name}.json"
+        try:
+            path.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise _not_written(path, error) from error
+        write_json_atomically(path, document)
 
     def finish(self, run: Mapping[str, Any]) -> StoredRun:
         """The result; from here on the run is finished."""
@@ -138,7 +161,8 @@ class Store:
         self.runs_folder = root / "runs"
 
     def begin(self, spec: RunSpec) -> RunWriter:
-        """A new run directory with its spec in it."""
+        """A new run directory with its spec in it; none is left where that cannot be."""
+        schemas.validate(spec.to_json(), "run-spec", source=f"spec of a {spec.workload} run")
         stem = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         where = spec.placement.name if spec.placement else (spec.label or "external")
         where = re.sub(r"[^A-Za-z0-9._=,-]+", "_", where)[:80]
@@ -151,7 +175,11 @@ class Store:
                 f"results in {self.root}", str(error), "name a writable directory with --results"
             ) from error
         writer = RunWriter(directory)
-        writer.write_spec(spec)
+        try:
+            writer.write_spec(spec)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
         return writer
 
     def _fresh(self, name: str) -> Path:
@@ -204,8 +232,14 @@ class Store:
             raise UsageError(f"remove {directory}", f"not a run of {self.root}")
         # run.json goes first: a removal cut short leaves an unfinished run, not half a result.
         (directory / "run.json").unlink(missing_ok=True)
-        shutil.rmtree(directory)
+        if directory.exists():
+            shutil.rmtree(directory)
 
     def _directories(self) -> Iterator[Path]:
         if self.runs_folder.is_dir():
-            yield from sorted(p for p in self.runs_folder.iterdir() if (p / "spec.json").exists())
+            yield from sorted(filter(_is_run, self.runs_folder.iterdir()))
+
+
+def _is_run(path: Path) -> bool:
+    """By its name, or by its spec: the store's owner may have renamed it."""
+    return path.is_dir() and (bool(_RUN_ID.match(path.name)) or (path / "spec.json").exists())

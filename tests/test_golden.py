@@ -2,7 +2,8 @@
 
 import pytest
 
-from harness.golden import DatasetStore, dataset_name
+from harness.errors import RunFailed, UsageError
+from harness.golden import DatasetStore, dataset_name, remove_datasets
 from harness.progress import SilentProgress
 from harness.supervise.supervisor import Supervisor
 
@@ -66,3 +67,41 @@ def test_the_name_tells_different_data_apart():
     one, two = dataset_name("tpch-postgres", {"scale": 1}), dataset_name("tpch-postgres", {"a": 2})
     assert one.startswith("tpch-postgres-")
     assert one != two
+
+
+def test_data_in_use_are_not_removed_and_what_is_recorded_of_them_stays_known(store):
+    used, idle = build(store, "tpch-x"), build(store, "tpch-y")
+    with (
+        used.in_use(),
+        used.in_use(),  # by two runs at a time
+        pytest.raises(UsageError, match=r"tpch-x.* in use"),
+    ):
+        remove_datasets([idle, used])
+    assert store.datasets() == [used, idle]
+    remove_datasets([idle, used])
+    assert store.datasets() == []
+    assert used.fingerprint == {"rows": {"t": 4}}
+    with pytest.raises(RunFailed, match="removed before it could be used"), used.in_use():
+        pass
+
+
+def test_data_being_built_again_are_not_removed(store):
+    dataset = build(store, "tpch-x")
+    with store.building("tpch-x"), pytest.raises(UsageError, match="being built"):
+        remove_datasets([dataset])
+    assert store.find("tpch-x") == dataset
+
+
+def test_who_waits_for_the_lock_of_data_that_are_removed_waits_for_the_one_lock(store):
+    dataset = build(store, "tpch-x")
+    lock = store.root / ".tpch-x.lock"
+    before = lock.stat().st_ino
+    remove_datasets([dataset])
+    assert lock.stat().st_ino == before
+
+
+def test_a_record_that_cannot_be_read_is_told(store):
+    dataset = build(store, "tpch-x")
+    (dataset.directory / "golden.json").write_text("{")
+    with pytest.raises(UsageError, match=r"golden\.json cannot be read"):
+        store.find("tpch-x")

@@ -1,13 +1,16 @@
 """The store: a run without run.json is unfinished, whatever else is there."""
 
 import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from harness.errors import UsageError
+from harness.errors import RunFailed, UsageError
 from harness.placement import parse_placement
 from harness.spec import RunSpec
-from harness.store import Store
+from harness.store import Store, write_json_atomically
 
 SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
 
@@ -101,3 +104,40 @@ def test_only_runs_of_the_store_can_be_removed(tmp_path):
     store.remove(writer.directory)
     assert other.exists()
     assert not writer.directory.exists()
+
+
+def test_a_run_killed_before_its_spec_was_written_is_listed_and_can_be_removed(tmp_path):
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    (writer.directory / "spec.json").unlink()
+    assert [u.run_id for u in store.unfinished()] == [writer.run_id]
+    store.remove(writer.directory)
+    assert store.unfinished() == []
+
+
+def test_a_spec_outside_the_contract_leaves_no_directory(tmp_path):
+    with pytest.raises(UsageError, match="emulate"):
+        Store(tmp_path).begin(replace(SPEC, emulate=("pmem=/dev/shm",)))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_results_removed_under_way_are_told_with_their_directory(tmp_path):
+    writer = Store(tmp_path).begin(SPEC)
+    shutil.rmtree(tmp_path / "runs")
+    for write in (
+        lambda: writer.write_artifact("plans", {}),
+        lambda: writer.finish(result(writer)),
+    ):
+        with pytest.raises(RunFailed, match="removed") as refused:
+            write()
+        assert str(writer.directory) in refused.value.asked
+
+
+def test_a_full_disk_is_told_and_leaves_no_partial_file(tmp_path):
+    """/dev/full is the kernel's own full disk; the partial file is made to be it."""
+    (tmp_path / ".run.json.partial").symlink_to("/dev/full")
+    with pytest.raises(RunFailed, match="No space left") as refused:
+        write_json_atomically(tmp_path / "run.json", {"a": 1})
+    assert str(tmp_path) in refused.value.asked
+    assert list(tmp_path.iterdir()) == []
+    assert Path("/dev/full").exists()

@@ -17,7 +17,7 @@ from harness.cli.common import (
     print_table,
 )
 from harness.errors import UsageError
-from harness.golden import Dataset, DatasetStore
+from harness.golden import Dataset, remove_datasets
 from harness.opening import dataset_stores
 from harness.progress import progress_on_stderr
 from harness.units import format_bytes
@@ -25,22 +25,22 @@ from harness.units import format_bytes
 app = typer.Typer(help="List, remove and verify source and golden data.")
 
 
-def _all(host: Path | None) -> list[tuple[str, DatasetStore, Dataset]]:
+def _all(host: Path | None) -> list[tuple[str, Dataset]]:
     return [
-        (kind, where, dataset)
+        (kind, dataset)
         for kind, where in dataset_stores(host).items()
         for dataset in where.datasets()
     ]
 
 
-def _named(names: list[str] | None, host: Path | None) -> list[tuple[str, DatasetStore, Dataset]]:
+def _named(names: list[str] | None, host: Path | None) -> list[tuple[str, Dataset]]:
     found = _all(host)
     if not names:
         return found
-    unknown = sorted(set(names) - {dataset.name for _, _, dataset in found})
+    unknown = sorted(set(names) - {dataset.name for _, dataset in found})
     if unknown:
         raise UsageError(f"data {', '.join(unknown)}", "no such dataset", "see `harness data list`")
-    return [entry for entry in found if entry[2].name in names]
+    return [entry for entry in found if entry[1].name in names]
 
 
 @app.command("list")
@@ -58,17 +58,14 @@ def list_(host: HostOption = None, json_: JsonOption = False) -> None:
                         "directory": str(dataset.directory),
                         "key": dataset.record["key"],
                     }
-                    for kind, _, dataset in entries
+                    for kind, dataset in entries
                 ]
             }
         )
         return
     print_table(
         ("name", "kind", "size", "what", "directory"),
-        [
-            (d.name, kind, format_bytes(d.size_bytes), _what(d), d.directory)
-            for kind, _, d in entries
-        ],
+        [(d.name, kind, format_bytes(d.size_bytes), _what(d), d.directory) for kind, d in entries],
     )
 
 
@@ -93,13 +90,12 @@ def rm(
     if not names and not all_:
         raise UsageError("data rm", "no dataset is named", "name some, or say --all")
     targets = _named(names, host)
-    for _, _, dataset in targets:
+    for _, dataset in targets:
         print(f"remove {dataset.directory} ({format_bytes(dataset.size_bytes)})", file=sys.stderr)
     if dry_run or not targets:
         return
     confirm(f"remove {len(targets)} datasets for good", yes)
-    for _, where, dataset in targets:
-        where.remove(dataset)
+    remove_datasets([dataset for _, dataset in targets])
 
 
 @app.command("verify")
@@ -111,7 +107,7 @@ def verify(
 ) -> None:
     """Read every file and compare it with what was recorded when it was made."""
     with progress_on_stderr(quiet) as progress:
-        problems = {dataset.name: dataset.verify(progress) for _, _, dataset in _named(names, host)}
+        problems = {dataset.name: dataset.verify(progress) for _, dataset in _named(names, host)}
     if json_:
         print_json({"data": [{"name": n, "problems": found} for n, found in problems.items()]})
     else:
