@@ -14,7 +14,7 @@ from typing import Any
 from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.golden import DatasetStore
-from harness.host.uncontrolled import Finding
+from harness.memory import cgroup
 from harness.progress import Progress
 from harness.supervise.supervisor import Supervisor
 from harness.tiers.model import Tier
@@ -30,7 +30,6 @@ class Environment:
 
     tiers: Mapping[str, Tier]
     host: Mapping[str, Any]
-    uncontrolled: Sequence[Finding]
     credentials: Credentials | None
     engines_prefix: Path
     golden: DatasetStore
@@ -46,8 +45,10 @@ class Environment:
 
     @property
     def memory_bytes(self) -> int:
-        """The host's memory."""
-        return int(self.host["memory_bytes"])
+        """What may be used: the host's memory, or less where a control group holds us."""
+        limit = cgroup.own_limit_bytes()
+        host = int(self.host["memory_bytes"])
+        return host if limit is None else min(host, limit)
 
     @contextmanager
     def directory(self, path: Path) -> Iterator[Path]:

@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import harness
 from harness import runner
 from harness.environment import Environment
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError, interruption
 from harness.preflight import Prepared, prepare_all
 from harness.profile import Plan
 from harness.store import Store, StoredRun
 
-_MODE_PLAYBOOKS = {
-    "AppDirect": "playbooks/setup-appdirect.yml",
-    "Memory": "playbooks/setup-memory-mode.yml",
-    "Default": "playbooks/setup-default.yml",
-    "Mixed": "playbooks/setup-mixed.yml",
+_PLAYBOOKS = Path(__file__).parent / "playbooks"
+_MODES = {
+    "AppDirect": ("setup-appdirect.yml", "ipmctl create -goal PersistentMemoryType=AppDirect"),
+    "Memory": ("setup-memory-mode.yml", "ipmctl create -goal MemoryMode=100"),
+    "Mixed": ("setup-mixed.yml", "ipmctl create -goal MemoryMode=50"),
+    "Default": ("setup-default.yml", "removing the modules, or not using them"),
 }
 
 
 @dataclass(frozen=True)
 class Step:
-    """One run of a plan: ``done`` is the complete run that makes it needless."""
+    """One run of a plan: ``done`` is the complete run that makes it needless.
+
+    ``why``: why an earlier complete run of the same spec does not count.
+    """
 
     prepared: Prepared
     done: StoredRun | None
+    why: str = ""
 
 
 def plan_steps(plan: Plan, env: Environment, store: Store, again: bool = False) -> list[Step]:
     """What would be run and what is there already; every spec is checked first."""
     complete = {} if again else _complete(store, env)
-    prepared = prepare_all(plan.runs, env)
-    return [Step(run, complete.get((run.spec.hash(), run.version.build))) for run in prepared]
+    return [
+        _step(run, complete.get(run.spec.hash(), []), env) for run in prepare_all(plan.runs, env)
+    ]
+
+
+def _step(prepared: Prepared, candidates: Sequence[StoredRun], env: Environment) -> Step:
+    """The newest complete run under the same conditions, or why none of them will do."""
+    now = conditions(prepared, env)
+    why = ""
+    for stored in reversed(candidates):
+        then = conditions_of(stored)
+        changed = [name for name in now if now[name] != then[name]]
+        if not changed:
+            return Step(prepared, stored)
+        why = why or f"{stored.run_id} was under another {', '.join(changed)}"
+    return Step(prepared, None, why)
 
 
 def run_plan(plan: Plan, steps: Sequence[Step], env: Environment, store: Store) -> list[StoredRun]:
@@ -43,6 +66,7 @@ def run_plan(plan: Plan, steps: Sequence[Step], env: Environment, store: Store) 
     """
     experiment = {"name": plan.name, "hash": plan.hash}
     runs: list[StoredRun] = []
+    _prepare_data(steps, env)
     with env.progress.task(f"experiment {plan.name}", len(steps)) as task:
         for step in steps:
             runs.append(step.done or _one(step.prepared, env, store, experiment))
@@ -50,16 +74,43 @@ def run_plan(plan: Plan, steps: Sequence[Step], env: Environment, store: Store) 
     return runs
 
 
+def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
+    """Load all golden data before the first run is measured.
+
+    Loaded when first needed, the first placement of every engine would be measured
+    right behind a bulk load and its write-back, and the others would not.
+    """
+    todo = {
+        step.prepared.golden_name: step
+        for step in steps
+        if step.done is None and step.prepared.golden_name and not _other_mode(step.prepared, env)
+    }
+    for step in todo.values():
+        try:
+            runner.golden_data(step.prepared, env)
+        except HarnessError as error:
+            # Its runs will meet the same and be stored as failed with their reason;
+            # those of other engines go on.
+            if interruption(error) is not None:
+                raise
+            env.progress.say(f"{error.asked}: {error.found}")
+    os.sync()
+
+
+def _other_mode(prepared: Prepared, env: Environment) -> bool:
+    return prepared.spec.required_host_mode not in (None, env.host["mode"])
+
+
 def _one(
     prepared: Prepared, env: Environment, store: Store, experiment: dict[str, str]
 ) -> StoredRun:
     wanted, found = prepared.spec.required_host_mode, env.host["mode"]
-    if wanted is not None and wanted != found:
+    if wanted is not None and _other_mode(prepared, env):
         raise UsageError(
             f"host mode {wanted}",
             f"the host is in {found} mode",
-            f"run `ansible-playbook {_MODE_PLAYBOOKS[wanted]}`, reboot, then give the same "
-            "command with --resume: finished runs are kept",
+            f"switch it by {_how_to_switch(wanted)} and a reboot, then give the same command "
+            "with --resume: finished runs are kept",
         )
     stored = runner.run(prepared, env, store, experiment)
     error = stored.run["error"]
@@ -68,11 +119,51 @@ def _one(
     return stored
 
 
-def _complete(store: Store, env: Environment) -> dict[tuple[str, str], StoredRun]:
-    """Complete runs of this host by spec hash and engine build."""
+def _how_to_switch(mode: str) -> str:
+    playbook, command = _MODES[mode]
+    path = _PLAYBOOKS / playbook
+    return f"`ansible-playbook {path}`" if path.exists() else command
+
+
+def _complete(store: Store, env: Environment) -> dict[str, list[StoredRun]]:
+    """Complete runs of this host by spec hash, oldest first."""
+    found: dict[str, list[StoredRun]] = {}
+    for stored in store.runs():
+        same_host = stored.manifest.get("host", {}).get("host_id") == env.host["host_id"]
+        if stored.run["status"] == "complete" and same_host:
+            found.setdefault(stored.run["spec_hash"], []).append(stored)
+    return found
+
+
+def conditions(prepared: Prepared, env: Environment) -> dict[str, Any]:
+    """What decides a run and is not in its spec: names there, what they stand for here."""
     return {
-        (stored.run["spec_hash"], stored.manifest["engine"]["build"]): stored
-        for stored in store.runs()
-        if stored.run["status"] == "complete"
-        and stored.manifest.get("host", {}).get("host_id") == env.host["host_id"]
+        "engine build": prepared.version.build,
+        "engine settings": dict(prepared.settings),
+        "tiers": [_place(tier.to_json()) for tier in dict.fromkeys(prepared.tiers.values())],
+        "host mode": env.host["mode"],
+        "data": prepared.golden_name or None,
+        "processors": env.host["cpu"]["online"],
+        "harness": harness.__version__,
     }
+
+
+def conditions_of(stored: StoredRun) -> dict[str, Any]:
+    """The same of a finished run, from its manifest."""
+    manifest = stored.manifest
+    external = stored.run["spec"]["placement"] is None
+    return {
+        "engine build": manifest["engine"]["build"],
+        "engine settings": manifest["engine"]["settings"],
+        "tiers": [_place(tier) for tier in manifest["tiers"]],
+        "host mode": manifest["host"]["mode"],
+        "data": None if external else (manifest["dataset"] or {}).get("key"),
+        "processors": manifest["host"]["cpu"]["online"],
+        "harness": manifest["harness"]["version"],
+    }
+
+
+def _place(tier: Mapping[str, Any]) -> tuple[Any, ...]:
+    facts = tier["facts"]
+    named = (tier["name"], tier["kind"], tier["path"], tier["device"], tier["node"])
+    return (*named, tier["emulates"], facts["filesystem"], facts["device"], facts["dax"])

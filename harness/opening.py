@@ -11,7 +11,6 @@ from harness import paths
 from harness.environment import Environment
 from harness.golden import DatasetStore
 from harness.host.facts import host_facts
-from harness.host.uncontrolled import uncontrolled
 from harness.progress import Progress
 from harness.supervise.credentials import unprivileged
 from harness.supervise.journal import recover
@@ -53,7 +52,6 @@ def open_environment(
         yield Environment(
             tiers=tiers,
             host=host_facts(tiers.values()),
-            uncontrolled=uncontrolled(tiers.values()),
             credentials=credentials,
             engines_prefix=paths.engines_prefix(),
             golden=DatasetStore(paths.golden_root(data_dir), supervisor.journal, credentials),

@@ -30,6 +30,9 @@ from harness.tuning import settings_for
 from harness.units import MIB, format_bytes
 from harness.workload import Workload
 
+#: What offers the load, and what samples beside it.
+DRIVERS = ("native",)
+MONITORS = ("process",)
 _LEAST_MEMORY = 128 * MIB
 #: Scratch of an engine that is made to be checked and never started.
 _NOWHERE = Path("/nonexistent")
@@ -63,6 +66,8 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
     """Check one spec; UsageError for the first thing that cannot work."""
     factory = registry.engine(spec.engine)
     workload = registry.workload(spec.workload)
+    _check_known("driver", [spec.driver], DRIVERS)
+    _check_known("monitor", spec.monitors, MONITORS)
     _check_options(factory, spec)
     supported = factory.supported_parts(spec.engine_options)
     _check_placement(spec, factory, supported)
@@ -111,16 +116,28 @@ def engine_context(
 
 
 def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[Prepared]:
-    """Check every spec of a plan, and that the largest of them fits on its tiers."""
+    """Check every spec of a plan, and that its data and the largest of its runs fit."""
     prepared = [prepare(spec, env) for spec in specs]
-    for run in {(p.spec.series()): p for p in prepared}.values():
-        _check_space(run, env)
+    once = {run.spec.series(): run for run in prepared if not run.external}
+    data = _data_wanted(list(once.values()), env)
+    for run in once.values():
+        check_space([*_parts_wanted(run), *data])
     return prepared
 
 
 def _scale(params: Mapping[str, Any]) -> float:
     scale = params.get("scale", params.get("warehouses", math.nan))
     return float(scale)
+
+
+def _check_known(kind: str, asked: Sequence[str], known: Sequence[str]) -> None:
+    for name in asked:
+        if name not in known:
+            raise UsageError(
+                f"{kind} {name!r}",
+                f"there is no such {kind}{nearest(name, list(known))}",
+                f"known: {', '.join(known)}",
+            )
 
 
 def _check_options(factory: EngineFactory, spec: RunSpec) -> None:
@@ -184,21 +201,27 @@ def needed_bytes(prepared: Prepared) -> Mapping[Part, int]:
     return prepared.workload.estimate_bytes(prepared.spec.params, prepared.load_format)
 
 
-def _check_space(prepared: Prepared, env: Environment) -> None:
-    if prepared.external:
-        return
+def _parts_wanted(prepared: Prepared) -> list[tuple[Tier, str, int]]:
     estimate = needed_bytes(prepared)
-    wanted = [
+    return [
         (prepared.tiers[part], str(part), estimate.get(part, 0))
         for part in DIRECTORY_PARTS
         if part in prepared.tiers
     ]
-    if env.golden.find(prepared.golden_name) is None:
-        wanted.append((store_tier(env.golden.root), "golden copy", sum(estimate.values())))
-        if env.source.find(prepared.source_name) is None:
-            source = prepared.workload.source_bytes(prepared.spec.params, prepared.load_format)
-            wanted.append((store_tier(env.source.root), "source files", source))
-    check_space(wanted)
+
+
+def _data_wanted(runs: Sequence[Prepared], env: Environment) -> list[tuple[Tier, str, int]]:
+    """Golden copies and source files that the whole plan has still to make, each once."""
+    golden: dict[str, int] = {}
+    source: dict[str, int] = {}
+    for run in runs:
+        if env.golden.find(run.golden_name) is not None:
+            continue
+        golden[run.golden_name] = sum(needed_bytes(run).values())
+        if env.source.find(run.source_name) is None:
+            source[run.source_name] = run.workload.source_bytes(run.spec.params, run.load_format)
+    wanted = [(env.golden.root, "golden copies", golden), (env.source.root, "source files", source)]
+    return [(store_tier(root), what, sum(sizes.values())) for root, what, sizes in wanted if sizes]
 
 
 def placement_label(placement: Placement | None, label: str | None) -> str:

@@ -59,6 +59,9 @@ class Verdict:
     def text(self) -> str:
         """For a person."""
         lines = [f"{self.original.run_id} again as {self.again.run_id}:"]
+        lines += [
+            f"  EMULATED: {entry['tier']} by {entry['by']}" for entry in self.again.run["emulated"]
+        ]
         lines += [f"  differs: {difference}" for difference in self.differences]
         answers = {True: "equal", False: "DIFFERENT", None: "not compared"}[self.answers_equal]
         lines.append(f"  answers: {answers}")
@@ -76,6 +79,10 @@ class Verdict:
 
 def repeat(original: StoredRun, env: Environment, store: Store, tolerance: float) -> Verdict:
     """Do the run again and judge it."""
+    if not (math.isfinite(tolerance) and tolerance > 0):
+        raise UsageError(
+            f"tolerance {tolerance}", "not a positive number", "write 0.25 for a quarter"
+        )
     if not original.manifest:
         raise UsageError(
             f"repro {original.run_id}", "it failed before there was a manifest", "run it anew"
@@ -103,18 +110,29 @@ def _differences(original: StoredRun, again: StoredRun) -> list[str]:
         return [f"it failed this time: {error['asked']}: {error['found']}"]
     pairs: dict[str, Callable[[dict[str, Any]], Any]] = {
         "engine build": lambda m: m["engine"]["build"],
-        "data": lambda m: (m["dataset"] or {}).get("fingerprint"),
+        "data": lambda m: m["dataset"],
         "host": lambda m: m["host"]["host_id"],
         "host mode": lambda m: m["host"]["mode"],
         "kernel": lambda m: m["host"]["kernel"]["release"],
         "memory cap": lambda m: m["memory_cap"],
         "engine settings": lambda m: m["engine"]["settings"],
+        "tiers": lambda m: [_tier_identity(tier) for tier in m["tiers"]],
+        "processors": lambda m: m["host"]["cpu"]["online"],
     }
     return [
         f"{name}: {get(original.manifest)} → {get(again.manifest)}"
         for name, get in pairs.items()
         if get(original.manifest) != get(again.manifest)
     ]
+
+
+def _tier_identity(tier: dict[str, Any]) -> str:
+    """What must be the same for a tier to be the same place; its free space need not be."""
+    facts = tier["facts"]
+    stands_in = f", EMULATED {tier['emulates']}" if tier["emulates"] else ""
+    place = tier["path"] or tier["device"] or tier["node"]
+    return f"{tier['name']} = {tier['kind']} {place} ({facts['filesystem']} on " \
+           f"{facts['device']}{stands_in})"  # fmt: skip
 
 
 def _answers_equal(original: StoredRun, again: StoredRun) -> bool | None:

@@ -14,10 +14,13 @@ from harness.engine import Engine, KeepsOwnData, Places
 from harness.environment import Environment
 from harness.errors import HarnessError, RunFailed, interruption
 from harness.golden import Building, Dataset, dataset_name, directory_bytes
+from harness.host.uncontrolled import Finding, uncontrolled
+from harness.measuring import one_at_a_time
 from harness.memory.cgroup import MemoryCap, memory_cap
 from harness.monitors.process import ProcessMonitor
 from harness.placement import DIRECTORY_PARTS, Part
 from harness.preflight import Prepared, engine_context, golden_key, work_directory
+from harness.provenance import revision, tool_versions
 from harness.result import Check, Metric, run_status
 from harness.session import RunSession
 from harness.store import RunWriter, Store, StoredRun
@@ -54,7 +57,14 @@ def run(
     except BaseException:
         store.remove(writer.directory)
         raise
-    return recorder.finish()
+    try:
+        return recorder.finish()
+    except OSError as error:
+        raise RunFailed(
+            f"store the result of {writer.run_id}",
+            str(error),
+            f"make room in {store.root}; the run has no result and is listed as unfinished",
+        ) from error
 
 
 def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: ExitStack) -> None:
@@ -85,7 +95,8 @@ def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: Exit
         engine.start()
     stack.callback(engine.stop)
     recorder.effective_config = dict(engine.effective_config())
-    with ProcessMonitor(engine.processes) as monitor:
+    with one_at_a_time(env.progress), ProcessMonitor(engine.processes) as monitor:
+        recorder.uncontrolled_at_start = uncontrolled(prepared.tiers.values())
         recorder.outcome = prepared.workload.measure(spec.params, session)
     recorder.monitors["process"] = monitor.series()
     recorder.cap_metrics = _cap_metrics(recorder.cap)
@@ -247,6 +258,7 @@ class _Recorder:
         self.writer = writer
         self.experiment = dict(experiment)
         self.clock = {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
+        self.uncontrolled_at_start: list[Finding] = []
         self.cap: MemoryCap | None = None
         self.engine: Engine | None = None
         self.golden: Dataset | None = None
@@ -291,7 +303,7 @@ class _Recorder:
                 for name in used
                 if (tier := self.env.tiers[name]).emulated
             ],
-            "uncontrolled": [*self.env.uncontrolled, *self._uncapped()],
+            "uncontrolled": [*self.uncontrolled(), *self._external(), *self._uncapped()],
             "data_bytes": self.data_bytes,
             "memory_bytes": self._memory_bytes(),
             "residency": self.session.residency if self.session else [],
@@ -305,6 +317,24 @@ class _Recorder:
         warm = self.session.not_cold if self.session else []
         cold = [Check("cold-start", "unknown", "; ".join(warm[:3]))] if warm else []
         return [*cold, *self.placement_checks]
+
+    def uncontrolled(self) -> list[Finding]:
+        """What was not controlled at the run's start or at its end, each kind once."""
+        at_end = uncontrolled(self.prepared.tiers.values())
+        found = {entry["what"]: entry for entry in (*at_end, *self.uncontrolled_at_start)}
+        return list(found.values())
+
+    def _external(self) -> list[dict[str, str]]:
+        """What nobody here knows of a server that the harness does not run."""
+        if not self.prepared.external:
+            return []
+        return [
+            {
+                "what": "external server",
+                "found": "placement, page cache, memory and other clients are its owner's",
+                "do": "let the harness run the engine, or say with --label what was set up",
+            }
+        ]
 
     def _uncapped(self) -> list[dict[str, str]]:
         """A memory limit that was asked for and could not be had."""
@@ -337,7 +367,7 @@ class _Recorder:
         return {
             "schema": 1,
             "run_id": self.writer.run_id,
-            "harness": {"version": harness.__version__, "revision": None},
+            "harness": {"version": harness.__version__, "revision": revision()},
             "argv": list(self.env.argv),
             "spec": spec.to_json(),
             "host": dict(self.env.host),
@@ -358,5 +388,5 @@ class _Recorder:
                 "limit_bytes": spec.memory_limit_bytes,
             },
             "clock": self.clock,
-            "tools": {},
+            "tools": tool_versions(),
         }

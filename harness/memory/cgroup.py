@@ -27,6 +27,8 @@ from harness.supervise.undo import Mount, mounts
 
 CapMethod = Literal["none", "cgroup-v1", "cgroup-v2", "systemd-run"]
 _COMMAND_TIMEOUT_S = 10
+#: v1 says "no limit" with the largest number of pages.
+_NO_LIMIT = 1 << 62
 #: Were both limits equal, the kernel (6.18) would run into the sum's first and count
 #: nothing in memory.failcnt. More than one charge of a huge page.
 _V1_SWAP_SLACK_BYTES = 4 << 20
@@ -116,6 +118,29 @@ def available(proc: Path = Path("/proc/self")) -> CapSite:
     return CapSite("none", None, "; ".join(reasons))
 
 
+def own_limit_bytes(proc: Path = Path("/proc/self")) -> int | None:
+    """The least memory limit of the control groups this process is in; None without one.
+
+    In a container or a systemd slice the host's memory is not what may be used.
+    """
+    seen = mounts(str(proc / "mountinfo"))
+    groups = _own_groups(proc / "cgroup")
+    found: list[int] = []
+    for mount in seen:
+        if mount.fstype == "cgroup" and "memory" in mount.options:
+            group, name = _v1_group(groups), "memory.limit_in_bytes"
+        elif mount.fstype == "cgroup2":
+            group, name = groups.get("", "/"), "memory.max"
+        else:
+            continue
+        top, folder = Path(mount.target), _own_directory(mount, group)
+        for directory in (folder, *folder.parents):
+            if directory.is_relative_to(top) and (limit := _number(directory / name)) is not None:
+                found.append(limit)
+    least = min(found, default=_NO_LIMIT)
+    return least if least < _NO_LIMIT else None
+
+
 def _own_groups(path: Path) -> dict[str, str]:
     """Our group in each hierarchy, by its controllers ("" for v2), from /proc/self/cgroup."""
     lines = (line.split(":", 2) for line in path.read_text().splitlines())
@@ -129,9 +154,12 @@ def _own_directory(mount: Mount, group: str) -> Path:
     return directory if directory.is_dir() else Path(mount.target)
 
 
+def _v1_group(groups: dict[str, str]) -> str:
+    return next((g for c, g in groups.items() if "memory" in c.split(",")), "/")
+
+
 def _v1_site(mount: Mount, groups: dict[str, str]) -> CapSite:
-    group = next((g for c, g in groups.items() if "memory" in c.split(",")), "/")
-    parent = _own_directory(mount, group)
+    parent = _own_directory(mount, _v1_group(groups))
     if os.access(parent, os.W_OK):
         return CapSite("cgroup-v1", parent, "")
     return CapSite("none", None, f"{parent} cannot be written (cgroup v1 needs root)")

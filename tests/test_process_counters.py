@@ -1,0 +1,35 @@
+"""Counters of processes: sums of what can be read, and nothing instead of a wrong zero."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from harness.engine import ProcessId
+from harness.monitors.process import read_counters
+from harness.supervise.process import process_identity
+
+
+def test_a_process_that_works_has_cpu_time_and_one_that_is_gone_adds_nothing():
+    me = process_identity(os.getpid())
+    assert me is not None
+    before = read_counters([me])
+    sum(i * i for i in range(3_000_000))
+    after = read_counters([me, ProcessId(me.pid, me.start_ticks + 1)])
+    assert after["cpu_ns"] > before["cpu_ns"]
+    assert set(after) == {"cpu_ns", "rss_bytes", "io_read_bytes", "io_write_bytes"}
+
+
+def test_of_no_process_nothing_is_known():
+    assert read_counters([]) == {}
+
+
+def test_written_bytes_are_counted(tmp_path):
+    script = f"import os; f=open({str(tmp_path / 'x')!r},'wb'); f.write(bytes(1<<20)); f.flush(); os.fsync(f.fileno()); input()"  # noqa: E501
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as child:
+        identity = process_identity(child.pid)
+        assert identity is not None
+        while read_counters([identity]).get("io_write_bytes", 0) < 1 << 20:
+            assert child.poll() is None
+        child.communicate(b"\n")
