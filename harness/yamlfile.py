@@ -1,12 +1,14 @@
 """YAML files a person edits: read with line numbers, so that an error can name the line.
 
 Every YAML file of the project is read here. Duplicate keys are errors, and so are
-unknown ones (by the file's JSON Schema), with the nearest valid key named.
+unknown ones (by the file's JSON Schema), with the nearest valid key named. So is all
+that JSON cannot say: keys that are no scalars, aliases to themselves, infinite numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import math
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,34 +43,73 @@ class Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses duplicate keys."""
+    """SafeLoader of JSON's values: refuses duplicate keys and what is no number."""
+
+    # A date stays the text it is.
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands twice", key_node.start_mark
-                )
+                raise _refused(f"the key {key!r} stands twice", key_node)
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            value = super().construct_object(node, deep)
+        except ValueError as error:  # an integer of ten thousand digits, say
+            raise _refused(str(error), node) from error
+        if isinstance(value, float) and not math.isfinite(value):
+            raise _refused(f"{node.value} is not a finite number", node)
+        return value
+
+
+def _refused(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+def _check_shape(node: yaml.Node, above: tuple[yaml.Node, ...] = ()) -> None:
+    """Refuse a node that contains itself, and keys that are lists or mappings."""
+    if node in above:
+        raise _refused("an alias stands within what it names", node)
+    for child in _children(node):
+        _check_shape(child, (*above, node))
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.SequenceNode):
+        yield from node.value
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise _refused("a key that is a list or a mapping", key)
+            yield value
 
 
 def parse_yaml(text: str, path: str) -> Document:
     """A Document from text; UsageError with file and line where it is not YAML."""
-    loader = _Loader(text)
     try:
-        node = loader.get_single_node()
-        value = loader.construct_document(node) if node is not None else None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is not None:
+                _check_shape(node)
+            value = loader.construct_document(node) if node is not None else None
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error) or "not YAML"
+        if isinstance(error, RecursionError):
+            problem = "nested too deeply"
         line = mark.line + 1 if mark else 1
-        raise UsageError(
-            f"{path}:{line}", error.problem or "not YAML", "correct the file and try again"
-        ) from error
-    finally:
-        loader.dispose()
+        raise UsageError(f"{path}:{line}", problem, "correct the file and try again") from error
     lines: dict[Where, int] = {}
     if node is not None:
         _note_lines(node, (), lines)
@@ -91,9 +132,10 @@ def scalar(text: str) -> Any:
     """The value a text has as a YAML scalar: ``0.01`` a number, ``1,6`` a text."""
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError):
         return text
-    return value if isinstance(value, int | float | str) else text
+    finite = not isinstance(value, float) or math.isfinite(value)
+    return value if isinstance(value, int | float | str) and finite else text
 
 
 def _note_lines(node: yaml.Node, where: Where, lines: dict[Where, int]) -> None:

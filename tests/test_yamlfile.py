@@ -3,7 +3,7 @@
 import pytest
 
 from harness.errors import UsageError
-from harness.yamlfile import load_yaml, parse_yaml
+from harness.yamlfile import load_yaml, parse_yaml, scalar
 
 PROFILE = """\
 schema: 1
@@ -50,3 +50,36 @@ def test_a_missing_file_is_told():
     with pytest.raises(UsageError) as refused:
         load_yaml("/nonexistent/x.yml")
     assert "No such file" in refused.value.found
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "found"),
+    [
+        ("a: 1\n? [a, b]\n: 2\n", 2, "a key that is a list"),
+        ("a: &a [*a]\n", 1, "within what it names"),
+        ("a: 1\nb: &b {c: {d: *b}}\n", 2, "within what it names"),
+        ("a: 1\nprice_per_gb: .inf\n", 2, ".inf is not a finite number"),
+        ("a: [1, .NaN]\n", 1, ".NaN is not a finite number"),
+        ("a: 1\nb: 1.0e+999\n", 2, "not a finite number"),
+        ("a: 1\nb: " + "9" * 9999 + "\n", 2, "digits"),
+        ("[" * 5000, 1, "nested too deeply"),
+        ("a: \x00\n", 1, "not allowed"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_what_json_cannot_say_is_refused_with_its_line(text, line, found):
+    with pytest.raises(UsageError) as refused:
+        parse_yaml(text, "x.yml")
+    assert refused.value.asked == f"x.yml:{line}"
+    assert found in refused.value.found
+
+
+def test_an_alias_to_another_place_and_a_date_are_what_they_look_like():
+    assert parse_yaml("a: &a [1]\nb: [*a, *a]\n", "x.yml").value["b"] == [[1], [1]]
+    assert parse_yaml("day: 1998-12-01\n", "x.yml").value == {"day": "1998-12-01"}
+
+
+def test_an_infinite_number_on_the_command_line_stays_a_text():
+    assert scalar(".inf") == ".inf"
+    assert scalar("? [a]") == "? [a]"
+    assert scalar("0.01") == 0.01
