@@ -81,6 +81,7 @@ def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: Exit
         recorder.data_bytes = engine.data_bytes()
     else:
         golden = golden_data(prepared, env)
+        stack.enter_context(golden.in_use())
         recorder.golden = golden
         session.source = _existing_source(prepared, env)
         places = stack.enter_context(_places(prepared, env, recorder.writer.run_id))
@@ -183,6 +184,7 @@ def golden_data(prepared: Prepared, env: Environment) -> Dataset:
         if (found := env.golden.find(name)) is not None:
             return found
         source = source_data(prepared, env, engine)
+        stack.enter_context(source.in_use())
         with env.golden.building(name) as building:
             if building is None:  # another harness has built it while we waited
                 return golden_data(prepared, env)
