@@ -63,6 +63,7 @@ def main() -> None:
         ours, plain = engine.connect(), engine._open()
         folder = engine.sql_folder / "tpch"
         missed = 0
+        every: dict[str, list[float]] = {"harness": [], "by hand": []}
         for query in params["queries"]:
             text = query_sql(query, parameters(query, None, given.scale), folder)
             by_hand(plain, text)
@@ -76,12 +77,18 @@ def main() -> None:
                     )
             found = compare_paired(times["harness"], times["by hand"])
             extra = statistics.median(times["harness"]) - statistics.median(times["by hand"])
-            kept = found.ratio <= ALLOWED_RATIO or extra <= ALLOWED_S
-            missed += not kept
+            # A miss is what the interval shows, not what the noise of the day suggests.
+            missed_here = (found.low or 0) > ALLOWED_RATIO and extra > ALLOWED_S
+            missed += missed_here
+            for arm, values in times.items():
+                every[arm] += values
             print(f"Q{query}: by hand {statistics.median(times['by hand']) * 1e3:.1f} ms, ratio "
                   f"{found.ratio:.4f} [{found.low:.4f}, {found.high:.4f}], "
-                  f"{extra * 1e3:+.2f} ms{'' if kept else '  MISSED'}")  # fmt: skip
-        print(f"{missed} of {len(params['queries'])} queries over 2 % and 5 ms")
+                  f"{extra * 1e3:+.2f} ms{'  MISSED' if missed_here else ''}")  # fmt: skip
+        found = compare_paired(every["harness"], every["by hand"])
+        print(f"all queries, {found.n_a} pairs: ratio {found.ratio:.4f} "
+              f"[{found.low:.4f}, {found.high:.4f}]")  # fmt: skip
+        print(f"{missed} of {len(params['queries'])} queries shown to be over 2 % and 5 ms")
 
 
 if __name__ == "__main__":
