@@ -11,9 +11,11 @@ of the machine falls on both sides.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from harness.expression import evaluate, is_expression
 from harness.placement import parse_placement
 from harness.spec import RunSpec, content_hash
 from harness.units import parse_size
-from harness.yamlfile import Document, load_yaml
+from harness.yamlfile import Document, Where, load_yaml
 
 #: Checks a workload's parameters and fills in defaults (pure).
 Normalise = Callable[[str, Mapping[str, Any]], dict[str, Any]]
@@ -32,11 +34,16 @@ _FOLDER = Path(__file__).parent / "profiles"
 
 @dataclass(frozen=True)
 class Plan:
-    """An expanded profile. ``hash`` covers all of its specs."""
+    """An expanded profile. ``hash`` covers all of its specs.
+
+    ``emulate``: what a tmpfs shall stand in for, as requested (``pmem``, ``pmem=/path``);
+    the specs hold the names only.
+    """
 
     name: str
     description: str
     runs: tuple[RunSpec, ...]
+    emulate: tuple[str, ...] = ()
     #: The paper's own figures beside the profile, where it has them.
     published: Path | None = None
 
@@ -87,16 +94,27 @@ def expand(
     profile: Mapping[str, Any] = document.value
     fixed: Mapping[str, Any] = profile.get("fixed", {})
     _refuse_twice(document, profile["axes"], fixed)
-    points = [_point(document, profile, choice) for choice in _choices(profile["axes"])]
-    for point in points:
-        point["emulate"] = list(dict.fromkeys([*point.get("emulate", []), *emulate]))
-    blocks = range(int(profile.get("repeats", 1)))
-    runs = [
-        _spec(document, profile, point, block, normalise)
-        for block in blocks
-        for point in _ordered(points, block, profile.get("order", "interleaved"), fixed)
+    _check_engine_options(document, profile)
+    requests = {_tier(request): request for request in (*fixed.get("emulate", ()), *emulate)}
+    specs = [
+        replace(
+            _spec(document, _point(document, profile, choice), normalise), emulate=tuple(requests)
+        )
+        for choice in _choices(profile["axes"])
     ]
-    return Plan(profile["name"], profile["description"], tuple(runs), published)
+    order = profile.get("order", "interleaved")
+    runs = tuple(
+        replace(spec, block=block)
+        for block in range(int(profile.get("repeats", 1)))
+        for spec in _ordered(specs, block, order, fixed)
+    )
+    requested = tuple(requests.values())
+    return Plan(profile["name"], profile["description"], runs, requested, published)
+
+
+def _tier(request: str) -> str:
+    """``pmem`` of ``pmem=/path``."""
+    return request.partition("=")[0]
 
 
 def _refuse_twice(document: Document, axes: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
@@ -110,87 +128,156 @@ def _refuse_twice(document: Document, axes: Mapping[str, Any], fixed: Mapping[st
                 )
 
 
-def _choices(axes: Mapping[str, Any]) -> Iterator[dict[tuple[str, ...], Any]]:
-    """Every combination: keys are ("engine",) or ("params", "scale")."""
-    names: list[tuple[str, ...]] = []
-    values: list[list[Any]] = []
+def _check_engine_options(document: Document, profile: Mapping[str, Any]) -> None:
+    fixed = profile.get("fixed", {})
+    engines = profile["axes"].get("engine") or [fixed.get("engine", "")]
+    for engine in fixed.get("engine_options", {}):
+        if engine not in engines:
+            raise UsageError(
+                document.at(("fixed", "engine_options", engine)),
+                f"options of {engine!r}, which is no engine of this profile"
+                f"{nearest(engine, list(engines))}",
+                f"its engines: {', '.join(engines)}",
+            )
+
+
+#: A key of a point: ``("engine",)`` or ``("params", "scale")``.
+_Key = tuple[str, ...]
+
+
+def _choices(axes: Mapping[str, Any]) -> Iterator[dict[_Key, tuple[Any, Where]]]:
+    """Every combination: value and place in the file by key."""
+    axis: list[list[tuple[_Key, tuple[Any, Where]]]] = []
     for key, given in axes.items():
         for name, choices in given.items() if isinstance(given, Mapping) else [(None, given)]:
-            names.append((key,) if name is None else (key, name))
-            values.append(list(choices))
-    for combination in itertools.product(*values):
-        yield dict(zip(names, combination, strict=True))
+            path = (key,) if name is None else (key, name)
+            axis.append([(path, (value, ("axes", *path, i))) for i, value in enumerate(choices)])
+    for combination in itertools.product(*axis):
+        yield dict(combination)
+
+
+@dataclass(frozen=True)
+class _Point:
+    """One run's values, and where in the file those of the axes stand."""
+
+    workload: str
+    values: Mapping[str, Any]
+    chosen: Mapping[_Key, Where]
+
+    def where(self, *key: str) -> Where:
+        """The place of a value, for errors."""
+        return self.chosen.get(key, ("fixed", *key))
+
+
+@contextmanager
+def _blaming(document: Document, where: Where) -> Iterator[None]:
+    """An error in here is one of that line."""
+    try:
+        yield
+    except UsageError as error:
+        if not document.lines:  # not from a file
+            raise
+        asked = f"{document.at(where)}: {error.asked}"
+        raise UsageError(asked, error.found, error.do) from error
 
 
 def _point(
-    document: Document, profile: Mapping[str, Any], choice: Mapping[tuple[str, ...], Any]
-) -> dict[str, Any]:
+    document: Document,
+    profile: Mapping[str, Any],
+    choice: Mapping[_Key, tuple[Any, Where]],
+) -> _Point:
     """Fixed values and one choice of the axes, expressions of ``size`` evaluated."""
-    point: dict[str, Any] = {
+    values: dict[str, Any] = {
         key: dict(value) if isinstance(value, Mapping) else value
         for key, value in profile.get("fixed", {}).items()
     }
-    for path, value in choice.items():
+    for path, (value, _) in choice.items():
         if len(path) == 1:
-            point[path[0]] = value
+            values[path[0]] = value
         else:
-            point.setdefault(path[0], {})[path[1]] = value
+            values.setdefault(path[0], {})[path[1]] = value
+    chosen = {path: where for path, (_, where) in choice.items()}
+    point = _Point(profile["workload"], values, chosen)
     variables = {"size": float(profile["size"])} if "size" in profile else {}
 
-    def number(value: Any, where: tuple[str, ...]) -> Any:
+    def number(value: Any, where: Where) -> Any:
         if not is_expression(value):
             return value
-        result = evaluate(value, variables, document.at(where))
-        return int(result) if float(result).is_integer() else result
+        result = float(evaluate(value, variables, document.at(where)))
+        if not math.isfinite(result):
+            raise UsageError(document.at(where), f"expression {value!r} is not finite")
+        return int(result) if result.is_integer() else result
 
-    for name, value in point.get("params", {}).items():
-        point["params"][name] = number(value, ("fixed", "params", name))
-    if is_expression(point.get("memory_limit")):
-        point["memory_limit"] = int(number(point["memory_limit"], ("fixed", "memory_limit")))
+    for name, value in values.get("params", {}).items():
+        values["params"][name] = number(value, point.where("params", name))
+    if is_expression(values.get("memory_limit")):
+        values["memory_limit"] = int(number(values["memory_limit"], point.where("memory_limit")))
     return point
 
 
 def _ordered(
-    points: list[dict[str, Any]], block: int, order: str, fixed: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+    specs: list[RunSpec], block: int, order: str, fixed: Mapping[str, Any]
+) -> list[RunSpec]:
     if order == "shuffled":
-        shuffled = list(points)
+        shuffled = list(specs)
         random.Random(f"{fixed.get('seed', 0)}/{block}").shuffle(shuffled)
         return shuffled
-    return points if block % 2 == 0 else points[::-1]
+    return specs if block % 2 == 0 else specs[::-1]
 
 
-def _spec(
-    document: Document,
-    profile: Mapping[str, Any],
-    point: Mapping[str, Any],
-    block: int,
-    normalise: Normalise,
-) -> RunSpec:
-    engine = point.get("engine")
+def _spec(document: Document, point: _Point, normalise: Normalise) -> RunSpec:
+    values = point.values
+    engine = values.get("engine")
     if engine is None:
         raise UsageError(document.at(()), "no engine is named", "add it to axes or fixed")
-    workload = profile["workload"]
-    placement = point.get("placement")
-    limit = point.get("memory_limit")
+    placement, limit = values.get("placement"), values.get("memory_limit")
+    with _blaming(document, point.where("placement")):
+        placed = parse_placement(placement) if placement is not None else None
+    with _blaming(document, point.where("memory_limit")):
+        limit_bytes = parse_size(limit) if limit is not None else None
     return RunSpec(
-        workload=workload,
+        workload=point.workload,
         engine=engine,
-        placement=parse_placement(placement) if placement is not None else None,
-        params=normalise(workload, point.get("params", {})),
-        tuning=point.get("tuning", "computed"),
-        settings={key: _text(value) for key, value in point.get("settings", {}).items()},
-        engine_options=point.get("engine_options", {}).get(engine, {}),
-        threads=point.get("threads"),
-        memory_limit_bytes=parse_size(limit) if limit is not None else None,
-        emulate=tuple(point.get("emulate", ())),
-        required_host_mode=point.get("host_mode"),
-        label=point.get("label"),
-        seed=int(point.get("seed", 0)),
-        block=block,
-        driver=point.get("driver", "native"),
-        monitors=tuple(point.get("monitors", ("process",))),
+        placement=placed,
+        params=_params(document, point, normalise),
+        tuning=values.get("tuning", "computed"),
+        settings={key: _text(value) for key, value in values.get("settings", {}).items()},
+        engine_options=values.get("engine_options", {}).get(engine, {}),
+        threads=values.get("threads"),
+        memory_limit_bytes=limit_bytes,
+        required_host_mode=values.get("host_mode"),
+        label=values.get("label"),
+        seed=int(values.get("seed", 0)),
+        driver=values.get("driver", "native"),
+        monitors=tuple(values.get("monitors", ("process",))),
     )
+
+
+def _params(document: Document, point: _Point, normalise: Normalise) -> dict[str, Any]:
+    """The workload's parameters, checked; an error names the line of the one to blame."""
+    params = point.values.get("params", {})
+    refusal = _refusal(normalise, point.workload, params)
+    if refusal is None:
+        return normalise(point.workload, params)
+    where: Where = ("fixed", "params")
+    if _refusal(normalise, point.workload, {}) == refusal:  # whatever the parameters
+        where = ("workload",)
+    else:
+        for name, value in params.items():
+            if _refusal(normalise, point.workload, {name: value}) == refusal:
+                where = point.where("params", name)
+                break
+    with _blaming(document, where):
+        return normalise(point.workload, params)
+
+
+def _refusal(normalise: Normalise, workload: str, params: Mapping[str, Any]) -> str | None:
+    """Why these parameters are refused, None where they are not."""
+    try:
+        normalise(workload, params)
+    except UsageError as error:
+        return str(error)
+    return None
 
 
 def _text(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import registry
+from harness import registry, schemas
 from harness.errors import UsageError
 from harness.profile import expand, find_profile, known_profiles, load_profile
 from harness.spec import RunSpec
@@ -76,6 +76,50 @@ def test_a_spec_survives_json():
 def test_emulation_from_the_command_line_joins_the_profiles_own():
     plan = plan_of(PROFILE, emulate=("pmem",))
     assert all(spec.emulate == ("pmem",) for spec in plan.runs)
+
+
+def test_specs_name_what_is_emulated_and_the_plan_keeps_where():
+    text = PROFILE.replace("fixed:\n", "fixed:\n  emulate: [pmem, cxl]\n")
+    plan = plan_of(text, emulate=("pmem=/dev/shm/x",))
+    assert plan.emulate == ("pmem=/dev/shm/x", "cxl")
+    assert all(spec.emulate == ("pmem", "cxl") for spec in plan.runs)
+    schemas.validate(plan.runs[0].to_json(), "run-spec", "spec")
+    assert plan_of(text).hash == plan.hash
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "found"),
+    [
+        ("ssd-both, pmem-both", "ssd-both, ssd-bothh", 8, "not in the placement grammar"),
+        ('{scale: "= size", cache: warm}', "\n    cache: warm\n    scal: 1", 13, "not a param"),
+        ('{scale: "= size", cache: warm}', "\n    scale: 0\n    cache: warm", 12, "out of range"),
+        ('"= 0.5 * GiB * size"', "4G", 10, "not a size"),
+        ('"= 0.5 * GiB * size"', '"= 1e308 * GiB * size"', 10, "not finite"),
+        ("workload: tpch", "workload: tpch2", 4, "did you mean 'tpch'"),
+        ("settings: {jit: false}", "engine_options: {duckdbb: {}}", 12, "did you mean 'duckdb'"),
+    ],
+)
+def test_a_slip_in_a_value_is_named_with_its_line(old, new, line, found):
+    text = PROFILE.replace(old, new)
+    assert text != PROFILE
+    with pytest.raises(UsageError) as refused:
+        expand(parse_yaml(text, "p.yml"), registry.normalise)
+    assert refused.value.asked.startswith(f"p.yml:{line}"), refused.value.asked
+    assert found in refused.value.found
+
+
+def test_a_slip_in_one_value_of_an_axis_is_named_with_the_line_of_that_value():
+    text = PROFILE.replace("fixed:\n", "  params:\n    queries:\n      - 1\n      - 23\nfixed:\n")
+    with pytest.raises(UsageError) as refused:
+        expand(parse_yaml(text, "p.yml"), registry.normalise)
+    assert refused.value.asked.startswith("p.yml:12: ")
+
+
+def test_repeats_have_an_end(tmp_path):
+    file = tmp_path / "p.yml"
+    file.write_text(PROFILE.replace("repeats: 3", "repeats: 100000"))
+    with pytest.raises(UsageError, match="10000"):
+        load_profile(file, normalise)
 
 
 def test_what_varies_cannot_be_fixed_too():

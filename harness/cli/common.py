@@ -28,7 +28,12 @@ HostOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 EmulateOption = Annotated[
     list[str] | None,
-    typer.Option("--emulate", help="Let a tmpfs stand in for this tier; its numbers are marked."),
+    typer.Option(
+        "--emulate",
+        metavar="NAME[=PATH]",
+        help="Let a tmpfs stand in for this tier (PATH: a directory on a tmpfs; without it one "
+        "on /dev/shm); its numbers are marked.",
+    ),
 ]
 
 

@@ -49,8 +49,10 @@ def run(
     """Expand a profile and run what is not complete yet."""
     plan = load_profile(find_profile(profile), registry.normalise, tuple(emulate or ()))
     into = store(results)
-    wanted = sorted({tier for spec in plan.runs for tier in spec.emulate})
-    with progress_on_stderr(quiet) as progress, open_environment(host, wanted, progress) as env:
+    with (
+        progress_on_stderr(quiet) as progress,
+        open_environment(host, plan.emulate, progress) as env,
+    ):
         steps = plan_steps(plan, env, into, again and not resume)
         if dry_run:
             _print_plan(steps, json_)

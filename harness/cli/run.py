@@ -47,7 +47,7 @@ def run(
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="Any workload parameter: key=value.")
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Interleaved repeats.")] = 1,
+    repeats: Annotated[int, typer.Option(min=1, max=10_000, help="Interleaved repeats.")] = 1,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads or parallel workers.")] = None,
     memory_limit: Annotated[
         str | None, typer.Option(help="Cap on the engine and its page cache: 4GiB.")
@@ -67,7 +67,14 @@ def run(
     label: Annotated[
         str | None, typer.Option(help="Names what you set up on an external server.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is random.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Seed of what a workload draws. TPC-H draws nothing of its own: its query "
+            "parameters follow --query-seed.",
+        ),
+    ] = 0,
     emulate: EmulateOption = None,
     host: HostOption = None,
     results: ResultsOption = None,
@@ -117,7 +124,7 @@ def run(
     into = store(results)
     with (
         progress_on_stderr(quiet) as progress,
-        open_environment(host, emulate or [], progress) as env,
+        open_environment(host, plan.emulate, progress) as env,
     ):
         steps = plan_steps(plan, env, into, again=True)
         finished = run_plan(plan, steps, env, into)
