@@ -51,6 +51,11 @@ _OURS: Mapping[str, str] = {
     "autoload_known_extensions": "false",
 }
 _FIXED = frozenset(_OURS) | {"temp_directory", "access_mode"}
+#: What a profile may say that decides what the file holds: part of the golden key, loaded with.
+_STORED = (
+    "default_block_size", "disabled_compression_methods", "force_compression",
+    "preserve_insertion_order", "storage_compatibility_version", "zstd_min_string_length",
+)  # fmt: skip
 
 
 class DuckDB:
@@ -65,6 +70,7 @@ class DuckDB:
     def __init__(self, context: EngineContext) -> None:
         self._context = context
         self._settings = _settings(context)
+        self._loading = False
         self._places: Places | None = None
         self._worker: Worker | None = None
         self._numbers = itertools.count()
@@ -75,22 +81,27 @@ class DuckDB:
         return _version()
 
     def format_options(self) -> Mapping[str, str]:
-        """The block size, where a setting changes it."""
-        return {k: v for k, v in self._settings.items() if k == "default_block_size"}
+        """Block size, compression and so on, where a setting changes them."""
+        return {name: self._settings[name] for name in _STORED if name in self._settings}
 
     def initialise(self, places: Places) -> None:
-        """An empty database file and the link it is opened by."""
+        """An empty database file, from now on with the settings for loading."""
+        self._loading = True
         self._use(places)
         self._database.parent.mkdir()
         if self._wal_apart:  # a mount needs a file: DuckDB makes it while it lies alone
             import duckdb
 
-            duckdb.connect(str(self._database), config={**self._settings}).close()
+            config: dict[str, Any] = {**self._configuration()}
+            duckdb.connect(str(self._database), config=config).close()
         self.start()
         self.stop()
 
     def start(self) -> None:
-        """Start the worker and open the database."""
+        """Start the worker and open the database with the tuning profile's settings; after
+        ``initialise`` with none of them but those in the golden key, so that golden data
+        are the same whoever loads them.
+        """
         if self._worker is not None:
             return
         process = self._context.processes.spawn(
@@ -101,7 +112,8 @@ class DuckDB:
             pipes=True,
         )
         self._worker = Worker(process, self._log)
-        config = {**self._settings, **_OURS, "temp_directory": str(self._placed["temp"])}
+        temp = {"temp_directory": str(self._placed["temp"])}
+        config = {**self._configuration(), **_OURS, **temp}
         bind = str(self._database) if self._wal_apart else None
         try:
             self._worker.request("open", path=str(self._opened), bind=bind, config=config)
@@ -207,8 +219,14 @@ class DuckDB:
 
     def restore(self, golden: Path, places: Places) -> None:
         """Copy the database file into the data place."""
+        self._loading = False
         self._use(places)
         copy_tree(golden / _FOLDER, self._database.parent)
+
+    def _configuration(self) -> Mapping[str, str]:
+        if not self._loading:
+            return self._settings
+        return {**_resources(self._context), **self.format_options()}
 
     @property
     def _database(self) -> Path:
@@ -281,10 +299,10 @@ def _settings(context: EngineContext) -> dict[str, str]:
         raise UsageError(
             f"DuckDB setting {', '.join(taken)}", "decided by the harness", "leave it out"
         )
-    memory = context.memory_limit_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    settings.setdefault("threads", str(context.threads))
-    if "max_memory" not in settings:
-        settings.setdefault("memory_limit", f"{int(memory * _MEMORY_SHARE) // KIB}KiB")
+    resources = _resources(context)
+    if "max_memory" in settings:
+        del resources["memory_limit"]
+    settings = resources | settings
     known = [name for (name,) in duckdb.execute("SELECT name FROM duckdb_settings()").fetchall()]
     for name in settings:
         if name not in known:
@@ -297,6 +315,13 @@ def _settings(context: EngineContext) -> dict[str, str]:
     except duckdb.Error as error:
         raise UsageError("DuckDB settings", str(error), "correct the value") from error
     return settings
+
+
+def _resources(context: EngineContext) -> dict[str, str]:
+    """Threads and memory as DuckDB itself would take them of what the run may use."""
+    memory = context.memory_limit_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = f"{int(memory * _MEMORY_SHARE) // KIB}KiB"
+    return {"threads": str(context.threads), "memory_limit": limit}
 
 
 class DuckDBFactory:

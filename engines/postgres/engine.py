@@ -34,6 +34,15 @@ from harness.engines.postgres.sql import SqlOnPostgres
 from harness.errors import UsageError
 from harness.placement import PARTS, Part
 
+#: What a profile may say that decides what is stored: part of the golden key, loaded with.
+#: Libraries too, since a table access method may come out of one.
+_STORED: Mapping[str, str | None] = {
+    "default_statistics_target": "100",  # the server's default; in the key in any case
+    "default_table_access_method": None,
+    "default_toast_compression": None,
+    "session_preload_libraries": None,
+    "shared_preload_libraries": None,
+}
 _START_TIMEOUT_S = 300.0
 _STOP_TIMEOUT_S = 900.0
 
@@ -54,6 +63,7 @@ class ManagedPostgres(SqlOnPostgres):
         self._password = secrets.token_hex(16)
         self._cluster: Cluster | None = None
         self._server: Server | None = None
+        self._loading = False
         self.threads = context.threads
 
     def version(self) -> EngineVersion:
@@ -61,16 +71,26 @@ class ManagedPostgres(SqlOnPostgres):
         return self._installation.engine_version()
 
     def format_options(self) -> Mapping[str, str]:
-        """What initdb fixes for good."""
-        return {"locale": "C", "encoding": "UTF8", "initdb": " ".join(self._initdb_options)}
+        """What initdb fixes for good, and the settings that decide what is stored."""
+        initdb = {"locale": "C", "encoding": "UTF8", "initdb": " ".join(self._initdb_options)}
+        return initdb | self.stored_settings()
+
+    def stored_settings(self) -> dict[str, str]:
+        """The tuning profile's settings that decide what a load stores, such as statistics."""
+        given = {name: self._context.settings.get(name, usual) for name, usual in _STORED.items()}
+        return {name: value for name, value in given.items() if value is not None}
 
     def initialise(self, places: Places) -> None:
-        """An empty cluster in the places."""
+        """An empty cluster in the places, from now on with the settings for loading."""
+        self._loading = True
         self._use(places).create(self._initdb_options, self._password)
 
     def start(self) -> None:
-        """Start with the tuning profile's settings."""
-        self._started_or_found().start(self._context.settings)
+        """Start with the tuning profile's settings; after ``initialise`` with none of them
+        but those in the golden key, so that golden data are the same whoever loads them.
+        """
+        settings = self.stored_settings() if self._loading else self._context.settings
+        self._started_or_found().start(settings)
 
     def stop(self) -> None:
         """Fast shutdown with its checkpoint."""
@@ -96,6 +116,7 @@ class ManagedPostgres(SqlOnPostgres):
 
     def restore(self, golden: Path, places: Places) -> None:
         """Copy ``golden`` into the places and link its parts together."""
+        self._loading = False
         self._use(places).restore(golden, self._password)
 
     def _open(self) -> psycopg.Connection[Any]:
@@ -144,17 +165,15 @@ class _LoadingServer:
         self._engine = engine
 
     def restart_for_loading(self, settings: Mapping[str, str]) -> None:
-        """The profile's settings with these on top."""
-        server = self._engine._started_or_found()
-        server.stop()
-        server.start({**self._engine._context.settings, **settings})
+        """These alone, with what the golden key has of the profile."""
+        self._engine.stop()
+        self._engine._started_or_found().start({**settings, **self._engine.stored_settings()})
 
     def restart_for_use(self) -> None:
-        """Everything on its device, then the profile's settings alone."""
-        server = self._engine._started_or_found()
-        server.stop()
+        """Everything on its device, then as ``start`` does it."""
+        self._engine.stop()
         self._engine._placed().make_durable()
-        server.start(self._engine._context.settings)
+        self._engine.start()
 
     def can_read(self, path: Path) -> bool:
         """Whether the server's own user may read ``path``."""

@@ -1,14 +1,14 @@
 """Bulk load: parallel COPY, keys, indexes and foreign keys, each as soon as it may start.
 
-Speed comes from five things, none of which outlives the load. A managed server runs
-with WAL at ``minimal`` and without fsync while it loads (a crash then costs the load,
-which would be repeated anyway); afterwards everything is fsynced and the server
-restarts with the tuning profile's settings. A table is truncated and filled in one
-transaction, so PostgreSQL writes no WAL for it, and its rows are frozen at once
-(``COPY FREEZE``): the first measured query finds hint bits and visibility map set.
-Only where one connection would hold up many is a table's files spread over several.
-The server reads the files itself where it may. Keys of one table are built while
-another is being copied (workers.py), the largest first.
+Speed comes from five things, none of which outlives the load. A managed server has
+settings of its own while it loads, whatever the tuning profile says (golden data must
+not depend on who was first to load them): WAL at ``minimal`` and no fsync (a crash then
+costs the load, which would be repeated anyway); afterwards everything is fsynced. A
+table is truncated and filled in one transaction, so PostgreSQL writes no WAL for it, and
+its rows are frozen at once (``COPY FREEZE``): the first measured query finds hint bits
+and visibility map set. Only where one connection would hold up many is a table's files
+spread over several. The server reads the files itself where it may. Keys of one table
+are built while another is being copied (workers.py), the largest first.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _PIECE_BYTES = 1 << 20
 #: Spread rows are logged and vacuumed, about half as much work again: it pays from 5 connections.
 _SPREAD_FACTOR = 3
 _DEFAULT_MAINTENANCE_BYTES = 512 * MIB
+_SPARE_CONNECTIONS = 20
 
 
 class LoadingServer(Protocol):
@@ -42,23 +43,26 @@ class LoadingServer(Protocol):
         """The memory cap, if there is one."""
 
     def restart_for_loading(self, settings: Mapping[str, str]) -> None:
-        """Restart with these on top of the profile's."""
+        """Restart with these, and of the profile's only what decides what is stored."""
 
     def restart_for_use(self) -> None:
-        """Make all durable, restart with the profile's settings alone."""
+        """Make all durable, restart without them."""
 
     def can_read(self, path: Path) -> bool:
         """Whether the server's user may read ``path``."""
 
 
 def loading_settings(threads: int, memory_bytes: int | None) -> dict[str, str]:
-    """Server settings that hold only while loading."""
+    """Server settings that hold only while loading, on top of the server's defaults."""
     share = (memory_bytes or 8 * _DEFAULT_MAINTENANCE_BYTES) // 8
     maintenance = max(64 * MIB, min(2 * GIB, share // max(1, threads // 4)))
     return {
         "fsync": "off", "full_page_writes": "off", "synchronous_commit": "off",
         "wal_level": "minimal", "max_wal_senders": "0", "archive_mode": "off",
         "max_wal_size": "16GB", "checkpoint_timeout": "1h", "autovacuum": "off",
+        "max_connections": str(threads + _SPARE_CONNECTIONS),
+        "max_worker_processes": str(max(8, threads)),
+        "shared_buffers": f"{max(128 * MIB, min(4 * GIB, share)) // 1024}kB",
         "maintenance_work_mem": f"{maintenance // 1024}kB",
         "max_parallel_maintenance_workers": str(max(1, min(8, threads // 2))),
     }  # fmt: skip

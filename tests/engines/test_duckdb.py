@@ -103,8 +103,11 @@ def _emptied(folder: Path) -> Path:
 
 def test_spilled_data_go_to_the_temp_part(lab: Any) -> None:
     engine = lab.engine("duckdb", {"memory_limit": "64MiB", "threads": "1"})
+    engine.initialise(lab.places())
+    golden = lab.directory("golden")
+    engine.snapshot(golden)
     places = lab.places()
-    engine.initialise(places)
+    engine.restore(golden, places)
     engine.start()
     seen: set[Path] = set()
     done = threading.Event()
@@ -129,6 +132,27 @@ def test_threads_and_memory_limit_are_always_set_and_recorded(started: Any) -> N
     assert config["threads"] == "2"
     assert config["memory_limit"] == "819.1 MiB"  # four fifths of the cap of 1 GiB
     assert config["autoinstall_known_extensions"] == "false"
+
+
+def test_a_load_has_of_the_profile_only_what_the_golden_key_has(lab: Any) -> None:
+    profile = {"threads": "1", "memory_limit": "64MiB", "force_compression": "uncompressed"}
+    engine = lab.engine("duckdb", profile)
+    engine.initialise(lab.places())
+    engine.start()
+    assert engine.format_options() == {"force_compression": "uncompressed"}
+    config = engine.effective_config()
+    loading = {"threads": "2", "memory_limit": "819.1 MiB", "force_compression": "uncompressed"}
+    assert {name: config[name].lower() for name in loading} == {
+        name: value.lower() for name, value in loading.items()
+    }
+    engine.stop()
+    golden = lab.directory("golden")
+    engine.snapshot(golden)
+    engine.restore(golden, lab.places())
+    engine.start()
+    config = engine.effective_config()
+    assert (config["threads"], config["memory_limit"]) == ("1", "64.0 MiB")
+    engine.stop()
 
 
 def test_golden_data_come_back_in_other_places(lab: Any, started: Any) -> None:

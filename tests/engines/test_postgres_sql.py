@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from harness import registry
 from harness.engine import BulkLoads, EngineContext, Explains, KeepsOwnData, RunsSql
 from harness.engines.postgres.load import _Load
+from harness.engines.postgres.server import Server
 from harness.engines.postgres.workers import Job, Schedule
 from harness.errors import RunFailed, UsageError
 from harness.paths import engines_prefix
@@ -56,6 +57,49 @@ def test_no_setting_of_the_load_outlives_it(loaded: Any) -> None:
     kept = {k: config[k] for k in ("fsync", "full_page_writes", "synchronous_commit", "wal_level")}
     assert kept == dict.fromkeys(kept, "on") | {"wal_level": "replica"}
     assert "autovacuum" not in config  # at its default, on
+
+
+def test_a_load_has_of_the_profile_only_what_the_golden_key_has(
+    lab: Any, tpch_csv: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[dict[str, str]] = []
+    start = Server.start
+
+    def recorded(server: Server, settings: Mapping[str, str]) -> None:
+        started.append(dict(settings))
+        start(server, settings)
+
+    monkeypatch.setattr(Server, "start", recorded)
+    profile = {"default_statistics_target": "20", "random_page_cost": "1.1", "work_mem": "1MB"}
+    engine = lab.engine("postgres", profile)
+    assert engine.format_options()["default_statistics_target"] == "20"
+    engine.initialise(lab.places())
+    engine.start()
+    engine.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    bounds = engine.connect().execute(
+        "select max(cardinality(histogram_bounds::text::text[])) from pg_stats "
+        "where tablename = 'lineitem' and attname in ('l_orderkey', 'l_extendedprice')"
+    ).rows  # fmt: skip
+    assert bounds == [(21,)]
+    engine.stop()
+    assert len(started) == 3
+    assert {settings["default_statistics_target"] for settings in started} == {"20"}
+    assert not any({"random_page_cost", "work_mem"} & set(settings) for settings in started)
+    golden = lab.directory("golden")
+    engine.snapshot(golden)
+    engine.restore(golden, lab.places())
+    engine.start()
+    assert started[-1] == profile
+    engine.stop()
+
+
+def test_profiles_that_store_other_statistics_have_other_golden_data(lab: Any) -> None:
+    stored = [
+        lab.engine("postgres", settings).format_options()
+        for settings in ({}, {"default_statistics_target": "100"}, {"work_mem": "1MB"},
+                         {"default_statistics_target": "500"})
+    ]  # fmt: skip
+    assert stored[0] == stored[1] == stored[2] != stored[3]
 
 
 def test_wrong_row_count_is_a_failure(lab: Any, tpch_csv: Any, empty_cluster: Path) -> None:
