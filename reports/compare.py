@@ -15,6 +15,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.reports.facts import Dimension, dimension, emulated_tiers, facts
 from harness.reports.matching import Difference, Match, find
+from harness.reports.naming import memory_remarks, value_name
 from harness.reports.statistics import (
     ALPHA,
     Estimate,
@@ -65,7 +66,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of A and B that differ in nothing but the compared dimension."""
+    """Runs of A and B that differ in nothing but the compared dimension.
+
+    ``remarks``: what must be known beside the rows, such as a limit that was not enforced.
+    """
 
     context: Mapping[str, str]
     a: Side
@@ -74,6 +78,7 @@ class Group:
     why_unpaired: str
     left_out: tuple[str, ...]
     rows: tuple[Row, ...]
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ def compare(
                          f"without a counterpart: {'; '.join(found.unmatched)}")  # fmt: skip
     for match in found.matches:
         _refuse_mixed(match, found.over, known)
-    groups = tuple(_group(match, found.over, known) for match in found.matches)
+    groups = tuple(_group(match, found.over) for match in found.matches)
     comparison = Comparison(
         tuple(dim.name for dim in found.over), groups, tuple(found.differences),
         excluded, tuple(found.unmatched), alpha,
@@ -194,20 +199,20 @@ def _refuse_mixed(
                 )
 
 
-def _group(
-    match: Match, over: Sequence[Dimension], known: Mapping[Path, Mapping[str, str]]
-) -> Group:
+def _group(match: Match, over: Sequence[Dimension]) -> Group:
     used_a, used_b, pairing, why, left_out = _paired(match.a, match.b)
-    sides = []
+    sides, remarks = [], list[str]()
     for runs, letter in ((used_a, "A"), (used_b, "B")):
-        values = [known[runs[0].directory].get(dim.fact, "none") for dim in over]
+        names = dict.fromkeys(", ".join(value_name(r, dim) for dim in over) for r in runs)
         emulated = {f"{e['tier']} by {e['by']}" for run in runs for e in emulated_tiers(run.run)}
         unknown = tuple(run.run_id for run in runs if run.run["status"] == "unknown")
         ids = tuple(run.run_id for run in runs)
-        name = ", ".join(values) if values else letter
+        name = " and ".join(names) if over else letter
+        remarks += memory_remarks(name if over else letter, runs)
         sides.append(Side(name, ids, tuple(sorted(emulated)), unknown))
     rows = _rows(used_a, used_b, pairing)
-    return Group(match.context, sides[0], sides[1], pairing, why, tuple(left_out), tuple(rows))
+    return Group(match.context, sides[0], sides[1], pairing, why, tuple(left_out), tuple(rows),
+                 tuple(remarks))  # fmt: skip
 
 
 def _paired(

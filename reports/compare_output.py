@@ -11,6 +11,7 @@ from rich.text import Text
 
 from harness.reports.catalogue import metric_info
 from harness.reports.compare import Comparison, Group, Row, Side
+from harness.reports.naming import value_text
 from harness.reports.values import Summary
 from harness.reports.words import (
     interval_text,
@@ -60,7 +61,7 @@ def table(comparison: Comparison, everything: bool = False) -> RenderableType:
 
 
 def _group_table(group: Group, everything: bool) -> Table:
-    context = ", ".join(value for value in group.context.values() if value != "null")
+    context = ", ".join(value_text(f, v) for f, v in group.context.items() if v != "null")
     shown = Table(title=Text(f"{context}: {group.a.marked_name} against {group.b.marked_name}"))
     shown.add_column("metric")
     for name in (group.a.marked_name, group.b.marked_name):
@@ -105,6 +106,7 @@ def _headlines(group: Group) -> list[Text]:
     ]  # fmt: skip
     if group.pairing == "unpaired":
         lines.append(Text(f"Compared without pairs: {group.why_unpaired}.", style="yellow"))
+    lines += [Text(f"{remark}.", style="bold red") for remark in group.remarks]
     if group.left_out:
         lines.append(Text(f"Left out, without a pair: {', '.join(group.left_out)}"))
     for side in (group.a, group.b):
@@ -124,6 +126,7 @@ def _group_json(group: Group) -> dict[str, Any]:
         "pairing": group.pairing,
         "why_unpaired": group.why_unpaired,
         "left_out": list(group.left_out),
+        "remarks": list(group.remarks),
         "rows": [_row_json(row) for row in group.rows],
     }
 

@@ -7,15 +7,23 @@ Failed runs belong to an arm but never give it a number.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from harness.errors import UsageError
+from harness.errors import UsageError, nearest
 from harness.reports.compare import Comparison, Group, compare, judged
-from harness.reports.facts import DIMENSIONS, dimension, emulated_tiers, spec_facts
+from harness.reports.facts import (
+    DIMENSIONS,
+    Dimension,
+    dimension,
+    emulated_tiers,
+    facts,
+    spec_facts,
+)
+from harness.reports.grouping import Context, Known, arms, contexts
+from harness.reports.naming import differing, distinguishing, in_words, not_enforced
 from harness.reports.values import Measured, Quantity, Summary, measured, natural, summarise
 from harness.store import StoredRun
-from harness.units import format_bytes
 
 #: What a report compares, if it varies; engines stand in panels of their own.
 _COMPARED_FIRST = ("placement", "host_mode", "memory_limit", "cache", "tuning", "threads")
@@ -23,9 +31,14 @@ _COMPARED_FIRST = ("placement", "host_mode", "memory_limit", "cache", "tuning", 
 
 @dataclass(frozen=True)
 class Arm:
-    """The runs of one panel with one value of the compared dimension."""
+    """Runs of one panel with one value of the compared dimension, alike in every fact.
+
+    ``name`` is unique in the panel; ``value`` names the value alone, which several arms
+    share where their runs differ in something else.
+    """
 
     name: str
+    value: str
     runs: tuple[StoredRun, ...]
 
     @cached_property
@@ -77,20 +90,21 @@ class Panel:
     """One engine (and what else was held fixed) with its arms, the baseline first.
 
     ``groups``: the baseline against every other arm; ``refused``: why an arm was not
-    compared, by its name.
+    compared, by its name; ``apart``: facts in which runs differed and were not pooled.
     """
 
-    context: Mapping[str, str]
+    context: tuple[str, ...]
     engine: str
     workload: str
     arms: tuple[Arm, ...]
     groups: tuple[Group, ...] = ()
     refused: Mapping[str, str] | None = None
+    apart: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
         """``postgres 18.4``, and what else tells it from the other panels."""
-        return ", ".join([self.engine, *(f"{k} {v}" for k, v in self.context.items())])
+        return ", ".join([self.engine, *self.context])
 
     @property
     def engine_name(self) -> str:
@@ -117,90 +131,119 @@ def panels(
 ) -> list[Panel]:
     """The runs in panels with every comparison judged in one family per metric.
 
-    UsageError where ``baseline`` names no arm. ``force`` as in ``compare``.
+    UsageError where ``baseline`` names no arm or no run has what ``over`` names.
+    ``force`` as in ``compare``; runs of different conditions are not even then pooled.
     """
-    names = _arm_order(runs, over)
-    if baseline is not None and baseline not in names:
-        raise UsageError(f"baseline {baseline!r}", f"there is {', '.join(names)}", "name one")
-    if baseline is not None:
-        names = [baseline, *(name for name in names if name != baseline)]
-    made = [_panel(context, found, over, names) for context, found in _by_context(runs, over)]
-    compared = [_comparisons(panel, over, force) for panel in made]
-    flat = [(index, c) for index, (found, _) in enumerate(compared) for c in found]
-    verdicts = judged([comparison for _, comparison in flat])
-    done = []
-    for index, panel in enumerate(made):
-        groups = tuple(
-            group
-            for (owner, _), verdict in zip(flat, verdicts, strict=True)
-            if owner == index
-            for group in verdict.groups
-        )
-        done.append(Panel(panel.context, panel.engine, panel.workload, panel.arms, groups,
-                          compared[index][1]))  # fmt: skip
-    return done
-
-
-def _arm_order(runs: Sequence[StoredRun], over: str) -> list[str]:
-    """Real tiers before emulated ones, block devices first, else in the order they ran."""
-    fact = dimension(over).fact
-
-    def rank(run: StoredRun) -> tuple[bool, bool, int]:
-        kinds = {tier["kind"] for tier in run.manifest["tiers"]} if run.manifest else set()
-        return bool(emulated_tiers(run.run)), kinds != {"block"}, run.run["started_unix_ns"]
-
-    return list(dict.fromkeys(_arm_name(run, fact) for run in sorted(runs, key=rank)))
-
-
-def _arm_name(run: StoredRun, fact: str) -> str:
-    value = spec_facts(run).get(fact, "none")
-    if fact == "memory_limit_bytes":
-        return "no limit" if value == "null" else format_bytes(int(value))
-    return value
-
-
-def _by_context(
-    runs: Sequence[StoredRun], over: str
-) -> list[tuple[dict[str, str], list[StoredRun]]]:
-    """Runs by everything but the compared dimension, with what tells each set from the others."""
     dim = dimension(over)
-    contexts: dict[tuple[tuple[str, str], ...], list[StoredRun]] = {}
-    for run in runs:
-        known = spec_facts(run)
-        key = tuple(sorted((f, v) for f, v in known.items() if not dim.covers(f, v, v)))
-        contexts.setdefault(key, []).append(run)
-    order = list(dict.fromkeys(run.run["spec"]["engine"] for run in runs))
-    keys = sorted(contexts, key=lambda key: natural(str(key)))
-    keys.sort(key=lambda key: order.index(dict(key)["engine"]))
-    return [(_distinct(dict(key), [dict(k) for k in keys]), contexts[key]) for key in keys]
+    known = {run.directory: facts(run) for run in runs}
+    _check_known(dim, known)
+    found = _in_order(contexts(sorted(runs, key=_rank), dim, known), runs)
+    made = [_panel(context, found, dim, known) for context in found]
+    if baseline is not None:
+        made = _baseline_first(made, baseline)
+    compared = [_comparisons(panel, over, force) for panel in made]
+    flat = [(index, c) for index, (found_here, _) in enumerate(compared) for c in found_here]
+    verdicts = judged([comparison for _, comparison in flat])
+    return [
+        replace(
+            panel,
+            groups=tuple(
+                group
+                for (owner, _), verdict in zip(flat, verdicts, strict=True)
+                if owner == index
+                for group in verdict.groups
+            ),
+            refused=compared[index][1],
+        )
+        for index, panel in enumerate(made)
+    ]
 
 
-def _distinct(own: Mapping[str, str], all_of_them: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """The facts in which the panels of one engine differ from one another."""
-    peers = [one for one in all_of_them if one["engine"] == own["engine"]]
-    return {f: v for f, v in own.items() if any(peer.get(f) != v for peer in peers)}
+def _check_known(dim: Dimension, known: Known) -> None:
+    """A misspelt dimension would put all runs into one arm called "none"."""
+    names = dict.fromkeys(fact for one in known.values() for fact in one)
+    if dim.name in DIMENSIONS or any(dim.covers(fact, "", "") for fact in names):
+        return
+    raise UsageError(
+        f"a report over {dim.name}",
+        f"no run has such a fact{nearest(dim.name, [*DIMENSIONS, *names])}",
+        f"name one of {', '.join(DIMENSIONS)}, params.<name>, settings.<name>",
+    )
 
 
-def _panel(
-    context: Mapping[str, str], runs: Sequence[StoredRun], over: str, names: Sequence[str]
-) -> Panel:
-    fact = dimension(over).fact
-    arms = [Arm(name, tuple(r for r in runs if _arm_name(r, fact) == name)) for name in names]
-    first = next((run for run in runs if run.manifest), runs[0])
-    engine = str(first.run["spec"]["engine"])
-    if first.manifest:
-        engine += f" {first.manifest['engine']['version']}"
+def _rank(run: StoredRun) -> tuple[bool, bool, int]:
+    """Real tiers before emulated ones, block devices first, else in the order they ran."""
+    kinds = {tier["kind"] for tier in run.manifest["tiers"]} if run.manifest else set()
+    return bool(emulated_tiers(run.run)), kinds != {"block"}, run.run["started_unix_ns"]
+
+
+def _in_order(found: Sequence[Context], runs: Sequence[StoredRun]) -> list[Context]:
+    """By engine in the order given, then by what tells the panels apart."""
+    engines = list(dict.fromkeys(run.run["spec"]["engine"] for run in runs))
+    ordered = sorted(found, key=lambda one: natural(str(sorted(one.told.items()))))
+    return sorted(ordered, key=lambda one: engines.index(_engine(one)))
+
+
+def _engine(context: Context) -> str:
+    return str(context.runs[0].run["spec"]["engine"])
+
+
+def _baseline_first(made: Sequence[Panel], baseline: str) -> list[Panel]:
+    names = dict.fromkeys(name for p in made for a in p.arms for name in (a.value, a.name))
+    if baseline not in names:
+        raise UsageError(f"baseline {baseline!r}", f"there is {', '.join(names)}", "name one")
+    return [
+        replace(panel, arms=tuple(sorted(
+            panel.arms, key=lambda arm: baseline not in (arm.value, arm.name)
+        )))
+        for panel in made
+    ]  # fmt: skip
+
+
+def _panel(context: Context, found: Sequence[Context], dim: Dimension, known: Known) -> Panel:
+    runs = context.runs
+    titles = dict.fromkeys(
+        f"{run.run['spec']['engine']} {run.manifest['engine']['version']}"
+        for run in runs if run.manifest
+    )  # fmt: skip
     return Panel(
-        context, engine, str(first.run["spec"]["workload"]), tuple(a for a in arms if a.runs)
+        _told(context, found),
+        " and ".join(titles) or _engine(context),
+        str(runs[0].run["spec"]["workload"]),
+        tuple(Arm(name, value, tuple(held)) for name, value, held in arms(runs, dim, known)),
+        apart=context.apart,
+    )
+
+
+def _told(context: Context, found: Sequence[Context]) -> tuple[str, ...]:
+    """What tells the panels of one engine from one another; its version stands in the title."""
+    peers = [one.told for one in found if _engine(one) == _engine(context)]
+    decided = [f for f in differing(peers) if f in spec_facts(context.runs[0]) and f != "emulate"]
+    rest = [f for f in distinguishing(peers) if f not in (*decided, "emulate", "engine.version")]
+    if decided and len({tuple(p.get(f) for f in decided) for p in peers}) == len(peers):
+        rest = []
+    loose = any(not_enforced(run) for run in context.runs)
+    return tuple(
+        in_words(fact, context.told.get(fact))
+        + (" (not enforced)" if fact == "memory_limit_bytes" and loose else "")
+        for fact in (*decided, *rest)
     )
 
 
 def _comparisons(panel: Panel, over: str, force: bool) -> tuple[list[Comparison], dict[str, str]]:
+    """The first arm against every other; sides carry the names of their arms."""
     found: list[Comparison] = []
     refused: dict[str, str] = {}
+    first = panel.arms[0]
     for arm in panel.arms[1:]:
         try:
-            found.append(compare(panel.arms[0].runs, arm.runs, [over], force))
+            made = compare(first.runs, arm.runs, [over], force)
         except UsageError as error:
             refused[arm.name] = f"{error.asked}: {error.found}"
+            continue
+        groups = tuple(
+            replace(g, a=replace(g.a, name=first.name), b=replace(g.b, name=arm.name))
+            for g in made.groups
+        )
+        found.append(replace(made, groups=groups))
     return found, refused

@@ -42,6 +42,7 @@ def verdicts(panels: Sequence[Panel], alpha: float) -> list[Verdict]:
     )
     found = []
     for panel in panels:
+        found += _kept_apart(panel)
         found += [_verdict(panel, group, family, alpha) for group in panel.groups]
         found += [_refused(panel, arm, why) for arm, why in (panel.refused or {}).items()]
         if len(panel.arms) == 1:
@@ -114,6 +115,7 @@ def _details(panel: Panel, group: Group, row: Row, family: Counter[str], alpha: 
     ]
     details += _counts(group, family, alpha)
     details += _fits(panel, group)
+    details += [f"{remark[0].upper()}{remark[1:]}." for remark in group.remarks]
     if group.a.unknown or group.b.unknown:
         details.append("† The answers of some runs could not be checked: their times may be of "
                        "wrong answers.")  # fmt: skip
@@ -162,6 +164,23 @@ def _fits(panel: Panel, group: Group) -> list[str]:
     if not fitting:
         return []
     return ["The data fit in cache: what is read twice comes from DRAM, whatever the tier."]
+
+
+def _kept_apart(panel: Panel) -> list[Verdict]:
+    """Runs that one would take for repeats of one another, and are not."""
+    if not panel.apart:
+        return []
+    shown = "; ".join(panel.apart[:12])
+    more = f"; and {len(panel.apart) - 12} more" if len(panel.apart) > 12 else ""
+    return [
+        Verdict(
+            "open",
+            (),
+            f"{panel.title}, {workload_title(panel.workload)}: runs that differ in more than is "
+            "compared are shown apart, never as repeats of one another.",
+            (f"They differ in {shown}{more}.",),
+        )
+    ]
 
 
 def _refused(panel: Panel, arm: str, why: str) -> Verdict:

@@ -32,8 +32,9 @@ def speedups(panel: Panel, metric: str, title: str, name: str) -> Drawing | None
 
     Full markers: a difference is shown (Holm); hollow ones: it is not, or cannot be.
     """
+    places = {arm.name: index for index, arm in enumerate(panel.arms)}
     held = [
-        (panel.arms.index(next(a for a in panel.arms if a.name == group.b.name)), group, rows)
+        (places[group.b.name], group, rows)
         for group in panel.groups
         if (rows := [r for r in group.rows if r.quantity.name == metric and r.estimate])
     ]

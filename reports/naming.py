@@ -1,0 +1,100 @@
+"""What a value of the compared dimension is called: one name for arms, sides and panels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from harness.reports.facts import Dimension, facts
+from harness.store import StoredRun
+from harness.units import format_bytes
+
+#: Facts a reader looks for first, as prefixes; the others follow in the order of the facts.
+_TELLING = ("workload", "placement", "host_mode", "memory_limit_bytes", "params.", "threads",
+            "tuning", "settings.", "engine.version", "host.host_id", "host.kernel.release",
+            "host.", "tier.", "restore_method", "memory_cap.", "dataset.", "engine.")  # fmt: skip
+
+
+def value_text(fact: str, value: str | None) -> str:
+    """``128 MiB``, ``no limit``, ``2 threads``, ``work_mem 64MB``; None: the run lacks it."""
+    given = None if value in (None, "null") else value
+    if fact == "memory_limit_bytes":
+        return format_bytes(int(given)) if given else "no limit"
+    if fact == "threads":
+        return f"{given} thread{'' if given == '1' else 's'}" if given else "default threads"
+    if fact.startswith("settings."):
+        return f"{fact.removeprefix('settings.')} {value if value is not None else 'default'}"
+    return given or "none"
+
+
+def value_name(run: StoredRun, dim: Dimension) -> str:
+    """The run's value of a dimension, as every legend, header and sentence names it.
+
+    A memory limit that the manifest says nothing held is marked: the run had the whole host.
+    """
+    name = value_text(dim.fact, facts(run).get(dim.fact))
+    mark = " (not enforced)" if dim.fact == "memory_limit_bytes" and not_enforced(run) else ""
+    return name + mark
+
+
+def not_enforced(run: StoredRun) -> bool:
+    """Whether a memory limit was asked for and nothing held the run to it."""
+    asked = run.run["spec"]["memory_limit_bytes"]
+    method = run.manifest["memory_cap"]["method"] if run.manifest else None
+    return asked is not None and method == "none"
+
+
+def memory_remarks(side: str, runs: Sequence[StoredRun]) -> list[str]:
+    """A sentence for the runs of a side whose memory limit was not enforced."""
+    loose = [run for run in runs if not_enforced(run)]
+    limits = dict.fromkeys(format_bytes(run.run["spec"]["memory_limit_bytes"]) for run in loose)
+    if not loose:
+        return []
+    share = "" if len(loose) == len(runs) else f" in {len(loose)} of {len(runs)} runs"
+    return [
+        f"the memory limit of {side} ({' and '.join(limits)}) was asked for and not "
+        f"enforced{share}: the page cache had the whole host"
+    ]
+
+
+def in_words(fact: str, value: str | None) -> str:
+    """A fact with its value, where it tells one panel or arm from another."""
+    if fact == "memory_limit_bytes" and value not in (None, "null"):
+        return f"memory limit {value_text(fact, value)}"
+    if fact in ("memory_limit_bytes", "threads") or fact.startswith("settings."):
+        return value_text(fact, value)
+    return f"{fact} {readable(value)}"
+
+
+def readable(value: str | None) -> str:
+    """A fact's value, short enough for a sentence."""
+    text = "(absent)" if value is None else value
+    if text.startswith('"'):
+        text = str(json.loads(text))
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def telling_first(names: Sequence[str]) -> list[str]:
+    """Fact names with those that a reader looks for first in front."""
+
+    def rank(name: str) -> int:
+        return next((i for i, known in enumerate(_TELLING) if name.startswith(known)), 99)
+
+    return sorted(names, key=rank)
+
+
+def distinguishing(sets: Sequence[Mapping[str, str]]) -> list[str]:
+    """Few facts that tell the sets from one another, the most telling first."""
+    chosen: list[str] = []
+    told = 1
+    for fact in telling_first(differing(sets)):
+        apart = len({tuple(one.get(name) for name in (*chosen, fact)) for one in sets})
+        if apart > told:
+            chosen, told = [*chosen, fact], apart
+    return chosen
+
+
+def differing(sets: Sequence[Mapping[str, str]]) -> list[str]:
+    """The facts in which the sets differ; an absent one is a value of its own."""
+    names = dict.fromkeys(name for one in sets for name in one)
+    return [name for name in names if len({one.get(name) for one in sets}) > 1]

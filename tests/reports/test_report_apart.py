@@ -1,0 +1,153 @@
+"""What is never pooled into one median, and how every compared value is called."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_runs import Case, write
+
+from harness.errors import UsageError
+from harness.reports.compare import compare
+from harness.reports.compare_output import to_json
+from harness.reports.report import write_report
+from harness.reports.series import panels
+from harness.store import StoredRun
+
+MIB = 1 << 20
+TUNED = {"engine.settings": {"work_mem": "64MB"}, "engine.effective_config": {"work_mem": "64MB"}}
+
+
+def few(root: Path, n: int = 2, **changes: Any) -> list[StoredRun]:
+    """n blocks of one small run."""
+    case = {"queries": (1, 6), "plans": False} | changes
+    return [write(root, Case(**(case | {"block": block}))) for block in range(n)]
+
+
+def on_tmpfs(run: StoredRun) -> StoredRun:
+    """The same run, had its host file put the tier on a tmpfs."""
+    path = run.directory / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for tier in manifest["tiers"]:
+        tier["kind"], tier["facts"]["filesystem"] = "tmpfs", "tmpfs"
+    path.write_text(json.dumps(manifest))
+    return StoredRun(run.directory)
+
+
+def test_one_placement_on_two_file_systems_has_two_medians(tmp_path: Path) -> None:
+    runs = [*few(tmp_path, 1), *(on_tmpfs(run) for run in few(tmp_path, 1))]
+    (panel,) = panels(runs, "placement", None)
+    assert [(arm.name, len(arm.runs)) for arm in panel.arms] == [
+        ("ssd-both, tier.ssd.filesystem ext4", 1),
+        ("ssd-both, tier.ssd.filesystem tmpfs", 1),
+    ]
+    assert not panel.groups
+    files = write_report(runs, tmp_path / "report")
+    text = html.unescape(files.html.read_text(encoding="utf-8"))
+    assert "never as repeats of one another" in text
+    assert "tier.ssd.filesystem: ext4 and tmpfs" in text
+    forced = write_report(runs, tmp_path / "forced", force=True)
+    assert "tmpfs against ssd-both, tier.ssd.filesystem ext4" in forced.html.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "title"),
+    [
+        ({"host.kernel.release": "6.9"}, "host.kernel.release 6.9"),
+        ({"engine.version": "17.9", "engine.build": "other"}, "postgres 17.9"),
+        ({"engine.build": "another compiler"}, "engine.build another compiler"),
+        ({"host.host_id": "ffff"}, "host.host_id ffff"),
+        ({"dataset.fingerprint": {"lineitem": 7}}, "dataset.fingerprint.lineitem 7"),
+    ],
+)
+def test_what_no_placement_explains_makes_a_panel_of_its_own(
+    tmp_path: Path, change: Mapping[str, Any], title: str
+) -> None:
+    old, new = ([r for place in ("ssd-both", "pmem-both")
+                 for r in few(tmp_path, placement=place, manifest_changes=dict(changes))]
+                for changes in ({}, change))  # fmt: skip
+    found = panels([*old, *new], "placement", None)
+    assert len(found) == 2 and len({panel.title for panel in found}) == 2
+    assert any(title in panel.title for panel in found)
+    for panel in found:
+        assert [len(arm.runs) for arm in panel.arms] == [2, 2]
+        assert [group.pairing for group in panel.groups] == ["paired"]
+
+
+def test_a_failed_run_without_a_manifest_stays_with_its_arm(tmp_path: Path) -> None:
+    good = few(tmp_path)
+    (failed,) = few(tmp_path, 1, status="failed")
+    (failed.directory / "manifest.json").unlink()
+    (panel,) = panels([*good, StoredRun(failed.directory)], "placement", None)
+    (arm,) = panel.arms
+    assert (len(arm.runs), len(arm.usable)) == (3, 2) and panel.apart == ()
+
+
+def limit(size: int | None, method: str = "cgroup-v2") -> dict[str, Any]:
+    changes = {"memory_cap.limit_bytes": size if method != "none" else None,
+               "memory_cap.method": method}  # fmt: skip
+    return {"spec_changes": {"memory_limit_bytes": size}, "manifest_changes": changes}
+
+
+EACH_DIMENSION = {
+    "placement": ({"placement": "ssd-both"}, {"placement": "pmem-both"}, "ssd-both", "pmem-both"),
+    "host_mode": ({}, {"run_changes": {"host_mode": "Memory"}}, "Default", "Memory"),
+    "engine": ({}, {"engine": "duckdb"}, "postgres", "duckdb"),
+    "engine_version": ({}, {"manifest_changes": {"engine.version": "17.9"}}, "18.4", "17.9"),
+    "tuning": ({}, {"spec_changes": {"tuning": "paper"}}, "computed", "paper"),
+    "memory_limit": (limit(128 * MIB), limit(None, "none"), "128 MiB", "no limit"),
+    "threads": ({"spec_changes": {"threads": 1}}, {"spec_changes": {"threads": 4}},
+                "1 thread", "4 threads"),
+    "cache": ({}, {"spec_changes": {"params": {"scale": 1, "queries": [1, 6], "cache": "hot"}}},
+              "cold-per-query", "hot"),
+    "settings.work_mem": ({}, {"spec_changes": {"settings": {"work_mem": "64MB"}},
+                               "manifest_changes": TUNED}, "work_mem default", "work_mem 64MB"),
+    "kernel": ({}, {"manifest_changes": {"host.kernel.release": "6.9"}}, "6.1.0-25-amd64", "6.9"),
+    "driver": ({}, {"spec_changes": {"driver": "benchbase"}}, "native", "benchbase"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("over", EACH_DIMENSION)
+def test_a_report_over_each_dimension(tmp_path: Path, over: str) -> None:
+    first, second, a, b = EACH_DIMENSION[over]
+    runs = [*few(tmp_path, **first), *few(tmp_path, **second)]
+    if over == "settings.work_mem":
+        for run in runs[:2]:
+            path = run.directory / "manifest.json"
+            manifest = json.loads(path.read_text())
+            manifest["engine"] |= {"settings": {}, "effective_config": {}}
+            path.write_text(json.dumps(manifest))
+        runs = [StoredRun(run.directory) for run in runs]
+    files = write_report(runs, tmp_path / "report", over=over)
+    text = html.unescape(files.html.read_text(encoding="utf-8"))
+    assert f"{b} against {a}" in text or f"{a} against {b}" in text
+    assert any("speedups" in path.name for path in files.figures)
+    assert not re.search(r"134217728|\bnull\b", text)
+    sides = compare(runs[:2], runs[2:], [over]).groups[0]
+    assert (sides.a.name, sides.b.name) == (a, b)
+
+
+def test_a_misspelt_dimension_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"did you mean 'params\.scale'"):
+        write_report(few(tmp_path), tmp_path / "report", over="param.scale")
+
+
+def test_a_limit_that_nothing_enforced_is_called_so(tmp_path: Path) -> None:
+    runs = [*few(tmp_path, **limit(128 * MIB, "none")), *few(tmp_path, **limit(None, "none"))]
+    text = write_report(runs, tmp_path / "report").html.read_text(encoding="utf-8")
+    assert "128 MiB (not enforced)" in text
+    assert "was asked for and not enforced: the page cache had the whole host" in text
+    (group,) = to_json(compare(runs[:2], runs[2:]))["groups"]
+    assert group["a"]["name"] == "128 MiB (not enforced)" and group["b"]["name"] == "no limit"
+    assert len(group["remarks"]) == 1
+
+
+def test_an_enforced_limit_is_no_repeat_of_one_that_was_not(tmp_path: Path) -> None:
+    runs = [*few(tmp_path, **limit(128 * MIB)), *few(tmp_path, **limit(128 * MIB, "none"))]
+    (panel,) = panels(runs, "memory_limit", None)
+    assert [arm.name for arm in panel.arms] == ["128 MiB", "128 MiB (not enforced)"]
