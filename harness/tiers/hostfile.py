@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import paths
 from harness.errors import UsageError
 from harness.tiers.model import TierClaim
 from harness.yamlfile import Document, load_yaml
@@ -27,8 +28,8 @@ class HostFile:
 
 def search_order() -> list[Path]:
     """Where a host file is looked for when none is named."""
-    config = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return [Path(config) / "harness" / "host.yml", Path("/etc/harness/host.yml")]
+    folders = [paths.config_dir(), Path("/etc/harness")]
+    return [folder / "host.yml" for folder in folders if folder is not None]
 
 
 def find_host_file(named: Path | None = None) -> Path | None:

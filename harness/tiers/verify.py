@@ -16,7 +16,7 @@ from typing import Protocol
 from harness.errors import UsageError
 from harness.tiers.explain import asked, describe, node_list, remedy
 from harness.tiers.kernel import LIVE, Kernel
-from harness.tiers.model import DIRECTORY_KINDS, Tier, TierClaim, TierFacts
+from harness.tiers.model import DIRECTORY_KINDS, Tier, TierClaim, TierFacts, TierKind
 from harness.tiers.numa import nodes
 from harness.tiers.probe import (
     MEMMAP_NOTE,
@@ -25,8 +25,11 @@ from harness.tiers.probe import (
     facts_of_numa,
 )
 
-#: Names that promise persistent or far memory: such a tier on anything else is emulated.
-_PROMISES_PMEM = re.compile(r"^(pmem|optane|nvdimm|dcpmm)")
+#: Names that promise persistent memory: on a disk such a tier is emulated. ``optane`` is
+#: not among them: an Optane SSD is a disk.
+_PROMISES_PMEM = re.compile(r"^(pmem|nvdimm|dcpmm)")
+#: Names that promise no more than a tmpfs gives; under any other it stands in for something.
+_PROMISES_TMPFS = re.compile(r"^(tmpfs|tmp|ram|ramdisk|dram|shm|memory|mem)(_|\d|$)")
 
 
 class User(Protocol):
@@ -56,7 +59,7 @@ def verify(claim: TierClaim, user: User | None = None, kernel: Kernel = LIVE) ->
         tier = _verify_devdax(claim, kernel)
     else:
         tier = _verify_numa(claim, kernel)
-    return _mark_emulated(tier)
+    return mark_emulated(tier)
 
 
 # Directories -------------------------------------------------------------------
@@ -212,15 +215,24 @@ def _sum_nodes(facts: Sequence[TierFacts]) -> TierFacts:
     )
 
 
-def _mark_emulated(tier: Tier) -> Tier:
-    """What stands in for persistent memory is marked, whoever named it so."""
+def mark_emulated(tier: Tier) -> Tier:
+    """What stands in for something else is marked, whoever named it so."""
     claim, warnings = tier.claim, list(tier.warnings)
     emulates = claim.emulates
     if MEMMAP_NOTE in tier.facts.notes:
         emulates = emulates or "pmem"
         warnings.append(MEMMAP_NOTE)
-    elif _PROMISES_PMEM.match(claim.name) and tier.facts.kind in ("block", "tmpfs"):
-        emulates = emulates or "pmem"
+    elif not emulates:
+        emulates = _promised(claim.name, tier.facts.kind)
     if emulates:
         warnings.append(f"EMULATED: a {tier.facts.kind} stands in for {emulates}")
     return Tier(replace(claim, emulates=emulates), tier.facts, tuple(warnings))
+
+
+def _promised(name: str, kind: TierKind) -> str | None:
+    """What a tier's name promises and its kind does not give."""
+    if kind == "tmpfs" and not _PROMISES_TMPFS.match(name):
+        return "pmem" if _PROMISES_PMEM.match(name) else name
+    if kind == "block" and _PROMISES_PMEM.match(name):
+        return "pmem"
+    return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import platform
 import re
 import zipfile
@@ -68,6 +70,22 @@ def test_another_checksum_is_refused_and_nothing_left(versions: Path, tmp_path: 
     with pytest.raises(RunFailed, match=r"SHA-256 .* pinned is 0000"):
         _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     assert list((tmp_path / "engines").iterdir()) == []
+
+
+def test_what_a_killed_install_left_is_swept_and_what_is_under_way_is_not(
+    versions: Path, tmp_path: Path
+) -> None:
+    prefix = tmp_path / "engines"
+    left, busy = prefix / ".tiny-9.9.abc", prefix / ".tiny-9.9.def"
+    for folder in (left, busy):
+        (folder / "tree").mkdir(parents=True)
+    handle = os.open(busy, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        _install.install("tiny", prefix, SilentProgress(), versions)
+    finally:
+        os.close(handle)
+    assert sorted(p.name for p in prefix.iterdir()) == [busy.name, "tiny-9.9"]
 
 
 def test_a_failed_download_is_told_and_nothing_left(versions: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 from recorded_kernel import RecordedKernel, load
 
 import harness
+from harness import paths
 from harness.errors import UsageError
 from harness.tiers.discover import discover, emulate
 from harness.tiers.finding import find_tiers, find_tiers_and_problems
-from harness.tiers.hostfile import find_host_file, load_host_file
+from harness.tiers.hostfile import find_host_file, load_host_file, search_order
 from harness.tiers.model import TIER_KINDS
 from harness.tiers.probe import facts_of_directory
 
@@ -91,6 +93,21 @@ def test_the_named_file_comes_before_the_environment_and_the_usual_places(
     assert find_host_file(tmp_path / "named.yml") == tmp_path / "named.yml"
     with pytest.raises(UsageError, match="no such file"):
         find_host_file(tmp_path / "absent.yml")
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``expanduser`` looks into passwd for this user, whom it does not know."""
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    assert search_order() == [Path("/etc/harness/host.yml")]
+    assert paths.state_dir() == paths.data_root() / "state"
+    monkeypatch.delenv("HARNESS_DATA")
+    for place in (paths.data_root, paths.state_dir):
+        with pytest.raises(UsageError, match="no home directory") as refused:
+            place()
+        assert refused.value.do == "set HOME or HARNESS_DATA"
 
 
 def test_the_example_host_file_shows_every_kind() -> None:

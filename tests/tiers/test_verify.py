@@ -10,11 +10,12 @@ import pytest
 from recorded_kernel import RecordedKernel, load, write
 
 from harness.errors import UsageError
+from harness.tiers.discover import discover
 from harness.tiers.explain import describe, remedy
 from harness.tiers.kernel import Kernel
-from harness.tiers.model import TierClaim
+from harness.tiers.model import Tier, TierClaim, TierFacts
 from harness.tiers.probe import facts_of_directory
-from harness.tiers.verify import verify
+from harness.tiers.verify import mark_emulated, verify
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,31 @@ def test_a_tier_that_stands_in_for_pmem_is_marked_whoever_named_it() -> None:
     tier = verify(TierClaim("pmem", "tmpfs", path="/dev/shm", source="host.yml:3"))
     assert tier.emulated
     assert tier.warnings[-1] == "EMULATED: a tmpfs stands in for pmem"
-    assert not verify(TierClaim("ram", "tmpfs", path="/dev/shm")).emulated
+
+
+@pytest.mark.parametrize(
+    ("name", "emulates"),
+    [
+        ("pmem1", "pmem"), ("optane", "optane"), ("cxl", "cxl"), ("ssd", "ssd"),
+        ("small", "small"), ("ramses", "ramses"),
+        ("ram", None), ("ram2", None), ("tmpfs", None), ("dram_0", None), ("shm", None),
+    ],
+)  # fmt: skip
+def test_a_tmpfs_is_emulated_unless_its_name_promises_no_more(
+    name: str, emulates: str | None
+) -> None:
+    assert verify(TierClaim(name, "tmpfs", path="/dev/shm")).claim.emulates == emulates
+
+
+def test_an_optane_ssd_is_a_disk_and_a_disk_is_no_pmem() -> None:
+    disk = TierFacts("block")
+    assert not mark_emulated(Tier(TierClaim("optane", "block", path="/x"), disk)).emulated
+    pmem = mark_emulated(Tier(TierClaim("pmem", "block", path="/x"), disk))
+    assert pmem.claim.emulates == "pmem"
+
+
+def test_a_default_tier_that_lies_in_memory_stands_in_for_a_disk() -> None:
+    assert discover(Path("/dev/shm/not-yet"))["ssd"].claim.emulates == "ssd"
 
 
 def test_a_user_who_may_not_enter_is_found_beforehand(tmp_path: Path) -> None:
