@@ -30,6 +30,8 @@ from harness.placement import Part
 
 ROLE = "harness"
 DATABASE = "harness"
+#: initdb makes it; nothing of ours is stored there.
+MAINTENANCE_DATABASE = "postgres"
 INDEX_TABLESPACE = "harness_index"
 TEMP_TABLESPACE = "harness_temp"
 _TABLESPACES: Mapping[Part, str] = {"index": INDEX_TABLESPACE, "temp": TEMP_TABLESPACE}
@@ -194,7 +196,7 @@ class Cluster:
             [
                 str(self._installation.bin / "postgres"), "--single", "-D", str(self.data),
                 "-c", "exit_on_error=on", "-c", "shared_buffers=16MB", "-c", "huge_pages=off",
-                "postgres",
+                MAINTENANCE_DATABASE,
             ],
             cwd=self._context.scratch,
             log=log,

@@ -12,6 +12,8 @@ from harness.engine import QueryTimeout, SqlResult
 from harness.errors import RunFailed
 
 _HEAD_LENGTH = 200
+#: Transactions alone are not published: the table that every planner reads anyway makes them.
+_FLUSH = "SELECT pg_stat_force_next_flush() FROM pg_catalog.pg_am LIMIT 1"
 
 
 class PostgresConnection:
@@ -45,12 +47,17 @@ class PostgresConnection:
             raise _failed(sql, error) from error
         return SqlResult(columns, rows, started, duration)
 
+    @property
+    def open(self) -> bool:
+        """Whether statements can be run on it."""
+        return not self.raw.closed
+
     def flush_statistics(self) -> None:
         """Have this session's counters published now (PostgreSQL 15 and later)."""
-        if self.raw.closed or self.raw.info.transaction_status != pq.TransactionStatus.IDLE:
+        if self.raw.info.transaction_status != pq.TransactionStatus.IDLE:
             return
         if self.raw.info.server_version >= 150000:
-            self.raw.execute("SELECT pg_stat_force_next_flush()")
+            self.raw.execute(_FLUSH)
 
     def close(self) -> None:
         """Close; no error when the server is gone."""

@@ -1,23 +1,47 @@
-"""The server's cumulative statistics, as numbers with their unit in the name."""
+"""The server's cumulative statistics, as numbers with their unit in the name.
+
+Reading them is work for the server too, which must not be counted to the query between
+two readings. So one monitoring connection stays open while the server runs, to another
+database where there is one (the sums of the measured database and its catalogs are then
+left alone), and has read everything a few times before its first reading counts. What is
+left in the database's sums is that the measured connections are asked to publish
+theirs: measured by readings with nothing in between, and taken out of every later one.
+
+Before PostgreSQL 15 a session cannot be made to publish its sums, which come up to a
+second late: nothing is read there. What the server does not know is left out, never 0:
+times without ``track_io_timing``, the database's sums without ``track_counts``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import psycopg
 
+from harness.engines.postgres.connection import PostgresConnection
+from harness.errors import RunFailed
+
+#: First release with pg_stat_force_next_flush().
+FIRST_VERSION = 150000
+_PREFIX = "postgres_"
+_WARM_READINGS = 2
+_CALIBRATIONS = 2
 _DATABASE = """
 SELECT blks_read * b.size AS blocks_read_bytes,
        blks_hit * b.size AS blocks_hit_bytes,
        temp_bytes AS temp_written_bytes,
        temp_files AS temp_files_count,
-       blk_read_time * 1e6 AS block_read_ns,
-       blk_write_time * 1e6 AS block_write_ns,
+       CASE WHEN current_setting('track_io_timing')::bool
+            THEN blk_read_time * 1e6 END AS block_read_ns,
+       CASE WHEN current_setting('track_io_timing')::bool
+            THEN blk_write_time * 1e6 END AS block_write_ns,
        xact_commit AS commits_count,
        xact_rollback AS rollbacks_count,
        deadlocks AS deadlocks_count
 FROM pg_stat_database, (SELECT current_setting('block_size')::bigint AS size) b
-WHERE datname = current_database()"""
+WHERE datname = %s AND current_setting('track_counts')::bool"""
 _WAL = """
 SELECT wal_bytes AS wal_written_bytes, wal_records AS wal_records_count,
        wal_fpi AS wal_full_page_images_count, wal_buffers_full AS wal_buffers_full_count
@@ -41,21 +65,84 @@ SELECT sum(reads * op_bytes) AS io_read_bytes, sum(writes * op_bytes) AS io_writ
 FROM pg_stat_io"""
 
 
-def read(raw: psycopg.Connection[Any]) -> dict[str, float]:
-    """Counters since the statistics were last reset, names prefixed ``postgres_``.
-
-    Times (``block_*_ns``) stay 0 unless ``track_io_timing`` is on.
-    """
+def read(raw: psycopg.Connection[Any], database: str) -> dict[str, float]:
+    """Counters since the statistics were last reset, names prefixed ``postgres_``."""
     version = raw.info.server_version
-    queries = [_DATABASE, _CHECKPOINTER_17 if version >= 170000 else _CHECKPOINTER_BEFORE_17]
-    if version >= 140000:
-        queries.append(_WAL)
+    if version < FIRST_VERSION:
+        return {}
+    found = _row(raw, _DATABASE, [database])
+    found |= _row(raw, _CHECKPOINTER_17 if version >= 170000 else _CHECKPOINTER_BEFORE_17)
+    found |= _row(raw, _WAL)
     if version >= 160000:
-        queries.append(_IO_18 if version >= 180000 else _IO_16)
-    found: dict[str, float] = {}
-    for query in queries:
-        with raw.cursor() as cursor:
-            row = cursor.execute(query).fetchone()
-            names = [column.name for column in cursor.description or ()]
-        found |= {f"postgres_{n}": float(v or 0) for n, v in zip(names, row or (), strict=True)}
+        found |= _row(raw, _IO_18 if version >= 180000 else _IO_16)
     return found
+
+
+def _row(
+    raw: psycopg.Connection[Any], query: str, values: list[str] | None = None
+) -> dict[str, float]:
+    with raw.cursor() as cursor:
+        row = cursor.execute(query, values).fetchone()
+        names = [column.name for column in cursor.description or ()]
+    pairs = zip(names, row or (), strict=False)
+    return {f"{_PREFIX}{name}": float(value) for name, value in pairs if value is not None}
+
+
+class Monitor:
+    """The monitoring connection of one server start.
+
+    ``connections`` gives the open connections whose work is counted. A reading costs
+    each the same once it is warm: their number is what the calibration depends on.
+    """
+
+    def __init__(
+        self,
+        raw: psycopg.Connection[Any],
+        database: str,
+        connections: Callable[[], list[PostgresConnection]],
+    ) -> None:
+        self._raw = raw
+        self._database = database
+        self._connections = connections
+        self._calibrated_for: frozenset[int] | None = None
+        self._cost: dict[str, float] = {}
+        self._costs: dict[str, float] = {}
+        self._last: dict[str, float] = {}
+
+    def read(self) -> Mapping[str, float]:
+        """Sums without what reading them has cost; never less than at the reading before."""
+        try:
+            connections = self._connections()
+            if self._calibrated_for != (present := frozenset(map(id, connections))):
+                self._calibrate(connections)
+                self._calibrated_for = present
+            found = self._raw_reading(connections)
+        except psycopg.Error as error:
+            raise RunFailed("read PostgreSQL's counters", str(error).strip()) from error
+        for name, cost in self._cost.items():
+            self._costs[name] = self._costs.get(name, 0.0) + cost
+        net = {name: value - self._costs.get(name, 0.0) for name, value in found.items()}
+        self._last = {name: max(value, self._last.get(name, 0.0)) for name, value in net.items()}
+        return dict(self._last)
+
+    def close(self) -> None:
+        """Close; no error when the server is gone."""
+        self._raw.close()
+
+    def _calibrate(self, connections: list[PostgresConnection]) -> None:
+        """What a reading adds to the database's sums: the least of a few, the rest is others'.
+
+        What calibrating itself has added is taken out too.
+        """
+        readings = [self._raw_reading(connections) for _ in range(_WARM_READINGS + _CALIBRATIONS)]
+        of_database = set(_row(self._raw, _DATABASE, [self._database]))
+        pairs = list(pairwise(readings[_WARM_READINGS - 1 :]))
+        for name in of_database & set(readings[0]):
+            self._cost[name] = max(0.0, min(after[name] - before[name] for before, after in pairs))
+            added = readings[-1][name] - readings[0][name] + self._cost[name]
+            self._costs[name] = self._costs.get(name, 0.0) + added
+
+    def _raw_reading(self, connections: list[PostgresConnection]) -> dict[str, float]:
+        for connection in connections:
+            connection.flush_statistics()
+        return read(self._raw, self._database)

@@ -25,7 +25,13 @@ from harness.engine import (
     ProcessId,
 )
 from harness.engines.postgres import external
-from harness.engines.postgres.cluster import DATABASE, INDEX_TABLESPACE, ROLE, Cluster
+from harness.engines.postgres.cluster import (
+    DATABASE,
+    INDEX_TABLESPACE,
+    MAINTENANCE_DATABASE,
+    ROLE,
+    Cluster,
+)
 from harness.engines.postgres.configuration import check_settings
 from harness.engines.postgres.installation import choose
 from harness.engines.postgres.load import Loader
@@ -94,11 +100,13 @@ class ManagedPostgres(SqlOnPostgres):
 
     def stop(self) -> None:
         """Fast shutdown with its checkpoint."""
+        self._close_monitor()
         if self._server is not None:
             self._server.stop()
 
     def kill(self) -> None:
         """SIGKILL."""
+        self._close_monitor()
         if self._server is not None:
             self._server.kill()
 
@@ -120,8 +128,14 @@ class ManagedPostgres(SqlOnPostgres):
         self._use(places).restore(golden, self._password)
 
     def _open(self) -> psycopg.Connection[Any]:
+        return self._open_database(DATABASE)
+
+    def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:
+        return self._open_database(MAINTENANCE_DATABASE), DATABASE
+
+    def _open_database(self, name: str) -> psycopg.Connection[Any]:
         return psycopg.connect(
-            host=str(self._context.scratch), port=5432, user=ROLE, dbname=DATABASE,
+            host=str(self._context.scratch), port=5432, user=ROLE, dbname=name,
             password=self._password, autocommit=True, application_name="harness",
             options="-c client_min_messages=warning",
         )  # fmt: skip

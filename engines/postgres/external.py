@@ -120,6 +120,7 @@ class ExternalPostgres(SqlOnPostgres):
 
     def stop(self) -> None:
         """Close our connections; the server goes on."""
+        self._close_monitor()
         for connection in list(self._connections):
             connection.close()
 
@@ -208,6 +209,10 @@ class ExternalPostgres(SqlOnPostgres):
             path = sql.SQL("SET search_path = {}").format(sql.Identifier(self._schema))
             connection.execute(path)
         return connection
+
+    def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:
+        connection = self._open()  # its other databases are not ours to use
+        return connection, connection.info.dbname
 
     def _loader(self) -> Loader:
         return Loader(connect=self.connect, threads=self.threads)

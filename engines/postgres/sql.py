@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,8 +43,13 @@ class SqlOnPostgres:
 
     def __init__(self) -> None:
         self._connections: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
+        self._monitor: counters.Monitor | None = None
 
     def _open(self) -> psycopg.Connection[Any]:
+        raise NotImplementedError
+
+    def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:
+        """A connection for reading counters, and the database whose sums are read."""
         raise NotImplementedError
 
     def _loader(self) -> Loader:
@@ -51,10 +57,8 @@ class SqlOnPostgres:
 
     def connect(self) -> PostgresConnection:
         """A new connection in autocommit mode."""
-        try:
+        with _connecting():
             connection = PostgresConnection(self._open())
-        except psycopg.OperationalError as error:
-            raise RunFailed("connect to PostgreSQL", str(error).strip()) from error
         self._connections.add(connection)
         return connection
 
@@ -83,10 +87,24 @@ class SqlOnPostgres:
 
     def counters(self) -> Mapping[str, float]:
         """Cumulative counters of the server; see counters.py."""
-        for connection in list(self._connections):
-            connection.flush_statistics()
-        connection = self.connect()
-        try:
-            return counters.read(connection.raw)
-        finally:
-            connection.close()
+        if self._monitor is None:
+            with _connecting():
+                raw, database = self._open_monitor()
+            self._monitor = counters.Monitor(raw, database, self._open_connections)
+        return self._monitor.read()
+
+    def _open_connections(self) -> list[PostgresConnection]:
+        return [connection for connection in self._connections if connection.open]
+
+    def _close_monitor(self) -> None:
+        monitor, self._monitor = self._monitor, None
+        if monitor is not None:
+            monitor.close()
+
+
+@contextmanager
+def _connecting() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        raise RunFailed("connect to PostgreSQL", str(error).strip()) from error

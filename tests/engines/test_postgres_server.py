@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
 
 from harness.engine import QueryTimeout
+from harness.engines.postgres import counters
 from harness.errors import RunFailed, UsageError
+from harness.progress import SilentProgress
+from harness.session import RunSession
 
 SPILL = "select count(*) from (select md5(i::text) from generate_series(1, 200000) i order by 1) x"
 
@@ -207,6 +211,63 @@ def test_settings_counters_and_secrets(running: Any) -> None:
     config = running.effective_config()
     assert config["work_mem"] == "64kB" and config["fsync"] == "on"
     assert not any("password" in name for name in config)
+
+
+def test_reading_the_counters_is_not_counted(lab: Any, empty_cluster: Path) -> None:
+    engine = lab.engine("postgres", {"autovacuum": "off"})
+    engine.restore(empty_cluster, lab.places())
+    engine.start()
+    connection = engine.connect()
+    session = RunSession(engine, SilentProgress(), None, drop_caches=False)
+    for _ in range(3):
+        before = session.counters("before")
+        after = session.counters("after")
+        assert delta(before, after) == {}
+        assert after["io_read_bytes"] == before["io_read_bytes"]
+        connection.execute("select 1")
+        assert delta(before, session.counters("after"))["postgres_commits_count"] == 1
+    another = engine.connect()  # it is calibrated again, which is not counted either
+    before = engine.counters()
+    another.execute("select 1")
+    assert delta(before, engine.counters())["postgres_commits_count"] == 1
+    engine.stop()
+
+
+def delta(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """What has changed of the sums that belong to the measured database and its backends."""
+    names = [n for n in after if not n.startswith(("postgres_checkpoint", "postgres_wal"))]
+    ours = [
+        n for n in names if n.startswith("postgres_") and "written" not in n and "fsync" not in n
+    ]
+    return {n: after[n] - before[n] for n in ours if after[n] != before[n]}
+
+
+def test_counters_come_after_a_restart_too(started: Any) -> None:
+    started.connect()
+    first = started.counters()
+    started.stop()
+    started.start()
+    started.connect()
+    assert set(started.counters()) == set(first)
+    started.kill()
+
+
+def test_what_the_server_does_not_know_is_left_out(lab: Any, empty_cluster: Path) -> None:
+    for timing in ("off", "on"):
+        engine = lab.engine("postgres", {"track_io_timing": timing})
+        engine.restore(empty_cluster, lab.places())
+        engine.start()
+        found = engine.counters()
+        assert ("postgres_block_read_ns" in found) == (timing == "on")
+        assert "postgres_blocks_read_bytes" in found
+        engine.kill()
+
+
+def test_a_release_that_cannot_publish_its_sums_has_none() -> None:
+    class Old:
+        info = SimpleNamespace(server_version=140012)
+
+    assert counters.read(Old(), "harness") == {}  # type: ignore[arg-type]
 
 
 def test_disk_full_while_loading_is_told(lab: Any, empty_cluster: Path) -> None:

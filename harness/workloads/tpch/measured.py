@@ -90,9 +90,9 @@ class _Passes:
             with _explained_failure(statement):
                 for _ in range(self._warmups):
                     self._execute(connection, statement)
-                before = dict(self._session.counters())
+                before = dict(self._session.counters("before"))
                 result = self._execute(connection, statement)
-                after = self._session.counters()
+                after = self._session.counters("after")
             if result is not None:
                 timed.results[statement.query] = result
                 timed.counters[statement.query] = _difference(before, after)

@@ -25,7 +25,7 @@ class WarmSession:
     def cold_start(self, label):
         raise AssertionError("a warm run has no cold start")
 
-    def counters(self):
+    def counters(self, moment="after"):
         return self.engine.counters()
 
 

@@ -77,7 +77,7 @@ class ToySession:
     def cold_start(self, label):
         self.engine.calls.append(f"cold {label}")
 
-    def counters(self):
+    def counters(self, moment="after"):
         self.reads += 1
         return {"read_bytes": self.reads * 4096, "cpu_ns": self.reads, "faults": 0}
 
