@@ -30,15 +30,20 @@ _NOT_TABLES = frozenset({"COLUMN_DATA_SCAN", "DELIM_SCAN", "DUMMY_SCAN", "EMPTY_
 
 def explain(connection: SqlConnection, sql: str) -> ExecutedPlan:
     """Execute ``sql`` under EXPLAIN ANALYZE and translate its plan."""
-    rows = connection.execute(_PREFIX + sql).rows
-    return translate(str(rows[0][1]))
+    result = connection.execute(_PREFIX + sql)
+    return translate(str(result.rows[0][1]), result.duration_ns)
 
 
-def translate(text: str) -> ExecutedPlan:
-    """An ExecutedPlan from the profiler's JSON (``{"query": …, "operator": [{…}], …}``)."""
+def translate(text: str, duration_ns: int) -> ExecutedPlan:
+    """An ExecutedPlan from the profiler's JSON (``{"query": …, "operator": [{…}], …}``).
+
+    ``duration_ns`` is the client's, to be compared with that of the statement alone;
+    DuckDB's own total is in ``extra``.
+    """
     document = json.loads(text)
     query = document["query"]
     extra = {
+        "engine_duration_ns": round(query["total_time"] * _NS_PER_S),
         "cpu_ns": round(query["cpu_time"] * _NS_PER_S),
         "rows_scanned": int(query["total_rows_scanned"]),
         "row_groups_scanned": int(query["total_row_groups_scanned"]),
@@ -49,7 +54,7 @@ def translate(text: str) -> ExecutedPlan:
     }
     return ExecutedPlan(
         root=_operator(_statement(document["operator"][0])),
-        duration_ns=round(query["total_time"] * _NS_PER_S),
+        duration_ns=duration_ns,
         raw=text,
         note=_NOTE,
         clock="cpu",

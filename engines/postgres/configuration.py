@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +32,7 @@ _FIXED = frozenset(_OURS) | {
     "config_file", "data_directory", "default_tablespace", "external_pid_file", "hba_file",
     "ident_file", "password_encryption", "unix_socket_directories",
 }  # fmt: skip
+_NOWHERE = Path("/nonexistent")
 _PROBLEM = re.compile(r"^.*?(?:LOG|ERROR|FATAL|HINT|DETAIL):\s+(.*)$")
 _UNKNOWN = re.compile(r'unrecognized configuration parameter "([^"]+)"')
 
@@ -69,16 +69,19 @@ def check_settings(installation: Installation, settings: Mapping[str, str]) -> N
             "decided by the harness (sockets, places, access)",
             "leave it out; the placement says where the parts lie",
         )
-    with tempfile.TemporaryDirectory(prefix="harness-pg-") as folder:
-        configuration = Path(folder) / "postgresql.conf"
-        configuration.write_text(_render(settings))
+    # A file without a name: nothing is left behind, however the harness ends.
+    descriptor = os.memfd_create("postgresql.conf")
+    with os.fdopen(descriptor, "w") as configuration:
+        configuration.write(_render(settings))
+        configuration.flush()
         done = subprocess.run(
             [
                 str(installation.bin / "postgres"), "-C", "shared_buffers",
-                "-c", f"config_file={configuration}", "-c", f"data_directory={folder}",
-                "-c", f"hba_file={folder}/none", "-c", f"ident_file={folder}/none",
+                "-c", f"config_file=/proc/self/fd/{descriptor}", "-c", f"data_directory={_NOWHERE}",
+                "-c", f"hba_file={_NOWHERE}", "-c", f"ident_file={_NOWHERE}",
             ],
-            capture_output=True, text=True, check=False, env=minimal_environment(Path(folder)),
+            capture_output=True, text=True, check=False, env=minimal_environment(_NOWHERE),
+            pass_fds=[descriptor],
         )  # fmt: skip
     if done.returncode == 0:
         return

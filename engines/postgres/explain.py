@@ -39,18 +39,24 @@ _BUFFERS = ("Shared Hit", "Shared Read", "Temp Read", "Temp Written")
 
 def explain(connection: SqlConnection, sql: str) -> ExecutedPlan:
     """Execute ``sql`` under EXPLAIN ANALYZE and translate its plan."""
-    rows = connection.execute(_PREFIX + sql).rows
-    document: Any = rows[0][0]
-    return translate(document if isinstance(document, list) else json.loads(document))
+    result = connection.execute(_PREFIX + sql)
+    document: Any = result.rows[0][0]
+    plan = document if isinstance(document, list) else json.loads(document)
+    return translate(plan, result.duration_ns)
 
 
-def translate(document: list[dict[str, Any]]) -> ExecutedPlan:
-    """An ExecutedPlan from EXPLAIN's JSON (``[{"Plan": …, "Execution Time": ms, …}]``)."""
+def translate(document: list[dict[str, Any]], duration_ns: int) -> ExecutedPlan:
+    """An ExecutedPlan from EXPLAIN's JSON (``[{"Plan": …, "Execution Time": ms, …}]``).
+
+    ``duration_ns`` is the client's, to be compared with that of the statement alone;
+    the server's own planning and execution time is in ``extra``.
+    """
     top = document[0]
     root = _node(top["Plan"], processes=1.0)
     _take_deferred(root)
     planning, execution = top.get("Planning Time", 0.0), top["Execution Time"]
     extra: dict[str, Any] = {
+        "engine_duration_ns": round((planning + execution) * _NS_PER_MS),
         "planning_ns": round(planning * _NS_PER_MS),
         "execution_ns": round(execution * _NS_PER_MS),
         "buffers": _buffers(top["Plan"]),
@@ -60,7 +66,7 @@ def translate(document: list[dict[str, Any]]) -> ExecutedPlan:
         extra["jit_ns"] = round(top["JIT"]["Timing"]["Total"] * _NS_PER_MS)
     return ExecutedPlan(
         root=_operator(root),
-        duration_ns=round((planning + execution) * _NS_PER_MS),
+        duration_ns=duration_ns,
         raw=json.dumps(document),
         note=_NOTE,
         extra=extra,

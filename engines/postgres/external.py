@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from psycopg import sql
+from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict
 
 from harness.engine import EngineContext, EngineKind, EngineVersion, Places, ProcessId
@@ -25,10 +25,16 @@ from harness.placement import Part
 
 _MARK = "tierbench"
 _CONNECT_TIMEOUT_S = 15
+#: What libpq would mask in a form, and the SCRAM keys, which are as good as a password.
+_SECRET = frozenset(
+    option.keyword.decode()
+    for option in pq.Conninfo.get_defaults()
+    if option.dispchar == b"*" or option.keyword.startswith(b"scram_")
+)
 
 
 def dsn_of(options: Mapping[str, Any]) -> str:
-    """The DSN; UsageError where it is no DSN, holds a password, or $HARNESS_DSN is unset."""
+    """The DSN; UsageError where it is no DSN, holds a secret, or $HARNESS_DSN is unset."""
     given = str(options["dsn"])
     if given == "env":
         given = os.environ.get("HARNESS_DSN", "")
@@ -37,10 +43,10 @@ def dsn_of(options: Mapping[str, Any]) -> str:
                 "external PostgreSQL, dsn=env", "$HARNESS_DSN is not set", "export HARNESS_DSN=…"
             )
         return _valid(given)
-    if "password" in conninfo_to_dict(_valid(given)):
+    if secret := sorted(_SECRET & set(conninfo_to_dict(_valid(given)))):
         raise UsageError(
             "external PostgreSQL by DSN",
-            "the DSN holds a password, which would be stored with the run",
+            f"the DSN holds {', '.join(secret)}, which would be stored with the run",
             "export it as HARNESS_DSN and say dsn=env, or use a ~/.pgpass file",
         )
     return given
@@ -66,13 +72,19 @@ def server_version(options: Mapping[str, Any]) -> EngineVersion:
         with _connect(dsn) as connection:
             row = connection.execute("SELECT current_setting('server_version'), version()")
             version, banner = row.fetchone() or ("", "")
+            source = f"DSN {_identity(connection.info)}"
     except psycopg.Error as error:
         raise UsageError(
             f"external PostgreSQL at {_address(dsn)}",
             str(error).strip().splitlines()[0],
             "check the DSN, the server and its pg_hba.conf",
         ) from error
-    return EngineVersion("postgres", version.split()[0], banner, "DSN")
+    return EngineVersion("postgres", version.split()[0], banner, source)
+
+
+def _identity(info: psycopg.ConnectionInfo) -> str:
+    """Which server and database it is, as connected: two behind ``dsn=env`` are told apart."""
+    return f"host={info.host} port={info.port} dbname={info.dbname}"
 
 
 def _connect(dsn: str) -> psycopg.Connection[Any]:

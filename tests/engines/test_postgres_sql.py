@@ -172,6 +172,7 @@ def test_own_times_add_up_to_the_whole(loaded: Any, name: str, workers: int) -> 
     plan = loaded.explain(connection, QUERIES[name])
     times = [operator.time_ns for operator in plan.root.walk()]
     assert min(times) >= 0
+    assert plan.duration_ns > plan.extra["engine_duration_ns"] > plan.extra["execution_ns"]
     whole = plan.extra["execution_ns"]
     assert 0.7 * whole < sum(times) < 1.05 * whole
     if name != "subplan":  # PostgreSQL keeps a correlated one in the leader
@@ -226,14 +227,17 @@ class TestExternal:
 
     def test_its_version_is_the_server_s(self, external: Any, loaded: Any) -> None:
         assert external.version().version == loaded.version().version
-        assert external.version().source == "DSN"
+        socket = loaded._context.scratch
+        assert external.version().source == f"DSN host={socket} port=5432 dbname=harness"
+        assert loaded._password not in str(external.version())
 
 
 @pytest.mark.parametrize(
     ("dsn", "message"),
     [
         ("host=/nonexistent dbname=x", "No such file"),
-        ("postgresql://u:secret@h/db", "holds a password"),
+        ("postgresql://u:secret@h/db", "holds password, which would be stored"),
+        ("host=h sslpassword=secret", "holds sslpassword"),
         ("nonsense", "not a libpq connection string"),
         ("env", "HARNESS_DSN is not set"),
     ],
