@@ -16,6 +16,7 @@ from harness.errors import UsageError
 from harness.reports.facts import Dimension, dimension, emulated_tiers, facts
 from harness.reports.matching import Difference, Match, find
 from harness.reports.naming import memory_remarks, value_name
+from harness.reports.pairing import paired
 from harness.reports.statistics import (
     ALPHA,
     Estimate,
@@ -104,11 +105,13 @@ def compare(
     over: Sequence[str] = (),
     force: bool = False,
     alpha: float = ALPHA,
+    beside: Sequence[StoredRun] = (),
 ) -> Comparison:
     """Compare A with B; see the module.
 
     ``over``: the dimensions they may differ in; empty finds the one they differ in.
     ``force`` goes on where they differ in more, and carries the differences along.
+    ``beside``: other runs, which tell how long a block of the experiment took.
     UsageError names every difference with both values, and runs that are in both.
     """
     excluded = {run.run_id: _why_failed(run) for run in (*a, *b) if run.run["status"] == "failed"}
@@ -131,7 +134,7 @@ def compare(
                          f"without a counterpart: {'; '.join(found.unmatched)}")  # fmt: skip
     for match in found.matches:
         _refuse_mixed(match, found.over, known)
-    groups = tuple(_group(match, found.over) for match in found.matches)
+    groups = tuple(_group(match, found.over, beside) for match in found.matches)
     comparison = Comparison(
         tuple(dim.name for dim in found.over), groups, tuple(found.differences),
         excluded, tuple(found.unmatched), alpha,
@@ -199,10 +202,10 @@ def _refuse_mixed(
                 )
 
 
-def _group(match: Match, over: Sequence[Dimension]) -> Group:
-    used_a, used_b, pairing, why, left_out = _paired(match.a, match.b)
+def _group(match: Match, over: Sequence[Dimension], beside: Sequence[StoredRun]) -> Group:
+    found = paired(match.a, match.b, beside)
     sides, remarks = [], list[str]()
-    for runs, letter in ((used_a, "A"), (used_b, "B")):
+    for runs, letter in ((found.a, "A"), (found.b, "B")):
         names = dict.fromkeys(", ".join(value_name(r, dim) for dim in over) for r in runs)
         emulated = {f"{e['tier']} by {e['by']}" for run in runs for e in emulated_tiers(run.run)}
         unknown = tuple(run.run_id for run in runs if run.run["status"] == "unknown")
@@ -210,29 +213,9 @@ def _group(match: Match, over: Sequence[Dimension]) -> Group:
         name = " and ".join(names) if over else letter
         remarks += memory_remarks(name if over else letter, runs)
         sides.append(Side(name, ids, tuple(sorted(emulated)), unknown))
-    rows = _rows(used_a, used_b, pairing)
-    return Group(match.context, sides[0], sides[1], pairing, why, tuple(left_out), tuple(rows),
-                 tuple(remarks))  # fmt: skip
-
-
-def _paired(
-    a: Sequence[StoredRun], b: Sequence[StoredRun]
-) -> tuple[list[StoredRun], list[StoredRun], Pairing, str, list[str]]:
-    """The runs used, in pairs where block k of A ran next to block k of B."""
-    experiments = {run.run["experiment"]["hash"] for run in (*a, *b)}
-    by_block = [{run.run["spec"]["block"]: run for run in side} for side in (a, b)]
-    common = sorted(by_block[0].keys() & by_block[1].keys())
-    if len(experiments) > 1:
-        why = "they come from different experiments, so their repeats did not run side by side"
-    elif any(len(blocks) < len(side) for blocks, side in zip(by_block, (a, b), strict=True)):
-        why = "a block was run more than once"
-    elif not common:
-        why = "they have no block in common"
-    else:
-        left = [run.run_id for run in (*a, *b) if run.run["spec"]["block"] not in common]
-        used = [[blocks[block] for block in common] for blocks in by_block]
-        return used[0], used[1], "paired", "", left
-    return list(a), list(b), "unpaired", why, []
+    rows = _rows(found.a, found.b, found.pairing)
+    return Group(match.context, sides[0], sides[1], found.pairing, found.why, found.left_out,
+                 tuple(rows), tuple(remarks))  # fmt: skip
 
 
 def _rows(a: Sequence[StoredRun], b: Sequence[StoredRun], pairing: Pairing) -> list[Row]:

@@ -141,7 +141,7 @@ def panels(
     made = [_panel(context, found, dim, known) for context in found]
     if baseline is not None:
         made = _baseline_first(made, baseline)
-    compared = [_comparisons(panel, over, force) for panel in made]
+    compared = [_comparisons(panel, over, force, runs) for panel in made]
     flat = [(index, c) for index, (found_here, _) in enumerate(compared) for c in found_here]
     verdicts = judged([comparison for _, comparison in flat])
     return [
@@ -230,14 +230,16 @@ def _told(context: Context, found: Sequence[Context]) -> tuple[str, ...]:
     )
 
 
-def _comparisons(panel: Panel, over: str, force: bool) -> tuple[list[Comparison], dict[str, str]]:
+def _comparisons(
+    panel: Panel, over: str, force: bool, beside: Sequence[StoredRun]
+) -> tuple[list[Comparison], dict[str, str]]:
     """The first arm against every other; sides carry the names of their arms."""
     found: list[Comparison] = []
     refused: dict[str, str] = {}
     first = panel.arms[0]
     for arm in panel.arms[1:]:
         try:
-            made = compare(first.runs, arm.runs, [over], force)
+            made = compare(first.runs, arm.runs, [over], force, beside=beside)
         except UsageError as error:
             refused[arm.name] = f"{error.asked}: {error.found}"
             continue

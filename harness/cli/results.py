@@ -43,7 +43,7 @@ def compare(
     from harness.reports.select import select
 
     where = store(results)
-    found = compared(select(where, a), select(where, b), over or (), anyway)
+    found = compared(select(where, a), select(where, b), over or (), anyway, beside=where.runs())
     if json_:
         print_json(compare_output.to_json(found))
     else:
@@ -107,16 +107,25 @@ def _chosen(where: Store, names: list[str], experiment: str | None) -> list[Stor
 
 
 def _of_experiment(where: Store, name: str) -> list[StoredRun]:
-    """Runs of an experiment's latest version; earlier ones are named ``name@hash``."""
+    """Runs of an experiment, of every series that its latest version has.
+
+    An experiment that grew (more repeats, another placement) has another hash and keeps
+    the runs it had: they belong to it as long as their series does. ``name@hash``
+    selects the runs of one version.
+    """
     from harness.reports.select import select
 
     runs = select(where, name)
-    latest = runs[-1].run["experiment"]["hash"]
-    kept = [stored for stored in runs if stored.run["experiment"]["hash"] == latest]
-    if len(kept) < len(runs) and "@" not in name:
-        print(f"{len(runs) - len(kept)} runs of earlier versions of {name} are left out "
-              f"(name@hash selects one)", file=sys.stderr)  # fmt: skip
-    return runs if "@" in name else kept
+    if "@" in name:
+        return runs
+    latest = max(runs, key=lambda stored: int(stored.run["started_unix_ns"]))
+    version = latest.run["experiment"]["hash"]
+    series = {r.spec.series() for r in runs if r.run["experiment"]["hash"] == version}
+    kept = [stored for stored in runs if stored.spec.series() in series]
+    if len(kept) < len(runs):
+        print(f"{len(runs) - len(kept)} runs of {name} are left out: the latest version does not "
+              f"have their series (name@hash selects a version)", file=sys.stderr)  # fmt: skip
+    return kept
 
 
 def repro(

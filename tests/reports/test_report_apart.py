@@ -52,7 +52,9 @@ def test_one_placement_on_two_file_systems_has_two_medians(tmp_path: Path) -> No
     assert "never as repeats of one another" in text
     assert "tier.ssd.filesystem: ext4 and tmpfs" in text
     forced = write_report(runs, tmp_path / "forced", force=True)
-    assert "tmpfs against ssd-both, tier.ssd.filesystem ext4" in forced.html.read_text(encoding="utf-8")
+    assert "tmpfs against ssd-both, tier.ssd.filesystem ext4" in forced.html.read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize(

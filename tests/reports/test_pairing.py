@@ -1,0 +1,71 @@
+"""Which repeats ran side by side, and which runs belong to an experiment that grew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_runs import STARTED_UNIX_NS, Case, write
+
+from harness.cli.results import _chosen
+from harness.reports.compare import compare
+from harness.store import Store, StoredRun
+
+MINUTE = 60 * 10**9
+DAY = 1440 * MINUTE
+
+
+def at(root: Path, start_ns: int, placement: str = "ssd-both", **changes: Any) -> StoredRun:
+    """A run of 90 s that started so long after the first one."""
+    more = changes.pop("run_changes", {})
+    case = {"queries": (1,), "plans": False, "placement": placement} | changes
+    started = {"started_unix_ns": STARTED_UNIX_NS + start_ns}
+    return write(root, Case(**case, run_changes=started | more))
+
+
+def version(letter: str) -> dict[str, Any]:
+    return {"experiment": {"name": "grow", "hash": letter * 16}}
+
+
+def test_a_block_resumed_days_later_is_no_pair(tmp_path: Path) -> None:
+    old = [at(tmp_path, 0), at(tmp_path, 10 * MINUTE, block=1)]
+    new = [at(tmp_path, 2 * MINUTE, "pmem-both"), at(tmp_path, 3 * DAY, "pmem-both", block=1)]
+    group = compare(old, new).groups[0]
+    assert group.pairing == "unpaired"
+    assert "in 1 of 2 blocks the two did not run side by side" in group.why_unpaired
+    assert "block 1: started 3.0 days apart, at most 19.0 min would do" in group.why_unpaired
+    assert compare(old[:1], new[:1]).groups[0].pairing == "paired"
+
+
+def test_a_long_block_of_many_runs_is_still_one_block(tmp_path: Path) -> None:
+    a, b = [at(tmp_path, 0)], [at(tmp_path, 60 * MINUTE, "pmem-both")]
+    between = [
+        at(tmp_path, (10 + 8 * k) * MINUTE, engine="duckdb", spec_changes={"seed": k},
+           run_changes={"duration_ns": 8 * MINUTE})
+        for k in range(3)
+    ]  # fmt: skip
+    assert compare(a, b).groups[0].pairing == "unpaired"
+    assert compare(a, b, beside=between).groups[0].pairing == "paired"
+    elsewhere = [at(tmp_path, MINUTE, experiment="other", run_changes={"duration_ns": DAY})]
+    assert compare(a, b, beside=elsewhere).groups[0].pairing == "unpaired"
+
+
+def test_an_experiment_that_grew_keeps_its_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = ("ssd-both", "pmem-both")
+    first = [at(tmp_path, k * MINUTE, p, run_changes=version("a")) for k, p in enumerate(places)]
+    gone = at(tmp_path, 3 * MINUTE, "ssd-data-pmem-wal", run_changes=version("a"))
+    later = [at(tmp_path, DAY + k * MINUTE, p, block=1, run_changes=version("b"))
+             for k, p in enumerate(places)]  # fmt: skip
+    store = Store(tmp_path)
+    kept = _chosen(store, [], "grow")
+    assert {run.run_id for run in kept} == {run.run_id for run in (*first, *later)}
+    assert "1 runs of grow are left out" in capsys.readouterr().err
+    assert {r.run_id for r in _chosen(store, [], "grow@" + "a" * 16)} == {
+        run.run_id for run in (*first, gone)
+    }
+    a, b = ([run for run in kept if run.run["spec"]["placement"]["name"] == p] for p in places)
+    group = compare(a, b).groups[0]
+    assert group.pairing == "paired" and len(group.a.runs) == 2 and not group.left_out
