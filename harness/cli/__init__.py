@@ -1,42 +1,33 @@
-"""The command line: parses and prints, decides nothing."""
+"""The command line: parses and prints, decides nothing.
+
+This file imports next to nothing: what is interrupted while the rest is imported must
+end in order, too.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
-import typer
-
-import harness
-from harness.cli import data, doctor, engines, experiment, results, run, runs
-from harness.cli.common import print_error
-from harness.errors import HarnessError, interruption
-
-app = typer.Typer(
-    name="harness",
-    help="Does a faster or larger memory tier pay off for a real database, and why?",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("doctor")(doctor.doctor)
-app.command("run")(run.run)
-app.add_typer(experiment.app, name="experiment")
-app.add_typer(runs.app, name="runs")
-app.add_typer(data.app, name="data")
-app.command("compare")(results.compare)
-app.command("report")(results.report)
-app.command("repro")(results.repro)
-app.add_typer(engines.app, name="engines")
+#: Exit codes of a command that SIGHUP, SIGINT or SIGTERM ended.
+_SIGNALLED = tuple(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
 
 
-@app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
-    if version:
-        print(f"harness (tierbench) {harness.__version__}")
-        raise typer.Exit()
+def main() -> None:
+    """Entry point of ``harness``; exit codes: 2 beforehand, 1 under way, 130 on Ctrl-C."""
+    try:
+        signal.signal(signal.SIGTERM, _terminated)
+        signal.signal(signal.SIGHUP, _terminated)
+        code = _command()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done but the exit
+    except BaseException as error:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        code = _ended_by(error)
+    sys.exit(_flushed(code))
 
 
 def _terminated(number: int, _frame: FrameType | None) -> None:
@@ -44,18 +35,56 @@ def _terminated(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def main() -> None:
-    """Entry point of ``harness``; exit codes: 2 beforehand, 1 under way, 130 on Ctrl-C."""
-    signal.signal(signal.SIGTERM, _terminated)
-    signal.signal(signal.SIGHUP, _terminated)
+def _command() -> int:
+    from harness.cli.app import app
+
     try:
         app()
-    except HarnessError as error:
-        if (cause := interruption(error)) is not None:
-            sys.exit(cause.code if isinstance(cause, SystemExit) else 130)
-        print_error(error)
-        sys.exit(error.exit_code)
     except SystemExit as done:
-        if done.code == 130:
-            print("interrupted: everything that was started is stopped", file=sys.stderr)
-        raise
+        if done.code in _SIGNALLED:
+            raise
+        return done.code if isinstance(done.code, int) else int(done.code is not None)
+    return 0
+
+
+def _ended_by(error: BaseException) -> int:
+    """Say what ended the command; the exit code. What is nobody's error is raised again."""
+    from harness.errors import HarnessError, RunFailed, interruption
+
+    cause = interruption(error)
+    if cause is not None:
+        _print_error("interrupted", "everything that was started is stopped")
+        return cause.code if isinstance(cause, SystemExit) and isinstance(cause.code, int) else 130
+    if isinstance(error, OSError):
+        found = error.strerror or str(error)
+        name = error.filename if error.filename is not None else "standard output"
+        error = RunFailed(str(name), found)
+    if isinstance(error, HarnessError):
+        _print_error(**error.to_json())
+        return error.exit_code
+    raise error
+
+
+def _print_error(asked: str, found: str, do: str = "", type: str = "Interrupted") -> None:
+    """On stderr; as JSON on stdout too where --json was given."""
+    print(f"harness: {asked}: {found}", file=sys.stderr)
+    if do:
+        print(f"  {do}", file=sys.stderr)
+    if "--json" in sys.argv:
+        import json
+
+        document = {"error": {"type": type, "asked": asked, "found": found, "do": do}}
+        with suppress(OSError):  # told by then
+            print(json.dumps(document, indent=1, ensure_ascii=False))
+
+
+def _flushed(code: int) -> int:
+    """``code``, or 1 where the last of the output cannot be written."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python tries again, and tells
+        if code == 0 and error.errno != errno.EPIPE:
+            print(f"harness: standard output: {error.strerror}", file=sys.stderr)
+        return code or 1
+    return code

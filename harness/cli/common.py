@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness import paths
-from harness.errors import HarnessError, UsageError
+from harness.errors import UsageError
 from harness.store import Store
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, nothing else.")]
@@ -61,15 +61,6 @@ def console() -> Console:
     return Console(
         width=None if sys.stdout.isatty() else 200, markup=False, highlight=False, soft_wrap=False
     )
-
-
-def print_error(error: HarnessError) -> None:
-    """Asked, found, do: on stderr; as JSON on stdout too where --json was given."""
-    if "--json" in sys.argv:
-        print_json({"error": error.to_json()})
-    print(f"harness: {error.asked}: {error.found}", file=sys.stderr)
-    if error.do:
-        print(f"  {error.do}", file=sys.stderr)
 
 
 def key_values(items: Sequence[str] | None, option: str) -> dict[str, str]:
