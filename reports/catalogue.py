@@ -20,17 +20,25 @@ Role = Literal["headline", "detail", "counter", "breakdown"]
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """Title of a metric, what it is for, and the label its parts are told apart by."""
+    """Title of a metric, what it is for, and the label its parts are told apart by.
+
+    ``resolution``: the step it is counted in, in its unit; 0 where that is finer than shown.
+    """
 
     title: str
     role: Role
     axis: str | None = None
+    resolution: float = 0.0
 
 
 _METRICS = {
     "queries_geomean_ns": MetricInfo("geometric mean of the query times", "headline"),
     "queries_duration_ns": MetricInfo("sum of the query times", "headline"),
     "query_duration_ns": MetricInfo("query time", "detail", "query"),
+    # Linux reports the processor time of a process (proc(5), utime) in ticks of 1/100 s.
+    "query_cpu_ns": MetricInfo(
+        "processor time of the query (in ticks of 10 ms)", "counter", "query", 1e7
+    ),
     "plan_operator_ns": MetricInfo("operator time", "breakdown", "query"),
     "plan_run_duration_ns": MetricInfo("time of the second execution", "breakdown", "query"),
 }

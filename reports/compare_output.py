@@ -77,7 +77,7 @@ def _group_table(group: Group, everything: bool) -> Table:
 
 
 def _cells(row: Row) -> list[str]:
-    medians = [_median(row.a, row.unit), _median(row.b, row.unit)]
+    medians = [_median(row.a, row), _median(row.b, row)]
     estimate, judgement = row.estimate, row.judgement
     if estimate is None or judgement is None:
         return [metric_title(row), *medians, "", "", "", "", row.note]
@@ -93,8 +93,9 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def _median(summary: Summary | None, unit: str) -> str:
-    return quantity_text(summary.median, unit) if summary else "–"
+def _median(summary: Summary | None, row: Row) -> str:
+    resolution = metric_info(row.quantity, row.better).resolution
+    return quantity_text(summary.median, row.unit, resolution) if summary else "–"
 
 
 def _headlines(group: Group) -> list[Text]:

@@ -13,9 +13,9 @@ from harness.reports.series import Panel
 from harness.reports.words import (
     EMULATED,
     counted,
+    coverage_text,
     metric_title,
     p_text,
-    percent,
     speedup_text,
     times,
 )
@@ -109,8 +109,8 @@ def _details(panel: Panel, group: Group, row: Row, family: Counter[str], alpha: 
         else f"{estimate.n_a} against {estimate.n_b} repeats, not in pairs: {group.why_unpaired}"
     )
     details = [
-        f"Measured by the {metric_title(row)} over {repeats}; the interval covers "
-        f"{percent(estimate.confidence)}; p = {p_text(judgement.adjusted_p)} after Holm over "
+        f"Measured by the {metric_title(row)} over {repeats}; {coverage_text(estimate)}; "
+        f"p = {p_text(judgement.adjusted_p)} after Holm over "
         f"{counted(family[row.quantity.name], 'comparison')}."
     ]
     details += _counts(group, family, alpha)

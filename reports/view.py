@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from harness.reports.catalogue import headline_first, metric_info
 from harness.reports.charts import draw_panel
@@ -24,7 +23,7 @@ from harness.reports.facts import emulated_tiers
 from harness.reports.published import PublishedSeries
 from harness.reports.series import Panel
 from harness.reports.statistics import ALPHA
-from harness.reports.values import Quantity, Summary, in_order
+from harness.reports.values import Measured, Quantity, Summary, in_order
 from harness.reports.verdict import Verdict, verdicts
 from harness.reports.words import interval_text, outcome_text, p_text, quantity_text, times, utc
 from harness.store import StoredRun
@@ -182,7 +181,7 @@ def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries])
 
 
 def _table(
-    panel: Panel, title: str, quantities: Sequence[Quantity], kinds: dict[Quantity, Any]
+    panel: Panel, title: str, quantities: Sequence[Quantity], kinds: dict[Quantity, Measured]
 ) -> ValueTable:
     heads = [(arm.marked_name, ("median", "range", "n")) for arm in panel.arms]
     better = kinds[quantities[0]].better
@@ -197,21 +196,25 @@ def _table(
     by_group = [{row.quantity: row for row in group.rows} for group in panel.groups]
     rows = []
     for quantity in quantities:
-        unit = kinds[quantity].unit
-        cells = [quantity.labels_text() or metric_info(quantity, kinds[quantity].better).title]
+        one_of = kinds[quantity]
+        info = metric_info(quantity, one_of.better)
+        cells = [quantity.labels_text() or info.title]
         for one in held:
-            cells += _summary_cells(one.get(quantity), unit, kinds[quantity].note)
+            cells += _summary_cells(one.get(quantity), one_of, info.resolution)
         for rows_of in by_group:
             cells += _row_cells(rows_of.get(quantity))
         rows.append(tuple(cells))
     return ValueTable(title, (*heads, *compared), tuple(rows))
 
 
-def _summary_cells(summary: Summary | None, unit: str, note: str) -> list[str]:
+def _summary_cells(summary: Summary | None, one: Measured, resolution: float) -> list[str]:
     if summary is None:
-        return [note or "–", "", "0"]
-    low, high = quantity_text(summary.low, unit), quantity_text(summary.high, unit)
-    return [quantity_text(summary.median, unit), f"{low} – {high}", str(summary.n)]
+        return [one.note or "–", "", "0"]
+    median, low, high = (
+        quantity_text(value, one.unit, resolution)
+        for value in (summary.median, summary.low, summary.high)
+    )
+    return [median, low if low == high else f"{low} – {high}", str(summary.n)]
 
 
 def _row_cells(row: Row | None) -> list[str]:

@@ -22,12 +22,20 @@ def significant(value: float) -> str:
     return f"{rounded:,.{decimals}f}"
 
 
-def quantity_text(value: float, unit: str) -> str:
-    """A value with its unit: times and sizes scaled, others with three digits."""
+def quantity_text(value: float, unit: str, resolution: float = 0.0) -> str:
+    """A value with its unit: times and sizes scaled, counts whole, others with three digits.
+
+    ``resolution``: the smallest step the value can take, in its unit; what is below it
+    is not known to be nothing.
+    """
+    if 0 <= value < resolution:
+        return f"< {quantity_text(resolution, unit)}"
     if unit == "ns":
         return format_ns(value)
-    if unit == "bytes":
+    if unit in ("B", "bytes"):
         return format_bytes(value)
+    if unit == "1":  # a pure number, as in UCUM and OpenMetrics
+        return f"{value:,.0f}" if value == int(value) else significant(value)
     return f"{significant(value)} {unit}".strip()
 
 
@@ -42,6 +50,13 @@ def interval_text(estimate: Estimate) -> str:
         return "(one repeat: no interval)"
     text = f"[{significant(estimate.low)}, {significant(estimate.high)}]"
     return text if estimate.confidence >= 0.9499 else f"{text} at {percent(estimate.confidence)}"
+
+
+def coverage_text(estimate: Estimate) -> str:
+    """``the interval covers 87.5 %``; ``one repeat: no interval``."""
+    if estimate.low is None or estimate.high is None:
+        return "one repeat: no interval"
+    return f"the interval covers {percent(estimate.confidence)}"
 
 
 def percent(share: float) -> str:

@@ -123,8 +123,9 @@ def _of_experiment(where: Store, name: str) -> list[StoredRun]:
     series = {r.spec.series() for r in runs if r.run["experiment"]["hash"] == version}
     kept = [stored for stored in runs if stored.spec.series() in series]
     if len(kept) < len(runs):
-        print(f"{len(runs) - len(kept)} runs of {name} are left out: the latest version does not "
-              f"have their series (name@hash selects a version)", file=sys.stderr)  # fmt: skip
+        left = f"{len(runs) - len(kept)} of {len(runs)} runs of {name}"
+        print(f"{left} are left out: the latest version does not have their series "
+              "(name@hash selects a version)", file=sys.stderr)  # fmt: skip
     return kept
 
 

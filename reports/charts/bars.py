@@ -126,8 +126,9 @@ def _alt(
 
 def _caption(panel: Panel, published: Sequence[PublishedSeries]) -> str:
     repeats = sorted({len(arm.usable) for arm in panel.arms if arm.usable})
+    noun = "repeat" if repeats == [1] else "repeats"
     text = (
-        f"Medians of {' to '.join(str(n) for n in repeats)} repeats; whiskers are their range. "
+        f"Medians of {' to '.join(str(n) for n in repeats)} {noun}; whiskers are their range. "
         "The axis is logarithmic: compare where bars end, not how long they are."
     )
     if published:

@@ -62,7 +62,7 @@ def test_an_experiment_that_grew_keeps_its_runs(
     store = Store(tmp_path)
     kept = _chosen(store, [], "grow")
     assert {run.run_id for run in kept} == {run.run_id for run in (*first, *later)}
-    assert "1 runs of grow are left out" in capsys.readouterr().err
+    assert "1 of 5 runs of grow are left out" in capsys.readouterr().err
     assert {r.run_id for r in _chosen(store, [], "grow@" + "a" * 16)} == {
         run.run_id for run in (*first, gone)
     }
