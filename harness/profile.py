@@ -13,9 +13,12 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +49,27 @@ class Plan:
     emulate: tuple[str, ...] = ()
     #: The paper's own figures beside the profile, where it has them.
     published: Path | None = None
+    document: Document | None = field(default=None, repr=False, compare=False)
 
     @property
     def hash(self) -> str:
         """Content hash over the specs, in any order."""
         return content_hash(sorted(spec.hash() for spec in self.runs))
+
+    @contextmanager
+    def blaming(self) -> Iterator[None]:
+        """A refusal in here that quotes a name or value of the file begins with its line.
+
+        For what only the host and the engines know: settings, tiers, options.
+        """
+        try:
+            yield
+        except UsageError as error:
+            where = _quoted(self.document, error) if self.document else None
+            if self.document is None or where is None:
+                raise
+            with _blaming(self.document, where):
+                raise
 
 
 def known_profiles() -> dict[str, Path]:
@@ -109,7 +128,7 @@ def expand(
         for spec in _ordered(specs, block, order, fixed)
     )
     requested = tuple(requests.values())
-    return Plan(profile["name"], profile["description"], runs, requested, published)
+    return Plan(profile["name"], profile["description"], runs, requested, published, document)
 
 
 def _tier(request: str) -> str:
@@ -139,6 +158,18 @@ def _check_engine_options(document: Document, profile: Mapping[str, Any]) -> Non
                 f"{nearest(engine, list(engines))}",
                 f"its engines: {', '.join(engines)}",
             )
+
+
+def _quoted(document: Document, error: UsageError) -> Where | None:
+    """Where the first key or value of ``axes`` or ``fixed`` stands that an error quotes."""
+    found = error.found.partition("(did you mean")[0]
+    for word in re.findall(r"""['"]([^'"]+)['"]""", f"{error.asked} {found}"):
+        for where in document.lines:
+            if where[:1] in (("axes",), ("fixed",)) and len(where) > 1:
+                value = reduce(getitem, where, document.value)
+                if word in (where[-1], value):
+                    return where
+    return None
 
 
 #: A key of a point: ``("engine",)`` or ``("params", "scale")``.

@@ -124,8 +124,20 @@ def load_yaml(path: Path | str, schema: str | None = None) -> Document:
         raise UsageError(f"file {path}", str(error), "name a readable YAML file") from error
     document = parse_yaml(text, str(path))
     if schema is not None:
+        _check_keys(document, document.value, ())
         schemas.validate(document.value, schema, source=document.at)
     return document
+
+
+def _check_keys(document: Document, value: Any, where: Where) -> None:
+    """What has a schema has JSON's keys: texts."""
+    pairs: Any = value.items() if isinstance(value, dict) else ()
+    for key, below in enumerate(value) if isinstance(value, list) else pairs:
+        if isinstance(value, dict) and not isinstance(key, str):
+            raise UsageError(
+                document.at(where), f"the key {key!r} is not a text", f"write it as '{key}'"
+            )
+        _check_keys(document, below, (*where, key))
 
 
 def scalar(text: str) -> Any:

@@ -115,6 +115,23 @@ def test_a_slip_in_one_value_of_an_axis_is_named_with_the_line_of_that_value():
     assert refused.value.asked.startswith("p.yml:12: ")
 
 
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        (UsageError("DuckDB setting 'jit'", "no such setting (did you mean 'size'?)"),
+         "p.yml:12: DuckDB setting 'jit'"),
+        (UsageError("settings", 'unrecognized parameter "jit"'), "p.yml:12: settings"),
+        (UsageError("placement 'pmem-both' puts data on tier 'pmem'", "there is no tier 'pmem'"),
+         "p.yml:8: placement 'pmem-both' puts data on tier 'pmem'"),
+        (UsageError("the disk", "too small (did you mean 'jit'?)"), "the disk"),
+    ],
+)  # fmt: skip
+def test_what_engines_and_host_refuse_is_named_with_its_line(error, asked):
+    with pytest.raises(UsageError) as refused, plan_of(PROFILE).blaming():
+        raise error
+    assert refused.value.asked == asked
+
+
 def test_repeats_have_an_end(tmp_path):
     file = tmp_path / "p.yml"
     file.write_text(PROFILE.replace("repeats: 3", "repeats: 100000"))

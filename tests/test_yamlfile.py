@@ -83,3 +83,11 @@ def test_an_infinite_number_on_the_command_line_stays_a_text():
     assert scalar(".inf") == ".inf"
     assert scalar("? [a]") == "? [a]"
     assert scalar("0.01") == 0.01
+
+
+def test_a_key_that_is_a_number_is_refused_where_the_file_has_a_schema(tmp_path):
+    file = tmp_path / "fig2.yml"
+    file.write_text(PROFILE.replace("  parms: {scale: 1}", "  settings:\n    1: 2"))
+    with pytest.raises(UsageError, match="key 1 is not a text") as refused:
+        load_yaml(file, "profile")
+    assert refused.value.asked == f"{file}:8"

@@ -53,7 +53,8 @@ def run(
         progress_on_stderr(quiet) as progress,
         open_environment(host, plan.emulate, progress) as env,
     ):
-        steps = plan_steps(plan, env, into, again and not resume)
+        with plan.blaming():
+            steps = plan_steps(plan, env, into, again and not resume)
         if dry_run:
             _print_plan(steps, json_)
             return
