@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from harness.engine import Scalar
 from harness.paths import answers_root
 from harness.spec import content_hash
 from harness.store import write_json_atomically
+from harness.supervise.supervisor import Supervisor
 from harness.workloads.tpch.answers import SHAPES, Answer
 from harness.workloads.tpch.data import Source, generator, read_source
 from harness.workloads.tpch.qgen import Values, parameters
@@ -70,16 +73,14 @@ class References:
         self._source = source
         self._shipped = shipped(scale) if seed is None else {}
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._spill: tempfile.TemporaryDirectory[str] | None = None
+        self._open = ExitStack()
 
     def __enter__(self) -> References:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        if self._spill is not None:
-            self._spill.cleanup()
+        self._connection = None
+        self._open.close()
 
     def of(self, query: int) -> Reference:
         """The right answer of ``query``; NoReference where nothing can vouch for one."""
@@ -144,14 +145,22 @@ class References:
                 "data too (harness data rm) and run again"
             )
         if self._connection is None:
-            self._spill = tempfile.TemporaryDirectory(prefix="tpch-reference-")
-            self._connection = open_views(read_source(self._source), Path(self._spill.name))
+            self._connection = self._open_source(self._source)
         # One row more than the limit shows whether the answer is the only right one.
         rows = rows_of(self._connection, query_sql(query, self._values(query), extra_rows=1))
         answer = Answer.of(SHAPES[query], rows)
         reference = Reference(answer, f"computed by DuckDB {duckdb.__version__}")
         self._keep(query, reference)
         return reference
+
+    def _open_source(self, source: Path) -> duckdb.DuckDBPyConnection:
+        """What does not fit into memory spills to a directory that outlives no end of ours."""
+        supervisor = self._open.enter_context(Supervisor())
+        spill = Path(tempfile.gettempdir()) / f"tb-reference-{secrets.token_hex(4)}"
+        supervisor.register_directory(spill)
+        connection = open_views(read_source(source), spill)
+        self._open.callback(connection.close)
+        return connection
 
 
 def open_views(source: Source, spill: Path) -> duckdb.DuckDBPyConnection:

@@ -1,0 +1,53 @@
+"""References computed from the source data leave nothing behind."""
+
+import os
+import subprocess
+import sys
+import time
+
+from harness.workloads.tpch.reference import References
+
+SCALE = 0.01
+WAITING = f"""
+import sys
+from pathlib import Path
+from harness.workloads.tpch.reference import References
+with References({SCALE}, 5, "postgres", Path(sys.argv[1])) as references:
+    print(references.of(6).origin, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_killed_while_computing_it_leaves_no_file(sources, tmp_path):
+    source = sources["parquet"].files["region"][0].parents[1]
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    environment = {**os.environ, "HARNESS_DATA": str(tmp_path / "data"), "TMPDIR": str(temp)}
+    environment.pop("HARNESS_STATE", None)
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITING, str(source)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout.readline().startswith("computed by DuckDB")
+        (spill,) = (path for path in temp.iterdir() if path.is_dir())
+        (spill / "duckdb_temp_storage-0.tmp").write_bytes(bytes(4096))
+        process.kill()
+    deadline = time.monotonic() + 60
+    while list(temp.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert list(temp.iterdir()) == []
+
+
+def test_computed_ones_are_kept_and_their_spill_is_removed(sources, tmp_path, monkeypatch):
+    source = sources["parquet"].files["region"][0].parents[1]
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "data"))
+    monkeypatch.delenv("HARNESS_STATE", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(temp))
+    with References(SCALE, 5, "postgres", source) as references:
+        computed = references.of(6)
+        assert [path for path in temp.iterdir() if path.is_dir()]
+    assert list(temp.iterdir()) == []
+    with References(SCALE, 5, "postgres", None) as references:
+        assert references.of(6).answer == computed.answer
