@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from harness.reports.facts import facts
 from harness.reports.series import Arm, Panel
 from harness.reports.words import EMULATED, percent, significant
 from harness.store import StoredRun
@@ -113,17 +114,40 @@ def tier_rows(runs: Sequence[StoredRun]) -> Iterable[TierRow]:
     return dict.fromkeys(_tier(tier) for tier in tiers)
 
 
-def engine_settings(panel: Panel) -> Settings:
-    """Version, build and given settings of a panel's engine."""
-    manifest = next((run.manifest for run in panel.runs if run.manifest), None)
-    if manifest is None:
-        return Settings(panel.title, "unknown", "unknown", ())
-    engine = manifest["engine"]
+def engine_settings(panel: Panel) -> list[Settings]:
+    """Version, build and given settings of a panel's arms, each set of them once.
+
+    Another memory limit, tuning or engine brings settings of its own: those of the first
+    arm do not stand for the others.
+    """
+    found: dict[tuple[tuple[str, str], ...], list[tuple[str, StoredRun]]] = {}
+    for arm in panel.arms:
+        run = next((run for run in arm.runs if run.manifest), None)
+        if run is not None:
+            found.setdefault(_how_it_ran(run), []).append((arm.marked_name, run))
+    if not found:
+        return [Settings(panel.title, "unknown", "unknown", ())]
+    return [
+        _settings(
+            panel.title if len(found) == 1 else f"{panel.title}, {', '.join(n for n, _ in held)}",
+            held[0][1].manifest["engine"],
+        )
+        for held in found.values()
+    ]
+
+
+def _how_it_ran(run: StoredRun) -> tuple[tuple[str, str], ...]:
+    """Facts of the engine as given; ports and paths, which differ run by run, left out."""
+    told = ("engine.version", "engine.build", "engine.source", "engine.settings.")
+    return tuple(sorted((f, v) for f, v in facts(run).items() if f.startswith(told)))
+
+
+def _settings(title: str, engine: Mapping[str, Any]) -> Settings:
     given = tuple(
         (name, value, engine["effective_config"].get(name, "–"))
         for name, value in sorted(engine["settings"].items())
     )
-    return Settings(panel.title, engine["build"], engine["source"], given)
+    return Settings(title, engine["build"], engine["source"], given)
 
 
 def _either(found: Iterable[str]) -> str:

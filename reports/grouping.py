@@ -95,12 +95,11 @@ def _mixed_within_arms(runs: Sequence[StoredRun], dim: Dimension, known: Known) 
         if run.run["status"] != "failed":
             own = known[run.directory]
             by_value.setdefault(own.get(dim.fact), []).append(own)
-    names = [name for sets in by_value.values() for name in differing(sets)]
-    said = {}
-    for name in telling_first(list(dict.fromkeys(names))):
-        values = dict.fromkeys(readable(o.get(name)) for sets in by_value.values() for o in sets)
-        said[name] = f"{name}: {' and '.join(values)}"
-    return said
+    values: dict[str, dict[str, None]] = {}
+    for sets in by_value.values():
+        for name in differing(sets):
+            values.setdefault(name, {}).update((readable(one.get(name)), None) for one in sets)
+    return {name: f"{name}: {' and '.join(values[name])}" for name in telling_first([*values])}
 
 
 def _split(

@@ -114,7 +114,7 @@ def build(
         uncontrolled=tuple(_distinct(u for run in runs for u in run.run["uncontrolled"])),
         hosts=tuple(host_facts(runs)),
         tiers=tuple(tier_rows(runs)),
-        engines=tuple(engine_settings(panel) for panel in panels),
+        engines=tuple(one for panel in panels for one in engine_settings(panel)),
         repeat=tuple(f"harness repro {run.run_id}" for run in runs),
         alpha=ALPHA,
         published=tuple(dict.fromkeys(f"{s.figure} ({s.engine}/{s.arm})" for s in published)),

@@ -41,12 +41,17 @@ def on_tmpfs(run: StoredRun) -> StoredRun:
 
 def test_one_placement_on_two_file_systems_has_two_medians(tmp_path: Path) -> None:
     runs = [*few(tmp_path, 1), *(on_tmpfs(run) for run in few(tmp_path, 1))]
+    runs += few(tmp_path, 1, placement="pmem-both")
     (panel,) = panels(runs, "placement", None)
     assert [(arm.name, len(arm.runs)) for arm in panel.arms] == [
         ("ssd-both, tier.ssd.filesystem ext4", 1),
         ("ssd-both, tier.ssd.filesystem tmpfs", 1),
+        ("pmem-both", 1),
     ]
-    assert not panel.groups
+    assert [group.b.name for group in panel.groups] == ["pmem-both"]
+    assert panel.refused is not None and list(panel.refused) == [panel.arms[1].name]
+    # Only what differs within an arm: pmem-both has no ssd, and that is no condition of it.
+    assert "tier.ssd.filesystem: ext4 and tmpfs" in panel.apart
     files = write_report(runs, tmp_path / "report")
     text = html.unescape(files.html.read_text(encoding="utf-8"))
     assert "never as repeats of one another" in text
@@ -153,3 +158,12 @@ def test_an_enforced_limit_is_no_repeat_of_one_that_was_not(tmp_path: Path) -> N
     runs = [*few(tmp_path, **limit(128 * MIB)), *few(tmp_path, **limit(128 * MIB, "none"))]
     (panel,) = panels(runs, "memory_limit", None)
     assert [arm.name for arm in panel.arms] == ["128 MiB", "128 MiB (not enforced)"]
+
+
+def test_the_settings_of_every_arm_are_listed(tmp_path: Path) -> None:
+    small = limit(128 * MIB)
+    small["manifest_changes"] |= {"engine.settings": {"shared_buffers": "32MB"}}
+    runs = [*few(tmp_path, **small), *few(tmp_path, **limit(1024 * MIB))]
+    text = write_report(runs, tmp_path / "report").markdown.read_text(encoding="utf-8")
+    assert "postgres 18.4, 128 MiB: settings given" in text and "32MB" in text
+    assert "postgres 18.4, 1 GiB: settings given" in text and "1024MB" in text
