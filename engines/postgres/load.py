@@ -48,8 +48,8 @@ class LoadingServer(Protocol):
     def restart_for_use(self) -> None:
         """Make all durable, restart without them."""
 
-    def can_read(self, path: Path) -> bool:
-        """Whether the server's user may read ``path``."""
+    def can_read(self, paths: Sequence[Path]) -> bool:
+        """Whether the server's user may read every one of ``paths``."""
 
 
 def loading_settings(threads: int, memory_bytes: int | None) -> dict[str, str]:
@@ -185,7 +185,7 @@ class Loader:
     def _readable_by_server(self, files: Mapping[str, Sequence[Path]]) -> bool:
         if self._server is None:
             return False
-        return all(self._server.can_read(paths[0]) for paths in files.values() if paths)
+        return self._server.can_read([path for paths in files.values() for path in paths])
 
 
 def _jobs(load: _Load, folder: Path) -> list[Job]:

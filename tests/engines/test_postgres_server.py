@@ -180,6 +180,14 @@ def test_settings_are_judged_before_anything_is_made(
         lab.engine("postgres", setting)
 
 
+def test_judging_settings_needs_no_temporary_file(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/nonexistent")
+    engine = lab.engine("postgres", {"work_mem": "64kB"})
+    assert engine.stored_settings() == {"default_statistics_target": "100"}
+
+
 def test_unknown_release_names_those_found(lab: Any) -> None:
     with pytest.raises(UsageError, match=r"installations found: .*18\.4"):
         lab.engine("postgres", options={"version": "7.4"})

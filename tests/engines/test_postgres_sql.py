@@ -123,6 +123,13 @@ def test_a_bad_row_names_table_and_line(lab: Any, tpch_csv: Any, empty_cluster: 
     assert "line 2" in caught.value.do
 
 
+def test_files_that_the_server_may_not_read_are_found(loaded: Any, tpch_csv: Any) -> None:
+    readable = [path for paths in tpch_csv.files.values() for path in paths]
+    server = loaded._loader()._server
+    assert server.can_read(readable)
+    assert not server.can_read([*readable, Path("/etc/shadow")])
+
+
 def test_tables_are_spread_only_where_one_connection_would_hold_up_many(tpch_csv: Any) -> None:
     few = _Load(tpch_csv.files, 2, True, None).copy_jobs(1)  # type: ignore[arg-type]
     many = _Load(tpch_csv.files, 16, True, None).copy_jobs(1)  # type: ignore[arg-type]
