@@ -79,6 +79,7 @@ def _print_plan(steps: list[Step], json_: bool) -> None:
                 "params": dict(spec.params),
                 "needs_bytes": dict(needed),
                 "complete": step.done.run_id if step.done else None,
+                "why": step.why,
             }
         )
     if json_:
@@ -93,9 +94,13 @@ def _print_plan(steps: list[Step], json_: bool) -> None:
                 row["placement"],
                 row["block"],
                 ", ".join(f"{part} {format_bytes(n)}" for part, n in row["needs_bytes"].items()),
-                f"complete: {row['complete']}" if row["complete"] else "to run",
+                f"complete: {row['complete']}" if row["complete"] else _to_run(row["why"]),
             )
             for row in rows
         ],
         title=f"{len(rows)} runs, {sum(r['complete'] is None for r in rows)} to do; nothing is run",
     )
+
+
+def _to_run(why: str) -> str:
+    return f"to run: {why}" if why else "to run"
