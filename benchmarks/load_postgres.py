@@ -45,7 +45,7 @@ def by_hand(engine: ManagedPostgres, source: Path, threads: int) -> None:
     """psql processes, ``threads`` at a time."""
     server = engine._started_or_found()
     server.stop()
-    server.start({**engine._context.settings, **loading_settings(threads, None)})
+    server.start({**engine.stored_settings(), **loading_settings(threads, None)})
     folder = engine.sql_folder / "tpch"
     for statement in statements(folder, "10_tables"):
         at_a_time(engine, [statement], 1)
@@ -57,7 +57,7 @@ def by_hand(engine: ManagedPostgres, source: Path, threads: int) -> None:
         at_a_time(engine, statements(folder, name), threads)
     server.stop()
     os.sync()
-    server.start(engine._context.settings)
+    server.start(engine.stored_settings())
 
 
 def _flat(source: Path) -> dict[str, list[Path]]:
