@@ -37,7 +37,10 @@ def parse_size(text: str | int) -> int:
         raise UsageError(
             f"size {text!r}", "not a size", "write a number with a unit, such as 512MiB or 4GB"
         )
-    return int(float(match.group(1)) * factor)
+    value = float(match.group(1)) * factor
+    if value >= 1 << 63:
+        raise UsageError(f"size {text!r}", "larger than any storage", "write a smaller one")
+    return int(value)
 
 
 def parse_duration_ns(text: str) -> int:
