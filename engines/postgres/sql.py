@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +35,7 @@ WHERE (source NOT IN ('default', 'override', 'client', 'session') OR name = ANY(
 ORDER BY name"""
 
 
-class SqlOnPostgres:
+class SqlOnPostgres(ABC):
     """SQL abilities over ``_open``, which gives a new psycopg connection."""
 
     load_format: ClassVar[LoadFormat] = "csv"
@@ -45,15 +46,17 @@ class SqlOnPostgres:
         self._connections: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
         self._monitor: counters.Monitor | None = None
 
+    @abstractmethod
     def _open(self) -> psycopg.Connection[Any]:
-        raise NotImplementedError
+        """A new connection in autocommit mode."""
 
+    @abstractmethod
     def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:
         """A connection for reading counters, and the database whose sums are read."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _loader(self) -> Loader:
-        raise NotImplementedError
+        """What loads files into it."""
 
     def connect(self) -> PostgresConnection:
         """A new connection in autocommit mode."""

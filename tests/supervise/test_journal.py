@@ -241,7 +241,7 @@ def test_a_directory_that_holds_a_foreign_mount_is_left_alone(journal, state, tm
     work = journal.register_directory(tmp_path / "work")
     (work / "m").mkdir()
     token = other.mount("tmpfs", work / "m", "tmpfs", ["size=1m"])
-    with pytest.raises(RunFailed, match=r"/work/m is a mount point"):
+    with pytest.raises(RunFailed, match=r"/m is a mount point"):
         journal.remove_directory(work)
     with pytest.raises(UsageError, match="something is mounted there"):
         journal.mount("tmpfs", work / "m", "tmpfs")
