@@ -94,7 +94,6 @@ def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: Exit
         # under a memory limit would read from there what the limit should not hold.
         session.evict("start")
         engine.start()
-    stack.callback(engine.stop)
     recorder.effective_config = dict(engine.effective_config())
     with one_at_a_time(env.progress), ProcessMonitor(engine.processes) as monitor:
         recorder.uncontrolled_at_start = uncontrolled(prepared.tiers.values())
@@ -102,6 +101,9 @@ def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: Exit
     recorder.monitors["process"] = monitor.series()
     recorder.cap_metrics = _cap_metrics(recorder.cap)
     recorder.placement_checks = _memory_check(prepared, engine)
+    # Only after a run that went well: behind a failure the engine is killed (see
+    # make_engine), and an unclean stop must not cover up what went wrong.
+    engine.stop()
 
 
 @contextmanager

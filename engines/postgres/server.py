@@ -92,7 +92,11 @@ class Server:
                 f"it had ended by itself with status {died}; the last lines of its log:\n"
                 f"{last_lines(self.log)}",
             )
-        self._cluster.assert_clean("stop PostgreSQL")
+        try:
+            self._cluster.assert_clean("stop PostgreSQL")
+        except RunFailed as error:
+            found = f"{error.found}; the last lines of its log:\n{last_lines(self.log)}"
+            raise RunFailed(error.asked, found, error.do) from error
 
     def kill(self) -> None:
         """SIGKILL, and free the shared memory that only a server's own exit would free."""
