@@ -138,8 +138,13 @@ def _build(folder: Path) -> None:
         root = Path(scratch) / "root"
         result = Path(scratch) / "image"
         result.mkdir()
+        # It mounts the host's /proc, /sys and /dev below the scratch folder. In a mount
+        # namespace of its own they are nowhere else, and gone with it: whoever removes
+        # the folder of a killed build must not walk into them.
+        alone = ("unshare", "--mount", "--propagation", "private", "--kill-child=KILL")
         # Without a mirror, mmdebstrap takes the host's own apt sources for its suite.
         _run(
+            *("setpriv", "--pdeathsig", "KILL", "--", *alone, "--"),
             "mmdebstrap",
             "--quiet",
             "--mode=root",
