@@ -73,7 +73,11 @@ def _print_error(asked: str, found: str, do: str = "", type: str = "Interrupted"
     if "--json" in sys.argv:
         import json
 
-        document = {"error": {"type": type, "asked": asked, "found": found, "do": do}}
+        document: dict[str, object] = {
+            "error": {"type": type, "asked": asked, "found": found, "do": do}
+        }
+        if {"run", "repro"} & set(sys.argv[1:3]):
+            document["runs"] = []  # always there; what had finished is in the store
         with suppress(OSError):  # told by then
             print(json.dumps(document, indent=1, ensure_ascii=False))
 

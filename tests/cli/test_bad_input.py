@@ -65,6 +65,7 @@ def test_errors_are_json_too(harness):
     done = harness(*changed(scale="0"), "--json")
     assert done.code == 2
     assert set(done.json["error"]) == {"type", "asked", "found", "do"}
+    assert done.json["runs"] == []
 
 
 def test_a_typo_in_a_profile_names_file_line_and_nearest_key(harness):
