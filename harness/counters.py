@@ -1,0 +1,57 @@
+"""Names of counters: what is counted, its labels and its unit in one text.
+
+Counters travel as flat mappings from a name to a number. What tells series of one name
+apart stands behind it in brackets, ``tier_read_bytes[tier=pmem]``, and becomes the
+metric's labels; the name itself ends in its unit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from harness.result import Metric
+
+_LABELLED = re.compile(r"(?P<name>[^\[\]]+)\[(?P<labels>[^\[\]]*)\]")
+_UNITS = {"bytes": "B", "ns": "ns"}
+
+
+def labelled(name: str, **labels: str) -> str:
+    """``labelled("tier_read_bytes", tier="pmem")`` is ``tier_read_bytes[tier=pmem]``."""
+    inside = ",".join(f"{label}={value}" for label, value in sorted(labels.items()))
+    return f"{name}[{inside}]" if inside else name
+
+
+def split(counter: str) -> tuple[str, dict[str, str]]:
+    """The inverse of ``labelled``: the bare name and its labels."""
+    match = _LABELLED.fullmatch(counter)
+    if match is None:
+        return counter, {}
+    pairs = (item.partition("=") for item in match["labels"].split(",") if item)
+    return match["name"], {label: value for label, _, value in pairs}
+
+
+def unit_of(counter: str) -> str:
+    """The unit a counter's name ends in: ``B``, ``ns``, else ``1`` (a count)."""
+    return _UNITS.get(split(counter)[0].rpartition("_")[2], "1")
+
+
+def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """How far each cumulative counter went; only of those that were read both times."""
+    return {name: after[name] - before[name] for name in after if name in before}
+
+
+def counter_metrics(
+    prefix: str, labels: Mapping[str, str], counters: Mapping[str, float]
+) -> list[Metric]:
+    """Metrics of counters, by name: ``cpu_ns`` of query 6 is ``query_cpu_ns`` {query: 6}.
+
+    Labels of the counter are added to those given.
+    """
+    metrics = []
+    for counter, value in sorted(counters.items()):
+        name, own = split(counter)
+        metrics.append(
+            Metric(f"{prefix}{name}", unit_of(name), "none", {**labels, **own}, value=value)
+        )
+    return metrics
