@@ -5,6 +5,7 @@
 One PostgreSQL server, warm, started by the harness. Each query is run in alternation by
 the harness's connection (the time it would record) and by a plain psycopg connection
 (execute, fetchall, two clock readings around them). The bar: no more than 2 % or 5 ms.
+A query is within it, or over it, where its whole interval is; else more pairs are needed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from harness.opening import open_environment
 from harness.placement import DIRECTORY_PARTS, parse_placement
 from harness.preflight import prepare
 from harness.progress import SilentProgress
-from harness.reports.statistics import compare_paired
+from harness.reports.statistics import Estimate, compare_paired
 from harness.spec import RunSpec
 from harness.workloads.tpch import WORKLOAD
 from harness.workloads.tpch.qgen import parameters
@@ -38,13 +39,23 @@ def by_hand(connection: Any, text: str) -> float:
     return time.perf_counter() - started
 
 
+def verdict(found: Estimate, median_s: float) -> str:
+    """Where the interval of the ratio lies against the bar, for a query of this time."""
+    bar = max(ALLOWED_RATIO, 1 + ALLOWED_S / median_s)
+    if found.low is None or found.high is None:
+        return "undecided"
+    return "within" if found.high <= bar else "OVER" if found.low > bar else "undecided"
+
+
 def main() -> None:
     """Print the pairs' medians and ratio per query, and whether the bar is met."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--queries", default=None, help="such as 1,6 [all]")
     given = parser.parse_args()
-    params = WORKLOAD.normalise({"scale": given.scale, "cache": "warm"})
+    asked = {"queries": given.queries} if given.queries else {}
+    params = WORKLOAD.normalise({"scale": given.scale, "cache": "warm", **asked})
     spec = RunSpec("tpch", "postgres", parse_placement("ssd-both"), params)
     with open_environment(None, [], SilentProgress()) as env, ExitStack() as stack:
         prepared = prepare(spec, env)
@@ -61,8 +72,11 @@ def main() -> None:
         engine.start()
         stack.callback(engine.stop)
         ours, plain = engine.connect(), engine._open()
+        # By default psycopg prepares a statement at its sixth execution: planned once, the
+        # same SQL would be less work by hand than in a run, which executes it once.
+        plain.prepare_threshold = None
         folder = engine.sql_folder / "tpch"
-        missed = 0
+        verdicts: list[str] = []
         every: dict[str, list[float]] = {"harness": [], "by hand": []}
         for query in params["queries"]:
             text = query_sql(query, parameters(query, None, given.scale), folder)
@@ -77,18 +91,16 @@ def main() -> None:
                     )
             found = compare_paired(times["harness"], times["by hand"])
             extra = statistics.median(times["harness"]) - statistics.median(times["by hand"])
-            # A miss is what the interval shows, not what the noise of the day suggests.
-            missed_here = (found.low or 0) > ALLOWED_RATIO and extra > ALLOWED_S
-            missed += missed_here
+            verdicts.append(verdict(found, statistics.median(times["by hand"])))
             for arm, values in times.items():
                 every[arm] += values
             print(f"Q{query}: by hand {statistics.median(times['by hand']) * 1e3:.1f} ms, ratio "
                   f"{found.ratio:.4f} [{found.low:.4f}, {found.high:.4f}], "
-                  f"{extra * 1e3:+.2f} ms{'  MISSED' if missed_here else ''}")  # fmt: skip
+                  f"{extra * 1e3:+.2f} ms, {verdicts[-1]}")  # fmt: skip
         found = compare_paired(every["harness"], every["by hand"])
         print(f"all queries, {found.n_a} pairs: ratio {found.ratio:.4f} "
               f"[{found.low:.4f}, {found.high:.4f}]")  # fmt: skip
-        print(f"{missed} of {len(params['queries'])} queries shown to be over 2 % and 5 ms")
+        print(", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts)))
 
 
 if __name__ == "__main__":
