@@ -18,7 +18,10 @@ def test_a_process_that_works_has_cpu_time_and_one_that_is_gone_adds_nothing():
     sum(i * i for i in range(3_000_000))
     after = read_counters([me, ProcessId(me.pid, me.start_ticks + 1)])
     assert after["cpu_ns"] > before["cpu_ns"]
-    assert set(after) == {"cpu_ns", "rss_bytes", "io_read_bytes", "io_write_bytes"}
+    assert set(after) == {
+        "cpu_ns", "rss_bytes", "io_read_bytes", "io_write_bytes",
+        "syscall_read_bytes", "syscall_write_bytes",
+    }  # fmt: skip
 
 
 def test_of_no_process_nothing_is_known():
@@ -33,3 +36,20 @@ def test_written_bytes_are_counted(tmp_path):
         while read_counters([identity]).get("io_write_bytes", 0) < 1 << 20:
             assert child.poll() is None
         child.communicate(b"\n")
+
+
+def test_what_is_read_from_memory_is_counted_by_the_call_and_not_as_fetched(tmp_path):
+    """As on DAX, whose reads pass no block layer: /dev/zero has none either."""
+    script = "input(); f=open('/dev/zero','rb',0); [f.read(1<<20) for _ in range(8)]; print('x', flush=True); input()"  # noqa: E501
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", script], **pipes) as child:
+        identity = process_identity(child.pid)
+        assert identity is not None and child.stdin and child.stdout
+        before = read_counters([identity])
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"x\n"
+        after = read_counters([identity])
+        child.communicate(b"\n")
+    assert after["syscall_read_bytes"] - before["syscall_read_bytes"] >= 8 << 20
+    assert after["io_read_bytes"] - before["io_read_bytes"] < 8 << 20

@@ -1,9 +1,14 @@
 """CPU time, memory and I/O of the engine's processes, from /proc.
 
 ``read_counters`` gives cumulative sums for deltas around a query; :class:`ProcessMonitor`
-samples the same once a second over the measured phase. ``io_read_bytes`` and
-``io_write_bytes`` are what reached the storage layer (/proc/PID/io: read_bytes,
-write_bytes); on DAX and tmpfs nothing does, which is a finding and not an error.
+samples the same once a second over the measured phase. Of what /proc/PID/io tells,
+
+- ``io_read_bytes`` and ``io_write_bytes`` (read_bytes, write_bytes) are what the
+  processes caused to be fetched from storage and to be written there; on DAX and tmpfs
+  nothing is, which is a finding and not an error;
+- ``syscall_read_bytes`` and ``syscall_write_bytes`` (rchar, wchar) are what went through
+  read(2), write(2) and their kin, whether the page cache, DAX, a tmpfs or a device held
+  it, pipes included. What is mapped or goes through io_submit(2) is not among it.
 """
 
 from __future__ import annotations
@@ -19,10 +24,17 @@ from harness.engine import ProcessId
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+#: Our names of the fields of /proc/PID/io (proc(5)).
+_IO_FIELDS = {
+    "io_read_bytes": "read_bytes",
+    "io_write_bytes": "write_bytes",
+    "syscall_read_bytes": "rchar",
+    "syscall_write_bytes": "wchar",
+}
 
 
 def read_counters(processes: Sequence[ProcessId]) -> dict[str, float]:
-    """Sums over the processes: cpu_ns, rss_bytes, io_read_bytes, io_write_bytes.
+    """Sums over the processes: cpu_ns, rss_bytes and the bytes of /proc/PID/io (see above).
 
     Children that have ended and were waited for are in their parent's sum (cutime),
     so that a parallel worker's time is not lost when it ends. ``cpu_ns`` has the
@@ -40,8 +52,8 @@ def read_counters(processes: Sequence[ProcessId]) -> dict[str, float]:
         for name, value in {**found, **io}.items():
             totals[name] = totals.get(name, 0.0) + value
     if not complete_io:
-        totals.pop("io_read_bytes", None)
-        totals.pop("io_write_bytes", None)
+        for name in _IO_FIELDS:
+            totals.pop(name, None)
     return totals
 
 
@@ -63,14 +75,11 @@ def _io(pid: int) -> dict[str, float]:
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except FileNotFoundError:  # it ended a moment ago: nothing to add
-        return {"io_read_bytes": 0.0, "io_write_bytes": 0.0}
+        return dict.fromkeys(_IO_FIELDS, 0.0)
     except OSError:  # another user's process, and we are not root
         return {}
     values = dict(line.split(": ") for line in lines)
-    return {
-        "io_read_bytes": float(values["read_bytes"]),
-        "io_write_bytes": float(values["write_bytes"]),
-    }
+    return {name: float(values[field]) for name, field in _IO_FIELDS.items()}
 
 
 class ProcessMonitor:

@@ -1,0 +1,108 @@
+"""Bytes that a tier's block device has moved, from the kernel's own counts.
+
+``/sys/dev/block/MAJOR:MINOR/stat`` (Documentation/block/stat.rst) counts what went
+between the device and memory since it appeared: a partition's own, or those of the
+mapping (LVM, md) that is mounted. Three things follow.
+
+- They are the device's, not the engine's: what others do on it is in them. The
+  kernel's counts of the engine's processes (harness.monitors.process) tell how much.
+- Tiers on one device have one count. It carries both names, ``ssd+log``, and is not
+  divided: nothing tells how.
+- Loads, stores and copies on DAX pass no block layer, nor does a tmpfs: there is no
+  count, which is not a count of zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.counters import labelled
+from harness.tiers.block import btrfs_members
+from harness.tiers.kernel import LIVE, Kernel
+from harness.tiers.model import Tier
+
+#: The unit of the counts, whatever the device's own blocks are.
+_SECTOR_BYTES = 512
+_READ_SECTORS, _WRITTEN_SECTORS = 2, 6
+
+
+@dataclass(frozen=True)
+class Meter:
+    """The counts of one tier, or of several that share them. ``stats``: files to add up."""
+
+    tiers: tuple[str, ...]
+    stats: tuple[Path, ...]
+
+    @property
+    def label(self) -> str:
+        """``ssd``; ``ssd+log`` for tiers on one device."""
+        return "+".join(self.tiers)
+
+
+class TierTraffic:
+    """Cumulative bytes of the tiers whose devices count them."""
+
+    def __init__(self, tiers: Iterable[Tier], kernel: Kernel = LIVE) -> None:
+        self._kernel = kernel
+        self.meters = _meters({tier.name: tier for tier in tiers}.values(), kernel)
+
+    def read(self) -> dict[str, float]:
+        """``tier_read_bytes[tier=…]`` and ``tier_write_bytes[tier=…]``; a device that is
+        gone is left out.
+        """
+        found: dict[str, float] = {}
+        for meter in self.meters:
+            counts = [_counts(self._kernel.read(stat)) for stat in meter.stats]
+            known = [count for count in counts if count is not None]
+            if len(known) == len(counts):
+                for index, name in enumerate(("tier_read_bytes", "tier_write_bytes")):
+                    found[labelled(name, tier=meter.label)] = sum(one[index] for one in known)
+        return found
+
+
+def _counts(text: str | None) -> tuple[float, float] | None:
+    """Bytes read and written by one line of ``stat``."""
+    fields = (text or "").split()
+    if len(fields) <= _WRITTEN_SECTORS:
+        return None
+    return (
+        float(int(fields[_READ_SECTORS]) * _SECTOR_BYTES),
+        float(int(fields[_WRITTEN_SECTORS]) * _SECTOR_BYTES),
+    )
+
+
+def _meters(tiers: Iterable[Tier], kernel: Kernel) -> list[Meter]:
+    """One for each device, or set of devices, that holds a tier."""
+    by_device: dict[tuple[Path, ...], list[str]] = {}
+    for tier in tiers:
+        if stats := _stats(tier, kernel):
+            by_device.setdefault(stats, []).append(tier.name)
+    return [Meter(tuple(sorted(names)), stats) for stats, names in by_device.items()]
+
+
+def _stats(tier: Tier, kernel: Kernel) -> tuple[Path, ...]:
+    """The device files that count a tier's bytes; none for what passes no block layer."""
+    facts = tier.facts
+    if facts.dax or facts.filesystem_id is None:
+        return ()
+    if facts.filesystem == "btrfs":
+        number = kernel.device_number(facts.device) if facts.device else None
+        first = _resolved(kernel.path(f"/sys/dev/block/{number}"))
+        members = btrfs_members(first.name, kernel)
+        devices = [kernel.path(f"/sys/class/block/{name}") for name in members]
+    else:
+        devices = [kernel.path(f"/sys/dev/block/{facts.filesystem_id}")]
+    stats = tuple(sorted(_resolved(one) / "stat" for one in devices))
+    return stats if all(_counting(stat, kernel) for stat in stats) else ()
+
+
+def _resolved(path: Path) -> Path:
+    return path.resolve() if path.exists() else path
+
+
+def _counting(stat: Path, kernel: Kernel) -> bool:
+    """Whether the file has counts and the device still adds to them (queue/iostats)."""
+    disk = stat.parent if (stat.parent / "queue").exists() else stat.parent.parent
+    return _counts(kernel.read(stat)) is not None and kernel.read(disk / "queue/iostats") != "0"
