@@ -1,0 +1,106 @@
+"""The refresh functions as SQL: RF1 puts new orders in, RF2 takes old ones out.
+
+Clauses 2.6 and 2.7 give both as loops over orders; how many go into one transaction is
+left open, as long as an order and its lines are never apart (clauses 2.6.3, 2.7.3). The
+text is standard SQL that every engine takes unchanged: multi-row ``INSERT … VALUES``,
+``DELETE … WHERE key IN``, dates as plain strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+from pathlib import Path
+
+from harness.workloads.tpch.refresh_data import LARGEST_SET as LARGEST_SET
+from harness.workloads.tpch.refresh_data import RefreshData as RefreshData
+from harness.workloads.tpch.refresh_data import RefreshPair as RefreshPair
+from harness.workloads.tpch.refresh_data import orders_per_set as orders_per_set
+from harness.workloads.tpch.refresh_data import prepare as prepare
+from harness.workloads.tpch.refresh_data import refresh_folder as refresh_folder
+from harness.workloads.tpch.tables import COLUMNS
+
+#: Orders to a transaction where nobody asks for another number.
+DEFAULT_BATCH_ORDERS = 100
+#: Bytes of a statement: half of the smallest limit in use (MySQL's max_allowed_packet was
+#: 1 MB, SQLite's limit is 1 MB), and far past the size where longer ones are faster.
+LARGEST_STATEMENT_BYTES = 256 * 1024
+
+#: Columns whose values stand in quotes, by table.
+_QUOTED = {
+    table: [kind in ("varchar", "date") for kind in columns.values()]
+    for table, columns in COLUMNS.items()
+}
+
+
+def rf1_statements(pair: RefreshPair, batch_orders: int) -> Iterator[list[str]]:
+    """The transactions of RF1, each a list of statements without BEGIN and COMMIT.
+
+    Orders before their lines (the foreign key). Read from the files as they are asked
+    for: a set of scale 1000 does not have to fit into memory.
+    """
+    with pair.orders.open(encoding="ascii") as orders, pair.lineitem.open() as lines:
+        grouped = groupby(lines, key=_order_of)
+        while batch := list(islice(orders, batch_orders)):
+            keys = [_order_of(line) for line in batch]
+            yield [
+                *_inserts("orders", batch),
+                *_inserts("lineitem", _lines_of(keys, grouped, pair.lineitem)),
+            ]
+
+
+def rf2_statements(pair: RefreshPair, batch_orders: int) -> Iterator[list[str]]:
+    """The transactions of RF2: lines before their orders (the foreign key)."""
+    keys = iter(pair.delete_keys)
+    while batch := [str(key) for key in islice(keys, batch_orders)]:
+        yield [
+            *_deletes("lineitem", "l_orderkey", batch),
+            *_deletes("orders", "o_orderkey", batch),
+        ]
+
+
+def _order_of(line: str) -> str:
+    return line[: line.index("|")]
+
+
+def _lines_of(
+    keys: Sequence[str], grouped: Iterator[tuple[str, Iterator[str]]], file: Path
+) -> list[str]:
+    """The lines of these orders; the file has every order's, in the same order."""
+    found: list[str] = []
+    for key, (order, lines) in zip(keys, islice(grouped, len(keys)), strict=True):
+        if key != order:
+            raise ValueError(f"{file}: lines of order {order} where those of {key} belong")
+        found += lines
+    return found
+
+
+def _inserts(table: str, lines: Sequence[str]) -> Iterator[str]:
+    head = f"INSERT INTO {table} ({', '.join(COLUMNS[table])}) VALUES\n"
+    return _statements(head, [_literals(line, _QUOTED[table]) for line in lines], ",\n", "")
+
+
+def _deletes(table: str, column: str, keys: Sequence[str]) -> Iterator[str]:
+    return _statements(f"DELETE FROM {table} WHERE {column} IN (", keys, ",", ")")
+
+
+def _literals(line: str, quoted: Sequence[bool]) -> str:
+    fields = line.split("|")[:-1]
+    return "(%s)" % ",".join(
+        "'" + field.replace("'", "''") + "'" if quote else field
+        for field, quote in zip(fields, quoted, strict=True)
+    )
+
+
+def _statements(head: str, items: Sequence[str], between: str, foot: str) -> Iterator[str]:
+    """``items`` in as few statements as LARGEST_STATEMENT_BYTES lets."""
+    room = LARGEST_STATEMENT_BYTES - len(head) - len(foot)
+    start = size = 0
+    for position, item in enumerate(items):
+        length = len(item) + len(between)
+        if size + length > room and position > start:
+            yield head + between.join(items[start:position]) + foot
+            start, size = position, 0
+        size += length
+    if start < len(items):
+        yield head + between.join(items[start:]) + foot

@@ -1,0 +1,127 @@
+"""The rows that refresh functions put in and take out (clauses 2.6, 2.7 and 4.2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+from harness.engine import Scalar
+from harness.paths import source_root
+from harness.progress import Progress
+from harness.workloads.tpch.data import generator
+from harness.workloads.tpch.tables import COLUMNS, expected_rows
+
+#: A base of B orders is taken out in 1000 sets, and there are none after the last.
+LARGEST_SET = 999
+
+Row = tuple[Scalar, ...]
+_READ: Mapping[str, Callable[[str], Scalar]] = {
+    "integer": int,
+    "bigint": int,
+    "decimal(15,2)": Decimal,
+    "date": date.fromisoformat,
+    "varchar": str,
+}
+
+
+@dataclass(frozen=True)
+class RefreshPair:
+    """What one pair of refresh functions works on: the files of one of dbgen's update sets.
+
+    ``orders`` and ``lineitem``: the rows that RF1 inserts, as dbgen's ``orders.tbl.uN``
+    and ``lineitem.tbl.uN`` hold them (fields ended by ``|``, in the order of their keys).
+    ``removed_orders`` and ``removed_lineitem``: the base's rows that RF2 deletes, in the
+    same form; no engine is given them, checks and references are.
+    """
+
+    number: int
+    orders: Path
+    lineitem: Path
+    removed_orders: Path
+    removed_lineitem: Path
+
+    @property
+    def orders_rows(self) -> Iterator[Row]:
+        """Typed rows that RF1 inserts into ``orders``."""
+        return rows_of_file(self.orders, "orders")
+
+    @property
+    def lineitem_rows(self) -> Iterator[Row]:
+        """Typed rows that RF1 inserts into ``lineitem``, grouped by order as orders are."""
+        return rows_of_file(self.lineitem, "lineitem")
+
+    @property
+    def insert_keys(self) -> tuple[int, ...]:
+        """Keys of the orders that RF1 inserts, ascending."""
+        return _keys(self.orders)
+
+    @property
+    def delete_keys(self) -> tuple[int, ...]:
+        """Keys of the orders that RF2 deletes, ascending (dbgen's ``delete.N``)."""
+        return _keys(self.removed_orders)
+
+    def inverse(self) -> RefreshPair:
+        """The pair that undoes this one: puts back what it takes out, and the other way round."""
+        return RefreshPair(
+            self.number, self.removed_orders, self.removed_lineitem, self.orders, self.lineitem
+        )
+
+
+@dataclass(frozen=True)
+class RefreshData:
+    """Refresh sets on disk: a folder for each."""
+
+    scale: float
+    folder: Path
+
+    def pair(self, number: int) -> RefreshPair:
+        """The files of set ``number`` (1 …), which :func:`prepare` has made."""
+        folder = set_folder(self.folder, number)
+        return RefreshPair(
+            number,
+            folder / f"orders.tbl.u{number}",
+            folder / f"lineitem.tbl.u{number}",
+            folder / f"removed-orders.tbl.u{number}",
+            folder / f"removed-lineitem.tbl.u{number}",
+        )
+
+
+def orders_per_set(scale: float) -> int:
+    """Orders that one refresh function inserts or deletes: SF × 1500 (clause 2.6.2), at least 1."""
+    return max(1, (expected_rows("orders", scale) or 0) // 1000)
+
+
+def refresh_folder(scale: float) -> Path:
+    """Where the refresh sets of ``scale`` are kept: beside the workloads' source data."""
+    return source_root() / f"tpch-refresh-sf{scale!r}-{generator()}"
+
+
+def set_folder(folder: Path, number: int) -> Path:
+    """Folder of one set; it is there only when it is whole."""
+    return folder / f"set-{number}"
+
+
+def prepare(scale: float, sets: range, folder: Path, progress: Progress) -> RefreshData:
+    """Make those of ``sets`` (1 …) that ``folder`` does not hold yet, each one atomically.
+
+    ``folder``: :func:`refresh_folder`. UsageError for sets or scales that do not exist,
+    RunFailed where the generator fails or the disk is full.
+    """
+    raise NotImplementedError
+
+
+def rows_of_file(file: Path, table: str) -> Iterator[Row]:
+    """Typed rows of a file of dbgen's."""
+    read = [_READ[kind] for kind in COLUMNS[table].values()]
+    with file.open(encoding="ascii") as lines:
+        for line in lines:
+            fields = line.split("|")[:-1]
+            yield tuple(convert(text) for convert, text in zip(read, fields, strict=True))
+
+
+def _keys(orders: Path) -> tuple[int, ...]:
+    with orders.open(encoding="ascii") as lines:
+        return tuple(int(line[: line.index("|")]) for line in lines)
