@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import Process, QueryTimeout, SqlResult
-from harness.engines.duckdb.wire import decode
 from harness.errors import RunFailed
+from harness.sqlvalues import decode
 
 _LOG_LINES = 15
 _HEAD_LENGTH = 200

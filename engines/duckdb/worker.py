@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 
 from harness.engines.duckdb.binding import bind_file
-from harness.engines.duckdb.wire import encode
+from harness.sqlvalues import encode
 
 _write_lock = threading.Lock()
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from harness.engine import BulkLoads, Explains, QueryTimeout, RunsSql
-from harness.engines.duckdb.wire import decode, encode
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
+from harness.sqlvalues import decode, encode
 
 SPILL = "select count(*) from (select md5(i::text) m from range(3000000) t(i) order by m) x"
 

@@ -1,4 +1,4 @@
-"""JSON lines between the harness and a DuckDB worker, with the values' types kept."""
+"""Values of result rows as JSON, with their types kept: for worker processes and kept steps."""
 
 from __future__ import annotations
 
