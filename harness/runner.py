@@ -25,6 +25,7 @@ from harness.result import Check, Metric, run_status
 from harness.session import RunSession
 from harness.store import RunWriter, Store, StoredRun
 from harness.tiers.residency import residency as numa_residency
+from harness.tiers.traffic import TierTraffic
 from harness.workload import Outcome
 
 #: A process that ran before its policy was set may have a few pages elsewhere.
@@ -73,7 +74,12 @@ def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: Exit
     engine = make_engine(prepared, env, stack, recorder.cap)
     recorder.engine = engine
     session = recorder.session = RunSession(
-        engine, env.progress, _existing_source(prepared, env), drop_caches=os.geteuid() == 0
+        engine,
+        env.progress,
+        _existing_source(prepared, env),
+        drop_caches=os.geteuid() == 0,
+        traffic=TierTraffic(prepared.tiers.values()),
+        page_cached=_page_cached(prepared),
     )
     if isinstance(engine, KeepsOwnData) and prepared.external:
         engine.start()
@@ -104,6 +110,12 @@ def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: Exit
     # Only after a run that went well: behind a failure the engine is killed (see
     # make_engine), and an unclean stop must not cover up what went wrong.
     engine.stop()
+
+
+def _page_cached(prepared: Prepared) -> bool:
+    """Whether the page cache stands between the engine and its tables and indexes."""
+    holding = [tier for part, tier in prepared.tiers.items() if part in ("data", "index")]
+    return bool(holding) and not any(t.facts.dax or t.facts.kind == "tmpfs" for t in holding)
 
 
 @contextmanager

@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 from harness.engine import Engine
 from harness.memory.cache import Residency, evict, residency
+from harness.memory.working_set import Footprint
 from harness.monitors.process import read_counters
 from harness.progress import Progress
+from harness.tiers.traffic import TierTraffic
 
 Moment = Literal["before", "after"]
 
@@ -30,6 +32,10 @@ class RunSession:
     progress: Progress
     source: Path | None
     drop_caches: bool
+    #: The tiers in use, whose devices count what they move.
+    traffic: TierTraffic = field(default_factory=lambda: TierTraffic(()))
+    #: Whether what the engine reads of its data passes the page cache (not on DAX, tmpfs).
+    page_cached: bool = True
     residency: list[dict[str, Any]] = field(default_factory=list)
     #: The cold starts that were not cold although their files could be evicted.
     not_cold: list[str] = field(default_factory=list)
@@ -41,7 +47,7 @@ class RunSession:
         self.engine.start()
 
     def counters(self, moment: Moment = "after") -> Mapping[str, float]:
-        """The engine's own cumulative counters and the kernel's for its processes.
+        """The engine's own cumulative counters and the kernel's for its processes and tiers.
 
         Asking the engine makes it work. So before a statement the engine is asked
         first and the kernel last, after it the kernel first: the kernel's difference
@@ -55,7 +61,11 @@ class RunSession:
     def _kernel(self) -> dict[str, float]:
         found = read_counters(self.engine.processes())
         found.pop("rss_bytes", None)  # a level, not a sum: its difference would mean nothing
-        return found
+        return {**found, **self.traffic.read()}
+
+    def footprint(self) -> Footprint:
+        """What is touched of the engine's files and memory from now on."""
+        return Footprint(self.engine.files, self.engine.processes, self.page_cached)
 
     def evict(self, label: str) -> None:
         """Evict the stopped engine's files, and note what of them is still in the page cache."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from harness.engine import Engine
+from harness.memory.working_set import Footprint
 from harness.placement import Part
 from harness.progress import Progress
 from harness.result import Check, Metric
@@ -51,6 +52,9 @@ class Session(Protocol):
         ``moment``: whether it is asked before or after what is measured. What cannot
         be read is left out, never zero.
         """
+
+    def footprint(self) -> Footprint:
+        """What is touched of the engine's files and memory from now on (after a cold start)."""
 
 
 class Workload(Protocol):

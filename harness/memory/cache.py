@@ -128,6 +128,20 @@ def residency(paths: Iterable[Path]) -> Residency:
     return Residency(None if unknown else resident, _total(files), "; ".join(notes), unevictable)
 
 
+def resident_bytes(paths: Iterable[Path]) -> int | None:
+    """Bytes of all files at and below ``paths`` in the page cache now, nothing else looked at.
+
+    None where the kernel may not be asked of one of them (see ``residency``).
+    """
+    total = 0
+    for path, facts in _files(paths):
+        found = _resident_bytes(path, facts)
+        if found is None:
+            return None
+        total += found
+    return total
+
+
 def _total(files: list[tuple[Path, os.stat_result]]) -> int:
     return sum(facts.st_size for _, facts in files)
 
