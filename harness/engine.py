@@ -120,7 +120,7 @@ class ProcessStarter(Protocol):
 
         ``log`` takes stdout and stderr (stderr only with ``pipes``, which connects
         stdin and stdout to the caller). ``capped`` puts it into the run's memory
-        cgroup, if there is one. ``stop_signal`` is what the supervisor sends first
+        cgroup and on its processors, if there are such. ``stop_signal`` is what the supervisor sends first
         when the harness has died (SIGKILL follows after 2 s).
         """
 

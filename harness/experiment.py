@@ -6,14 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import harness
-from harness import runner
+from harness import registry, runner
 from harness.environment import Environment
 from harness.errors import HarnessError, UsageError, interruption
 from harness.preflight import Prepared, prepare_all
+from harness.processors import format_cpus
 from harness.profile import Plan
+from harness.spec import RunSpec
 from harness.store import Store, StoredRun
 
 _PLAYBOOKS = Path(__file__).parent / "playbooks"
@@ -29,10 +31,13 @@ _MODES = {
 class Step:
     """One run of a plan: ``done`` is the complete run that makes it needless.
 
-    ``why``: why an earlier complete run of the same spec does not count.
+    ``prepared`` None: the run needs another host mode, in which alone its tiers can be
+    checked. ``why``: why an earlier complete run of the same spec does not count, or what
+    the host must be.
     """
 
-    prepared: Prepared
+    spec: RunSpec
+    prepared: Prepared | None
     done: StoredRun | None
     why: str = ""
 
@@ -40,9 +45,26 @@ class Step:
 def plan_steps(plan: Plan, env: Environment, store: Store, again: bool = False) -> list[Step]:
     """What would be run and what is there already; every spec is checked first."""
     complete = {} if again else _complete(store, env)
+    mode = env.host["mode"]
+    here = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
     return [
-        _step(run, complete.get(run.spec.hash(), []), env) for run in prepare_all(plan.runs, env)
+        _step(next(here), complete.get(spec.hash(), []), env)
+        if spec.runs_in(mode)
+        else _step_elsewhere(spec, complete.get(spec.hash(), []))
+        for spec in plan.runs
     ]
+
+
+def _step_elsewhere(spec: RunSpec, candidates: Sequence[StoredRun]) -> Step:
+    """A run of another host mode: done where this harness made it while the host was in that.
+
+    Its tiers and settings cannot be compared with now: in this mode they are not there.
+    """
+    registry.engine(spec.engine)
+    for stored in reversed(candidates):
+        if conditions_of(stored)["harness"] == harness.__version__:
+            return Step(spec, None, stored)
+    return Step(spec, None, None, f"needs the host in {_modes(spec)} mode")
 
 
 def _step(prepared: Prepared, candidates: Sequence[StoredRun], env: Environment) -> Step:
@@ -53,24 +75,33 @@ def _step(prepared: Prepared, candidates: Sequence[StoredRun], env: Environment)
         then = conditions_of(stored)
         changed = [name for name in now if now[name] != then[name]]
         if not changed:
-            return Step(prepared, stored)
+            return Step(prepared.spec, prepared, stored)
         why = why or f"{stored.run_id} was under another {', '.join(changed)}"
-    return Step(prepared, None, why)
+    return Step(prepared.spec, prepared, None, why)
 
 
 def run_plan(plan: Plan, steps: Sequence[Step], env: Environment, store: Store) -> list[StoredRun]:
     """Run what is not done; returns the runs of the whole plan in its order.
 
-    A failed run is stored and the next one starts. A run that needs another host
-    mode stops the plan with what to do: finished runs stay, the same command goes on.
+    A failed run is stored and the next one starts. What can be run in the present host
+    mode is run first; then a run that needs another one stops the plan with what to do:
+    finished runs stay, the same command goes on.
     """
     experiment = {"name": plan.name, "hash": plan.hash}
     runs: list[StoredRun] = []
     _prepare_data(steps, env)
     with env.progress.task(f"experiment {plan.name}", len(steps)) as task:
         for step in steps:
-            runs.append(step.done or _one(step.prepared, env, store, experiment))
+            if step.done:
+                runs.append(step.done)
+            elif step.prepared:
+                runs.append(_one(step.prepared, env, store, experiment))
+            else:
+                continue
             task.advance()
+    for step in steps:
+        if step.done is None and step.prepared is None:
+            _stop_for(step.spec, env)
     return runs
 
 
@@ -81,13 +112,13 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
     right behind a bulk load and its write-back, and the others would not.
     """
     todo = {
-        step.prepared.golden_name: step
+        step.prepared.golden_name: step.prepared
         for step in steps
-        if step.done is None and step.prepared.golden_name and not _other_mode(step.prepared, env)
+        if step.done is None and step.prepared and step.prepared.golden_name
     }
-    for step in todo.values():
+    for prepared in todo.values():
         try:
-            runner.golden_data(step.prepared, env)
+            runner.golden_data(prepared, env)
         except HarnessError as error:
             # Its runs will meet the same and be stored as failed with their reason;
             # those of other engines go on.
@@ -97,21 +128,23 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
     os.sync()
 
 
-def _other_mode(prepared: Prepared, env: Environment) -> bool:
-    return prepared.spec.required_host_mode not in (None, env.host["mode"])
+def _stop_for(spec: RunSpec, env: Environment) -> NoReturn:
+    """UsageError: the host must be switched for this run."""
+    raise UsageError(
+        f"host mode {_modes(spec)}",
+        f"the host is in {env.host['mode']} mode",
+        f"switch it by {_how_to_switch(spec)} and a reboot, then give the same command "
+        "with --resume: finished runs are kept",
+    )
+
+
+def _modes(spec: RunSpec) -> str:
+    return " or ".join((spec.required_host_mode or "any").split("|"))
 
 
 def _one(
     prepared: Prepared, env: Environment, store: Store, experiment: dict[str, str]
 ) -> StoredRun:
-    wanted, found = prepared.spec.required_host_mode, env.host["mode"]
-    if wanted is not None and _other_mode(prepared, env):
-        raise UsageError(
-            f"host mode {wanted}",
-            f"the host is in {found} mode",
-            f"switch it by {_how_to_switch(wanted)} and a reboot, then give the same command "
-            "with --resume: finished runs are kept",
-        )
     stored = runner.run(prepared, env, store, experiment)
     error = stored.run["error"]
     detail = f": {error['asked']}: {error['found']}" if error else ""
@@ -119,8 +152,8 @@ def _one(
     return stored
 
 
-def _how_to_switch(mode: str) -> str:
-    playbook, command = _MODES[mode]
+def _how_to_switch(spec: RunSpec) -> str:
+    playbook, command = _MODES[(spec.required_host_mode or "").split("|")[0]]
     path = _PLAYBOOKS / playbook
     return f"`ansible-playbook {path}`" if path.exists() else command
 
@@ -143,7 +176,7 @@ def conditions(prepared: Prepared, env: Environment) -> dict[str, Any]:
         "tiers": [_place(tier.to_json()) for tier in dict.fromkeys(prepared.tiers.values())],
         "host mode": env.host["mode"],
         "data": prepared.golden_name or None,
-        "processors": env.host["cpu"]["online"],
+        "processors": [env.host["cpu"]["online"], format_cpus(prepared.cpus) or None],
         "harness": harness.__version__,
     }
 
@@ -158,7 +191,7 @@ def conditions_of(stored: StoredRun) -> dict[str, Any]:
         "tiers": [_place(tier) for tier in manifest["tiers"]],
         "host mode": manifest["host"]["mode"],
         "data": None if external else (manifest["dataset"] or {}).get("key"),
-        "processors": manifest["host"]["cpu"]["online"],
+        "processors": [manifest["host"]["cpu"]["online"], manifest.get("processors")],
         "harness": manifest["harness"]["version"],
     }
 

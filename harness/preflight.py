@@ -18,10 +18,12 @@ from harness.engine import (
     ProcessStarter,
     RunsSql,
 )
+from harness.engines._sqlfiles import text_of
 from harness.environment import Environment
 from harness.errors import UsageError, nearest
 from harness.golden import dataset_name
 from harness.placement import DIRECTORY_PARTS, Part, Placement
+from harness.processors import resolve_cpus
 from harness.spec import RunSpec, content_hash
 from harness.tiers.discover import store_tier
 from harness.tiers.model import Tier
@@ -32,7 +34,7 @@ from harness.workload import Workload
 
 #: What offers the load, and what samples beside it.
 DRIVERS = ("native",)
-MONITORS = ("process",)
+MONITORS = ("process", "memory-traffic")
 _LEAST_MEMORY = 128 * MIB
 #: Scratch of an engine that is made to be checked and never started.
 _NOWHERE = Path("/nonexistent")
@@ -50,6 +52,8 @@ class Prepared:
     memory_policy: MemoryPolicy | None
     settings: Mapping[str, str]
     threads: int
+    #: Processors the engine is held to; empty for all of them.
+    cpus: tuple[int, ...] = ()
     #: Of an engine that loads files in bulk; decides how large its data become.
     load_format: str = ""
     #: Names of its datasets; no golden data of an external engine.
@@ -76,7 +80,8 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
     policy = None
     if spec.placement is not None:
         tiers, policy = resolve(spec.placement, env.tiers)
-    threads = spec.threads or env.cores
+    cpus = _processors(spec)
+    threads = spec.threads or len(cpus) or env.cores
     settings = settings_for(
         spec.tuning,
         spec.engine,
@@ -87,7 +92,7 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
         },
         spec.settings,
     )
-    prepared = Prepared(spec, factory, version, workload, tiers, policy, settings, threads)
+    prepared = Prepared(spec, factory, version, workload, tiers, policy, settings, threads, cpus)
     _check_cache(prepared)
     engine = factory.create(engine_context(prepared, env, env.supervisor, _NOWHERE))
     return replace(
@@ -173,6 +178,18 @@ def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset
         )
 
 
+def _processors(spec: RunSpec) -> tuple[int, ...]:
+    if spec.cpus is None:
+        return ()
+    if spec.placement is None:
+        raise UsageError(
+            f"processors {spec.cpus!r} for an external server",
+            "the harness does not run it and cannot hold it to processors",
+            "leave --cpus out",
+        )
+    return resolve_cpus(spec.cpus)
+
+
 def _check_cache(prepared: Prepared) -> None:
     cache = prepared.spec.params.get("cache", "warm")
     if prepared.external and cache != "warm":
@@ -253,7 +270,7 @@ def golden_key(prepared: Prepared, engine: Engine) -> dict[str, Any]:
 def _schema_digest(folder: Path) -> str:
     """Of the files that make and load the tables: data of an older schema are not reused."""
     files = sorted(folder.glob("[0-9]*.sql"))
-    return content_hash({file.name: file.read_text(encoding="utf-8") for file in files})
+    return content_hash({file.name: text_of(file) for file in files})
 
 
 def work_directory(tier: Tier, run_id: str, part: Part) -> Path:

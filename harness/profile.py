@@ -6,10 +6,14 @@ orders them, the last fastest), repeated in blocks. Within a block every run sta
 once, so block k of one placement is measured next to block k of the other: these are
 the pairs the statistics compare. Every second block runs in reverse, so that a drift
 of the machine falls on both sides.
+
+What belongs together (a placement and the host mode it needs) is one axis:
+``configuration``, each of whose entries sets several keys.
 """
 
 from __future__ import annotations
 
+import csv
 import itertools
 import math
 import random
@@ -25,6 +29,7 @@ from typing import Any
 from harness.errors import UsageError, nearest
 from harness.expression import evaluate, is_expression
 from harness.placement import parse_placement
+from harness.processors import parse_cpus
 from harness.spec import RunSpec, content_hash
 from harness.units import parse_size
 from harness.yamlfile import Document, Where, load_yaml
@@ -47,8 +52,10 @@ class Plan:
     description: str
     runs: tuple[RunSpec, ...]
     emulate: tuple[str, ...] = ()
-    #: The paper's own figures beside the profile, where it has them.
+    #: The paper's own figures beside the profile, where it has them, and those of them
+    #: that the profile repeats (empty: all).
     published: Path | None = None
+    figures: tuple[str, ...] = ()
     document: Document | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -96,11 +103,30 @@ def find_profile(name: str) -> Path:
     )
 
 
-def load_profile(path: Path, normalise: Normalise, emulate: tuple[str, ...] = ()) -> Plan:
-    """Read, validate and expand a profile file; ``emulate`` adds to the profile's own."""
+def load_profile(
+    path: Path, normalise: Normalise, emulate: tuple[str, ...] = (), size: float | None = None
+) -> Plan:
+    """Read, validate and expand a profile file.
+
+    ``emulate`` adds to the profile's own; ``size`` stands instead of it.
+    """
     document = load_yaml(path, "profile")
+    if size is not None:
+        document = _resized(document, size)
     published = path.with_name("published.csv")
     return expand(document, normalise, published if published.exists() else None, emulate)
+
+
+def _resized(document: Document, size: float) -> Document:
+    if "size" not in document.value:
+        raise UsageError(
+            f"size {size:g} of {document.path}",
+            "this profile has no size: nothing in it scales",
+            "leave --size out, or give the profile a size and expressions of it",
+        )
+    if not (math.isfinite(size) and size > 0):
+        raise UsageError(f"size {size:g}", "not a positive number", "give a size such as 0.5")
+    return replace(document, value={**document.value, "size": size})
 
 
 def expand(
@@ -128,7 +154,30 @@ def expand(
         for spec in _ordered(specs, block, order, fixed)
     )
     requested = tuple(requests.values())
-    return Plan(profile["name"], profile["description"], runs, requested, published, document)
+    figures = _figures(document, published)
+    name, description = profile["name"], profile["description"]
+    return Plan(name, description, runs, requested, published, figures, document)
+
+
+def _figures(document: Document, published: Path | None) -> tuple[str, ...]:
+    """The figures that a profile says it repeats, each of which must be in the file."""
+    named = tuple(document.value.get("published", ()))
+    if not named:
+        return ()
+    if published is None:
+        raise UsageError(
+            document.at(("published",)), "there is no published.csv beside the profile", "add it"
+        )
+    with published.open(newline="", encoding="utf-8") as stream:
+        known = list(dict.fromkeys(row.get("figure") or "" for row in csv.DictReader(stream)))
+    for position, figure in enumerate(named):
+        if figure not in known:
+            raise UsageError(
+                document.at(("published", position)),
+                f"no figure {figure!r} in {published.name}{nearest(figure, known)}",
+                f"its figures: {', '.join(known)}",
+            )
+    return named
 
 
 def _tier(request: str) -> str:
@@ -137,6 +186,14 @@ def _tier(request: str) -> str:
 
 
 def _refuse_twice(document: Document, axes: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
+    for position, entry in enumerate(axes.get("configuration", ())):
+        for key in entry:
+            if key in fixed or key in axes:
+                raise UsageError(
+                    document.at(("axes", "configuration", position, key)),
+                    f"{key!r} is also {'fixed' if key in fixed else 'an axis'}",
+                    "keep one of them",
+                )
     for key, values in axes.items():
         nested = isinstance(values, Mapping)
         for name in values if nested else [key]:
@@ -178,13 +235,23 @@ _Key = tuple[str, ...]
 
 def _choices(axes: Mapping[str, Any]) -> Iterator[dict[_Key, tuple[Any, Where]]]:
     """Every combination: value and place in the file by key."""
-    axis: list[list[tuple[_Key, tuple[Any, Where]]]] = []
+    axis: list[list[dict[_Key, tuple[Any, Where]]]] = []
     for key, given in axes.items():
+        if key == "configuration":
+            axis.append([_configuration(i, entry) for i, entry in enumerate(given)])
+            continue
         for name, choices in given.items() if isinstance(given, Mapping) else [(None, given)]:
             path = (key,) if name is None else (key, name)
-            axis.append([(path, (value, ("axes", *path, i))) for i, value in enumerate(choices)])
+            axis.append([{path: (value, ("axes", *path, i))} for i, value in enumerate(choices)])
     for combination in itertools.product(*axis):
-        yield dict(combination)
+        yield dict(pair for choice in combination for pair in choice.items())
+
+
+def _configuration(position: int, entry: Mapping[str, Any]) -> dict[_Key, tuple[Any, Where]]:
+    """The keys that one entry of the axis sets together."""
+    return {
+        (key,): (value, ("axes", "configuration", position, key)) for key, value in entry.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -266,6 +333,9 @@ def _spec(document: Document, point: _Point, normalise: Normalise) -> RunSpec:
         placed = parse_placement(placement) if placement is not None else None
     with _blaming(document, point.where("memory_limit")):
         limit_bytes = parse_size(limit) if limit is not None else None
+    cpus = values.get("cpus")
+    with _blaming(document, point.where("cpus")):
+        held = parse_cpus(cpus) if cpus is not None else None
     return RunSpec(
         workload=point.workload,
         engine=engine,
@@ -281,6 +351,7 @@ def _spec(document: Document, point: _Point, normalise: Normalise) -> RunSpec:
         seed=int(values.get("seed", 0)),
         driver=values.get("driver", "native"),
         monitors=tuple(values.get("monitors", ("process",))),
+        cpus=held,
     )
 
 

@@ -27,7 +27,7 @@ class RunSpec:
 
     ``placement`` is None for an external engine only; ``label`` then names what
     its owner set up. ``block`` is the number of the interleaved repeat block.
-    ``required_host_mode`` is None where any will do.
+    ``required_host_mode`` is None where any will do; ``Default|AppDirect``: one of them.
     """
 
     workload: str
@@ -46,6 +46,8 @@ class RunSpec:
     block: int = 0
     driver: str = "native"
     monitors: tuple[str, ...] = ("process",)
+    #: Processors the engine may run on (harness.processors); None: all of them.
+    cpus: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As in spec.json, run.json and the manifest (schema run-spec)."""
@@ -67,6 +69,8 @@ class RunSpec:
             "block": self.block,
             "driver": self.driver,
             "monitors": list(self.monitors),
+            # Only where set, so that specs without it keep their hashes.
+            **({"cpus": self.cpus} if self.cpus is not None else {}),
         }
 
     @classmethod
@@ -78,6 +82,18 @@ class RunSpec:
         fields["emulate"] = tuple(fields["emulate"])
         fields["monitors"] = tuple(fields["monitors"])
         return cls(**fields)
+
+    def runs_in(self, mode: str) -> bool:
+        """Whether this run can be made on a host in that mode.
+
+        A run on an emulated tier needs no AppDirect mode: the emulation stands in for it.
+        """
+        if self.required_host_mode is None:
+            return True
+        allowed = set(self.required_host_mode.split("|"))
+        if self.placement and set(self.placement.tiers()) & set(self.emulate):
+            allowed |= {"Default"} if "AppDirect" in allowed else set()
+        return mode in allowed
 
     def hash(self) -> str:
         """Content hash: equal specs, equal hash. A complete run of it is not run again."""

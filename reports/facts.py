@@ -68,6 +68,7 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension("placement", "placement", ("emulate",), ("tier.*",)),
         Dimension("cache", "params.cache"),
         Dimension("threads", "threads", _TUNED),
+        Dimension("cpus", "cpus", ("threads", *_TUNED)),
         Dimension("driver", "driver", ("tools.*",)),
         Dimension("restore_method", "restore_method"),
         Dimension("harness", "harness.version", ("harness.*",)),

@@ -22,6 +22,8 @@ def value_text(fact: str, value: str | None) -> str:
         return format_bytes(int(given)) if given else "no limit"
     if fact == "threads":
         return f"{given} thread{'' if given == '1' else 's'}" if given else "default threads"
+    if fact == "cpus":
+        return f"processors {given}" if given else "all processors"
     if fact.startswith("settings."):
         return f"{fact.removeprefix('settings.')} {value if value is not None else 'default'}"
     return given or "none"
@@ -61,7 +63,7 @@ def in_words(fact: str, value: str | None) -> str:
     """A fact with its value, where it tells one panel or arm from another."""
     if fact == "memory_limit_bytes" and value not in (None, "null"):
         return f"memory limit {value_text(fact, value)}"
-    if fact in ("memory_limit_bytes", "threads") or fact.startswith("settings."):
+    if fact in ("memory_limit_bytes", "threads", "cpus") or fact.startswith("settings."):
         return value_text(fact, value)
     return f"{fact} {readable(value)}"
 

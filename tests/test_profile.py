@@ -164,3 +164,85 @@ def test_every_profile_that_comes_along_expands(name):
     plan = load_profile(find_profile(name), registry.normalise)
     assert plan.runs
     assert len({spec.hash() for spec in plan.runs}) == len(plan.runs)
+
+
+CONFIGURATIONS = """\
+schema: 1
+name: modes
+description: the paper's three configurations
+workload: tpch
+axes:
+  engine: [duckdb, postgres]
+  configuration:
+    - {placement: ssd-both, host_mode: Default|AppDirect}
+    - {placement: pmem-both, host_mode: AppDirect, cpus: "3,0-1"}
+    - {placement: ssd-both, host_mode: Memory}
+"""
+
+
+def test_a_configuration_sets_what_belongs_together():
+    runs = plan_of(CONFIGURATIONS).runs
+    assert [(r.engine, r.placement.name, r.required_host_mode, r.cpus) for r in runs[:3]] == [
+        ("duckdb", "ssd-both", "Default|AppDirect", None),
+        ("duckdb", "pmem-both", "AppDirect", "0-1,3"),
+        ("duckdb", "ssd-both", "Memory", None),
+    ]
+    assert len(runs) == 6
+    for spec in runs:
+        schemas.validate(spec.to_json(), "run-spec", "spec")
+        assert RunSpec.from_json(spec.to_json()) == spec
+
+
+def test_what_a_configuration_sets_cannot_be_fixed_too():
+    with pytest.raises(UsageError, match="'placement' is also fixed") as refused:
+        plan_of(CONFIGURATIONS + "fixed: {placement: ssd-both}\n")
+    assert refused.value.asked == "p.yml:8"
+
+
+def test_a_bad_value_in_a_configuration_is_named_with_its_line():
+    with pytest.raises(UsageError, match="backwards") as refused:
+        plan_of(CONFIGURATIONS.replace('"3,0-1"', '"3-1"'))
+    assert refused.value.asked.startswith("p.yml:9: ")
+
+
+@pytest.mark.parametrize(
+    ("position", "emulate", "modes"),
+    [(0, (), "Default AppDirect"), (1, (), "AppDirect"), (2, (), "Memory"),
+     # What stands in for PMem stands in for the mode that gives it; nothing does for Memory.
+     (1, ("pmem",), "Default AppDirect"), (2, ("pmem",), "Memory")],
+)  # fmt: skip
+def test_a_run_is_made_in_the_modes_it_names(position, emulate, modes):
+    spec = plan_of(CONFIGURATIONS, emulate=emulate).runs[position]
+    every = ("Default", "AppDirect", "Memory", "Mixed", "unknown")
+    assert [mode for mode in every if spec.runs_in(mode)] == modes.split()
+
+
+def test_specs_without_processors_keep_their_hashes():
+    """The hash of a spec that was stored before ``cpus`` was there."""
+    spec = plan_of(PROFILE).runs[0]
+    assert "cpus" not in spec.to_json()
+    assert spec.hash() == "bc3c113ba049f5a1"
+
+
+def test_another_size_scales_all_that_depends_on_it(tmp_path):
+    file = tmp_path / "p.yml"
+    file.write_text(PROFILE)
+    spec = load_profile(file, normalise, size=0.5).runs[0]
+    assert (spec.params["scale"], spec.memory_limit_bytes) == (0.5, 2**28)
+    file.write_text(PROFILE.replace("size: 2\n", "").replace("size", "2"))
+    with pytest.raises(UsageError, match="no size"):
+        load_profile(file, normalise, size=0.5)
+
+
+def test_a_profile_names_the_figures_that_it_repeats(tmp_path):
+    file = tmp_path / "p.yml"
+    file.write_text(PROFILE + "published: [fig2]\n")
+    with pytest.raises(UsageError, match=r"no published\.csv"):
+        load_profile(file, normalise)
+    points = "fig2,postgres/pmem-both,1,106,s,0.5\nfig4,postgres/pmem-both,15,9,x,0\n"
+    (tmp_path / "published.csv").write_text(f"figure,series,x,y,unit,read_off_error\n{points}")
+    assert load_profile(file, normalise).figures == ("fig2",)
+    file.write_text(PROFILE + "published: [fig3]\n")
+    with pytest.raises(UsageError, match="figures: fig2, fig4") as refused:
+        load_profile(file, normalise)
+    assert refused.value.asked.endswith("p.yml:14")

@@ -40,6 +40,10 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where it stopped (the default; says so).")
     ] = False,
+    size: Annotated[
+        float | None,
+        typer.Option(help="Instead of the profile's size: scales data and memory together."),
+    ] = None,
     emulate: EmulateOption = None,
     host: HostOption = None,
     results: ResultsOption = None,
@@ -47,7 +51,7 @@ def run(
     quiet: QuietOption = False,
 ) -> None:
     """Expand a profile and run what is not complete yet."""
-    plan = load_profile(find_profile(profile), registry.normalise, tuple(emulate or ()))
+    plan = load_profile(find_profile(profile), registry.normalise, tuple(emulate or ()), size)
     into = store(results)
     with (
         progress_on_stderr(quiet) as progress,
@@ -66,19 +70,20 @@ def run(
 def _print_plan(steps: list[Step], json_: bool) -> None:
     rows: list[dict[str, Any]] = []
     for step in steps:
-        spec = step.prepared.spec
-        needed = {} if step.prepared.external else needed_bytes(step.prepared)
+        spec, prepared = step.spec, step.prepared
+        needed = needed_bytes(prepared) if prepared and not prepared.external else {}
         rows.append(
             {
                 "spec_hash": spec.hash(),
                 "workload": spec.workload,
                 "engine": spec.engine,
-                "version": step.prepared.version.version,
+                "version": prepared.version.version if prepared else None,
                 "placement": placement_label(spec.placement, spec.label),
                 "block": spec.block,
                 "params": dict(spec.params),
                 "needs_bytes": dict(needed),
                 "complete": step.done.run_id if step.done else None,
+                "host_mode": spec.required_host_mode,
                 "why": step.why,
             }
         )
@@ -90,7 +95,7 @@ def _print_plan(steps: list[Step], json_: bool) -> None:
         [
             (
                 row["engine"],
-                row["version"],
+                row["version"] or "–",
                 row["placement"],
                 row["block"],
                 ", ".join(f"{part} {format_bytes(n)}" for part, n in row["needs_bytes"].items()),

@@ -49,6 +49,10 @@ def run(
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, max=10_000, help="Interleaved repeats.")] = 1,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads or parallel workers.")] = None,
+    cpus: Annotated[
+        str | None,
+        typer.Option(help="Processors the engine may run on: 0-7,16-23, socket:0, node:0 [all]."),
+    ] = None,
     memory_limit: Annotated[
         str | None, typer.Option(help="Cap on the engine and its page cache: 4GiB.")
     ] = None,
@@ -117,9 +121,8 @@ def run(
     }
     if placement:
         profile["axes"]["placement"] = list(dict.fromkeys(placement))
-    for key, value in (("threads", threads), ("memory_limit", memory_limit), ("label", label)):
-        if value is not None:
-            profile["fixed"][key] = value
+    given = {"threads": threads, "cpus": cpus, "memory_limit": memory_limit, "label": label}
+    profile["fixed"] |= {key: value for key, value in given.items() if value is not None}
     plan = expand(Document("command line", profile, {}), registry.normalise)
     into = store(results)
     with (

@@ -1,7 +1,7 @@
 """From fork to exec: what a child of the supervisor does to itself, in this order.
 
-Own session → standard streams → journal entry → memory cgroup, memory policy and
-niceness (these may need root) → the unprivileged user → death with the supervisor
+Own session → standard streams → journal entry → memory cgroup, processors, memory policy
+and niceness (these may need root) → the unprivileged user → death with the supervisor
 (setuid would clear it) → no new privileges → working directory (as the user that
 must live in it) → exec. A step that fails is reported by name, errno and path.
 """
@@ -40,6 +40,9 @@ def run_child(
         step = "cgroup"
         for procs in request["cgroup_procs"]:
             _write(procs, "0")
+        step = "processors"
+        if request["cpus"]:
+            os.sched_setaffinity(0, request["cpus"])
         step = "memory policy"
         if request["memory"]:
             linux.set_memory_policy(*request["memory"])

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -41,15 +41,17 @@ _END_S = 60.0
 
 @dataclass(frozen=True)
 class Confinement:
-    """How a process gets into the run's memory cap (see harness.memory.cgroup).
+    """How a process gets into the run's memory cap (harness.memory.cgroup) and processors.
 
     ``cgroup_procs``: files it writes itself into before exec. ``argv_prefix`` and
     ``env``: the launcher that does it instead (systemd-run), where we may not.
+    ``cpus``: the processors it may run on; empty for all of them.
     """
 
     cgroup_procs: tuple[Path, ...] = ()
     argv_prefix: tuple[str, ...] = ()
     env: Mapping[str, str] | None = None
+    cpus: tuple[int, ...] = ()
 
 
 class Confines(Protocol):
@@ -206,9 +208,10 @@ class Supervisor:
         """See :meth:`harness.supervise.journal.Journal.remove_directory`."""
         self.journal.remove_directory(path)
 
-    def capped_by(self, cap: Confines | None) -> ProcessStarter:
-        """A starter whose ``capped`` processes go into this memory cap."""
-        return _CappedStarter(self, cap.confinement if cap else Confinement())
+    def capped_by(self, cap: Confines | None, cpus: tuple[int, ...] = ()) -> ProcessStarter:
+        """A starter whose ``capped`` processes go into this memory cap and on these processors."""
+        confinement = cap.confinement if cap else Confinement()
+        return _CappedStarter(self, replace(confinement, cpus=cpus))
 
     def spawn(
         self,
@@ -248,6 +251,7 @@ class Supervisor:
             else None,
             "memory": [memory.mode, list(memory.nodes)] if memory else None,
             "cgroup_procs": [str(path) for path in confinement.cgroup_procs],
+            "cpus": list(confinement.cpus),
             "stop_signal": int(stop_signal),
             "nice": nice,
         }
@@ -296,7 +300,7 @@ class Supervisor:
 
 
 class _CappedStarter:
-    """``ProcessStarter`` of one memory cap."""
+    """``ProcessStarter`` of one memory cap and choice of processors."""
 
     def __init__(self, supervisor: Supervisor, confinement: Confinement) -> None:
         self._supervisor = supervisor
