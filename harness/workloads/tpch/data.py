@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -72,7 +72,9 @@ def generate(scale: float, load_format: LoadFormat, folder: Path, progress: Prog
     if (folder / _RECORD).exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    _run_generator(scale, load_format, folder, progress)
+    arguments = [load_format, "--scale-factor", repr(scale), "--parts", str(chunks(scale))]
+    title = f"TPC-H data at scale {scale:g} ({load_format})"
+    run_generator(arguments, folder, source_bytes(scale, load_format), title, progress)
     row_counts = _count(folder, load_format, progress)
     _verify(scale, row_counts)
     record = {
@@ -130,32 +132,20 @@ def source_bytes(scale: float, load_format: str) -> int:
     return int(_SOURCE_BYTES.get(load_format, largest) * scale) + MIB
 
 
-def _command(scale: float, load_format: LoadFormat, folder: Path) -> list[str]:
-    program = Path(sys.executable).parent / "tpchgen-cli"
-    if not program.exists():
-        raise UsageError("TPC-H data", f"{program} is missing", "pip install tpchgen-cli")
-    return [
-        # No generator outlives the harness.
-        *("setpriv", "--pdeathsig", "KILL", "--"),
-        str(program),
-        load_format,
-        *("--scale-factor", repr(scale)),
-        *("--parts", str(chunks(scale))),
-        *("--num-threads", str(len(os.sched_getaffinity(0)))),
-        *("--output-dir", str(folder)),
-        # What a generator that was cut off left behind would be skipped, not completed.
-        "--overwrite",
-        "--no-progress",
-        "--quiet",
-    ]
+def run_generator(
+    arguments: Sequence[str], folder: Path, expected_bytes: int, title: str, progress: Progress
+) -> None:
+    """Run tpchgen-cli with ``arguments``; it writes into ``folder``.
 
-
-def _run_generator(scale: float, load_format: LoadFormat, folder: Path, progress: Progress) -> None:
-    command = _command(scale, load_format, folder)
+    ``expected_bytes``: about what it writes, for the progress bar and for what is said when
+    the disk is full. RunFailed with the generator's own words when it fails or is killed.
+    """
+    command = _command(arguments, folder)
     log = folder / "generator.log"
-    total = source_bytes(scale, load_format) / 1e6
-    title = f"generate TPC-H scale {scale:g} ({load_format}, MB)"
-    with log.open("w") as stderr, progress.task(title, total) as task:
+    with (
+        log.open("w") as stderr,
+        progress.task(f"generate {title} (MB)", expected_bytes / 1e6) as task,
+    ):
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
         try:
             done = 0.0
@@ -169,11 +159,31 @@ def _run_generator(scale: float, load_format: LoadFormat, folder: Path, progress
                 process.kill()
                 process.wait()
     if process.returncode != 0:
-        raise _generator_failed(scale, folder, process.returncode, log)
+        raise _generator_failed(title, folder, expected_bytes, process.returncode, log)
     log.unlink()
 
 
-def _generator_failed(scale: float, folder: Path, status: int, log: Path) -> RunFailed:
+def _command(arguments: Sequence[str], folder: Path) -> list[str]:
+    program = Path(sys.executable).parent / "tpchgen-cli"
+    if not program.exists():
+        raise UsageError("TPC-H data", f"{program} is missing", "pip install tpchgen-cli")
+    return [
+        # No generator outlives the harness.
+        *("setpriv", "--pdeathsig", "KILL", "--"),
+        str(program),
+        *arguments,
+        *("--num-threads", str(len(os.sched_getaffinity(0)))),
+        *("--output-dir", str(folder)),
+        # What a generator that was cut off left behind would be skipped, not completed.
+        "--overwrite",
+        "--no-progress",
+        "--quiet",
+    ]
+
+
+def _generator_failed(
+    title: str, folder: Path, expected_bytes: int, status: int, log: Path
+) -> RunFailed:
     words = log.read_text(errors="replace").strip()[-2000:] or "it said nothing"
     how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
     disk = os.statvfs(folder)
@@ -181,9 +191,9 @@ def _generator_failed(scale: float, folder: Path, status: int, log: Path) -> Run
     full = "os error 28" in words or free < 16 * MIB
     found = f"disk full under {folder}; " if full else ""
     return RunFailed(
-        f"generate TPC-H data at scale {scale:g}",
+        f"generate {title}",
         f"{found}tpchgen-cli: {how}: {words}",
-        f"make room (about {source_bytes(scale, 'csv') / 1e9:.3g} GB)" if full else "run again",
+        f"make room (about {expected_bytes / 1e9:.3g} GB)" if full else "run again",
     )
 
 

@@ -9,15 +9,16 @@ text is standard SQL that every engine takes unchanged: multi-row ``INSERT … V
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
-from pathlib import Path
+from itertools import islice
 
 from harness.workloads.tpch.refresh_data import LARGEST_SET as LARGEST_SET
 from harness.workloads.tpch.refresh_data import RefreshData as RefreshData
 from harness.workloads.tpch.refresh_data import RefreshPair as RefreshPair
+from harness.workloads.tpch.refresh_data import grouped_rows
 from harness.workloads.tpch.refresh_data import orders_per_set as orders_per_set
-from harness.workloads.tpch.refresh_data import prepare as prepare
 from harness.workloads.tpch.refresh_data import refresh_folder as refresh_folder
+from harness.workloads.tpch.refresh_generate import prepare as prepare
+from harness.workloads.tpch.refresh_generate import refresh_bytes as refresh_bytes
 from harness.workloads.tpch.tables import COLUMNS
 
 #: Orders to a transaction where nobody asks for another number.
@@ -39,14 +40,12 @@ def rf1_statements(pair: RefreshPair, batch_orders: int) -> Iterator[list[str]]:
     Orders before their lines (the foreign key). Read from the files as they are asked
     for: a set of scale 1000 does not have to fit into memory.
     """
-    with pair.orders.open(encoding="ascii") as orders, pair.lineitem.open() as lines:
-        grouped = groupby(lines, key=_order_of)
-        while batch := list(islice(orders, batch_orders)):
-            keys = [_order_of(line) for line in batch]
-            yield [
-                *_inserts("orders", batch),
-                *_inserts("lineitem", _lines_of(keys, grouped, pair.lineitem)),
-            ]
+    orders = grouped_rows(pair.orders, pair.lineitem)
+    while batch := list(islice(orders, batch_orders)):
+        yield [
+            *_inserts("orders", [head for head, _ in batch]),
+            *_inserts("lineitem", [line for _, lines in batch for line in lines]),
+        ]
 
 
 def rf2_statements(pair: RefreshPair, batch_orders: int) -> Iterator[list[str]]:
@@ -57,22 +56,6 @@ def rf2_statements(pair: RefreshPair, batch_orders: int) -> Iterator[list[str]]:
             *_deletes("lineitem", "l_orderkey", batch),
             *_deletes("orders", "o_orderkey", batch),
         ]
-
-
-def _order_of(line: str) -> str:
-    return line[: line.index("|")]
-
-
-def _lines_of(
-    keys: Sequence[str], grouped: Iterator[tuple[str, Iterator[str]]], file: Path
-) -> list[str]:
-    """The lines of these orders; the file has every order's, in the same order."""
-    found: list[str] = []
-    for key, (order, lines) in zip(keys, islice(grouped, len(keys)), strict=True):
-        if key != order:
-            raise ValueError(f"{file}: lines of order {order} where those of {key} belong")
-        found += lines
-    return found
 
 
 def _inserts(table: str, lines: Sequence[str]) -> Iterator[str]:
@@ -86,10 +69,11 @@ def _deletes(table: str, column: str, keys: Sequence[str]) -> Iterator[str]:
 
 def _literals(line: str, quoted: Sequence[bool]) -> str:
     fields = line.split("|")[:-1]
-    return "(%s)" % ",".join(
+    values = (
         "'" + field.replace("'", "''") + "'" if quote else field
         for field, quote in zip(fields, quoted, strict=True)
     )
+    return f"({','.join(values)})"
 
 
 def _statements(head: str, items: Sequence[str], between: str, foot: str) -> Iterator[str]:

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from itertools import groupby
 from pathlib import Path
 
 from harness.engine import Scalar
+from harness.errors import RunFailed
 from harness.paths import source_root
-from harness.progress import Progress
 from harness.workloads.tpch.data import generator
 from harness.workloads.tpch.tables import COLUMNS, expected_rows
 
-#: A base of B orders is taken out in 1000 sets, and there are none after the last.
+#: Each set replaces a thousandth of the base's orders; after this one dbgen begins another gap.
 LARGEST_SET = 999
 
 Row = tuple[Scalar, ...]
@@ -79,14 +80,7 @@ class RefreshData:
 
     def pair(self, number: int) -> RefreshPair:
         """The files of set ``number`` (1 …), which :func:`prepare` has made."""
-        folder = set_folder(self.folder, number)
-        return RefreshPair(
-            number,
-            folder / f"orders.tbl.u{number}",
-            folder / f"lineitem.tbl.u{number}",
-            folder / f"removed-orders.tbl.u{number}",
-            folder / f"removed-lineitem.tbl.u{number}",
-        )
+        return pair_in(self.folder, number)
 
 
 def orders_per_set(scale: float) -> int:
@@ -104,13 +98,16 @@ def set_folder(folder: Path, number: int) -> Path:
     return folder / f"set-{number}"
 
 
-def prepare(scale: float, sets: range, folder: Path, progress: Progress) -> RefreshData:
-    """Make those of ``sets`` (1 …) that ``folder`` does not hold yet, each one atomically.
-
-    ``folder``: :func:`refresh_folder`. UsageError for sets or scales that do not exist,
-    RunFailed where the generator fails or the disk is full.
-    """
-    raise NotImplementedError
+def pair_in(folder: Path, number: int) -> RefreshPair:
+    """The files of set ``number`` below ``folder``, by their names in dbgen where it has any."""
+    place = set_folder(folder, number)
+    return RefreshPair(
+        number,
+        place / f"orders.tbl.u{number}",
+        place / f"lineitem.tbl.u{number}",
+        place / f"removed-orders.tbl.u{number}",
+        place / f"removed-lineitem.tbl.u{number}",
+    )
 
 
 def rows_of_file(file: Path, table: str) -> Iterator[Row]:
@@ -122,6 +119,25 @@ def rows_of_file(file: Path, table: str) -> Iterator[Row]:
             yield tuple(convert(text) for convert, text in zip(read, fields, strict=True))
 
 
+def grouped_rows(orders: Path, lineitem: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each order with its lines, as text; both files are in the order of their keys."""
+    with orders.open(encoding="ascii") as heads, lineitem.open(encoding="ascii") as lines:
+        groups = groupby(lines, key=order_of)
+        for head, (key, group) in zip(heads, groups, strict=True):
+            if key != order_of(head):
+                raise RunFailed(
+                    f"rows of {orders}",
+                    f"{lineitem.name} has lines of order {key} where those of {head[:12]} belong",
+                    f"remove {orders.parent} and run again",
+                )
+            yield head, list(group)
+
+
+def order_of(line: str) -> int:
+    """Key of the order that a row of ``orders`` or ``lineitem`` belongs to."""
+    return int(line[: line.index("|")])
+
+
 def _keys(orders: Path) -> tuple[int, ...]:
     with orders.open(encoding="ascii") as lines:
-        return tuple(int(line[: line.index("|")]) for line in lines)
+        return tuple(order_of(line) for line in lines)

@@ -1,0 +1,193 @@
+"""Makes refresh sets: dbgen's update sets (``dbgen -U``), byte for byte.
+
+dbgen fills update sets with the orders that would follow the base's last. tpchgen-cli
+makes no update sets, but at a scale factor a little larger, asked for its last part only,
+it makes just those orders. What in them depends on the scale factor is drawn again for
+the base's, and the keys are those of the gaps between the base's (clause 4.2.3). The
+rows that a set takes out of the base are kept with it: they are the first part.
+
+That the generator still draws as dbgen does is not believed: for the first orders of
+every part that it makes, its own values have to come out of ours at its own scale.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from harness.errors import RunFailed, UsageError
+from harness.progress import Progress
+from harness.supervise.supervisor import Supervisor
+from harness.workloads.tpch.data import generator, run_generator
+from harness.workloads.tpch.dbgen import WIDE_SCALE, ScaledColumns, order_key
+from harness.workloads.tpch.refresh_data import (
+    LARGEST_SET,
+    RefreshData,
+    grouped_rows,
+    orders_per_set,
+    pair_in,
+    set_folder,
+)
+from harness.workloads.tpch.tables import expected_rows
+
+#: Text of an order and its lines, on the average.
+_BYTES_PER_ORDER = 620
+_ORDERS_PER_SCALE = 1_500_000
+_COMPARED_ORDERS = 1000
+#: Gap of the keys that sets 1 … 999 put in.
+_GAP = 1
+
+
+def prepare(scale: float, sets: range, folder: Path, progress: Progress) -> RefreshData:
+    """Make those of ``sets`` (1 …) that ``folder`` does not hold yet, each one atomically.
+
+    ``folder``: harness.workloads.tpch.refresh_data.refresh_folder. UsageError for sets
+    or scales that have none, RunFailed where the generator fails or the disk is full.
+    """
+    _refuse(scale, sets)
+    missing = [number for number in sets if not set_folder(folder, number).exists()]
+    if missing:
+        try:
+            _make(scale, range(missing[0], missing[-1] + 1), folder, progress)
+        except OSError as error:
+            raise RunFailed(
+                f"refresh sets in {folder}", str(error), f"make room ({_size(scale, sets)})"
+            ) from error
+    return RefreshData(scale, folder)
+
+
+def refresh_bytes(scale: float, sets: range) -> int:
+    """Estimate of the bytes that :func:`prepare` writes, while it works."""
+    orders = orders_per_set(scale) * max(sets, default=0)
+    # The generator's parts, and the sets made of them: both put in and taken out.
+    return 4 * orders * _BYTES_PER_ORDER + (1 << 20)
+
+
+def _size(scale: float, sets: range) -> str:
+    return f"about {refresh_bytes(scale, sets) / 1e9:.3g} GB"
+
+
+def _refuse(scale: float, sets: range) -> None:
+    if scale >= WIDE_SCALE:
+        raise UsageError(
+            f"refresh sets at scale {scale:,g}",
+            f"from scale {WIDE_SCALE:,} on dbgen draws keys in another way, which is not done here",
+            "choose a smaller scale, or run without refresh functions",
+        )
+    if sets and not (min(sets) >= 1 and max(sets) <= LARGEST_SET):
+        raise UsageError(
+            f"refresh sets {min(sets)} … {max(sets)}",
+            f"there are {LARGEST_SET}: then every order of the base has been replaced",
+            "ask for fewer",
+        )
+
+
+def _make(scale: float, sets: range, folder: Path, progress: Progress) -> None:
+    """Make ``sets`` in a directory that outlives no end of ours, and give each its name."""
+    size = orders_per_set(scale)
+    base = expected_rows("orders", scale) or 0
+    first, end = (sets.start - 1) * size, (sets.stop - 1) * size
+    folder.mkdir(parents=True, exist_ok=True)
+    with Supervisor() as supervisor:
+        work = folder / f"partial-{os.getpid()}-{secrets.token_hex(4)}"
+        supervisor.register_directory(work, mode=0o755)
+        with progress.task(f"make refresh sets at scale {scale:g}", len(sets)) as task:
+            inserted = _inserted(scale, work / "inserted", base + first, base + end, progress)
+            removed = _removed(scale, work / "removed", first, end, progress)
+            for number in sets:
+                _write_set(work, number, size, inserted, removed)
+                _publish(set_folder(work, number), set_folder(folder, number))
+                task.advance()
+        supervisor.remove_directory(work)
+
+
+_Rows = Iterator[tuple[str, list[str]]]
+
+
+def _inserted(scale: float, work: Path, first: int, end: int, progress: Progress) -> _Rows:
+    """Rows ``first`` … ``end`` - 1, all beyond the base, with its values and the gap's keys."""
+    # Half an order more, lest the product of the scale factor is cut to one less.
+    larger = (end + 0.5) / _ORDERS_PER_SCALE
+    parts = max(1, end // (end - first))
+    orders, lineitem = _part(larger, parts, parts, work, progress)
+    start = (parts - 1) * (end // parts)
+    base = expected_rows("orders", scale) or 0
+    _compare(larger, start, orders, lineitem)
+    columns = ScaledColumns(scale, first)
+    rows = islice(grouped_rows(orders, lineitem), first - start, end - start)
+    for row, (head, lines) in enumerate(rows, first - base):
+        yield columns.rewrite(head, lines, order_key(row, _GAP))
+
+
+def _removed(scale: float, work: Path, first: int, end: int, progress: Progress) -> _Rows:
+    """Rows ``first`` … ``end`` - 1 of the base, as they are."""
+    parts = max(1, (expected_rows("orders", scale) or 0) // end)
+    orders, lineitem = _part(scale, 1, parts, work, progress)
+    _compare(scale, 0, orders, lineitem)
+    yield from islice(grouped_rows(orders, lineitem), first, end)
+
+
+def _part(scale: float, part: int, parts: int, work: Path, progress: Progress) -> tuple[Path, Path]:
+    """Have one part of orders and lineitem made; their files."""
+    work.mkdir()
+    arguments = [
+        *("tbl", "--tables", "orders,lineitem", "--scale-factor", repr(scale)),
+        *("--parts", str(parts), "--part", str(part)),
+    ]
+    rows = (expected_rows("orders", scale) or 0) // parts
+    title = f"part {part} of {parts} of TPC-H orders"
+    run_generator(arguments, work, rows * _BYTES_PER_ORDER, title, progress)
+    orders, lineitem = (work / table / f"{table}.{part}.tbl" for table in ("orders", "lineitem"))
+    return orders, lineitem
+
+
+def _compare(scale: float, start: int, orders: Path, lineitem: Path) -> None:
+    """RunFailed where the generator's rows from ``start`` on are not those that dbgen draws."""
+    columns = ScaledColumns(scale, start)
+    rows = islice(grouped_rows(orders, lineitem), _COMPARED_ORDERS)
+    for row, (head, lines) in enumerate(rows, start):
+        if columns.rewrite(head, lines, order_key(row, 0)) != (head, lines):
+            raise RunFailed(
+                "refresh sets",
+                f"{generator()} draws order {row + 1:,} of scale {scale:g} otherwise than dbgen",
+                "install the version of tpchgen-cli that the harness asks for",
+            )
+
+
+def _write_set(work: Path, number: int, size: int, inserted: _Rows, removed: _Rows) -> None:
+    set_folder(work, number).mkdir()
+    pair = pair_in(work, number)
+    _write(pair.orders, pair.lineitem, size, inserted)
+    _write(pair.removed_orders, pair.removed_lineitem, size, removed)
+
+
+def _write(orders: Path, lineitem: Path, size: int, rows: _Rows) -> None:
+    """The next ``size`` orders and their lines, on the disk when this returns."""
+    count = 0
+    with orders.open("x", encoding="ascii") as heads, lineitem.open("x", encoding="ascii") as tails:
+        for head, lines in islice(rows, size):
+            heads.write(head)
+            tails.writelines(lines)
+            count += 1
+        for file in (heads, tails):
+            file.flush()
+            os.fsync(file.fileno())
+    if count != size:
+        raise RunFailed(f"{orders.name}: {size} orders", f"the generator made {count}", "run again")
+
+
+def _publish(made: Path, target: Path) -> None:
+    """Give a whole set its name, unless another process has made it meanwhile."""
+    try:
+        made.rename(target)
+    except OSError:
+        if not target.exists():
+            raise
+    descriptor = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
