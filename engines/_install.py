@@ -88,6 +88,12 @@ def pinned(engine: str, versions: Path | None = None) -> Pinned:
     )  # fmt: skip
 
 
+def installed(engine: str, prefix: Path) -> list[tuple[Path, str]]:
+    """Folders of the prefix with an installation of ``engine``, and where each came from."""
+    found = sorted(prefix.glob(f"{engine}-*"), reverse=True)
+    return [(folder, f"private prefix, {folder.name}") for folder in found]
+
+
 def install(engine: str, prefix: Path, progress: Progress, versions: Path | None = None) -> Path:
     """Put the pinned build of ``engine`` into ``prefix`` and return its folder; idempotent.
 

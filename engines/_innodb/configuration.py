@@ -1,0 +1,184 @@
+"""The option file of one start, and the check of settings before anything is loaded."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from harness.engine import EngineContext
+from harness.engines._innodb.cluster import Cluster
+from harness.engines._innodb.installation import Installation
+from harness.errors import UsageError, nearest
+from harness.supervise.supervisor import minimal_environment
+
+SOCKET = "sql.sock"
+#: What the harness itself decides: a tuning profile must not change it.
+_OURS: Mapping[str, str] = {
+    "skip_networking": "ON",
+    "skip_name_resolve": "ON",
+    "secure_file_priv": "",  # LOAD DATA reads any file that the server's user may read
+    "default_time_zone": "+00:00",
+    # By default a quarter of the buffer pool is read back in at the start: no cold start then.
+    "innodb_buffer_pool_dump_at_shutdown": "OFF",
+    "innodb_buffer_pool_load_at_startup": "OFF",
+}
+#: The same where the release knows them.
+_OURS_WHERE_KNOWN: Mapping[str, str] = {
+    "mysqlx": "OFF",
+    "auto_generate_certs": "OFF",
+    "sha256_password_auto_generate_rsa_keys": "OFF",
+    "caching_sha2_password_auto_generate_rsa_keys": "OFF",
+    "persisted_globals_load": "OFF",
+}
+#: Fixed when the data are made: strings compare by byte, as in the C locale of the others.
+_BINARY: Mapping[str, str] = {
+    "character_set_server": "latin1",
+    "collation_server": "latin1_bin",
+}
+_FIXED = frozenset({*_OURS, *_OURS_WHERE_KNOWN, *_BINARY}) | {
+    "admin_address", "aria_log_dir_path", "basedir", "bind_address", "character_sets_dir",
+    "daemonize", "datadir", "init_file", "initialize", "initialize_insecure",
+    "innodb_data_file_path", "innodb_data_home_dir", "innodb_directories",
+    "innodb_doublewrite_dir", "innodb_log_group_home_dir", "innodb_page_size",
+    "innodb_read_only", "innodb_temp_data_file_path", "innodb_temp_tablespaces_dir",
+    "innodb_tmpdir", "innodb_undo_directory", "lc_messages_dir", "log_bin", "log_error",
+    "lower_case_table_names", "pid_file", "plugin_dir", "port", "skip_grant_tables",
+    "slave_load_tmpdir", "replica_load_tmpdir", "socket", "tmpdir", "user",
+}  # fmt: skip
+_TABLE_HEAD = re.compile(r"^-{20,} -+$", re.MULTILINE)
+
+
+def write_configuration(
+    installation: Installation,
+    context: EngineContext,
+    cluster: Cluster,
+    settings: Mapping[str, str],
+    format_settings: Mapping[str, str],
+    init_statements: str = "",
+) -> Path:
+    """Write the option file of one start into the scratch folder.
+
+    ``init_statements`` (a secret among them) go into a file of their own that the server
+    reads at its start; the caller removes it.
+    """
+    known = known_settings(installation)
+    lines = dict(settings) | dict(_OURS) | dict(_BINARY) | dict(format_settings)
+    lines |= {name: value for name, value in _OURS_WHERE_KNOWN.items() if name in known}
+    lines |= installation.folders() | cluster.locations(known.__contains__)
+    lines["socket"] = str(context.scratch / SOCKET)
+    lines["pid_file"] = str(context.scratch / "server.pid")
+    if init_statements:
+        statements = init_file(context)
+        _write(context, statements, init_statements)
+        lines["init_file"] = str(statements)
+    configuration = context.scratch / "server.cnf"
+    _write(context, configuration, _render(lines))
+    return configuration
+
+
+def init_file(context: EngineContext) -> Path:
+    """Where the statements of a first start are written."""
+    return context.scratch / "first_start.sql"
+
+
+def check_settings(installation: Installation, settings: Mapping[str, str]) -> None:
+    """UsageError for a setting this server does not know or a value it does not take.
+
+    The server itself reads the settings (``--verbose --help``), so that every release is
+    judged by its own rules; nothing is started. A value that it would adjust is refused
+    too: the run would not be the one that was asked for.
+    """
+    if taken := sorted(name for name in settings if _plain(name) in _FIXED):
+        raise UsageError(
+            f"{installation.title}: setting {', '.join(taken)}",
+            "decided by the harness (sockets, places, access, the data's format)",
+            "leave it out; the placement says where the parts lie",
+        )
+    known = known_settings(installation)
+    for name in settings:
+        # The server takes abbreviations and "loose_" too, which a record must not.
+        if _plain(name) != name or name not in known:
+            raise UsageError(
+                f"{installation.title}: setting {name}",
+                f"no such setting{nearest(_plain(name), list(known))}",
+                f"see {installation.server.name} --verbose --help; names are written with _",
+            )
+    if problems := _problems(installation, settings):
+        raise UsageError(
+            f"settings for {installation.title}",
+            "; ".join(problems),
+            f"see {installation.server.name} --verbose --help",
+        )
+
+
+def _problems(installation: Installation, settings: Mapping[str, str]) -> list[str]:
+    """What the server says of the settings when it only reads them."""
+    # A file without a name: nothing is left behind, however the harness ends.
+    descriptor = os.memfd_create("server.cnf")
+    with os.fdopen(descriptor, "w") as configuration:
+        os.fchmod(descriptor, 0o600)  # a file that others may write is not read
+        configuration.write(_render(dict(settings) | installation.folders()))
+        configuration.flush()
+        done = subprocess.run(
+            [*installation.command, f"--defaults-file=/proc/self/fd/{descriptor}",
+             "--verbose", "--help"],
+            capture_output=True, text=True, check=False, pass_fds=[descriptor],
+            env=minimal_environment(Path("/nonexistent")),
+        )  # fmt: skip
+    found = [m for line in done.stderr.splitlines() if (m := _problem(line, settings))]
+    if not found and not _TABLE_HEAD.search(done.stdout):
+        found = [done.stderr.strip() or f"exit status {done.returncode}"]
+    return found
+
+
+_PROBLEM = re.compile(r"^\S+(?: \S+)? \d+ \[(ERROR|Warning)\] (?:\[MY-\d+\] \[\w+\] )?(.*)$")
+_NOT_SAID = re.compile(r"^\S*(?:mysqld|mariadbd): |^Aborting$")
+
+
+def _problem(line: str, settings: Mapping[str, str]) -> str:
+    """An error, or a warning about one of ``settings``; empty for anything else."""
+    if (match := _PROBLEM.match(line)) is None:
+        return ""
+    kind, text = match.groups()
+    text = _NOT_SAID.sub("", text)
+    about = {name for name in settings if name in _plain(text)}
+    return text if kind == "ERROR" or (about and "adjusted" in text) else ""
+
+
+@lru_cache(maxsize=8)
+def known_settings(installation: Installation) -> frozenset[str]:
+    """Names of the settings the server describes, written with ``_``."""
+    options = [f"--{name.replace('_', '-')}={v}" for name, v in installation.folders().items()]
+    done = subprocess.run(
+        [*installation.command, "--no-defaults", *options, "--verbose", "--help"],
+        capture_output=True, text=True, check=False,
+        env=minimal_environment(Path("/nonexistent")),
+    )  # fmt: skip
+    head = _TABLE_HEAD.search(done.stdout)
+    lines = done.stdout[head.end() :].splitlines() if head else []
+    names = (line.split(None, 1)[0] for line in lines if line[:1].isalpha() and " " in line)
+    return frozenset(_plain(name) for name in names)
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "_").lower()
+
+
+def _render(settings: Mapping[str, str]) -> str:
+    lines = ["[mysqld]\n"]
+    for name, value in settings.items():
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        lines.append(f'{name} = "{escaped}"\n')
+    # MySQL's binary log is on by default; the paper's servers have none.
+    return "".join([*lines, "skip_log_bin\n"])
+
+
+def _write(context: EngineContext, path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)
+    if (user := context.credentials) is not None:
+        os.chown(path, user.uid, user.gid)

@@ -1,0 +1,252 @@
+"""MySQL and MariaDB as engines: the managed server, and the base of their factories.
+
+The server listens on a Unix socket in the run's private scratch folder and nowhere else,
+with a password that is made for the run and kept in memory.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from harness.engine import (
+    EngineContext,
+    EngineKind,
+    EngineVersion,
+    Places,
+    ProcessId,
+)
+from harness.engines._innodb.cluster import DATABASE, ROLE, Cluster
+from harness.engines._innodb.configuration import (
+    check_settings,
+    init_file,
+    known_settings,
+    write_configuration,
+)
+from harness.engines._innodb.connection import open_connection
+from harness.engines._innodb.installation import TITLES, Flavour, choose
+from harness.engines._innodb.options import page_size, part_of_doublewrite, seconds
+from harness.engines._innodb.server import Server
+from harness.engines._innodb.sql import SqlOnInnoDB
+from harness.engines._innodb.verify import verify_locations, verify_variables
+from harness.errors import UsageError
+from harness.placement import Part
+
+#: What a profile may say that decides what is stored: part of the golden key, loaded with.
+_STORED = (
+    "histogram_generation_max_mem_size", "innodb_checksum_algorithm", "innodb_compression_level",
+    "innodb_default_row_format", "innodb_file_per_table", "innodb_fill_factor",
+    "innodb_stats_persistent", "innodb_stats_persistent_sample_pages",
+    "innodb_undo_tablespaces", "use_stat_tables",
+)  # fmt: skip
+_START_TIMEOUT_S = 300.0
+_STOP_TIMEOUT_S = 900.0
+
+
+class ManagedInnoDB(SqlOnInnoDB):
+    """A server of our own on directories of our own."""
+
+    kind: EngineKind = "managed"
+    supported_parts: frozenset[Part] = frozenset({"data", "wal", "temp", "memory"})
+
+    def __init__(self, context: EngineContext, flavour: Flavour) -> None:
+        super().__init__()
+        self.name = flavour
+        self.flavour = flavour
+        self._context = context
+        self._installation = choose(flavour, context.options, context.engines_prefix)
+        check_settings(self._installation, context.settings)
+        self._doublewrite = part_of_doublewrite(self._installation, context.options)
+        self._format = {"innodb_page_size": page_size(context.options)}
+        self._password = secrets.token_hex(16)
+        self._cluster: Cluster | None = None
+        self._server: Server | None = None
+        self._loading = False
+        self._first_start = True
+        self.threads = context.threads
+
+    @property
+    def version_tuple(self) -> tuple[int, ...]:
+        """(9, 7, 4) of "9.7.4"."""
+        return self._installation.version_tuple
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The memory cap, if there is one."""
+        return self._context.memory_limit_bytes
+
+    def version(self) -> EngineVersion:
+        """Release and banner of the binary."""
+        return self._installation.engine_version()
+
+    def format_options(self) -> Mapping[str, str]:
+        """What initialising fixes for good, and the settings that decide what is stored."""
+        return {**self._format, "collation": "latin1_bin"} | self.stored_settings()
+
+    def stored_settings(self) -> dict[str, str]:
+        """The tuning profile's settings that decide what a load stores, such as statistics."""
+        return {n: v for n, v in self._context.settings.items() if n in _STORED}
+
+    def initialise(self, places: Places) -> None:
+        """An empty server in the places, from now on with the settings for loading."""
+        self._loading = True
+        cluster = self._use(places)
+        cluster.create(self._configuration(self.stored_settings()))
+
+    def start(self) -> None:
+        """Start with the tuning profile's settings; after ``initialise`` with none of them
+        but those in the golden key, so that golden data are the same whoever loads them.
+        """
+        self._start(self.stored_settings() if self._loading else self._context.settings)
+
+    def stop(self) -> None:
+        """Clean shutdown: a later start recovers nothing."""
+        self._close_monitor()
+        if self._server is not None:
+            self._server.stop()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._close_monitor()
+        if self._server is not None:
+            self._server.kill()
+
+    def restart_for_loading(self, settings: Mapping[str, str]) -> None:
+        """These alone, with what the golden key has of the profile."""
+        self.stop()
+        self._start({**settings, **self.stored_settings()})
+
+    def restart_for_use(self) -> None:
+        """Everything on its device, then as ``start`` does it."""
+        self.stop()
+        self._placed().make_durable()
+        self.start()
+
+    def can_read(self, paths: Sequence[Path]) -> bool:
+        """Whether the server's own user may read every one of ``paths``: one process for all."""
+        process = self._context.processes.spawn(
+            ["sh", "-c", 'for f; do test -r "$f" || exit 1; done', "sh", *map(str, paths)],
+            credentials=self._context.credentials,
+        )
+        return process.wait() == 0
+
+    def processes(self) -> Sequence[ProcessId]:
+        """The server: its connections are threads."""
+        return self._server.processes() if self._server is not None else []
+
+    def files(self) -> Sequence[Path]:
+        """Data, redo log and the two temporary directories."""
+        return self._cluster.directories() if self._cluster is not None else []
+
+    def snapshot(self, golden: Path) -> None:
+        """Move the stopped server's files to ``golden``."""
+        self._placed().snapshot(golden)
+
+    def restore(self, golden: Path, places: Places) -> None:
+        """Copy ``golden`` into the places; nothing in it says where it lies."""
+        self._loading = False
+        self._use(places).restore(golden)
+
+    def _open(self) -> Any:
+        return self._open_database(DATABASE)
+
+    def _open_database(self, name: str) -> Any:
+        return open_connection(
+            unix_socket=str(self._used().socket), host=None, port=None, user=ROLE,
+            password=self._password, database=name, local_infile=False,
+        )  # fmt: skip
+
+    def _start(self, settings: Mapping[str, str]) -> None:
+        """The first start on these files also gives our user its password of this run."""
+        statements = self._access() if self._first_start else ""
+        configuration = self._configuration(settings, statements)
+        try:
+            self._used().start(configuration, lambda pid: self._verify(pid, settings))
+        finally:
+            init_file(self._context).unlink(missing_ok=True)
+        self._first_start = False
+
+    def _verify(self, pid: int, settings: Mapping[str, str]) -> None:
+        """That the parts lie where they should and the settings hold."""
+        verify_locations(pid, self._placed(), self._installation)
+        connection = self._open()
+        try:
+            verify_variables(connection, self._placed(), settings)
+        finally:
+            connection.close()
+
+    def _access(self) -> str:
+        """Our database and our user with the run's password; nobody else can log in."""
+        user = f"'{ROLE}'@'localhost'"
+        return "".join(
+            f"{statement};\n"
+            for statement in (
+                f"CREATE DATABASE IF NOT EXISTS {DATABASE}",
+                f"CREATE USER IF NOT EXISTS {user}",
+                f"ALTER USER {user} IDENTIFIED BY '{self._password}'",
+                f"GRANT ALL PRIVILEGES ON *.* TO {user}",
+                "ALTER USER 'root'@'localhost' ACCOUNT LOCK",
+            )
+        )
+
+    def _configuration(self, settings: Mapping[str, str], statements: str = "") -> Path:
+        return write_configuration(
+            self._installation, self._context, self._placed(), settings, self._format, statements
+        )
+
+    def _use(self, places: Places) -> Cluster:
+        options = self._context.options
+        self._cluster = Cluster(self._installation, self._context, places, self._doublewrite)
+        self._server = Server(
+            self._installation,
+            self._context,
+            self._cluster,
+            places.memory,
+            start_timeout_s=seconds(options, "start_timeout_s", _START_TIMEOUT_S),
+            stop_timeout_s=seconds(options, "stop_timeout_s", _STOP_TIMEOUT_S),
+        )
+        self._first_start = True
+        return self._cluster
+
+    def _placed(self) -> Cluster:
+        if self._cluster is None:
+            raise RuntimeError("initialise or restore comes first")
+        return self._cluster
+
+    def _used(self) -> Server:
+        if self._server is None:
+            raise RuntimeError("initialise or restore comes first")
+        return self._server
+
+
+class InnoDBFactory:
+    """Managed unless the option ``dsn`` names a server of the user's."""
+
+    kinds: ClassVar[tuple[EngineKind, ...]] = ("managed",)
+
+    def __init__(self, flavour: Flavour) -> None:
+        self.name = flavour
+        self.title = TITLES[flavour]
+        self._flavour = flavour
+        self.options: Mapping[str, str] = {
+            "prefix": "folder of the installation to run (it has bin/mysqld or sbin/mariadbd)",
+            "version": "release to run of those found, such as 9 or 10.11",
+            "page_size": "size of a page in KiB: 4, 8, 16, 32 or 64 [16]",
+            "doublewrite": "part that holds the doublewrite files, data or wal [data]",
+            "start_timeout_s": "seconds to wait for the server's start [300]",
+            "stop_timeout_s": "seconds to wait for the server's clean shutdown [900]",
+        }
+
+    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
+        """All but indexes; none of an external server."""
+        return frozenset() if "dsn" in options else ManagedInnoDB.supported_parts
+
+    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
+        """The installation found, or the external server's own answer."""
+        return choose(self._flavour, options, engines_prefix).engine_version()
+
+    def create(self, context: EngineContext) -> ManagedInnoDB:
+        """UsageError for a setting that this server does not take."""
+        return ManagedInnoDB(context, self._flavour)

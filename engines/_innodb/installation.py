@@ -1,0 +1,200 @@
+"""Which MySQL or MariaDB to run: what the machine has, else the private prefix.
+
+The two are told apart by what the server says of itself (``--version``), never by the
+name of a file: MariaDB still answers to ``mysqld``. Of a service only its binaries are
+used, on directories of our own.
+
+An installation of the private prefix may bring libraries of its own, even its own C
+library: it is then started through the dynamic linker it brings, which leaves the
+machine's own libraries alone.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.engine import EngineVersion
+from harness.engines._install import installed
+from harness.errors import UsageError
+
+Flavour = Literal["mysql", "mariadb"]
+TITLES: Mapping[Flavour, str] = {"mysql": "MySQL", "mariadb": "MariaDB"}
+_NAMES = ("mariadbd", "mysqld")
+_FOLDERS = ("bin", "sbin", "libexec", "usr/sbin", "usr/bin", "usr/libexec")
+#: Where distributions and vendors put it, below /.
+_MACHINE = ("usr/sbin", "usr/libexec", "usr/bin", "usr/local/mysql*/bin", "usr/local/mariadb*/bin",
+            "usr/local/bin", "usr/local/sbin", "opt/mysql*/bin", "opt/mysql/*/bin",
+            "opt/mariadb*/bin")  # fmt: skip
+_VERSION = re.compile(r"Ver (\d+(?:\.\d+)+)")
+_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One server binary and what belongs to it.
+
+    ``command``: what starts the server, dynamic linker included. ``base``: the folder that
+    has ``share`` and ``lib``. ``source``: where it came from, as recorded with a run.
+    """
+
+    flavour: Flavour
+    version: str
+    banner: str
+    server: Path
+    command: tuple[str, ...]
+    base: Path
+    source: str
+
+    @property
+    def title(self) -> str:
+        """Name and release, for messages."""
+        return f"{TITLES[self.flavour]} {self.version}"
+
+    @property
+    def version_tuple(self) -> tuple[int, ...]:
+        """(9, 7, 4) of "9.7.4"."""
+        return tuple(int(part) for part in self.version.split("."))
+
+    def engine_version(self) -> EngineVersion:
+        """As recorded with a run."""
+        return EngineVersion(self.flavour, self.version, self.banner, self.source)
+
+    def folders(self) -> dict[str, str]:
+        """Options that name its folders: compiled-in paths do not hold in a private prefix."""
+        found = {"basedir": str(self.base)}
+        if messages := self.share("english/errmsg.sys"):
+            found["lc_messages_dir"] = str(messages.parent.parent)
+        if characters := self.share("charsets/Index.xml"):
+            found["character_sets_dir"] = str(characters.parent)
+        for folder in ("lib/mysql/plugin", "lib64/mysql/plugin", "lib/plugin", "lib64/plugin"):
+            if (self.base / folder).is_dir():
+                found["plugin_dir"] = str(self.base / folder)
+                break
+        return found
+
+    def share(self, name: str) -> Path | None:
+        """A file of its ``share`` folder, wherever this build keeps it."""
+        for folder in ("share", "share/mysql", "share/mariadb"):
+            if (path := self.base / folder / name).is_file():
+                return path
+        return next(self.base.glob(f"share/mysql-*/{name}"), None)
+
+
+def choose(flavour: Flavour, options: Mapping[str, Any], engines_prefix: Path) -> Installation:
+    """The installation that these options mean; UsageError where there is none.
+
+    Order: ``prefix``; the newest of the machine's own; the private prefix. With
+    ``version`` (``9``, ``8.0`` or a full release) the first in that order which fits it.
+    """
+    if prefix := options.get("prefix"):
+        return _of_prefix(flavour, Path(str(prefix)))
+    machine = [i for i in _machine() if i.flavour == flavour]
+    machine.sort(key=lambda i: i.version_tuple, reverse=True)
+    found = [*machine, *_private(flavour, engines_prefix)]
+    wanted = str(options.get("version", ""))
+    for installation in found:
+        if not wanted or f"{installation.version}.".startswith(f"{wanted}."):
+            return installation
+    there = ", ".join(f"{i.version} ({i.source})" for i in found) or "none"
+    raise UsageError(
+        f"{TITLES[flavour]} {wanted}".strip(),
+        f"installations found: {there}",
+        f"run `harness engines install {flavour}`, install {TITLES[flavour]}, or name one "
+        "with the engine option 'prefix'",
+    )
+
+
+def _of_prefix(flavour: Flavour, prefix: Path) -> Installation:
+    found = _below(prefix, str(prefix))
+    for installation in found:
+        if installation.flavour == flavour:
+            return installation
+    what = "; ".join(f"{i.server} is {i.title}" for i in found)
+    raise UsageError(
+        f"{TITLES[flavour]} under {prefix}",
+        what or f"no {' or '.join(_NAMES)} that runs in {', '.join(('.', *_FOLDERS))}",
+        "name the folder that has bin/mysqld" + (
+            f", or say --engine {found[0].flavour}" if found else ""
+        ),
+    )  # fmt: skip
+
+
+def _below(prefix: Path, source: str) -> list[Installation]:
+    found: list[Installation] = []
+    for folder in (prefix, *(prefix / name for name in _FOLDERS)):
+        found.extend(_inspected(folder, prefix, source))
+    return found
+
+
+def _inspected(folder: Path, prefix: Path | None, source: str) -> Iterator[Installation]:
+    seen: set[Path] = set()
+    for name in _NAMES:
+        server = folder / name
+        if not server.is_file() or (real := server.resolve()) in seen:
+            continue
+        seen.add(real)
+        if installation := _inspect(real, prefix, source):
+            yield installation
+
+
+def _machine() -> Iterator[Installation]:
+    seen: set[Path] = set()
+    for folder in _machine_folders():
+        for installation in _inspected(folder, None, str(folder)):
+            if installation.server not in seen:
+                seen.add(installation.server)
+                yield installation
+
+
+def _machine_folders() -> Iterator[Path]:
+    for name in _NAMES:
+        if (found := shutil.which(name)) is not None:
+            yield Path(found).resolve().parent
+    for pattern in _MACHINE:
+        yield from sorted(Path("/").glob(pattern))
+
+
+def _private(flavour: Flavour, engines_prefix: Path) -> Iterator[Installation]:
+    for folder, source in installed(flavour, engines_prefix):
+        yield from (i for i in _below(folder, source) if i.flavour == flavour)
+
+
+@lru_cache(maxsize=64)
+def _inspect(server: Path, prefix: Path | None, source: str) -> Installation | None:
+    command = (*_linker(prefix), str(server))
+    banner = _output(*command, "--no-defaults", "--version").replace(str(server), server.name)
+    match = _VERSION.search(banner)
+    if match is None:
+        return None
+    flavour: Flavour = "mariadb" if "MariaDB" in banner else "mysql"
+    base = server.parent.parent
+    return Installation(flavour, match.group(1), banner, server, command, base, source)
+
+
+def _linker(prefix: Path | None) -> tuple[str, ...]:
+    """The start of a command that runs with the prefix's own libraries, where it has some."""
+    if prefix is None:
+        return ()
+    for folder in sorted((prefix / "usr/lib").glob("*-linux-gnu")):
+        own = sorted(folder.glob("ld-linux-*.so.*"))
+        linker = own[0] if own else next(iter(sorted(Path("/").glob("lib*/ld-linux-*.so.*"))), None)
+        if linker is not None:
+            return (str(linker), "--library-path", str(folder))
+    return ()
+
+
+def _output(*command: str) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()

@@ -1,0 +1,61 @@
+"""Engine options of MySQL and MariaDB, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.engines._innodb.configuration import known_settings
+from harness.engines._innodb.installation import Installation
+from harness.errors import UsageError
+from harness.placement import Part
+
+_PAGE_SIZES = (4, 8, 16, 32, 64)
+
+
+def page_size(options: Mapping[str, Any]) -> str:
+    """``innodb_page_size`` in bytes, from the option ``page_size`` in KiB."""
+    given = str(options.get("page_size", 16))
+    if given not in map(str, _PAGE_SIZES):
+        raise UsageError(
+            f"engine option page_size={given}",
+            "InnoDB has pages of 4, 8, 16, 32 or 64 KiB",
+            "leave it out for InnoDB's own 16",
+        )
+    return str(int(given) * 1024)
+
+
+def part_of_doublewrite(installation: Installation, options: Mapping[str, Any]) -> Part:
+    """The part whose tier holds the doublewrite files.
+
+    It is ``data`` in every release that cannot place them (they are inside ibdata1 before
+    MySQL 8.0.20 and in MariaDB), so it is the default of those that can.
+    """
+    given = str(options.get("doublewrite", "data"))
+    if given == "data":
+        return "data"
+    if given != "wal":
+        raise UsageError(
+            f"engine option doublewrite={given}", "neither data nor wal", "say doublewrite=wal"
+        )
+    if "innodb_doublewrite_dir" not in known_settings(installation):
+        raise UsageError(
+            f"engine option doublewrite=wal with {installation.title}",
+            "its doublewrite pages lie inside the system tablespace, which is data",
+            "use MySQL 8.0.20 or later, or leave the option out",
+        )
+    return "wal"
+
+
+def seconds(options: Mapping[str, Any], name: str, default: float) -> float:
+    """A positive number of seconds."""
+    value = options.get(name, default)
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = 0.0
+    if found <= 0:
+        raise UsageError(
+            f"engine option {name}={value}", "not a number of seconds", f"say {name}=60"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""MySQL as an engine."""
