@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.counters import counter_metrics, difference
 from harness.engine import Explains, QueryTimeout, RunsSql, SqlConnection, SqlResult
 from harness.errors import RunFailed, UsageError
 from harness.plan import ExecutedPlan
@@ -95,7 +96,7 @@ class _Passes:
                 after = self._session.counters("after")
             if result is not None:
                 timed.results[statement.query] = result
-                timed.counters[statement.query] = _difference(before, after)
+                timed.counters[statement.query] = difference(before, after)
         return timed
 
     def explain(self, todo: Sequence[Statement]) -> dict[int, ExecutedPlan]:
@@ -158,15 +159,6 @@ def _explained_failure(statement: Statement) -> Iterator[None]:
         ) from error
 
 
-def _difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    return {name: after[name] - before[name] for name in after if name in before}
-
-
-def _unit(counter: str) -> str:
-    """The unit that a counter's name ends in."""
-    return {"bytes": "B", "ns": "ns"}.get(counter.rpartition("_")[2], "1")
-
-
 def _query_metrics(
     todo: Sequence[Statement], timed: _Timed, timeout_s: float | None
 ) -> list[Metric]:
@@ -182,10 +174,8 @@ def _query_metrics(
         metrics.append(
             Metric("query_duration_ns", "ns", "lower", statement.labels, value=result.duration_ns)
         )
-        metrics += [
-            Metric(f"query_{name}", _unit(name), "none", statement.labels, value=value)
-            for name, value in sorted(timed.counters[statement.query].items())
-        ]
+        counted = timed.counters[statement.query]
+        metrics += counter_metrics("query_", statement.labels, counted)
     if len(timed.results) == len(todo):  # a total without some of its queries is no total
         metrics += _totals([result.duration_ns for result in timed.results.values()])
     return metrics
