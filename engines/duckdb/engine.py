@@ -200,8 +200,9 @@ class DuckDB:
         return [identity] if identity else []
 
     def counters(self) -> Mapping[str, float]:
-        """None: outside its profiles (see ``explain``) DuckDB keeps levels, no sums."""
-        return {}
+        """``spilled_bytes`` (see spill.py): outside its profiles DuckDB keeps levels, no sums."""
+        spilled = self._running.request("counters")["spilled_bytes"]
+        return {} if spilled is None else {"spilled_bytes": float(spilled)}
 
     def files(self) -> Sequence[Path]:
         """Database file and WAL."""

@@ -3,7 +3,7 @@
 Requests: ``{"id", "connection", "op", …}``, answers ``{"id", …}`` in any order, since
 each connection has a thread of its own. Times are taken here, around execute and
 fetchall, so that the pipe is not in them. Imports nothing of the harness but the
-wire format and the mount: what runs here is counted to the engine.
+wire format, the mount and the meter of spills: what runs here is counted to the engine.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from typing import Any
 import duckdb
 
 from harness.engines.duckdb.binding import bind_file
+from harness.engines.duckdb.spill import SpillMeter, only_reads
 from harness.sqlvalues import encode
 
-_write_lock = threading.Lock()
+spill = SpillMeter()
 
 
 def answer(document: dict[str, Any]) -> None:
     """Write one line."""
-    line = json.dumps(document)
-    with _write_lock:
-        sys.stdout.write(line + "\n")
+    line = json.dumps(document) + "\n"
+    with spill.piping(len(line)):  # one line at a time
+        sys.stdout.write(line)
         sys.stdout.flush()
 
 
@@ -58,6 +59,8 @@ class Session(threading.Thread):
             self.connection.interrupt()
 
         timer = threading.Timer(limit, interrupt) if limit is not None else None
+        reading = only_reads(self.connection, request["sql"])
+        spill.begin(reading)
         if timer is not None:
             timer.start()
         try:
@@ -73,6 +76,7 @@ class Session(threading.Thread):
             if timer is not None:
                 timer.cancel()
                 timer.join()
+            spill.end(reading)
         return {
             "columns": [column[0] for column in self.connection.description or ()],
             "rows": [[encode(value) for value in row] for row in rows],
@@ -114,6 +118,8 @@ def main() -> int:
                 session.requests.put(None)
                 session.join()
             answer({"id": request["id"]})
+        elif request["op"] == "counters":
+            answer({"id": request["id"], "spilled_bytes": spill.spilled_bytes()})
         elif request["op"] == "shutdown":
             answer({"id": request["id"], **attempt(partial(shut, database, sessions))})
             return 0

@@ -26,12 +26,14 @@ from harness.errors import RunFailed
 #: First release with pg_stat_force_next_flush().
 FIRST_VERSION = 150000
 _PREFIX = "postgres_"
+#: Names that every engine gives to the same thing: bytes written to temporary files.
+_NEUTRAL = frozenset({"spilled_bytes"})
 _WARM_READINGS = 2
 _CALIBRATIONS = 2
 _DATABASE = """
 SELECT blks_read * b.size AS blocks_read_bytes,
        blks_hit * b.size AS blocks_hit_bytes,
-       temp_bytes AS temp_written_bytes,
+       temp_bytes AS spilled_bytes,
        temp_files AS temp_files_count,
        CASE WHEN current_setting('track_io_timing')::bool
             THEN blk_read_time * 1e6 END AS block_read_ns,
@@ -66,7 +68,7 @@ FROM pg_stat_io"""
 
 
 def read(raw: psycopg.Connection[Any], database: str) -> dict[str, float]:
-    """Counters since the statistics were last reset, names prefixed ``postgres_``."""
+    """Counters since the statistics were last reset, names that are PostgreSQL's prefixed."""
     version = raw.info.server_version
     if version < FIRST_VERSION:
         return {}
@@ -85,7 +87,11 @@ def _row(
         row = cursor.execute(query, values).fetchone()
         names = [column.name for column in cursor.description or ()]
     pairs = zip(names, row or (), strict=False)
-    return {f"{_PREFIX}{name}": float(value) for name, value in pairs if value is not None}
+    return {
+        name if name in _NEUTRAL else f"{_PREFIX}{name}": float(value)
+        for name, value in pairs
+        if value is not None
+    }
 
 
 class Monitor:

@@ -207,6 +207,49 @@ def test_timeout_and_errors_leave_the_connection_usable(started: Any) -> None:
     assert connection.execute("select 1", timeout_s=60).rows == [(1,)]
 
 
+def test_what_is_spilled_is_counted_and_what_is_written_is_not(lab: Any) -> None:
+    """The sort reads back all that it spilled: the profiler's sum of bytes read is the same.
+
+    (Its sum of bytes written is too small: less than the peak of the temporary directory.)
+    """
+    engine = lab.engine("duckdb", {"memory_limit": "64MiB", "threads": "1"})
+    engine.initialise(lab.places())
+    golden = lab.directory("golden")
+    engine.snapshot(golden)
+    engine.restore(golden, lab.places())
+    engine.start()
+    connection = engine.connect()
+    connection.execute("select 1")
+    assert engine.counters()["spilled_bytes"] == 0
+    connection.execute("create table t as select i from range(1000000) r(i)")
+    connection.execute("checkpoint")
+    connection.execute("select repeat('x', 1000000)")  # a large answer goes through the pipe
+    assert engine.counters()["spilled_bytes"] == 0
+    profiled = engine.explain(connection, SPILL).extra
+    assert engine.counters()["spilled_bytes"] == profiled["bytes_read"] > 10 << 20
+    assert engine.counters()["spilled_bytes"] >= profiled["peak_temp_bytes"]
+    connection.execute(SPILL)
+    assert engine.counters()["spilled_bytes"] > 1.5 * profiled["bytes_read"]
+    engine.stop()
+
+
+def test_a_spill_beside_writes_is_not_told(started: Any) -> None:
+    reader, writer = started.connect(), started.connect()
+    writer.execute("create table t (i integer)")
+    ended = threading.Event()
+
+    def read() -> None:
+        reader.execute("select count(*) from range(300000000) t(i) where i % 7 = hash(i) % 7")
+        ended.set()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    while not ended.is_set():
+        writer.execute("insert into t values (1)")
+    thread.join()
+    assert "spilled_bytes" not in started.counters()
+
+
 def test_two_connections_work_at_the_same_time(started: Any) -> None:
     """The second answers while the first is busy until its limit."""
     slow, quick = started.connect(), started.connect()

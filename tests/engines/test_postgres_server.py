@@ -214,7 +214,7 @@ def test_settings_counters_and_secrets(running: Any) -> None:
     before = running.counters()
     connection.execute(SPILL)
     after = running.counters()
-    written = after["postgres_temp_written_bytes"] - before["postgres_temp_written_bytes"]
+    written = after["spilled_bytes"] - before["spilled_bytes"]
     assert written > 200_000 * 32  # the sorted texts themselves
     config = running.effective_config()
     assert config["work_mem"] == "64kB" and config["fsync"] == "on"
