@@ -1,4 +1,11 @@
-"""The SQL files of an engine's folder: ``sql/<workload>/NN_<what>.sql``."""
+r"""The SQL files of an engine's folder: ``sql/<workload>/NN_<what>.sql``.
+
+What several engines say in the same words stands once, in ``engines/_sql/<workload>/``. An
+engine's file takes it in with psql's own word for it, on a line of its own, relative to
+the file::
+
+    \ir ../../../_sql/tpch/20_keys.sql
+"""
 
 from __future__ import annotations
 
@@ -7,6 +14,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
+_INCLUDE = re.compile(r"^\\ir (?P<path>\S+)[ \t]*\n", re.MULTILINE)
+
+
+def text_of(file: Path) -> str:
+    """The file with what it takes in."""
+    text = file.read_text(encoding="utf-8")
+    return _INCLUDE.sub(lambda line: text_of(file.parent / line["path"]), text)
 
 
 def statements(folder: Path, stem: str) -> list[str]:
@@ -17,7 +31,7 @@ def statements(folder: Path, stem: str) -> list[str]:
     path = folder / f"{stem}.sql"
     if not path.exists():
         return []
-    text = _COMMENT.sub("", path.read_text(encoding="utf-8"))
+    text = _COMMENT.sub("", text_of(path))
     pieces = re.split(r";[ \t]*(?:--.*)?(?:\n|$)", text)
     return [piece.strip() for piece in pieces if piece.strip()]
 

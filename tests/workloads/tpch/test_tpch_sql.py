@@ -6,6 +6,7 @@ import duckdb
 import pytest
 
 from harness import registry
+from harness.engines._sqlfiles import text_of
 from harness.workloads.tpch.answers import SHAPES
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.reference import open_views
@@ -62,7 +63,7 @@ def test_row_limits_are_those_of_the_specification():
 @pytest.mark.parametrize("folder", ENGINE_FOLDERS, ids=lambda f: f.parts[-3])
 def test_an_engines_tables_have_the_columns_of_the_files(folder):
     connection = duckdb.connect()
-    connection.execute((folder / "10_tables.sql").read_text())
+    connection.execute(text_of(folder / "10_tables.sql"))
     for table in TABLES:
         found = connection.execute(f"select * from {table} limit 0").description
         assert [column[0] for column in found] == list(COLUMNS[table])

@@ -1,0 +1,203 @@
+"""A connection that runs SQL text on MySQL or MariaDB and times it.
+
+The time limit is the server's own where it has one for the statement: of any statement
+on MariaDB (``max_statement_time``), of a SELECT on MySQL (``max_execution_time``). Other
+statements on MySQL are ended by KILL QUERY from a second connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pymysql
+
+from harness.engine import QueryTimeout, SqlResult
+from harness.engines._innodb.installation import TITLES, Flavour
+from harness.engines._innodb.wire import LazyConnection, LazyResult
+from harness.errors import RunFailed
+
+_HEAD_LENGTH = 200
+_CONNECT_TIMEOUT_S = 15
+#: Whatever the server's own default: what is cut or rounded is an error, not a warning.
+_SQL_MODE = (
+    "STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY,NO_ZERO_IN_DATE,NO_ZERO_DATE,"
+    "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+)
+#: ER_QUERY_TIMEOUT of MySQL and ER_STATEMENT_TIMEOUT of MariaDB.
+_TIMED_OUT = frozenset({3024, 1969})
+#: ER_QUERY_INTERRUPTED and ER_FILSORT_ABORT: ended by KILL, or in the middle of a sort.
+_INTERRUPTED = frozenset({1317, 1028})
+
+
+def open_connection(
+    *,
+    unix_socket: str | None = None,
+    host: str | None = None,
+    port: int | None = None,
+    user: str,
+    password: str,
+    database: str | None = None,
+    local_infile: bool = False,
+    ssl_ca: str | None = None,
+) -> LazyConnection:
+    """A new connection in autocommit mode; text is compared by byte where no column decides.
+
+    Over TCP it is encrypted where the server offers it, always (and its certificate
+    checked) with ``ssl_ca``. ``local_infile``: whether LOAD DATA LOCAL may be used.
+    """
+    tls: dict[str, Any] = {}
+    if unix_socket is not None:
+        tls = {"ssl_disabled": True}  # nobody listens there, and it would cost time
+    elif ssl_ca is not None:
+        tls = {"ssl_ca": ssl_ca, "ssl_verify_cert": True, "ssl_verify_identity": True}
+
+    def connect() -> LazyConnection:
+        connection = LazyConnection(
+            unix_socket=unix_socket, host=host, port=port or 0, user=user, password=password,
+            database=database, local_infile=local_infile, charset="utf8mb4",
+            collation="utf8mb4_bin", sql_mode=_SQL_MODE, autocommit=True,
+            connect_timeout=_CONNECT_TIMEOUT_S, program_name="harness", **tls,
+        )  # fmt: skip
+        connection.again = connect
+        return connection
+
+    return connect()
+
+
+def flavour_of(connection: LazyConnection) -> Flavour:
+    """Told by the version that the server greets with."""
+    info: Any = connection.get_server_info()  # type: ignore[no-untyped-call]
+    return "mariadb" if "mariadb" in str(info).lower() else "mysql"
+
+
+@contextmanager
+def connecting(flavour: Flavour) -> Iterator[None]:
+    """RunFailed for a connection that cannot be opened."""
+    try:
+        yield
+    except pymysql.Error as error:
+        raise RunFailed(f"connect to {TITLES[flavour]}", message(error)) from error
+
+
+class MySqlConnection:
+    """PyMySQL in autocommit mode; ``raw`` is its connection (see wire.py).
+
+    ``execute("BEGIN")`` and ``execute("COMMIT")`` make a transaction.
+    """
+
+    def __init__(self, raw: LazyConnection) -> None:
+        self.raw = raw
+        self.flavour = flavour_of(raw)
+        self._limit_s = 0.0
+
+    def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
+        """Run one statement; QueryTimeout at the limit, RunFailed on an SQL error.
+
+        Rows are converted after the clock has stopped.
+        """
+        started = time.monotonic_ns()
+        try:
+            self._limit(timeout_s)
+            with self._killed_at(sql, timeout_s):
+                started = time.monotonic_ns()
+                result = self.raw.run(sql)
+                duration = time.monotonic_ns() - started
+            return SqlResult(result.columns, list(result.rows or ()), started, duration)
+        except pymysql.Error as error:
+            if timeout_s is not None and _reached_limit(error, started, timeout_s):
+                raise QueryTimeout(f"{head(sql)}: no answer within {timeout_s:g} s") from error
+            raise failed(self.flavour, sql, error) from error
+
+    def run(self, sql: str) -> LazyResult:
+        """Run one statement for what its result says of itself; RunFailed on an error."""
+        try:
+            return self.raw.run(sql)
+        except pymysql.Error as error:
+            raise failed(self.flavour, sql, error) from error
+
+    @property
+    def open(self) -> bool:
+        """Whether statements can be run on it."""
+        return bool(self.raw.open)
+
+    def kill_statement(self) -> None:
+        """End the statement that runs on it now; for any thread. The connection stays open."""
+        number = self.raw.thread_id()  # type: ignore[no-untyped-call]
+        with contextlib.closing(self.raw.again()) as other:
+            other.query(f"KILL QUERY {number}")
+
+    def close(self) -> None:
+        """Close; no error when the server is gone."""
+        with contextlib.suppress(pymysql.Error, OSError):
+            self.raw.close()
+
+    def _limit(self, timeout_s: float | None) -> None:
+        """Set the server's own limit, outside the timed window."""
+        seconds = timeout_s or 0.0
+        if seconds == self._limit_s:
+            return
+        if self.flavour == "mariadb":
+            self.raw.query(f"SET SESSION max_statement_time = {seconds:.6f}")
+        else:
+            milliseconds = max(1, round(seconds * 1000)) if seconds else 0
+            self.raw.query(f"SET SESSION max_execution_time = {milliseconds}")
+        self._limit_s = seconds
+
+    @contextmanager
+    def _killed_at(self, sql: str, timeout_s: float | None) -> Iterator[None]:
+        """End what MySQL's own limit does not hold for."""
+        if timeout_s is None or self.flavour == "mariadb" or _is_select(sql):
+            yield
+            return
+        fired = threading.Event()
+
+        def kill() -> None:
+            fired.set()
+            with contextlib.suppress(pymysql.Error):
+                self.kill_statement()
+
+        timer = threading.Timer(timeout_s, kill)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            if fired.is_set():  # a KILL that came too late would end the next statement
+                with contextlib.suppress(pymysql.Error):
+                    self.raw.query("DO 0")
+
+
+def head(sql: str) -> str:
+    """The statement on one line, cut to what fits into a message."""
+    line = " ".join(sql.split())
+    return line if len(line) <= _HEAD_LENGTH else f"{line[:_HEAD_LENGTH]} …"
+
+
+def message(error: pymysql.Error) -> str:
+    """The server's words, with its error number."""
+    code, *words = error.args or ("?",)
+    if code == 0:  # PyMySQL's own, for what the server was not asked
+        return "the connection is closed"
+    return f"{' '.join(map(str, words)).strip() or type(error).__name__} (error {code})"
+
+
+def failed(flavour: Flavour, sql: str, error: pymysql.Error) -> RunFailed:
+    """The error of a statement."""
+    return RunFailed(f"{TITLES[flavour]}: {head(sql)}", message(error))
+
+
+def _reached_limit(error: pymysql.Error, started_ns: int, timeout_s: float) -> bool:
+    """Whether the limit ended it, and not somebody else's KILL."""
+    code = error.args[0] if error.args else None
+    over = time.monotonic_ns() - started_ns >= timeout_s * 1e9
+    return code in _TIMED_OUT or (code in _INTERRUPTED and over)
+
+
+def _is_select(sql: str) -> bool:
+    return sql.lstrip("( \n\t").lower().startswith("select")
