@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from itertools import groupby
+from itertools import dropwhile, groupby
 from pathlib import Path
 
 from harness.engine import Scalar
@@ -119,15 +119,25 @@ def rows_of_file(file: Path, table: str) -> Iterator[Row]:
             yield tuple(convert(text) for convert, text in zip(read, fields, strict=True))
 
 
-def grouped_rows(orders: Path, lineitem: Path) -> Iterator[tuple[str, list[str]]]:
-    """Each order with its lines, as text; both files are in the order of their keys."""
+def grouped_rows(
+    orders: Path, lineitem: Path, first_key: int = 0
+) -> Iterator[tuple[str, list[str]]]:
+    """Each order from ``first_key`` on with its lines, as text.
+
+    Both files are in the order of their keys, and end with the same order.
+    """
+
+    def before(line: str) -> bool:
+        return order_of(line) < first_key
+
     with orders.open(encoding="ascii") as heads, lineitem.open(encoding="ascii") as lines:
-        groups = groupby(lines, key=order_of)
-        for head, (key, group) in zip(heads, groups, strict=True):
+        groups = groupby(dropwhile(before, lines), key=order_of)
+        for head, (key, group) in zip(dropwhile(before, heads), groups, strict=True):
             if key != order_of(head):
                 raise RunFailed(
                     f"rows of {orders}",
-                    f"{lineitem.name} has lines of order {key} where those of {head[:12]} belong",
+                    f"{lineitem.name} has lines of order {key} where those of "
+                    f"{order_of(head)} belong",
                     f"remove {orders.parent} and run again",
                 )
             yield head, list(group)

@@ -111,23 +111,23 @@ def _inserted(scale: float, work: Path, first: int, end: int, progress: Progress
     """Rows ``first`` … ``end`` - 1, all beyond the base, with its values and the gap's keys."""
     # Half an order more, lest the product of the scale factor is cut to one less.
     larger = (end + 0.5) / _ORDERS_PER_SCALE
-    parts = max(1, end // (end - first))
+    parts = end // (end - first)
     orders, lineitem = _part(larger, parts, parts, work, progress)
-    start = (parts - 1) * (end // parts)
+    _compare(larger, first, orders, lineitem)
     base = expected_rows("orders", scale) or 0
-    _compare(larger, start, orders, lineitem)
     columns = ScaledColumns(scale, first)
-    rows = islice(grouped_rows(orders, lineitem), first - start, end - start)
+    rows = grouped_rows(orders, lineitem, order_key(first, 0))
     for row, (head, lines) in enumerate(rows, first - base):
         yield columns.rewrite(head, lines, order_key(row, _GAP))
 
 
 def _removed(scale: float, work: Path, first: int, end: int, progress: Progress) -> _Rows:
     """Rows ``first`` … ``end`` - 1 of the base, as they are."""
-    parts = max(1, (expected_rows("orders", scale) or 0) // end)
+    # The generator cuts its parts a little short and gives the last one what is left.
+    parts = max(1, (expected_rows("orders", scale) or 0) // (end + end // 8 + 16))
     orders, lineitem = _part(scale, 1, parts, work, progress)
-    _compare(scale, 0, orders, lineitem)
-    yield from islice(grouped_rows(orders, lineitem), first, end)
+    _compare(scale, first, orders, lineitem)
+    yield from grouped_rows(orders, lineitem, order_key(first, 0))
 
 
 def _part(scale: float, part: int, parts: int, work: Path, progress: Progress) -> tuple[Path, Path]:
@@ -144,11 +144,11 @@ def _part(scale: float, part: int, parts: int, work: Path, progress: Progress) -
     return orders, lineitem
 
 
-def _compare(scale: float, start: int, orders: Path, lineitem: Path) -> None:
-    """RunFailed where the generator's rows from ``start`` on are not those that dbgen draws."""
-    columns = ScaledColumns(scale, start)
-    rows = islice(grouped_rows(orders, lineitem), _COMPARED_ORDERS)
-    for row, (head, lines) in enumerate(rows, start):
+def _compare(scale: float, first: int, orders: Path, lineitem: Path) -> None:
+    """RunFailed where the generator's rows from ``first`` on are not those that dbgen draws."""
+    columns = ScaledColumns(scale, first)
+    rows = islice(grouped_rows(orders, lineitem, order_key(first, 0)), _COMPARED_ORDERS)
+    for row, (head, lines) in enumerate(rows, first):
         if columns.rewrite(head, lines, order_key(row, 0)) != (head, lines):
             raise RunFailed(
                 "refresh sets",
