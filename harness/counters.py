@@ -32,7 +32,9 @@ def split(counter: str) -> tuple[str, dict[str, str]]:
 
 
 def unit_of(counter: str) -> str:
-    """The unit a counter's name ends in: ``B``, ``ns``, else ``1`` (a count)."""
+    """The unit a counter's name ends in: ``B``, ``ns``, ``B/s``, else ``1`` (a count)."""
+    if split(counter)[0].endswith("_bytes_per_s"):
+        return "B/s"
     return _UNITS.get(split(counter)[0].rpartition("_")[2], "1")
 
 

@@ -243,6 +243,6 @@ def test_a_profile_names_the_figures_that_it_repeats(tmp_path):
     (tmp_path / "published.csv").write_text(f"figure,series,x,y,unit,read_off_error\n{points}")
     assert load_profile(file, normalise).figures == ("fig2",)
     file.write_text(PROFILE + "published: [fig3]\n")
-    with pytest.raises(UsageError, match="figures: fig2, fig4") as refused:
+    with pytest.raises(UsageError, match="no figure 'fig3'") as refused:
         load_profile(file, normalise)
     assert refused.value.asked.endswith("p.yml:14")

@@ -33,6 +33,11 @@ def query_sql(query: int, values: Values, folder: Path | None = None, extra_rows
     return template.render(**values, row_limit=row_limit).strip()
 
 
+def other_sql(name: str, values: Values, folder: Path | None = None) -> str:
+    """A statement beside the 22, from ``queries/<name>.sql.j2``, in the engine's dialect."""
+    return _environment(folder).get_template(f"{name}.sql.j2").render(**values).strip()
+
+
 @cache
 def _environment(folder: Path | None) -> jinja2.Environment:
     folders = [_QUERIES] if folder is None else [folder, _QUERIES]

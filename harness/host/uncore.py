@@ -1,0 +1,182 @@
+"""Which events count what memory controllers move, as sysfs describes their PMUs.
+
+A PMU is a folder of /sys/bus/event_source/devices: ``type``, ``cpumask`` (one processor
+of each socket or die, on which the shared counter is opened), ``format/`` (which bits of
+which config word a term fills) and ``events/`` (named events as terms, with ``.scale``
+and ``.unit``), see Documentation/ABI/testing/sysfs-bus-event_source-devices-*.
+
+- Intel servers: ``uncore_imc_N`` with cas_count_read and cas_count_write, named by the
+  kernel. Traffic of Optane modules on the same controllers has no such name; its event
+  codes are those of Intel's event lists (UNC_M_PMM_RPQ_INSERTS 0xE3,
+  UNC_M_PMM_WPQ_INSERTS 0xE7), 64 bytes each, on the processors that take the modules.
+- Intel clients: ``uncore_imc`` or ``uncore_imc_free_running`` with data reads and writes.
+- AMD from Zen 4 on: ``amd_umc_N``, whose events the kernel does not name; AMD's event
+  list has umc_cas_cmd.rd and .wr: event 0x0a, rdwrmask 1 and 2, 64 bytes each.
+
+What is none of these is left out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from harness.host.cpu import cpu as processor
+from harness.monitors.perf_event import PerfEvent
+from harness.processors import parse_cpus, resolve_cpus
+from harness.tiers.kernel import LIVE, Kernel
+
+_DEVICES = "/sys/bus/event_source/devices"
+_LINE_BYTES = 64
+_UNIT_BYTES = {"MiB": 1 << 20, "MB": 10**6, "KiB": 1 << 10, "B": 1, "Bytes": 1}
+#: Intel family 6 models whose memory controllers have the persistent memory queues: Cascade
+#: and Cooper Lake (Skylake has their number, and a stepping below 5), Ice Lake, Sapphire
+#: and Emerald Rapids.
+_OPTANE_MODELS = frozenset({85, 106, 108, 143, 207})
+_FIRST_CASCADE_LAKE_STEPPING = 5
+
+
+@dataclass(frozen=True)
+class TrafficEvent:
+    """One counter to open. ``counts``: the neutral name, such as ``dram_read_bytes``."""
+
+    counts: str
+    name: str
+    event: PerfEvent
+    cpu: int
+    socket: int
+    bytes_per_count: float
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What PMUs of a name count: by names of the kernel's, or by terms of the vendor's."""
+
+    pmu: re.Pattern[str]
+    named: Mapping[str, tuple[str, ...]]
+    terms: Mapping[str, str]
+
+
+_SERVER = re.compile(r"uncore_imc_\d+")
+_RULES = (
+    _Rule(
+        _SERVER,
+        {
+            "dram_read_bytes": ("cas_count_read", "cas_count_read_sch0", "cas_count_read_sch1"),
+            "dram_write_bytes": ("cas_count_write", "cas_count_write_sch0", "cas_count_write_sch1"),
+        },
+        {},
+    ),
+    _Rule(
+        re.compile(r"uncore_imc|uncore_imc_free_running(_\d+)?"),
+        {
+            "dram_read_bytes": ("data_reads", "data_read"),
+            "dram_write_bytes": ("data_writes", "data_write"),
+        },
+        {},
+    ),
+    _Rule(
+        re.compile(r"amd_umc_\d+"),
+        {},
+        {"dram_read_bytes": "event=0x0a,rdwrmask=0x1",
+         "dram_write_bytes": "event=0x0a,rdwrmask=0x2"},
+    ),
+)  # fmt: skip
+_OPTANE = _Rule(
+    _SERVER, {}, {"pmem_read_bytes": "event=0xe3", "pmem_write_bytes": "event=0xe7"}
+)  # fmt: skip
+
+
+def traffic_events(kernel: Kernel = LIVE) -> list[TrafficEvent]:
+    """Every counter of every memory controller; empty where the kernel offers none."""
+    rules = (*_RULES, _OPTANE) if _takes_optane(kernel) else _RULES
+    return [
+        event
+        for pmu in kernel.names(_DEVICES)
+        for rule in rules
+        if rule.pmu.fullmatch(pmu)
+        for event in _events(pmu, rule, kernel)
+    ]
+
+
+def _events(pmu: str, rule: _Rule, kernel: Kernel) -> Iterator[TrafficEvent]:
+    folder = f"{_DEVICES}/{pmu}"
+    for counts, names in rule.named.items():
+        for name in names:
+            terms = kernel.read(f"{folder}/events/{name}")
+            size = _bytes_per_count(f"{folder}/events/{name}", kernel)
+            if terms is not None and size is not None:
+                yield from _opened(f"{pmu}/{name}/", counts, terms, size, folder, kernel)
+    for counts, terms in rule.terms.items():
+        yield from _opened(f"{pmu}/{terms}/", counts, terms, _LINE_BYTES, folder, kernel)
+
+
+def _opened(
+    name: str, counts: str, terms: str, size: float, folder: str, kernel: Kernel
+) -> Iterator[TrafficEvent]:
+    """The event once for each processor in the PMU's cpumask."""
+    number = kernel.read_int(f"{folder}/type")
+    event = _encode(number, terms, folder, kernel) if number is not None else None
+    if event is None:
+        return
+    listed = kernel.read(f"{folder}/cpumask") or "0"
+    for cpu in resolve_cpus(parse_cpus(listed), kernel, range(1 << 16)):
+        package = kernel.read_int(f"/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id")
+        yield TrafficEvent(counts, name, event, cpu, max(0, package or 0), size)
+
+
+def _bytes_per_count(event: str, kernel: Kernel) -> float | None:
+    """From ``.scale`` and ``.unit``; None where they do not say a size, or a wrong one.
+
+    Linux before 6.1 gave the free-running counters 4 bytes a count, which is 64 in truth;
+    a controller moves whole lines, so any other size is not believed.
+    """
+    unit = _UNIT_BYTES.get(kernel.read(f"{event}.unit") or "")
+    try:
+        scale = float(kernel.read(f"{event}.scale") or "")
+    except ValueError:
+        return None
+    if unit is None or not math.isclose(scale * unit, _LINE_BYTES, rel_tol=0.001):
+        return None
+    return float(_LINE_BYTES)
+
+
+def _encode(number: int, terms: str, folder: str, kernel: Kernel) -> PerfEvent | None:
+    """``event=0x04,umask=0x03`` by the PMU's ``format/``; None for a term it does not have."""
+    words = {"config": 0, "config1": 0, "config2": 0}
+    for term in terms.split(","):
+        key, _, text = term.strip().partition("=")
+        value = int(text, 0) if text else 1
+        if key in words:
+            words[key] |= value
+            continue
+        word, _, bits = (kernel.read(f"{folder}/format/{key}") or "").partition(":")
+        if word not in words:
+            return None
+        words[word] |= _spread(value, bits)
+    return PerfEvent(number, words["config"], words["config1"], words["config2"])
+
+
+def _spread(value: int, bits: str) -> int:
+    """The value's bits, lowest first, on the positions ``0-7,21``."""
+    spread = 0
+    for part in bits.split(","):
+        first, _, last = part.partition("-")
+        for position in range(int(first), int(last or first) + 1):
+            spread |= (value & 1) << position
+            value >>= 1
+    return spread
+
+
+def _takes_optane(kernel: Kernel) -> bool:
+    found = processor(kernel)
+    if found.vendor != "GenuineIntel" or found.family != 6:
+        return False
+    stepping = re.search(r"^stepping\s*:\s*(\d+)", kernel.read("/proc/cpuinfo") or "", re.M)
+    if found.model_number == 85 and int(stepping.group(1) if stepping else 0) < (
+        _FIRST_CASCADE_LAKE_STEPPING
+    ):
+        return False
+    return found.model_number in _OPTANE_MODELS

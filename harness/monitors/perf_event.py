@@ -1,0 +1,71 @@
+"""Hardware and kernel counters through perf_event_open(2), system-wide on one processor.
+
+The system call itself, so that no ``perf`` of the right kernel need be installed. It
+wants CAP_PERFMON, root, or ``kernel.perf_event_paranoid`` at 0 or below.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+from dataclasses import dataclass
+
+_SYSCALL = {"x86_64": 298, "aarch64": 241}
+#: struct perf_event_attr up to sample_max_stack (PERF_ATTR_SIZE_VER5, linux/perf_event.h):
+#: type, size, config, period, sample_type, read_format, flags, wakeup, bp_type, config1,
+#: config2, branch_sample_type, regs_user, stack_user, clockid, regs_intr, aux_watermark,
+#: sample_max_stack and padding.
+_ATTR = struct.Struct("=IIQQQQQIIQQQQIiQIHH")
+_TIME_ENABLED_AND_RUNNING = 1 | 2  # PERF_FORMAT_TOTAL_TIME_ENABLED, _RUNNING
+_CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC
+_ANY_PROCESS = -1
+
+
+@dataclass(frozen=True)
+class PerfEvent:
+    """One event of one PMU: ``type`` from its sysfs folder, ``config`` as its format says."""
+
+    type: int
+    config: int
+    config1: int = 0
+    config2: int = 0
+
+
+class PerfCounter:
+    """Counts an event on one processor from its opening on; OSError where it may not."""
+
+    def __init__(self, event: PerfEvent, cpu: int) -> None:
+        number = _SYSCALL.get(platform.machine())
+        if number is None:
+            raise OSError(f"perf_event_open's number on {platform.machine()} is not known here")
+        attributes = _ATTR.pack(
+            event.type, _ATTR.size, event.config, 0, 0, _TIME_ENABLED_AND_RUNNING, 0, 0, 0,
+            event.config1, event.config2, 0, 0, 0, 0, 0, 0, 0, 0,
+        )  # fmt: skip
+        call = ctypes.CDLL(None, use_errno=True).syscall
+        call.restype = ctypes.c_long
+        found = call(
+            ctypes.c_long(number), attributes, ctypes.c_int(_ANY_PROCESS), ctypes.c_int(cpu),
+            ctypes.c_int(-1), ctypes.c_ulong(_CLOSE_ON_EXEC),
+        )  # fmt: skip
+        if found < 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
+        self._descriptor = int(found)
+
+    def read(self) -> float | None:
+        """The count so far; None where it never ran.
+
+        A counter that had to share its hardware ran only part of the time: scaled up by
+        the kernel's own two times, as perf does.
+        """
+        value, enabled, running = struct.unpack("=QQQ", os.read(self._descriptor, 24))
+        if not running:
+            return None
+        return float(value) if running >= enabled else value * (enabled / running)
+
+    def close(self) -> None:
+        """Stop counting."""
+        os.close(self._descriptor)
