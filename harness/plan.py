@@ -2,12 +2,13 @@
 
 A plan comes from a second, untimed execution (``EXPLAIN ANALYZE`` distorts), so
 it carries that execution's own duration beside the operators' times: the
-distortion is the ratio of the two.
+distortion is the ratio of the two. :func:`account` holds both against the timed
+execution and says in words what does not fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -48,21 +49,130 @@ class Operator:
         }
 
 
+#: ``wall``: wall time; ``cpu``: processor time summed over threads; ``scaled``: that,
+#: divided by the number of threads that were at work on average.
+Clock = Literal["wall", "cpu", "scaled"]
+
+
 @dataclass(frozen=True)
 class ExecutedPlan:
-    """A plan as executed: its operators, the execution's duration, the engine's raw text."""
+    """A plan as executed: its operators, the execution's duration, the engine's raw text.
+
+    ``outside_ns``: what the execution spent outside its operators, by name: planning,
+    starting the executor, the client … ``note``: how the engine's times are to be read.
+    """
 
     root: Operator
     duration_ns: int
     raw: str
     raw_format: Literal["json", "text"] = "json"
     note: str = ""
-    clock: Literal["wall", "cpu"] = "wall"
+    clock: Clock = "wall"
     extra: dict[str, Any] = field(default_factory=dict)
+    outside_ns: Mapping[str, int] = field(default_factory=dict)
 
     def time_by_kind_ns(self) -> dict[str, int]:
-        """Own time summed over the operators of each kind, in ns."""
+        """Own time summed over the operators of each kind, in ns; ``other`` holds what was
+        spent outside the operators too.
+        """
         totals: dict[str, int] = {}
         for operator in self.root.walk():
             totals[operator.kind] = totals.get(operator.kind, 0) + operator.time_ns
+        if outside_ns := sum(self.outside_ns.values()):
+            totals["other"] = totals.get("other", 0) + outside_ns
         return totals
+
+    def to_json(self) -> dict[str, Any]:
+        """As stored with a run."""
+        return {
+            "duration_ns": self.duration_ns,
+            "clock": self.clock,
+            "note": self.note,
+            "operators": self.root.to_json(),
+            "outside_ns": dict(self.outside_ns),
+            "raw_format": self.raw_format,
+            "raw": self.raw,
+            "extra": self.extra,
+        }
+
+
+#: A plan accounts for a query's time when it adds up to within this share of it.
+TOLERANCE = 0.10
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """How far a plan's times add up to the time that was measured.
+
+    ``plan_ns``: the operators' times and what is named beside them; ``execution_ns``:
+    the execution they come from; ``measured_ns``: the timed one. ``why``: empty where
+    the sum is within :data:`TOLERANCE` of the measured time, else the reasons.
+    """
+
+    plan_ns: int
+    execution_ns: int
+    measured_ns: int
+    why: str
+
+    @property
+    def share(self) -> float:
+        """The plan's sum over the measured time."""
+        return self.plan_ns / self.measured_ns
+
+    def to_json(self) -> dict[str, Any]:
+        """As stored with a run."""
+        return {
+            "plan_ns": self.plan_ns,
+            "execution_ns": self.execution_ns,
+            "measured_ns": self.measured_ns,
+            "why": self.why,
+        }
+
+
+def account(
+    plan: ExecutedPlan,
+    measured_ns: int,
+    cpu_ns: float | None = None,
+    measured_cpu_ns: float | None = None,
+) -> Accounting:
+    """Hold a plan's times against the statement's measured time.
+
+    ``cpu_ns``, ``measured_cpu_ns``: processor time of the profiled and of the timed
+    execution, where they are known: they tell what profiling costs from what other load
+    on the machine did.
+    """
+    plan_ns = sum(plan.time_by_kind_ns().values())
+    reasons = []
+    if not _fits(plan_ns, measured_ns):
+        if not _fits(plan.duration_ns, measured_ns):
+            reasons.append(_distorted(plan, measured_ns, cpu_ns, measured_cpu_ns))
+        if not _fits(plan_ns, plan.duration_ns) or not reasons:
+            reasons.append(
+                f"the plan's times add up to {_percent(plan_ns, plan.duration_ns)} of the "
+                f"execution they come from{f' ({plan.note})' if plan.note else ''}"
+            )
+    return Accounting(plan_ns, plan.duration_ns, measured_ns, "; ".join(reasons))
+
+
+def _fits(part_ns: float, whole_ns: float) -> bool:
+    return abs(part_ns - whole_ns) <= TOLERANCE * whole_ns
+
+
+def _percent(part_ns: float, whole_ns: float) -> str:
+    return f"{100 * part_ns / whole_ns:.0f} %" if whole_ns else "none"
+
+
+def _distorted(
+    plan: ExecutedPlan, measured_ns: int, cpu_ns: float | None, measured_cpu_ns: float | None
+) -> str:
+    ratio = plan.duration_ns / measured_ns
+    said = f"the profiled execution took {ratio:.2f} times as long as the timed one"
+    if not cpu_ns or not measured_cpu_ns:
+        return said
+    work = cpu_ns / measured_cpu_ns
+    said += f", with {work:.2f} times its processor time"
+    if _fits(work, ratio):
+        return f"{said}: profiling cost that" if ratio > 1 else said
+    if _fits(work, 1.0):
+        return f"{said}: the state of caches or other load on the machine, not profiling"
+    return said

@@ -1,14 +1,17 @@
 """DuckDB's EXPLAIN ANALYZE as neutral operators.
 
 ``operator_timing`` (here ``timing``) is an operator's own time, exclusive of its
-children, summed over the threads that worked on it: CPU time rather than wall time,
-so the sum over operators may exceed the statement's duration by up to the number of
-threads. Waiting for I/O inside an operator is in its time.
+children, summed over the threads that worked on it: CPU time rather than wall time (with
+waiting for I/O inside), so that the sum over operators exceeds the statement's duration
+by up to the number of threads. To be set beside wall times it is divided by the number
+of threads that were at work on average while the plan ran, which is the sum over its
+wall time. Below one thread nothing is divided, and the rest is time without a worker.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from harness.engine import SqlConnection
@@ -16,7 +19,7 @@ from harness.plan import ExecutedPlan, Operator, OperatorKind
 
 _PREFIX = "EXPLAIN (ANALYZE, FORMAT json) "
 _NS_PER_S = 1e9
-_NOTE = "own times are summed over DuckDB's threads (CPU time with waiting for I/O inside)"
+_NOTE = "own times are CPU time (with waiting for I/O) over the {:.2f} threads at work on average"
 _KINDS: tuple[tuple[str, OperatorKind], ...] = (
     ("SCAN", "scan"), ("READ_", "scan"), ("JOIN", "join"), ("CROSS_PRODUCT", "join"),
     ("NESTED_LOOP", "join"), ("GROUP_BY", "aggregate"), ("AGGREGATE", "aggregate"),
@@ -52,14 +55,35 @@ def translate(text: str, duration_ns: int) -> ExecutedPlan:
         "peak_memory_bytes": int(document["system"]["peak_buffer_memory"]),
         "peak_temp_bytes": int(document["system"]["peak_temp_dir_size"]),
     }
+    statement = _statement(document["operator"][0])
+    planning_ns = _planning_ns(document)
+    running_ns = max(0, extra["engine_duration_ns"] - planning_ns)
+    busy_ns = round(_timing_s(statement) * _NS_PER_S)
+    threads = max(1.0, busy_ns / running_ns) if running_ns else 1.0
     return ExecutedPlan(
-        root=_operator(_statement(document["operator"][0])),
+        root=_operator(statement, threads),
         duration_ns=duration_ns,
         raw=text,
-        note=_NOTE,
-        clock="cpu",
-        extra=extra,
+        note=_NOTE.format(threads),
+        clock="scaled",
+        extra=extra | {"threads_at_work": threads},
+        outside_ns={
+            "planning": planning_ns,
+            "no thread at work": max(0, running_ns - busy_ns),
+            "client": max(0, duration_ns - extra["engine_duration_ns"]),
+        },
     )
+
+
+def _planning_ns(document: Mapping[str, Any]) -> int:
+    """Binding, optimising and building the physical plan; parsing is too short to be told."""
+    parts = ("planner", "optimizer", "physical_planner")
+    return round(sum(float(document[part]["total_time"]) for part in parts) * _NS_PER_S)
+
+
+def _timing_s(node: Mapping[str, Any]) -> float:
+    """Seconds of the operator and all below it."""
+    return float(node["timing"]) + sum(_timing_s(child) for child in node.get("children", ()))
 
 
 def _statement(node: dict[str, Any]) -> dict[str, Any]:
@@ -68,15 +92,15 @@ def _statement(node: dict[str, Any]) -> dict[str, Any]:
     return node
 
 
-def _operator(node: dict[str, Any]) -> Operator:
+def _operator(node: dict[str, Any], threads: float) -> Operator:
     table = node.get("extra_info", {}).get("Table")
     return Operator(
         kind=_kind(node["type"]),
         name=_name(node),
         rows=int(node["intermediate_rows"]),
-        time_ns=round(node["timing"] * _NS_PER_S),
+        time_ns=round(node["timing"] * _NS_PER_S / threads),
         relation=str(table).rsplit(".", 1)[-1] if table else None,
-        children=tuple(_operator(child) for child in node.get("children", ())),
+        children=tuple(_operator(child, threads) for child in node.get("children", ())),
     )
 
 

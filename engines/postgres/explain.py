@@ -13,7 +13,8 @@ PostgreSQL gives *inclusive* times per loop (``Actual Total Time`` in ms, averag
   Its time is taken from there.
 
 Times are clipped at zero where the clock's rounding would make them negative; but
-for that, they add up to the root's time.
+for that, they add up to the root's time. With planning, the start and end of the
+executor, and what the client spent beside the server, they make up the statement's.
 """
 
 from __future__ import annotations
@@ -70,7 +71,17 @@ def translate(document: list[dict[str, Any]], duration_ns: int) -> ExecutedPlan:
         raw=json.dumps(document),
         note=_NOTE,
         extra=extra,
+        outside_ns=_outside(root.total_ns, extra, duration_ns),
     )
+
+
+def _outside(root_ns: float, extra: Mapping[str, Any], duration_ns: int) -> dict[str, int]:
+    """Where the statement spent time that is no operator's."""
+    return {
+        "planning": extra["planning_ns"],
+        "executor start and end": max(0, extra["execution_ns"] - round(root_ns)),
+        "client": max(0, duration_ns - extra["engine_duration_ns"]),
+    }
 
 
 @dataclass
