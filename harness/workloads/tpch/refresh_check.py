@@ -1,34 +1,96 @@
-"""Whether refresh functions have changed what they had to, and nothing else."""
+"""Whether refresh functions have changed what they had to, and nothing else.
+
+RF1 and RF2 of a pair work on orders of the same numbers, one in the gap between the
+base's keys, the other on the base's. So the rows in a pair's range of keys are known
+completely, and :func:`check_pair` compares every value of them, found by the primary key.
+All other rows :func:`check_tables` covers with counts and exact sums over both tables:
+those of the source files, with the sets' rows added and taken off.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+import json
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from decimal import Decimal
+from heapq import merge
+from itertools import zip_longest
 from pathlib import Path
+from typing import TypeAlias
+
+import duckdb
 
 from harness.engine import Scalar
+from harness.errors import RunFailed
+from harness.paths import answers_root
 from harness.result import Check
-from harness.workloads.tpch.refresh_data import RefreshData, RefreshPair
+from harness.spec import content_hash
+from harness.store import write_json_atomically
+from harness.workloads.tpch.data import generator, read_source
+from harness.workloads.tpch.dbgen import row_of_key
+from harness.workloads.tpch.refresh_data import RefreshData, RefreshPair, Row, duckdb_rows
+from harness.workloads.tpch.source_database import open_views
+from harness.workloads.tpch.tables import COLUMNS
 
 #: Rows of one statement.
-Execute = Callable[[str], Sequence[tuple[Scalar, ...]]]
+Execute: TypeAlias = Callable[[str], Sequence[tuple[Scalar, ...]]]
+#: Table, and what is summed over it, to its exact value.
+Totals: TypeAlias = Mapping[str, Mapping[str, Decimal]]
 
-
-@dataclass(frozen=True)
-class Totals:
-    """Counts and exact sums over ``orders`` and ``lineitem``."""
-
-
-def base_totals(scale: float, source: Path | None) -> Totals | None:
-    """Totals of the loaded data, from the source files or kept; None where both are missing."""
-    raise NotImplementedError
+#: Orders whose rows are fetched at once.
+_WINDOW = 4096
+_KEYS: Mapping[str, Sequence[str]] = {
+    "orders": ("o_orderkey",),
+    "lineitem": ("l_orderkey", "l_linenumber"),
+}
+#: In SQL that every engine takes. The products tie columns to their row: values that have
+#: changed places leave plain sums as they were.
+_SUMS: Mapping[str, Sequence[str]] = {
+    "orders": (
+        "count(*)",
+        "sum(o_orderkey)",
+        "sum(o_custkey)",
+        "sum(o_totalprice)",
+        "sum(o_orderkey % 1009 * o_custkey)",
+        "sum(case when o_orderdate < '1995-06-17' then o_orderkey else 0 end)",
+        "sum(case when o_orderstatus = 'F' then o_orderkey else 0 end)",
+        "sum(length(o_comment))",
+    ),
+    "lineitem": (
+        "count(*)",
+        "sum(l_orderkey)",
+        "sum(l_partkey)",
+        "sum(l_suppkey)",
+        "sum(l_quantity)",
+        "sum(l_extendedprice)",
+        "sum(l_discount)",
+        "sum(l_tax)",
+        "sum(l_orderkey % 1009 * l_partkey * l_linenumber)",
+        "sum(case when l_shipdate < '1995-06-17' then l_orderkey else 0 end)",
+        "sum(case when l_commitdate < l_receiptdate then l_orderkey else 0 end)",
+        "sum(case when l_returnflag = 'R' then l_orderkey else 0 end)",
+        "sum(length(l_comment))",
+    ),
+}
 
 
 def check_pair(
     execute: Execute, pair: RefreshPair, *, inserted: bool = True, deleted: bool = True
 ) -> list[Check]:
-    """Whether all rows in the pair's range of keys are exactly those that belong there."""
-    raise NotImplementedError
+    """Whether all rows in the pair's range of keys are exactly those that belong there.
+
+    ``inserted`` and ``deleted``: whether RF1 and RF2 of the pair have been executed.
+    Reads as many rows as the two have changed, by the primary key; one check a table.
+    """
+    return [
+        _compare(
+            table,
+            pair.number,
+            _wanted(pair, table, inserted, deleted),
+            _found(execute, table, pair),
+        )
+        for table in _KEYS
+    ]
 
 
 def check_tables(
@@ -39,5 +101,149 @@ def check_tables(
     inserted: Collection[int],
     deleted: Collection[int],
 ) -> list[Check]:
-    """Whether the whole tables are the base, with those sets inserted and those deleted."""
-    raise NotImplementedError
+    """Whether the whole tables are the base, with those sets inserted and those deleted.
+
+    ``base``: of :func:`base_totals`; *unknown* without. One scan of either table, about
+    what Q6 and a count cost; one check a table.
+    """
+    return [_check_table(execute, table, data, base, inserted, deleted) for table in _SUMS]
+
+
+def base_totals(scale: float, source: Path | None) -> Totals | None:
+    """Totals of the loaded data, from the source files or kept; None where both are missing."""
+    key = content_hash([scale, generator(), _SUMS])
+    file = answers_root() / f"tpch-sf{scale!r}-{generator()}" / f"totals-{key}.json"
+    if file.exists():
+        kept = json.loads(file.read_text())
+        return {
+            table: {name: Decimal(text) for name, text in sums.items()}
+            for table, sums in kept["totals"].items()
+        }
+    if source is None:
+        return None
+    totals = _totals_of_source(source)
+    texts = {t: {name: str(value) for name, value in s.items()} for t, s in totals.items()}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json_atomically(file, {"scale": scale, "generator": generator(), "totals": texts})
+    except (OSError, RunFailed):  # a full place costs computing them again, nothing else
+        pass
+    return totals
+
+
+def _totals_of_source(source: Path) -> Totals:
+    # Sums without groups spill nothing: the directory is never made.
+    with open_views(read_source(source), Path(tempfile.gettempdir()) / "unused") as connection:
+        return {table: _sums(_executing(connection), table, table) for table in _SUMS}
+
+
+def _executing(connection: duckdb.DuckDBPyConnection) -> Execute:
+    return lambda sql: connection.execute(sql).fetchall()
+
+
+def _sums(execute: Execute, table: str, rows: str) -> dict[str, Decimal]:
+    """Every sum of ``table`` over ``rows``: its name, or an expression in its place."""
+    names = _SUMS[table]
+    (values,) = execute(f"SELECT {', '.join(names)} FROM {rows}")
+    return {
+        # A sum over no rows is NULL; a binary one is off in digits that money does not have.
+        name: Decimal(str(round(value, 2) if isinstance(value, float) else value or 0))
+        for name, value in zip(names, values, strict=True)
+    }
+
+
+def _check_table(
+    execute: Execute,
+    table: str,
+    data: RefreshData,
+    base: Totals | None,
+    inserted: Collection[int],
+    deleted: Collection[int],
+) -> Check:
+    name, labels = "refresh_totals", {"table": table}
+    if base is None:
+        missing = "the source data are gone: what the untouched rows have to be is not known"
+        return Check(name, "unknown", missing, labels)
+    wanted = dict(base[table])
+    with duckdb.connect() as connection:
+        for sign, sets in ((1, inserted), (-1, deleted)):
+            for number in sets:
+                pair = data.pair(number)
+                file = _file(pair if sign > 0 else pair.inverse(), table)
+                part = _sums(_executing(connection), table, duckdb_rows(file, table))
+                wanted = {each: wanted[each] + sign * part[each] for each in wanted}
+    found = _sums(execute, table, table)
+    wrong = [
+        f"{each}: expected {wanted[each]}, found {found[each]}"
+        for each in wanted
+        if wanted[each] != found[each]
+    ]
+    if wrong:
+        return Check(name, "failed", "; ".join(wrong), labels)
+    return Check(name, "passed", f"{len(wanted)} counts and sums agree", labels)
+
+
+def _file(pair: RefreshPair, table: str) -> Path:
+    """The file with the rows of ``table`` that the pair puts in."""
+    return pair.orders if table == "orders" else pair.lineitem
+
+
+def _wanted(pair: RefreshPair, table: str, inserted: bool, deleted: bool) -> Iterator[Row]:
+    """The rows in the pair's range of keys, by the primary key."""
+    parts = []
+    if inserted:
+        parts.append(pair.orders_rows if table == "orders" else pair.lineitem_rows)
+    if not deleted:
+        back = pair.inverse()
+        parts.append(back.orders_rows if table == "orders" else back.lineitem_rows)
+    # Of lines of one order there are at most seven: their numbers keep their order.
+    return merge(*parts, key=lambda row: _integer(row[0]))
+
+
+def _found(execute: Execute, table: str, pair: RefreshPair) -> Iterator[Row]:
+    """The rows of the orders that have the pair's numbers, in the base or in any gap."""
+    keys = pair.insert_keys
+    numbers = range(row_of_key(keys[0])[0] + 1, row_of_key(keys[-1])[0] + 2)
+    columns, order = ", ".join(COLUMNS[table]), ", ".join(_KEYS[table])
+    for start in range(numbers.start // _WINDOW * _WINDOW, numbers.stop, _WINDOW):
+        # Of 32 keys 8 belong to the base: orders 8n … 8n + 7 and their gaps have keys from 32n on.
+        rows = execute(
+            f"SELECT {columns} FROM {table} WHERE {_KEYS[table][0]} "
+            f"BETWEEN {4 * start} AND {4 * (start + _WINDOW) - 1} ORDER BY {order}"
+        )
+        yield from (row for row in rows if row_of_key(_integer(row[0]))[0] + 1 in numbers)
+
+
+def _integer(value: Scalar) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _compare(table: str, number: int, wanted: Iterator[Row], found: Iterator[Row]) -> Check:
+    name, labels = "refresh_rows", {"pair": str(number), "table": table}
+    count = 0
+    for want, have in zip_longest(wanted, found):
+        if want is None or have is None or not _same(want, have):
+            detail = f"row {count + 1}: expected {_shown(want)}, found {_shown(have)}"
+            return Check(name, "failed", detail, labels)
+        count += 1
+    return Check(name, "passed", f"{count} rows agree", labels)
+
+
+def _shown(row: Row | None) -> str:
+    return "no more rows" if row is None else "|".join(str(value).rstrip() for value in row)
+
+
+def _same(want: Row, have: Row) -> bool:
+    """Whether two rows are equal; the last column is the only text that is not padded."""
+    if len(want) != len(have) or want[-1] != have[-1]:
+        return False
+    return all(map(_equal, want, have))
+
+
+def _equal(want: Scalar, have: Scalar) -> bool:
+    if isinstance(have, str):
+        return have.rstrip(" ") == str(want)
+    if isinstance(have, float):
+        return isinstance(want, Decimal) and round(Decimal(have), 2) == want
+    return want == have
