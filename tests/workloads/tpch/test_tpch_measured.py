@@ -12,6 +12,7 @@ import pytest
 
 from harness.engine import QueryTimeout, SqlResult
 from harness.errors import RunFailed
+from harness.memory.working_set import Footprint
 from harness.plan import ExecutedPlan, Operator
 from harness.result import run_status
 from harness.workloads.tpch import WORKLOAD
@@ -80,6 +81,9 @@ class ToySession:
     def counters(self, moment="after"):
         self.reads += 1
         return {"read_bytes": self.reads * 4096, "cpu_ns": self.reads, "faults": 0}
+
+    def footprint(self):
+        return Footprint(lambda: [], lambda: [])  # it has neither files nor processes
 
 
 @pytest.fixture
