@@ -17,6 +17,12 @@ A value that begins with ``=`` is arithmetic (harness.expression) over
 - ``cores``: the run's threads,
 - ``scale``: the workload's scale; not there for workloads without one.
 
+A profile with ``base`` computes as that one does, from what ``memory`` says, and its own
+settings replace those::
+
+    base: paper
+    memory: "= memory / 4"
+
 Which settings take a size, and in which form, the engine's folder says in
 ``setting_units.yml``; everything else is rendered as a plain number.
 """
@@ -35,7 +41,7 @@ from harness.units import GIB, KIB, MIB
 from harness.yamlfile import Document, load_yaml
 
 TUNING = Path(__file__).parent / "profiles" / "tuning"
-_KEYS = ("schema", "name", "description", "engines")
+_KEYS = ("schema", "name", "description", "base", "memory", "engines")
 _UNIT_BYTES = {"B": 1, "kB": KIB, "KiB": KIB, "MB": MIB, "MiB": MIB, "GiB": GIB}
 
 
@@ -55,16 +61,49 @@ def settings_for(
     A profile that says nothing of an engine leaves it at its defaults. UsageError
     names file, line and nearest key.
     """
+    document = _read(tuning)
+    based: dict[str, str] = {}
+    if "base" in document.value:
+        variables = {**variables, **_memory(document, variables)}
+        based = _own(_base(document), engine, variables)
+    return based | _own(document, engine, variables) | dict(overrides or {})
+
+
+def _read(tuning: str | Path) -> Document:
     document = load_yaml(_find(tuning))
     _check(document)
-    values: Mapping[str, Any] = (document.value["engines"] or {}).get(engine) or {}
+    return document
+
+
+def _base(document: Document) -> Document:
+    base = _read(str(document.value["base"]))
+    if "base" in base.value:
+        raise UsageError(
+            document.at(("base",)), f"{document.value['base']!r} has a base itself", "name that one"
+        )
+    return base
+
+
+def _memory(document: Document, variables: Mapping[str, float]) -> dict[str, float]:
+    """What the profile computes from instead of the run's memory, in bytes."""
+    if "memory" not in document.value:
+        return {}
+    where = document.at(("memory",))
+    value = document.value["memory"]
+    if not is_expression(value):
+        raise UsageError(where, f"{value!r} is no expression", 'write "= memory / 4", say')
+    return {"memory": float(evaluate(value, variables, where))}
+
+
+def _own(document: Document, engine: str, variables: Mapping[str, float]) -> dict[str, str]:
+    """The settings that this file has for the engine."""
+    values: Mapping[str, Any] = (document.value.get("engines") or {}).get(engine) or {}
     known = {name: value for name, value in variables.items() if not math.isnan(value)}
     units = _units(engine)
-    rendered = {
+    return {
         key: _render(value, units.get(key), known, document.at(("engines", engine, key)))
         for key, value in values.items()
     }
-    return rendered | dict(overrides or {})
 
 
 def _find(tuning: str | Path) -> Path:
@@ -93,7 +132,9 @@ def _check(document: Document) -> None:
                 f"unknown key {key!r}{nearest(str(key), _KEYS)}",
                 f"known: {', '.join(_KEYS)}",
             )
-    for key in ("schema", "engines"):
+    if "memory" in value and "base" not in value:
+        raise UsageError(document.at(("memory",)), "memory without a base", "name the base too")
+    for key in ("schema",) if "base" in value else ("schema", "engines"):
         if key not in value:
             raise UsageError(document.at(()), f"the key {key!r} is missing", "add it")
     if value["schema"] != 1:
@@ -107,7 +148,7 @@ def _check_engines(document: Document) -> None:
     from harness.registry import engines
 
     known = sorted(engines())
-    for engine, settings in (document.value["engines"] or {}).items():
+    for engine, settings in (document.value.get("engines") or {}).items():
         if engine not in known:
             raise UsageError(
                 document.at(("engines", engine)),

@@ -30,7 +30,28 @@ def test_the_paper_s_settings() -> None:
     settings = settings_for("paper", "postgres", HOST | {"memory": 64.0 * GIB, "cores": 48.0})
     assert settings["shared_buffers"] == f"{16 * 1024 * 1024}kB"
     assert (settings["checkpoint_timeout"], settings["max_wal_size"]) == ("30s", "5GB")
-    assert settings["max_parallel_workers_per_gather"] == "8"
+    assert settings["max_parallel_workers_per_gather"] == "24"
+    assert (settings["work_mem"], settings["effective_cache_size"]) == ("17476kB", "50331648kB")
+
+
+@pytest.mark.parametrize("tuning", tunings())
+def test_one_core_gets_no_helpers(tuning: str) -> None:
+    """VLDB 2023 §7.1 iv: a query has one process or thread."""
+    alone = {
+        "postgres": ("max_parallel_workers_per_gather", "0"),
+        "duckdb": ("threads", "1"),
+    }
+    for engine, (setting, value) in alone.items():
+        assert settings_for(tuning, engine, HOST | {"cores": 1.0})[setting] == value
+        assert settings_for(tuning, engine, HOST | {"cores": 2.0})[setting] != value
+
+
+def test_memory_mode_keeps_the_buffers_of_the_other_modes() -> None:
+    """VLDB 2023 §3.1: 16 GB of buffers, beside 64 GB of DRAM or in 256 GB of Memory Mode."""
+    for engine in ("postgres", "duckdb"):
+        dram = settings_for("paper", engine, HOST | {"memory": 64.0 * GIB})
+        mode = settings_for("paper-memory-mode", engine, HOST | {"memory": 256.0 * GIB})
+        assert mode == dram
 
 
 def test_overrides_win() -> None:
@@ -60,6 +81,10 @@ def test_every_profile_gives_settings_that_its_engines_take() -> None:
         ("engines:\n  postgres:\n    work_mem: [1]", r"t\.yml:4: \[1\] is not a setting's value"),
         ("engines:\n  postgres:\n    work_mem: '= scale'", r"unknown name 'scale'"),
         ("engines: [postgres]", "not a tuning profile"),
+        ("base: papr", "did you mean 'paper'"),
+        ("base: paper-memory-mode", r"t\.yml:2: 'paper-memory-mode' has a base itself"),
+        ("base: paper\nmemory: 4GiB", r"t\.yml:3: '4GiB' is no expression"),
+        ("engines: {}\nmemory: '= memory'", r"t\.yml:3: memory without a base"),
         ("name: x", "'engines' is missing"),
     ],
 )
