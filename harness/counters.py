@@ -43,6 +43,14 @@ def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[
     return {name: after[name] - before[name] for name in after if name in before}
 
 
+def bandwidths(counters: Mapping[str, float], duration_ns: int) -> dict[str, float]:
+    """Mean bytes per second of what memory controllers moved while a statement ran."""
+    moved = ("dram_read_bytes", "dram_write_bytes", "pmem_read_bytes", "pmem_write_bytes")
+    if duration_ns <= 0:
+        return {}
+    return {f"{n}_per_s": counters[n] * 1e9 / duration_ns for n in moved if n in counters}
+
+
 def counter_metrics(
     prefix: str, labels: Mapping[str, str], counters: Mapping[str, float]
 ) -> list[Metric]:

@@ -10,8 +10,10 @@ from typing import Any, Literal
 from harness.engine import Engine
 from harness.memory.cache import Residency, evict, residency
 from harness.memory.working_set import Footprint
+from harness.monitors.memory_traffic import MemoryTraffic
 from harness.monitors.process import read_counters
 from harness.progress import Progress
+from harness.steps import Steps
 from harness.tiers.traffic import TierTraffic
 
 Moment = Literal["before", "after"]
@@ -32,13 +34,46 @@ class RunSession:
     progress: Progress
     source: Path | None
     drop_caches: bool
+    #: What the measured phase changes the data by, where it does.
+    changes: Path | None = None
+    #: The finished steps of the run, those of earlier sittings among them.
+    steps: Steps | None = None
     #: The tiers in use, whose devices count what they move.
     traffic: TierTraffic = field(default_factory=lambda: TierTraffic(()))
     #: Whether what the engine reads of its data passes the page cache (not on DAX, tmpfs).
     page_cached: bool = True
+    #: Counters of the host's memory controllers, where the run asks for them.
+    memory_traffic: MemoryTraffic | None = None
     residency: list[dict[str, Any]] = field(default_factory=list)
     #: The cold starts that were not cold although their files could be evicted.
     not_cold: list[str] = field(default_factory=list)
+    _written: tuple[int, int] = (0, 0)
+
+    def __post_init__(self) -> None:
+        """Cold starts of finished steps are this run's, too."""
+        if self.steps is not None:
+            self.residency += self.steps.collected("residency")
+            self.not_cold += self.steps.collected("not_cold")
+            self._written = (len(self.residency), len(self.not_cold))
+
+    def remember(self, step: str, document: Any) -> None:
+        """Write the step, with the cold starts since the one before, and fsync."""
+        if self.steps is None:
+            return
+        residency, not_cold = self._written
+        self.steps.append(
+            {
+                "step": step,
+                "document": document,
+                "residency": self.residency[residency:],
+                "not_cold": self.not_cold[not_cold:],
+            }
+        )
+        self._written = (len(self.residency), len(self.not_cold))
+
+    def recalled(self, step: str) -> Any | None:
+        """From the steps that are written."""
+        return self.steps.document(step) if self.steps is not None else None
 
     def cold_start(self, label: str) -> None:
         """Stop, evict, measure residency, start. The engine's own cache goes with its process."""
@@ -61,7 +96,8 @@ class RunSession:
     def _kernel(self) -> dict[str, float]:
         found = read_counters(self.engine.processes())
         found.pop("rss_bytes", None)  # a level, not a sum: its difference would mean nothing
-        return {**found, **self.traffic.read()}
+        moved = self.memory_traffic.read() if self.memory_traffic else {}
+        return {**found, **self.traffic.read(), **moved}
 
     def footprint(self) -> Footprint:
         """What is touched of the engine's files and memory from now on."""

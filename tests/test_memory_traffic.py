@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.counters import counter_metrics
+from harness.counters import bandwidths, counter_metrics
 from harness.host.uncore import traffic_events
-from harness.monitors.memory_traffic import MemoryTraffic, bandwidths
+from harness.monitors.memory_traffic import MemoryTraffic
 from harness.monitors.perf_event import PerfCounter, PerfEvent
 from harness.tiers.kernel import Kernel
 

@@ -120,11 +120,3 @@ class MemoryTraffic:
                 sample = {"error": str(error)}
             self._samples.append({"monotonic_ns": time.monotonic_ns(), **sample})
             self._stop.wait(self._interval_s)
-
-
-def bandwidths(counters: Mapping[str, float], duration_ns: int) -> dict[str, float]:
-    """Mean bytes per second of what the controllers moved while a statement ran."""
-    moved = ("dram_read_bytes", "dram_write_bytes", "pmem_read_bytes", "pmem_write_bytes")
-    if duration_ns <= 0:
-        return {}
-    return {f"{n}_per_s": counters[n] * 1e9 / duration_ns for n in moved if n in counters}
