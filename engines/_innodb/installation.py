@@ -15,13 +15,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from harness.engine import EngineVersion
-from harness.engines._install import installed
+from harness.engines._install import installed, linker
 from harness.errors import UsageError
 
 Flavour = Literal["mysql", "mariadb"]
@@ -162,13 +162,21 @@ def _machine_folders() -> Iterator[Path]:
 
 
 def _private(flavour: Flavour, engines_prefix: Path) -> Iterator[Installation]:
-    for folder, source in installed(flavour, engines_prefix):
-        yield from (i for i in _below(folder, source) if i.flavour == flavour)
+    for found in installed(flavour, engines_prefix):
+        for installation in _below(found.folder, found.source):
+            if installation.flavour == flavour:
+                yield _with_libraries(installation, found.moved_on)
+
+
+def _with_libraries(installation: Installation, moved_on: tuple[str, ...]) -> Installation:
+    """Libraries other than the pinned ones make it another build."""
+    libraries = f" with {', '.join(moved_on)}" if moved_on else ""
+    return replace(installation, banner=installation.banner + libraries)
 
 
 @lru_cache(maxsize=64)
 def _inspect(server: Path, prefix: Path | None, source: str) -> Installation | None:
-    command = (*_linker(prefix), str(server))
+    command = (*(linker(prefix) if prefix else ()), str(server))
     banner = _output(*command, "--no-defaults", "--version").replace(str(server), server.name)
     match = _VERSION.search(banner)
     if match is None:
@@ -176,18 +184,6 @@ def _inspect(server: Path, prefix: Path | None, source: str) -> Installation | N
     flavour: Flavour = "mariadb" if "MariaDB" in banner else "mysql"
     base = server.parent.parent
     return Installation(flavour, match.group(1), banner, server, command, base, source)
-
-
-def _linker(prefix: Path | None) -> tuple[str, ...]:
-    """The start of a command that runs with the prefix's own libraries, where it has some."""
-    if prefix is None:
-        return ()
-    for folder in sorted((prefix / "usr/lib").glob("*-linux-gnu")):
-        own = sorted(folder.glob("ld-linux-*.so.*"))
-        linker = own[0] if own else next(iter(sorted(Path("/").glob("lib*/ld-linux-*.so.*"))), None)
-        if linker is not None:
-            return (str(linker), "--library-path", str(folder))
-    return ()
 
 
 def _output(*command: str) -> str:

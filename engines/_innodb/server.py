@@ -16,7 +16,7 @@ from harness.errors import RunFailed
 from harness.supervise.process import descendants, process_identity
 
 _POLL_S = 0.01
-_GREETING_S = 5.0
+_GREETING_S = 1.0
 #: First byte of the server's greeting after packet length and number: protocol version 10.
 _PROTOCOL = 10
 

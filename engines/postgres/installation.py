@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import EngineVersion
-from harness.engines._install import pinned
-from harness.errors import HarnessError, UsageError
+from harness.engines._install import installed
+from harness.errors import UsageError
 
 NEEDED = ("postgres", "initdb", "pg_ctl", "pg_controldata")
 _VERSION = re.compile(r"\(PostgreSQL\) (\d+(?:\.\d+)*)")
@@ -96,12 +96,10 @@ def _machine_folders() -> Iterator[Path]:
 
 
 def _private(engines_prefix: Path) -> Iterator[Installation]:
-    try:
-        pin = pinned("postgres")
-    except HarnessError:
-        return
-    if installation := _inspect(engines_prefix / pin.folder / pin.bin, pin.source):
-        yield installation
+    for found in installed("postgres", engines_prefix):
+        for program in sorted(found.folder.rglob("bin/postgres")):
+            if installation := _inspect(program.parent, found.source):
+                yield installation
 
 
 @lru_cache(maxsize=64)

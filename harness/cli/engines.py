@@ -8,7 +8,7 @@ import typer
 
 from harness import paths, registry
 from harness.cli.common import JsonOption, QuietOption, print_json, print_table
-from harness.errors import UsageError
+from harness.errors import RunFailed, UsageError
 from harness.progress import progress_on_stderr
 
 app = typer.Typer(help="List engines; install pinned servers into the private prefix.")
@@ -49,12 +49,26 @@ def list_(json_: JsonOption = False) -> None:
 
 @app.command("install")
 def install(
-    names: Annotated[list[str] | None, typer.Argument(help="Engines [all with pins].")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Engines, or ENGINE=VERSION [all with pins].")
+    ] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Install pinned servers (checksums verified) into the private prefix."""
     from harness.engines import _install
 
+    failed: list[RunFailed] = []
     with progress_on_stderr(quiet) as progress:
         for name in names or _install.pinned_engines():
-            _install.install(name, paths.engines_prefix(), progress)
+            engine, _, version = name.partition("=")
+            try:
+                prefix = paths.engines_prefix()
+                _install.install(engine, prefix, progress, version=version or None)
+            except RunFailed as error:  # the others are installed all the same
+                failed.append(error)
+    if len(failed) > 1:
+        raise RunFailed(
+            f"install {len(failed)} engines", "; ".join(map(str, failed)), failed[-1].do
+        )
+    if failed:
+        raise failed[0]

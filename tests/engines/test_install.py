@@ -1,4 +1,4 @@
-"""Pinned installations: from a local index of wheels made here, by pip itself."""
+"""Pinned installations, from registries made here, by pip and apt themselves."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import hashlib
 import os
 import platform
 import re
+import subprocess
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from harness.engines import _install
+from harness.engines._install import debs
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 
@@ -39,10 +42,22 @@ def versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     digest = hashlib.sha256((index / WHEEL).read_bytes()).hexdigest()
     path = tmp_path / "versions.yml"
     path.write_text(
-        "schema: 1\nengine: tiny\nversion: '9.9'\n"
-        "source: {kind: pypi, package: tinyserver, version: '1.0', python: '3.11', abi: cp311}\n"
-        f"keep: [tiny/]\nbin: tiny/bin\narchives:\n  {platform.machine()}:\n"
-        f"    platform: {PLATFORM}\n    file: {WHEEL}\n    sha256: {digest}\n"
+        f"""
+schema: 1
+engine: tiny
+builds:
+  - version: '9.9'
+    keep: [tiny/]
+    program: tiny/bin/server
+    sources:
+      - kind: pypi
+        package: tinyserver
+        version: '1.0'
+        python: '3.11'
+        abi: cp311
+        archives:
+          {platform.machine()}: {{platform: {PLATFORM}, file: {WHEEL}, sha256: {digest}}}
+"""
     )
     return path
 
@@ -96,13 +111,221 @@ def test_a_failed_download_is_told_and_nothing_left(versions: Path, tmp_path: Pa
 
 
 def test_no_archive_for_this_machine(versions: Path) -> None:
-    versions.write_text(versions.read_text().replace(f"  {platform.machine()}:", "  vax:"))
-    with pytest.raises(UsageError, match="no archive is pinned"):
+    versions.write_text(versions.read_text().replace(f" {platform.machine()}:", " vax:"))
+    with pytest.raises(UsageError, match="no build is pinned"):
         _install.pinned("tiny", versions)
 
 
+def test_a_program_that_does_not_run_is_not_installed(versions: Path, tmp_path: Path) -> None:
+    versions.write_text(versions.read_text().replace("keep: [tiny/]", "keep: [other/]"))
+    with pytest.raises(RunFailed, match=r"tiny/bin/server of PyPI tinyserver .* does not run"):
+        _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    assert list((tmp_path / "engines").iterdir()) == []
+
+
+def test_an_installation_from_before_records_is_still_found(tmp_path: Path) -> None:
+    pin = _install.pinned("postgres")[0]
+    (tmp_path / pin.folder).mkdir()
+    (tmp_path / "postgres-unknown").mkdir()
+    found = _install.installed("postgres", tmp_path)
+    assert found == [_install.Installed(tmp_path / pin.folder, pin.source)]
+
+
+# Debian packages, from a repository made here, by apt itself -------------------
+
+
+@dataclass
+class Repository:
+    """A flat repository of packages that hold a program and a library."""
+
+    root: Path
+
+    def add(self, name: str, version: str, files: dict[str, str]) -> str:
+        """Build one package; returns its SHA-256."""
+        tree = self.root / f"tree-{name}-{version}"
+        (tree / "DEBIAN").mkdir(parents=True)
+        (tree / "DEBIAN/control").write_text(
+            f"Package: {name}\nVersion: {version}\nArchitecture: all\n"
+            "Maintainer: Nobody <nobody@example.org>\nDescription: made by a test\n"
+        )
+        for path, text in files.items():
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            (tree / path).write_text(text)
+            (tree / path).chmod(0o755)
+        package = self.root / f"{name}_{version}_all.deb"
+        subprocess.run(["dpkg-deb", "--build", "-Znone", tree, package], check=True,
+                       capture_output=True)  # fmt: skip
+        digest = hashlib.sha256(package.read_bytes()).hexdigest()
+        with (self.root / "Packages").open("a") as index:
+            index.write(
+                f"Package: {name}\nVersion: {version}\nArchitecture: all\n"
+                f"Filename: ./{package.name}\nSize: {package.stat().st_size}\n"
+                f"SHA256: {digest}\nDescription: made by a test\n\n"
+            )
+        return digest
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    root = tmp_path / "repository"
+    root.mkdir()
+    line = f"deb [trusted=yes] file:{root} ./\n"
+    monkeypatch.setattr(debs, "_sources", lambda suites, what: [line])
+    return Repository(root)
+
+
+def deb_build(version: str, packages: dict[str, tuple[str, str]]) -> str:
+    """A build of versions.yml; packages: version and SHA-256 by name."""
+    lines = "".join(
+        f"            - {{name: {name}, version: '{v}', sha256: '{digest}'}}\n"
+        for name, (v, digest) in packages.items()
+    )
+    return (
+        f"  - version: '{version}'\n    keep: [usr/]\n    program: usr/sbin/tinyd\n"
+        "    sources:\n    - kind: debs\n      suites: [unstable]\n      archives:\n"
+        f"        {platform.machine()}:\n          packages:\n{lines}"
+    )
+
+
+def deb_versions(tmp_path: Path, *builds: str) -> Path:
+    path = tmp_path / "debs.yml"
+    path.write_text("schema: 1\nengine: tiny\nbuilds:\n" + "".join(builds))
+    return path
+
+
+SERVER = {"sbin/tinyd": "#!/bin/sh\necho tiny\n", "etc/tiny.conf": "not wanted"}
+LIBRARY = {"usr/lib/tiny/libtiny.so": "a library"}
+
+
+def test_packages_are_unpacked_together_and_not_installed(
+    repository: Repository, tmp_path: Path
+) -> None:
+    pins = {
+        "tinyd": ("1.0", repository.add("tinyd", "1.0", SERVER)),
+        "libtiny": ("2.0", repository.add("libtiny", "2.0", LIBRARY)),
+    }
+    before = Path("/var/lib/dpkg/status").read_bytes()
+    versions = deb_versions(tmp_path, deb_build("1.0", pins))
+    folder = _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+    assert files == ["installed.json", "usr/lib/tiny/libtiny.so", "usr/sbin/tinyd"]
+    assert _install.installed("tiny", tmp_path / "engines") == [
+        _install.Installed(folder, "Debian unstable tinyd 1.0")
+    ]
+    assert Path("/var/lib/dpkg/status").read_bytes() == before
+
+
+def test_a_library_that_moved_on_is_taken_and_recorded(
+    repository: Repository, tmp_path: Path
+) -> None:
+    pins = {
+        "tinyd": ("1.0", repository.add("tinyd", "1.0", SERVER)),
+        "libtiny": ("2.0", "0" * 64),
+    }
+    repository.add("libtiny", "2.1", LIBRARY)
+    versions = deb_versions(tmp_path, deb_build("1.0", pins))
+    _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    assert _install.installed("tiny", tmp_path / "engines")[0].moved_on == ("libtiny 2.1",)
+
+
+def test_another_package_under_a_pinned_version_is_refused(
+    repository: Repository, tmp_path: Path
+) -> None:
+    repository.add("tinyd", "1.0", SERVER)
+    versions = deb_versions(tmp_path, deb_build("1.0", {"tinyd": ("1.0", "0" * 64)}))
+    with pytest.raises(RunFailed, match=r"install tinyd: .*SHA-256 .* pinned is 0000"):
+        _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    assert list((tmp_path / "engines").iterdir()) == []
+
+
+def test_where_a_server_moved_on_the_next_build_is_taken(
+    repository: Repository, tmp_path: Path
+) -> None:
+    digest = repository.add("tinyd", "1.1", SERVER)
+    versions = deb_versions(
+        tmp_path,
+        deb_build("1.0", {"tinyd": ("1.0", "0" * 64)}),
+        deb_build("1.1", {"tinyd": ("1.1", digest)}),
+    )
+    said = Said()
+    folder = _install.install("tiny", tmp_path / "engines", said, versions)
+    assert folder.name == "tiny-1.1"
+    assert "tinyd 1.0 is pinned, the mirror has 1.1" in said.lines[0]
+    assert "tiny 1.1 was installed instead" in said.lines[0]
+    with pytest.raises(RunFailed, match=r"tinyd 1\.0 is pinned"):
+        _install.install("tiny", tmp_path / "engines", said, versions, version="1.0")
+
+
+class Said(SilentProgress):
+    """Remembers what a person would have been told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+# Archives of a Maven repository ------------------------------------------------
+
+
+@pytest.fixture
+def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An archive with a server, and an ``mvn`` that hands it out as the real one would."""
+    jar = tmp_path / "tiny-3.0.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("org/tiny/linux/bin/tinyd", SERVER["sbin/tinyd"])
+        archive.writestr("org/tiny/linux/share/errors", "messages")
+        archive.writestr("META-INF/MANIFEST.MF", "not wanted")
+    client = tmp_path / "bin/mvn"
+    client.parent.mkdir()
+    client.write_text(
+        "#!/bin/sh\nfor word; do case $word in -DoutputDirectory=*) "
+        f'cp {jar} "${{word#*=}}/";; esac; done\n'
+    )
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{client.parent}:{os.environ['PATH']}")
+    digest = hashlib.sha256(jar.read_bytes()).hexdigest()
+    path = tmp_path / "maven.yml"
+    path.write_text(
+        "schema: 1\nengine: tiny\nbuilds:\n  - version: '3.0'\n    keep: [bin/, share/]\n"
+        "    program: bin/tinyd\n    sources:\n    - kind: maven\n"
+        "      artifact: org.tiny:tiny:3.0\n      archives:\n"
+        f"        {platform.machine()}:\n          below: org/tiny/linux\n"
+        f"          programs: [bin/tinyd]\n          sha256: '{digest}'\n"
+    )
+    return path
+
+
+def test_what_lies_below_a_folder_of_an_archive_becomes_the_tree(
+    maven: Path, tmp_path: Path
+) -> None:
+    folder = _install.install("tiny", tmp_path / "engines", SilentProgress(), maven)
+    assert (folder / "bin/tinyd").stat().st_mode & 0o777 == 0o755
+    assert (folder / "share/errors").stat().st_mode & 0o777 == 0o644
+    assert _install.installed("tiny", tmp_path / "engines")[0].source == "Maven org.tiny:tiny:3.0"
+
+
+def test_without_maven_its_absence_is_told(
+    maven: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RunFailed, match="there is no mvn on this machine"):
+        _install.install("tiny", tmp_path / "engines", SilentProgress(), maven)
+    assert list((tmp_path / "engines").iterdir()) == []
+
+
 def test_the_committed_pins_are_complete() -> None:
-    assert "postgres" in _install.pinned_engines()
+    assert _install.pinned_engines() == ["mariadb", "mysql", "postgres"]
     for engine in _install.pinned_engines():
-        pin = _install.pinned(engine)
-        assert re.fullmatch(r"[0-9a-f]{64}", pin.sha256) and pin.platform in pin.file
+        for pin in _install.pinned(engine):
+            assert pin.engine == engine
+            assert pin.program.startswith(pin.keep), "it would be pruned"
+            for digest in map(digests, pin.sources):
+                assert digest and all(re.fullmatch(r"[0-9a-f]{64}", d) for d in digest)
+
+
+def digests(source: object) -> list[str]:
+    if isinstance(source, debs.Debs):
+        return [package.sha256 for package in source.packages]
+    return [source.sha256]  # type: ignore[attr-defined]

@@ -1,0 +1,222 @@
+"""Engine installations in a private prefix: pinned, checked, unpacked in one step.
+
+An engine that wants one has a ``versions.yml`` beside its ``engine.py``, with one or more
+pinned builds in order of preference. What a build consists of comes from its registry
+through that registry's ordinary client, its SHA-256 is compared before anything is
+unpacked, the program is tried, and the finished tree is renamed into place: a prefix holds
+whole installations or nothing. Database *services* of the machine are never touched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.engines._install.pins import Pinned as Pinned
+from harness.engines._install.pins import pinned, pinned_engines
+from harness.errors import RunFailed, UsageError
+from harness.progress import Progress
+
+__all__ = ["Installed", "Pinned", "install", "installed", "linker", "pinned", "pinned_engines"]
+
+_RECORD = "installed.json"
+_TRIAL_S = 60
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An installation of the prefix: its folder, and where it came from.
+
+    ``moved_on``: libraries that were newer than the pinned ones when it was installed.
+    """
+
+    folder: Path
+    source: str
+    moved_on: tuple[str, ...] = ()
+
+
+def install(
+    engine: str,
+    prefix: Path,
+    progress: Progress,
+    versions: Path | None = None,
+    version: str | None = None,
+) -> Path:
+    """Put a pinned build of ``engine`` into ``prefix`` and return its folder; idempotent.
+
+    The first build that can be had, or the one of ``version``; none where one of them is
+    there already. RunFailed says why each could not be had; nothing is left of it then.
+    """
+    pins = pinned(engine, versions)
+    wanted = [pin for pin in pins if version in (None, pin.version)]
+    if not wanted:
+        raise UsageError(
+            f"install {engine} {version}",
+            "no such build is pinned",
+            f"pinned are {', '.join(pin.version for pin in pins)}",
+        )
+    for pin in wanted:
+        if (prefix / pin.folder).is_dir():
+            return prefix / pin.folder
+    prefix.mkdir(parents=True, exist_ok=True)
+    failures: list[RunFailed] = []
+    for pin in wanted:
+        try:
+            folder = _install(pin, prefix, progress)
+        except RunFailed as error:
+            failures.append(error)
+            continue
+        for failure in failures:
+            progress.say(f"{failure}: {pin.engine} {pin.version} was installed instead")
+        if pin.note:
+            progress.say(f"{pin.engine} {pin.version}: {pin.note}")
+        return folder
+    if len(failures) == 1:
+        raise failures[0]
+    found = "; ".join(map(str, failures))
+    raise RunFailed(f"install {engine}", found, failures[-1].do)
+
+
+def installed(engine: str, prefix: Path) -> list[Installed]:
+    """What the prefix holds of ``engine``, pinned builds first and in their order."""
+    pins = {pin.folder: pin for pin in _pins(engine)}
+    order = {folder: number for number, folder in enumerate(pins)}
+    found: list[Installed] = []
+    for folder in sorted(prefix.glob(f"{engine}-*"), key=lambda f: order.get(f.name, len(order))):
+        try:
+            record = json.loads((folder / _RECORD).read_text())
+        except (OSError, ValueError):
+            if folder.name in pins:  # installed when there were no records yet
+                found.append(Installed(folder, pins[folder.name].source))
+            continue
+        found.append(Installed(folder, record["source"], tuple(record["moved_on"])))
+    return found
+
+
+def linker(folder: Path) -> tuple[str, ...]:
+    """The start of a command that runs with the tree's own libraries, where it has some.
+
+    With a C library of its own comes its own dynamic linker, which must be the one to load it.
+    """
+    for libraries in sorted((folder / "usr/lib").glob("*-linux-gnu")):
+        own = sorted(libraries.glob("ld-linux-*.so.*"))
+        machine = sorted(Path("/").glob("lib*/ld-linux-*.so.*"))
+        for program in [*own, *machine][:1]:
+            return (str(program), "--library-path", str(libraries))
+    return ()
+
+
+def _pins(engine: str) -> list[Pinned]:
+    try:
+        return pinned(engine)
+    except UsageError:
+        return []
+
+
+def _install(pin: Pinned, prefix: Path, progress: Progress) -> Path:
+    target = prefix / pin.folder
+    with _work_directory(prefix, pin) as work:
+        tree = work / "tree"
+        moved_on: list[str] = []
+        steps = len(pin.sources) + 1
+        with progress.task(f"installing {pin.engine} {pin.version}", total=steps) as task:
+            for number, source in enumerate(pin.sources):
+                folder = work / str(number)
+                folder.mkdir()
+                moved_on += source.fetch(folder)
+                source.unpack(folder, tree)
+                task.advance(note=f"has {source.label}")
+            _prune(tree, pin.keep)
+            _try(pin, tree)
+            task.advance(note="runs")
+        record = {"source": pin.source, "moved_on": moved_on}
+        (tree / _RECORD).write_text(json.dumps(record, indent=1))
+        _publish(tree, target)
+    if moved_on:
+        progress.say(
+            f"{pin.engine} {pin.version}: newer than pinned, with Debian's signature: "
+            f"{', '.join(moved_on)}"
+        )
+    return target
+
+
+@contextmanager
+def _work_directory(prefix: Path, pin: Pinned) -> Iterator[Path]:
+    """A directory to install in, gone at the end; those that killed installs left go first.
+
+    Its owner holds a lock on it, which a kill ends; the prefix is locked meanwhile, so
+    that none is taken for left behind before it is locked.
+    """
+    with _locked(prefix):
+        for left in prefix.glob(f".{pin.folder}.*"):
+            with suppress(OSError), _locked(left, fcntl.LOCK_NB):
+                shutil.rmtree(left, ignore_errors=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{pin.folder}.", dir=prefix))
+        mine = ExitStack()
+        mine.enter_context(_locked(work))
+    with mine:
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _locked(directory: Path, flags: int = 0) -> Iterator[None]:
+    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | flags)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _prune(tree: Path, keep: tuple[str, ...]) -> None:
+    """Remove what is not kept; what is, every user may read, and run where its owner may."""
+    for path in sorted(tree.rglob("*"), reverse=True):
+        name = str(path.relative_to(tree))
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o755)
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif not name.startswith(keep):
+            path.unlink()
+        elif not path.is_symlink():
+            path.chmod(0o755 if path.stat().st_mode & 0o111 else 0o644)
+    tree.chmod(0o755)
+
+
+def _try(pin: Pinned, tree: Path) -> None:
+    """RunFailed where the program does not even tell its version."""
+    command = [*linker(tree), str(tree / pin.program), "--version"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_TRIAL_S
+        )
+        found = done.stderr.strip() or f"exit status {done.returncode}"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        found = str(error)
+    else:
+        if done.returncode == 0:
+            return
+    raise RunFailed(
+        f"install {pin.engine} {pin.version}",
+        f"{pin.program} of {pin.source} does not run here: {found.splitlines()[-1]}",
+        f"install {pin.engine} on the machine, or name one with the engine option 'prefix'",
+    )
+
+
+def _publish(tree: Path, target: Path) -> None:
+    try:
+        tree.rename(target)
+    except OSError:
+        if not target.is_dir():  # else another setup was faster: its tree is the same
+            raise
