@@ -27,6 +27,10 @@ _MODES = {
 }
 
 
+#: What of the host may be changed at any time and changes times.
+_HOST_STATE = ("governor", "turbo", "smt", "thp", "aslr", "memory_bytes")
+
+
 @dataclass(frozen=True)
 class Step:
     """One run of a plan: ``done`` is the complete run that makes it needless.
@@ -80,9 +84,12 @@ def _step(prepared: Prepared, candidates: Sequence[StoredRun], env: Environment)
     return Step(prepared.spec, prepared, None, why)
 
 
-def run_plan(plan: Plan, steps: Sequence[Step], env: Environment, store: Store) -> list[StoredRun]:
+def run_plan(
+    plan: Plan, steps: Sequence[Step], env: Environment, store: Store, anew: bool = False
+) -> list[StoredRun]:
     """Run what is not done; returns the runs of the whole plan in its order.
 
+    A run of this plan that was cut off is gone on with, unless all is to be done ``anew``.
     A failed run is stored and the next one starts. What can be run in the present host
     mode is run first; then a run that needs another one stops the plan with what to do:
     finished runs stay, the same command goes on.
@@ -95,7 +102,10 @@ def run_plan(plan: Plan, steps: Sequence[Step], env: Environment, store: Store) 
             if step.done:
                 runs.append(step.done)
             elif step.prepared:
-                runs.append(_one(step.prepared, env, store, experiment))
+                standing = runner.Standing(
+                    experiment, _standing_conditions(step.prepared, env, experiment), anew
+                )
+                runs.append(_one(step.prepared, env, store, standing))
             else:
                 continue
             task.advance()
@@ -112,13 +122,14 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
     right behind a bulk load and its write-back, and the others would not.
     """
     todo = {
-        step.prepared.golden_name: step.prepared
+        (step.prepared.golden_name, str(step.spec.params)): step.prepared
         for step in steps
         if step.done is None and step.prepared and step.prepared.golden_name
     }
     for prepared in todo.values():
         try:
             runner.golden_data(prepared, env)
+            runner.changes_data(prepared, env)
         except HarnessError as error:
             # Its runs will meet the same and be stored as failed with their reason;
             # those of other engines go on.
@@ -143,9 +154,9 @@ def _modes(spec: RunSpec) -> str:
 
 
 def _one(
-    prepared: Prepared, env: Environment, store: Store, experiment: dict[str, str]
+    prepared: Prepared, env: Environment, store: Store, standing: runner.Standing
 ) -> StoredRun:
-    stored = runner.run(prepared, env, store, experiment)
+    stored = runner.run(prepared, env, store, standing)
     error = stored.run["error"]
     detail = f": {error['asked']}: {error['found']}" if error else ""
     env.progress.say(f"{stored.run_id}: {stored.run['status']}{detail}")
@@ -178,6 +189,21 @@ def conditions(prepared: Prepared, env: Environment) -> dict[str, Any]:
         "data": prepared.golden_name or None,
         "processors": [env.host["cpu"]["online"], format_cpus(prepared.cpus) or None],
         "harness": harness.__version__,
+    }
+
+
+def _standing_conditions(
+    prepared: Prepared, env: Environment, experiment: Mapping[str, str]
+) -> dict[str, Any]:
+    """``conditions``, and what besides must not change within a run that was cut off."""
+    host = {name: env.host[name] for name in _HOST_STATE}
+    kernel = env.host["kernel"]["release"]
+    return {
+        **conditions(prepared, env),
+        "host": env.host["host_id"],
+        "kernel": kernel,
+        "host state": host,
+        "experiment": dict(experiment),
     }
 
 

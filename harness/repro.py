@@ -88,7 +88,10 @@ def repeat(original: StoredRun, env: Environment, store: Store, tolerance: float
             f"repro {original.run_id}", "it failed before there was a manifest", "run it anew"
         )
     (prepared,) = prepare_all([original.spec], env)
-    again = runner.run(prepared, env, store, {"name": "repro", "hash": original.run["spec_hash"]})
+    again = runner.run(
+        prepared, env, store,
+        runner.Standing({"name": "repro", "hash": original.run["spec_hash"]}, None),
+    )  # fmt: skip
     return judge(original, again, tolerance)
 
 

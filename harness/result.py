@@ -42,6 +42,12 @@ class Metric:
             return base | {"samples": list(self.samples)}
         return base | {"hdr": self.hdr}
 
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Metric:
+        """The inverse of :meth:`to_json`."""
+        samples = tuple(document["samples"]) if "samples" in document else None
+        return cls(**{**document, "samples": samples})
+
 
 @dataclass(frozen=True)
 class Check:
@@ -60,6 +66,11 @@ class Check:
             "detail": self.detail,
             "labels": dict(self.labels),
         }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Check:
+        """The inverse of :meth:`to_json`."""
+        return cls(**document)
 
 
 def run_status(checks: list[Check]) -> RunStatus:

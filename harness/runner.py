@@ -3,72 +3,113 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import harness
 from harness.engine import Engine, KeepsOwnData, Places
 from harness.environment import Environment
 from harness.errors import HarnessError, RunFailed, interruption
 from harness.golden import Building, Dataset, dataset_name, directory_bytes
-from harness.host.uncontrolled import Finding, uncontrolled
 from harness.measuring import one_at_a_time
 from harness.memory.cgroup import MemoryCap, memory_cap
+from harness.monitors.memory_traffic import MemoryTraffic
 from harness.monitors.process import ProcessMonitor
 from harness.placement import DIRECTORY_PARTS, Part
 from harness.preflight import Prepared, engine_context, golden_key, work_directory
-from harness.provenance import revision, tool_versions
-from harness.result import Check, Metric, run_status
+from harness.processors import affinity_check
+from harness.recorder import Recorder
+from harness.result import Check, Metric
 from harness.session import RunSession
-from harness.store import RunWriter, Store, StoredRun
+from harness.store import Store, StoredRun
 from harness.tiers.residency import residency as numa_residency
 from harness.tiers.traffic import TierTraffic
-from harness.workload import Outcome
+from harness.workload import ChangesData
 
 #: A process that ran before its policy was set may have a few pages elsewhere.
 _BOUND_SHARE = 0.99
 
 
-def run(
-    prepared: Prepared, env: Environment, store: Store, experiment: Mapping[str, str]
-) -> StoredRun:
+@dataclass(frozen=True)
+class Standing:
+    """What a run belongs to, and under what it stands.
+
+    ``conditions``: what must be the same for a run that was cut off to be gone on with;
+    None: it never is. ``anew``: this time nothing is.
+    """
+
+    experiment: Mapping[str, str]
+    conditions: Mapping[str, Any] | None
+    anew: bool = False
+
+
+def run(prepared: Prepared, env: Environment, store: Store, standing: Standing) -> StoredRun:
     """Do one run and store it; a failure under way is stored as such and returned.
 
-    KeyboardInterrupt leaves no run directory behind.
+    One that was cut off earlier is gone on with. KeyboardInterrupt leaves no run
+    directory behind before the first step of it is finished; afterwards the same run can
+    be gone on with.
     """
-    writer = store.begin(prepared.spec)
-    recorder = _Recorder(prepared, env, writer, experiment)
+    say, conditions = env.progress.say, standing.conditions
+    lasting = conditions is not None
+    found = None
+    if conditions is not None and not standing.anew:
+        found = store.resume(prepared.spec, conditions, say)
+    writer = found or store.begin(prepared.spec)
+    try:
+        return _run(prepared, env, Recorder(prepared, env, writer, standing.experiment), standing)
+    except BaseException as error:
+        if (cause := interruption(error)) is None and isinstance(error, HarnessError):
+            raise  # its result could not be stored: it stays, unfinished
+        writer.close()
+        if lasting and (kept := writer.steps.names):
+            say(
+                f"{writer.run_id}: {len(kept)} finished steps are kept; the same command goes on "
+                "behind them, `harness runs rm --unfinished` discards them"
+            )
+        else:
+            store.remove(writer.directory)
+        if cause is not None:
+            raise cause from None
+        raise
+    finally:
+        writer.close()
+
+
+def _run(prepared: Prepared, env: Environment, recorder: Recorder, standing: Standing) -> StoredRun:
+    writer = recorder.writer
     try:
         with memory_cap(prepared.spec.memory_limit_bytes, env.supervisor) as cap:
             recorder.cap = cap
             with _blaming(cap), ExitStack() as stack:
-                _walk(prepared, env, recorder, stack)
+                _walk(prepared, env, recorder, standing, stack)
     except (HarnessError, OSError) as error:
-        if (cause := interruption(error)) is not None:
-            store.remove(writer.directory)
-            raise cause from None
+        if interruption(error) is not None:
+            raise
         recorder.error = (
             error
             if isinstance(error, HarnessError)
             else RunFailed(f"run {writer.run_id}", str(error))
         )
-    except BaseException:
-        store.remove(writer.directory)
-        raise
     try:
         return recorder.finish()
     except OSError as error:
         raise RunFailed(
             f"store the result of {writer.run_id}",
             str(error),
-            f"make room in {store.root}; the run has no result and is listed as unfinished",
+            f"make room in {writer.directory}; the run has no result and is listed as unfinished",
         ) from error
 
 
-def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: ExitStack) -> None:
+def _walk(
+    prepared: Prepared,
+    env: Environment,
+    recorder: Recorder,
+    standing: Standing,
+    stack: ExitStack,
+) -> None:
     """place → restore golden → start → (workload) → counters → stop."""
     spec = prepared.spec
     engine = make_engine(prepared, env, stack, recorder.cap)
@@ -80,7 +121,11 @@ def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: Exit
         drop_caches=os.geteuid() == 0,
         traffic=TierTraffic(prepared.tiers.values()),
         page_cached=_page_cached(prepared),
+        steps=recorder.writer.steps,
     )
+    if (changes := changes_data(prepared, env)) is not None:
+        stack.enter_context(changes.in_use())
+        session.changes = changes.content
     if isinstance(engine, KeepsOwnData) and prepared.external:
         engine.start()
         recorder.dataset_facts = _external_data(prepared, env, engine)
@@ -101,12 +146,16 @@ def _walk(prepared: Prepared, env: Environment, recorder: _Recorder, stack: Exit
         session.evict("start")
         engine.start()
     recorder.effective_config = dict(engine.effective_config())
+    if MemoryTraffic.name in spec.monitors:
+        session.memory_traffic = stack.enter_context(MemoryTraffic())
     with one_at_a_time(env.progress), ProcessMonitor(engine.processes) as monitor:
-        recorder.uncontrolled_at_start = uncontrolled(prepared.tiers.values())
+        recorder.sit_down(standing.conditions or {})
         recorder.outcome = prepared.workload.measure(spec.params, session)
     recorder.monitors["process"] = monitor.series()
+    if session.memory_traffic is not None:
+        recorder.monitors[MemoryTraffic.name] = session.memory_traffic.series()
     recorder.cap_metrics = _cap_metrics(recorder.cap)
-    recorder.placement_checks = _memory_check(prepared, engine)
+    recorder.placement_checks = [*_memory_check(prepared, engine), *_cpu_check(prepared, engine)]
     # Only after a run that went well: behind a failure the engine is killed (see
     # make_engine), and an unclean stop must not cover up what went wrong.
     engine.stop()
@@ -146,6 +195,11 @@ def _memory_check(prepared: Prepared, engine: Engine) -> list[Check]:
     return [Check("memory-policy", "passed" if kept else "failed", detail)]
 
 
+def _cpu_check(prepared: Prepared, engine: Engine) -> list[Check]:
+    """Whether the engine was held to the processors that the spec names."""
+    return [affinity_check(prepared.cpus, engine.processes())] if prepared.cpus else []
+
+
 def _cap_metrics(cap: MemoryCap | None) -> list[Metric]:
     """What the memory cap saw: the peak of server and page cache together, and OOM kills."""
     if cap is None or cap.method == "none":
@@ -177,11 +231,19 @@ def _places(prepared: Prepared, env: Environment, run_id: str) -> Iterator[Place
 
 
 def make_engine(
-    prepared: Prepared, env: Environment, stack: ExitStack, cap: MemoryCap | None
+    prepared: Prepared,
+    env: Environment,
+    stack: ExitStack,
+    cap: MemoryCap | None,
+    confine: bool = True,
 ) -> Engine:
-    """An engine with a scratch directory of its own; killed if it still runs at the end."""
+    """An engine with a scratch directory of its own; killed if it still runs at the end.
+
+    ``confine``: hold it to the run's processors (loading may use all).
+    """
     scratch = stack.enter_context(env.scratch())
-    context = engine_context(prepared, env, env.supervisor.capped_by(cap), scratch)
+    confined = env.supervisor.capped_by(cap, prepared.cpus if confine else ())
+    context = engine_context(prepared, env, confined, scratch)
     engine = prepared.factory.create(context)
     stack.callback(engine.kill)
     return engine
@@ -193,7 +255,7 @@ def make_engine(
 def golden_data(prepared: Prepared, env: Environment) -> Dataset:
     """The golden data of a run, loaded first where they are missing."""
     with ExitStack() as stack:
-        engine = make_engine(prepared, env, stack, None)
+        engine = make_engine(prepared, env, stack, None, confine=False)
         key, name = golden_key(prepared, engine), prepared.golden_name
         if (found := env.golden.find(name)) is not None:
             return found
@@ -237,6 +299,21 @@ def source_data(prepared: Prepared, env: Environment, engine: Engine) -> Dataset
     return found
 
 
+def changes_data(prepared: Prepared, env: Environment) -> Dataset | None:
+    """What the run changes its data by, made first where it is missing; None: nothing."""
+    workload, params = prepared.workload, prepared.spec.params
+    name = workload.changes_key(params) if isinstance(workload, ChangesData) else None
+    if name is None or not isinstance(workload, ChangesData):
+        return None
+    while (found := env.source.find(name)) is None:
+        with env.source.building(name) as building:
+            if building is None:
+                continue
+            workload.generate_changes(params, building.content, env.progress)
+            return building.publish({"source": name}, {}, env.progress)
+    return found
+
+
 def _existing_source(prepared: Prepared, env: Environment) -> Path | None:
     found = env.source.find(prepared.source_name)
     return found.content if found else None
@@ -258,151 +335,3 @@ def _external_data(prepared: Prepared, env: Environment, engine: KeepsOwnData) -
     )
     engine.mark_prepared(key, loaded)
     return loaded
-
-
-# The record --------------------------------------------------------------------
-
-
-class _Recorder:
-    """Collects what a run is found to be, and writes it in the store's order."""
-
-    def __init__(
-        self, prepared: Prepared, env: Environment, writer: RunWriter, experiment: Mapping[str, str]
-    ) -> None:
-        self.prepared = prepared
-        self.env = env
-        self.writer = writer
-        self.experiment = dict(experiment)
-        self.clock = {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
-        self.uncontrolled_at_start: list[Finding] = []
-        self.cap: MemoryCap | None = None
-        self.engine: Engine | None = None
-        self.golden: Dataset | None = None
-        self.dataset_facts: dict[str, Any] | None = None
-        self.data_bytes: int | None = None
-        self.effective_config: dict[str, str] = {}
-        self.session: RunSession | None = None
-        self.outcome: Outcome | None = None
-        self.monitors: dict[str, Mapping[str, Any]] = {}
-        self.cap_metrics: list[Metric] = []
-        self.placement_checks: list[Check] = []
-        self.error: HarnessError | None = None
-
-    def finish(self) -> StoredRun:
-        """Manifest, artifacts, and run.json last."""
-        if self.engine is not None:
-            self.writer.write_manifest(self._manifest())
-        for name, document in (self.outcome.artifacts if self.outcome else {}).items():
-            self.writer.write_artifact(name, document)
-        for name, series in self.monitors.items():
-            self.writer.write_artifact(f"monitor-{name}", series)
-        return self.writer.finish(self._run())
-
-    def _run(self) -> dict[str, Any]:
-        spec = self.prepared.spec
-        metrics = [*(self.outcome.metrics if self.outcome else []), *self.cap_metrics]
-        checks = [*(self.outcome.checks if self.outcome else []), *self._own_checks()]
-        status = "failed" if self.error or not self.outcome else run_status(checks)
-        used = dict.fromkeys(tier.name for tier in self.prepared.tiers.values())
-        return {
-            "schema": 1,
-            "run_id": self.writer.run_id,
-            "status": status,
-            "spec": spec.to_json(),
-            "spec_hash": spec.hash(),
-            "experiment": self.experiment,
-            "started_unix_ns": self.clock["realtime_ns"],
-            "duration_ns": time.monotonic_ns() - self.clock["monotonic_ns"],
-            "host_mode": self.env.host["mode"],
-            "emulated": [
-                {"tier": name, "by": f"{tier.facts.kind} at {tier.claim.path}"}
-                for name in used
-                if (tier := self.env.tiers[name]).emulated
-            ],
-            "uncontrolled": [*self.uncontrolled(), *self._external(), *self._uncapped()],
-            "data_bytes": self.data_bytes,
-            "memory_bytes": self._memory_bytes(),
-            "residency": self.session.residency if self.session else [],
-            "metrics": [metric.to_json() for metric in metrics],
-            "checks": [check.to_json() for check in checks],
-            "error": self.error.to_json() if self.error else None,
-        }
-
-    def _own_checks(self) -> list[Check]:
-        """Cold starts that were not cold make the run's cache mode doubtful: unknown."""
-        warm = self.session.not_cold if self.session else []
-        cold = [Check("cold-start", "unknown", "; ".join(warm[:3]))] if warm else []
-        return [*cold, *self.placement_checks]
-
-    def uncontrolled(self) -> list[Finding]:
-        """What was not controlled at the run's start or at its end, each kind once."""
-        at_end = uncontrolled(self.prepared.tiers.values())
-        found = {entry["what"]: entry for entry in (*at_end, *self.uncontrolled_at_start)}
-        return list(found.values())
-
-    def _external(self) -> list[dict[str, str]]:
-        """What nobody here knows of a server that the harness does not run."""
-        if not self.prepared.external:
-            return []
-        return [
-            {
-                "what": "external server",
-                "found": "placement, page cache, memory and other clients are its owner's",
-                "do": "let the harness run the engine, or say with --label what was set up",
-            }
-        ]
-
-    def _uncapped(self) -> list[dict[str, str]]:
-        """A memory limit that was asked for and could not be had."""
-        if self.cap is None or self.cap.method != "none":
-            return []
-        return [
-            {
-                "what": "memory limit",
-                "found": f"asked for {self.cap.limit_bytes} bytes, not enforced: {self.cap.reason}",
-                "do": "run as root, or where cgroups are delegated to you",
-            }
-        ]
-
-    def _memory_bytes(self) -> int | None:
-        if self.prepared.external:
-            return None
-        if self.cap is not None and self.cap.method != "none":
-            return self.cap.limit_bytes
-        return self.env.memory_bytes
-
-    def _manifest(self) -> dict[str, Any]:
-        spec, version = self.prepared.spec, self.prepared.version
-        assert self.engine is not None
-        dataset: dict[str, Any] | None = None
-        if self.golden is not None:
-            dataset = {"key": self.golden.name, "fingerprint": self.golden.fingerprint}
-        elif self.dataset_facts is not None:
-            dataset = {"key": "external", "fingerprint": self.dataset_facts}
-        tiers = {tier.name: tier for tier in self.prepared.tiers.values()}
-        return {
-            "schema": 1,
-            "run_id": self.writer.run_id,
-            "harness": {"version": harness.__version__, "revision": revision()},
-            "argv": list(self.env.argv),
-            "spec": spec.to_json(),
-            "host": dict(self.env.host),
-            "tiers": [tier.to_json() for tier in tiers.values()],
-            "engine": {
-                "name": spec.engine,
-                "version": version.version,
-                "build": version.build,
-                "source": version.source,
-                "kind": self.engine.kind,
-                "settings": dict(self.prepared.settings),
-                "effective_config": self.effective_config,
-            },
-            "dataset": dataset,
-            "restore_method": "none" if self.golden is None else "copy",
-            "memory_cap": {
-                "method": self.cap.method if self.cap else "none",
-                "limit_bytes": spec.memory_limit_bytes,
-            },
-            "clock": self.clock,
-            "tools": tool_versions(),
-        }

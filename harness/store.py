@@ -3,12 +3,17 @@
 The order of writing is what survives a crash::
 
     results/runs/<run_id>/spec.json       first: what was asked
-                          manifest.json   before the measured phase ends
+                          steps.jsonl     each finished step, while it is measured
+                          manifest.json   when the measured phase has ended
                           artifacts/*.json
                           run.json        last: written beside, fsync'd, renamed
 
 A directory without run.json is *unfinished*, even an empty one: it is listed as such,
 never read as a result. Readers take finished runs only.
+
+``steps.jsonl`` (harness.steps) is what an unfinished run can be gone on with. It goes
+when the result is there, and stays with a run that failed under way: the run that goes
+on for it takes the steps, so that no step is ever part of two results.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +33,8 @@ from typing import Any
 from harness import schemas
 from harness.errors import RunFailed, UsageError
 from harness.spec import RunSpec
+from harness.steps import FILE as STEPS_FILE
+from harness.steps import Steps, steps_kept, under_way
 
 #: What :meth:`Store.begin` calls its directories.
 _RUN_ID = re.compile(r"^\d{8}T\d{6}Z-.")
@@ -116,17 +123,28 @@ class Unfinished:
     directory: Path
 
     @property
+    def under_way(self) -> bool:
+        """Whether a living process works on it."""
+        return under_way(self.directory)
+
+    @property
+    def steps_kept(self) -> int:
+        """Its finished steps, which the same command goes on behind."""
+        return steps_kept(self.directory)
+
+    @property
     def run_id(self) -> str:
         """The name of its directory."""
         return self.directory.name
 
 
 class RunWriter:
-    """Writes one run in the order above; see the module."""
+    """Writes one run in the order above; see the module. It holds the run until closed."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, steps: Steps) -> None:
         self.directory = directory
         self.run_id = directory.name
+        self.steps = steps
 
     def write_spec(self, spec: RunSpec) -> None:
         """What was asked, before anything is done."""
@@ -150,7 +168,13 @@ class RunWriter:
         """The result; from here on the run is finished."""
         schemas.validate(run, "run", source=f"result of {self.run_id}")
         write_json_atomically(self.directory / "run.json", run)
+        if run["error"] is None or not self.steps.names:
+            self.steps.remove()
         return StoredRun(self.directory)
+
+    def close(self) -> None:
+        """Let go of the run."""
+        self.steps.close()
 
 
 class Store:
@@ -174,13 +198,41 @@ class Store:
             raise UsageError(
                 f"results in {self.root}", str(error), "name a writable directory with --results"
             ) from error
-        writer = RunWriter(directory)
         try:
+            writer = RunWriter(directory, Steps.create(directory))
             writer.write_spec(spec)
+        except OSError as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise _not_written(directory / STEPS_FILE, error) from error
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
         return writer
+
+    def resume(
+        self, spec: RunSpec, conditions: Mapping[str, Any], say: Callable[[str], None]
+    ) -> RunWriter | None:
+        """The newest run of ``spec`` that was cut off behind a finished step, to go on with.
+
+        None where there is none that nobody works on. ``conditions``: all that must be the
+        same; ``say`` is told of a run that is left alone, and why. A run that failed under
+        way stays stored as such, and its steps go to a run of their own.
+        """
+        for directory in reversed(list(self._directories())):
+            if not _can_go_on(directory, spec) or (steps := Steps.open(directory)) is None:
+                continue
+            why = _why_not(steps, conditions)
+            if not why and (directory / "run.json").exists():
+                writer = self.begin(spec)
+                writer.steps.close()
+                steps.move(writer.directory)
+                return RunWriter(writer.directory, steps)
+            if not why:
+                return RunWriter(directory, steps)
+            if steps.names:
+                say(f"{directory.name} is not gone on with: {why}")
+            steps.close()
+        return None
 
     def _fresh(self, name: str) -> Path:
         for attempt in range(1000):
@@ -230,6 +282,12 @@ class Store:
         """Remove one run directory (finished or not) of this store."""
         if directory.parent.resolve() != self.runs_folder.resolve() or directory.is_symlink():
             raise UsageError(f"remove {directory}", f"not a run of {self.root}")
+        if under_way(directory):
+            raise UsageError(
+                f"remove {directory.name}",
+                "it is under way: another harness works on it",
+                "wait for its end, or stop it",
+            )
         # run.json goes first: a removal cut short leaves an unfinished run, not half a result.
         (directory / "run.json").unlink(missing_ok=True)
         if directory.exists():
@@ -243,3 +301,24 @@ class Store:
 def _is_run(path: Path) -> bool:
     """By its name, or by its spec: the store's owner may have renamed it."""
     return path.is_dir() and (bool(_RUN_ID.match(path.name)) or (path / "spec.json").exists())
+
+
+def _can_go_on(directory: Path, spec: RunSpec) -> bool:
+    """Whether it is an unfinished run of ``spec``, or one that failed under way."""
+    try:
+        asked = json.loads((directory / "spec.json").read_text(encoding="utf-8"))
+        result = directory / "run.json"
+        failed = result.exists() and json.loads(result.read_text(encoding="utf-8"))["error"]
+    except (OSError, ValueError, KeyError):
+        return False
+    return bool(asked == spec.to_json() and (failed or not result.exists()))
+
+
+def _why_not(steps: Steps, conditions: Mapping[str, Any]) -> str:
+    """Why a run with these steps cannot be gone on with now; empty where it can."""
+    if not steps.names or not steps.sittings:
+        return "no step of it is finished"
+    then = steps.sittings[0]["conditions"]
+    now = json.loads(json.dumps(conditions))
+    changed = [name for name in now if now[name] != then.get(name)]
+    return f"it was under another {', '.join(changed)}" if changed else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from harness.engine import Engine
 from harness.memory.working_set import Footprint
@@ -42,6 +42,8 @@ class Session(Protocol):
     progress: Progress
     #: Source data of the workload (as made by ``generate``).
     source: Path | None
+    #: What the measured phase changes the data by (as made by ``generate_changes``).
+    changes: Path | None
 
     def cold_start(self, label: str) -> None:
         """Stop the engine, evict its files, start it; residency is measured and recorded."""
@@ -53,6 +55,16 @@ class Session(Protocol):
         be read is left out, never zero.
         """
 
+    def remember(self, step: str, document: Any) -> None:
+        """Keep what ``step`` of the measured phase gave, for good, before the next one begins.
+
+        A run that is cut off goes on behind its last such step. ``document``: JSON; it
+        is all that is kept, and comes back as it is.
+        """
+
+    def recalled(self, step: str) -> Any | None:
+        """What ``step`` gave in an earlier sitting of this run, None where it is still to do."""
+
     def footprint(self) -> Footprint:
         """What is touched of the engine's files and memory from now on (after a cold start)."""
 
@@ -62,8 +74,6 @@ class Workload(Protocol):
 
     name: str
     title: str
-    #: Whether the measured phase writes to the data (decides how golden data are restored).
-    writes: bool
 
     def normalise(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Defaults filled in, every value checked: UsageError on an unknown key or bad value."""
@@ -92,3 +102,14 @@ class Workload(Protocol):
 
     def measure(self, params: Mapping[str, Any], session: Session) -> Outcome:
         """Warm up, measure, check."""
+
+
+@runtime_checkable
+class ChangesData(Protocol):
+    """Workloads whose measured phase changes the data, by what was made beforehand."""
+
+    def changes_key(self, params: Mapping[str, Any]) -> str | None:
+        """Name of the folder with what the data are changed by; None: these do not change them."""
+
+    def generate_changes(self, params: Mapping[str, Any], folder: Path, progress: Progress) -> None:
+        """Make it in ``folder`` (idempotent)."""

@@ -35,7 +35,10 @@ def run(
         bool, typer.Option("--dry-run", help="Check all and print the plan; run nothing.")
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Run also what is already complete.")
+        bool,
+        typer.Option(
+            "--again", help="Run also what is already complete, and go on with nothing cut off."
+        ),
     ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where it stopped (the default; says so).")
@@ -50,7 +53,7 @@ def run(
     json_: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Expand a profile and run what is not complete yet."""
+    """Expand a profile and run what is not complete yet; what was cut off is gone on with."""
     plan = load_profile(find_profile(profile), registry.normalise, tuple(emulate or ()), size)
     into = store(results)
     with (
@@ -62,7 +65,7 @@ def run(
         if dry_run:
             _print_plan(steps, json_)
             return
-        finished = run_plan(plan, steps, env, into)
+        finished = run_plan(plan, steps, env, into, anew=again and not resume)
     show.runs(finished, json_)
     show.exit_for(finished)
 

@@ -40,6 +40,16 @@ def run(
     query_timeout: Annotated[
         str | None, typer.Option(help="Time limit of one query in seconds.")
     ] = None,
+    test: Annotated[
+        str | None, typer.Option(help="queries, power, throughput or both (power, throughput).")
+    ] = None,
+    streams: Annotated[
+        int | None, typer.Option(help="Query streams of a throughput test [the specification's].")
+    ] = None,
+    refresh: Annotated[
+        bool | None,
+        typer.Option("--refresh/--no-refresh", help="Refresh functions in power and throughput."),
+    ] = None,
     cache: Annotated[str | None, typer.Option(help="cold-per-query, cold-per-run or warm.")] = None,
     plans: Annotated[
         bool | None, typer.Option("--plans/--no-plans", help="Keep plans from a second execution.")
@@ -79,18 +89,27 @@ def run(
             "parameters follow --query-seed.",
         ),
     ] = 0,
+    again: Annotated[
+        bool, typer.Option("--again", help="Start anew: go on with nothing that was cut off.")
+    ] = False,
     emulate: EmulateOption = None,
     host: HostOption = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Run a workload on engines and placements; repeats are interleaved blocks."""
+    """Run a workload on engines and placements; repeats are interleaved blocks.
+
+    The same command again goes on with a run that was cut off.
+    """
     given: dict[str, Any] = {
         "scale": scale,
         "queries": queries,
         "query_seed": query_seed,
         "query_timeout_s": query_timeout,
+        "test": test,
+        "streams": streams,
+        "refresh": refresh,
         "cache": cache,
         "plans": plans,
     }
@@ -130,6 +149,6 @@ def run(
         open_environment(host, plan.emulate, progress) as env,
     ):
         steps = plan_steps(plan, env, into, again=True)
-        finished = run_plan(plan, steps, env, into)
+        finished = run_plan(plan, steps, env, into, anew=again)
     show.runs(finished, json_)
     show.exit_for(finished)

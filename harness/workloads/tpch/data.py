@@ -58,6 +58,11 @@ def source_name(scale: float, load_format: LoadFormat) -> str:
     return f"tpch-sf{scale!r}-{load_format}-{generator()}"
 
 
+def refresh_name(scale: float, sets: int) -> str:
+    """``tpch-sf1-refresh3-tpchgen-4.0.0``: the first three refresh sets."""
+    return f"tpch-sf{scale!r}-refresh{sets}-{generator()}"
+
+
 def chunks(scale: float) -> int:
     """Files per table: an eighth of a unit of scale each, so that a load can be parallel."""
     return max(1, min(256, math.ceil(scale * 8 - 1e-9)))

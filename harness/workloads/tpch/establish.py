@@ -28,7 +28,7 @@ from harness.workloads.tpch.answers import SHAPES, TOLERANT, Answer, Kind, canon
 from harness.workloads.tpch.checks import sum_tolerance
 from harness.workloads.tpch.data import generator, read_source
 from harness.workloads.tpch.qgen import QUERIES, parameters
-from harness.workloads.tpch.reference import open_views, rows_of
+from harness.workloads.tpch.source_database import open_views, rows_of
 from harness.workloads.tpch.sql import query_sql
 
 _CENT = Decimal("0.01")

@@ -1,245 +1,254 @@
-"""The measured phase: each query timed once from a stated cache state, then explained.
+"""The measured phase: the test that was asked for, its checks, and what is stored of it.
 
-Times are the connection's own. Between two timed executions only counters are read;
-answers are compared after the last one, and plans come from a second pass over the
-queries from the same cache state, because profiling distorts (see harness.plan).
+========== ==========================================================================
+queries    the queries named, one after the other (see passes.py)
+power      RF1, the 22 queries in stream 0's order, RF2 (clause 5.3.3)
+throughput S query streams and a refresh stream at the same time (clause 5.3.4)
+both       power, then at once throughput on the same data (clause 5.1.1.4)
+========== ==========================================================================
+
+Then plans where they are wanted, the check of the data that refresh functions changed,
+and the check of the answers.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from harness.counters import counter_metrics, difference
-from harness.engine import Explains, QueryTimeout, RunsSql, SqlConnection, SqlResult
+from harness.engine import RunsSql
 from harness.errors import RunFailed, UsageError
-from harness.plan import ExecutedPlan
 from harness.result import Check, Metric
-from harness.workload import CacheMode, Outcome, Session
+from harness.workload import Outcome, Session
+from harness.workloads.tpch import figures
 from harness.workloads.tpch.answers import SHAPES, Answer, MalformedAnswer
-from harness.workloads.tpch.checks import check_answers
-from harness.workloads.tpch.qgen import Values, parameters
-from harness.workloads.tpch.sql import query_sql
+from harness.workloads.tpch.checks import Answered, check_answers
+from harness.workloads.tpch.course import Course
+from harness.workloads.tpch.passes import Execution, Explained, Passes
+from harness.workloads.tpch.refresh import RefreshData, prepare
+from harness.workloads.tpch.refreshing import Applied, RefreshFunctions
+from harness.workloads.tpch.selectivity import selected_metrics
+from harness.workloads.tpch.source_database import LOADED
+from harness.workloads.tpch.statements import chosen_statements, power_statements
+from harness.workloads.tpch.states import seen
+from harness.workloads.tpch.throughput import Throughput, run_throughput
 
-
-@dataclass(frozen=True)
-class Statement:
-    """One query of the run."""
-
-    query: int
-    values: Values
-    sql: str
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Labels of its metrics and checks."""
-        return {"query": str(self.query)}
+_DATA_CHECK = "data-check"
 
 
 @dataclass
-class _Timed:
-    """What the timed pass gave, by query; a query without a result reached its limit."""
+class _Measured:
+    """What the test gave, part by part; parts that it does not have are empty."""
 
-    results: dict[int, SqlResult] = field(default_factory=dict)
-    counters: dict[int, dict[str, float]] = field(default_factory=dict)
+    executions: list[Execution] = field(default_factory=list)
+    refresh: list[Applied] = field(default_factory=list)
+    throughput: Throughput | None = None
+    plans: list[Explained] = field(default_factory=list)
+    selected: list[Metric] = field(default_factory=list)
+    data_checks: list[Check] = field(default_factory=list)
+
+    @property
+    def all_executions(self) -> list[Execution]:
+        """Of the one stream, then of those that ran at the same time."""
+        return [*self.executions, *(self.throughput.executions if self.throughput else [])]
+
+    @property
+    def all_refresh(self) -> list[Applied]:
+        """In the order of their execution."""
+        return [*self.refresh, *(self.throughput.refresh if self.throughput else [])]
 
 
-def statements(params: Mapping[str, Any], folder: Path) -> list[Statement]:
-    """The queries of a run in the order of their execution, in the engine's dialect."""
-    made = []
-    for query in params["queries"]:
-        values = parameters(query, params["query_seed"], params["scale"])
-        made.append(Statement(query, values, query_sql(query, values, folder)))
-    return made
+def sets_needed(params: Mapping[str, Any]) -> int:
+    """Refresh sets that a run works on: one for power, one for each stream of throughput."""
+    if not params.get("refresh"):
+        return 0
+    of_power = 0 if params["test"] == "throughput" else 1
+    return of_power + int(params.get("streams", 0))
 
 
 def measure(params: Mapping[str, Any], session: Session) -> Outcome:
-    """See harness.workload.Workload.measure; the metrics are listed in the workload's docs."""
+    """See harness.workload.Workload.measure; the metrics are listed in figures.py."""
     engine = session.engine
     if not isinstance(engine, RunsSql):
         raise UsageError(f"tpch on {engine.name}", "it does not run SQL", "choose another engine")
-    todo = statements(params, engine.sql_folder / "tpch")
-    passes = _Passes(session, engine, params)
-    timed = passes.time(todo)
-    plans = passes.explain([s for s in todo if s.query in timed.results])
-    checks = [*_finished(todo, timed, params["query_timeout_s"])]
-    rows = {query: result.rows for query, result in timed.results.items()}
-    checks += check_answers(params, engine.name, session.source, rows, session.progress)
-    metrics = [*_query_metrics(todo, timed, params["query_timeout_s"]), *_plan_metrics(plans)]
-    return Outcome(metrics, checks, _artifacts(todo, timed, plans))
+    data = _refresh_data(params, session)
+    streams = params.get("streams", 0)
+    power = params.get("test") != "throughput"
+    total = len(params["queries"]) * (power + streams)
+    with closing(Course(session, engine, params["cache"], total)) as course:
+        measured = _test(params, session, engine, data, course)
+    checks = [*_finished(measured.all_executions, params["query_timeout_s"])]
+    checks += measured.data_checks
+    checks += check_answers(
+        params["scale"],
+        engine.name,
+        session.source,
+        _answered(measured),
+        session.progress,
+        data,
+    )
+    return Outcome(_metrics(params, measured), checks, _artifacts(measured))
 
 
-class _Passes:
-    """The passes over the queries, each from the cache state that was asked for."""
-
-    def __init__(self, session: Session, engine: RunsSql, params: Mapping[str, Any]) -> None:
-        self._session = session
-        self._engine = engine
-        self._cache: CacheMode = params["cache"]
-        self._timeout_s: float | None = params["query_timeout_s"]
-        self._warmups: int = params["warmups"]
-        self._plans: bool = params["plans"]
-
-    def time(self, todo: Sequence[Statement]) -> _Timed:
-        """Each query once, timed."""
-        timed = _Timed()
-        for statement, connection in self._each(todo, "", "run TPC-H queries"):
-            with _explained_failure(statement):
-                for _ in range(self._warmups):
-                    self._execute(connection, statement)
-                before = dict(self._session.counters("before"))
-                result = self._execute(connection, statement)
-                after = self._session.counters("after")
-            if result is not None:
-                timed.results[statement.query] = result
-                timed.counters[statement.query] = difference(before, after)
-        return timed
-
-    def explain(self, todo: Sequence[Statement]) -> dict[int, ExecutedPlan]:
-        """Each query again with profiling on; nothing where the engine cannot or was not asked."""
-        engine = self._engine
-        if not self._plans or not isinstance(engine, Explains):
-            return {}
-        plans = {}
-        for statement, connection in self._each(todo, "-plan", "explain TPC-H queries"):
-            with _explained_failure(statement):
-                plans[statement.query] = engine.explain(connection, statement.sql)
-        return plans
-
-    def _execute(self, connection: SqlConnection, statement: Statement) -> SqlResult | None:
-        try:
-            return connection.execute(statement.sql, timeout_s=self._timeout_s)
-        except QueryTimeout:
-            return None
-
-    def _each(
-        self, todo: Sequence[Statement], suffix: str, title: str
-    ) -> Iterator[tuple[Statement, SqlConnection]]:
-        """The queries in order, each with a connection opened before its turn."""
-        connection: SqlConnection | None = None
-        try:
-            with self._session.progress.task(title, len(todo)) as task:
-                for number, statement in enumerate(todo):
-                    label = self._cold_label(number, statement, suffix)
-                    if label is not None:
-                        if connection is not None:
-                            connection.close()
-                            connection = None
-                        self._session.cold_start(label)
-                    if connection is None:
-                        connection = self._engine.connect()
-                    yield statement, connection
-                    task.advance(note=f"Q{statement.query} done")
-        finally:
-            if connection is not None:
-                connection.close()
-
-    def _cold_label(self, number: int, statement: Statement, suffix: str) -> str | None:
-        if self._cache == "cold-per-query":
-            return f"q{statement.query}{suffix}"
-        if self._cache == "cold-per-run" and number == 0:
-            return f"run{suffix}"
+def _refresh_data(params: Mapping[str, Any], session: Session) -> RefreshData | None:
+    sets = sets_needed(params)
+    if not sets:
         return None
+    if session.changes is None:
+        raise RunFailed("TPC-H refresh functions", "their sets are not there", "run again")
+    return prepare(params["scale"], range(1, sets + 1), session.changes, session.progress)
 
 
-@contextmanager
-def _explained_failure(statement: Statement) -> Iterator[None]:
-    """Name the query in what goes wrong with it."""
-    try:
-        yield
-    except RunFailed as error:
-        raise RunFailed(
-            f"TPC-H query {statement.query}",
-            ": ".join(part for part in (error.asked, error.found) if part),
-            error.do,
-        ) from error
+def _test(
+    params: Mapping[str, Any],
+    session: Session,
+    engine: RunsSql,
+    data: RefreshData | None,
+    course: Course,
+) -> _Measured:
+    test = params.get("test", "queries")
+    functions = None
+    if data is not None:
+        functions = RefreshFunctions(session, engine, data, params["refresh_batch_orders"])
+    passes = Passes(session, engine, params)
+    found = _Measured()
+    course.cold_point("run")
+    if test == "queries":
+        todo = chosen_statements(params, engine.sql_folder / "tpch")
+        found.executions = passes.time(todo, course)
+    if test in ("power", "both"):
+        _power(params, engine, functions, passes, course, found)
+    if test in ("throughput", "both"):
+        first = 2 if test == "both" else 1
+        found.throughput = run_throughput(params, session, engine, functions, first, course)
+    course.close()
+    course.cold_point("run-plan")
+    found.plans = passes.explain(found.executions, course)
+    course.close()
+    found.selected = selected_metrics(params, engine)
+    if functions is not None:
+        found.data_checks = _check_data(session, functions, sets_needed(params), course)
+    return found
 
 
-def _query_metrics(
-    todo: Sequence[Statement], timed: _Timed, timeout_s: float | None
-) -> list[Metric]:
-    metrics = []
-    for statement in todo:
-        result = timed.results.get(statement.query)
-        if result is None:
-            limit_ns = int((timeout_s or 0) * 1e9)
-            metrics.append(
-                Metric("query_timeout_ns", "ns", "none", statement.labels, value=limit_ns)
-            )
-            continue
-        metrics.append(
-            Metric("query_duration_ns", "ns", "lower", statement.labels, value=result.duration_ns)
-        )
-        counted = timed.counters[statement.query]
-        metrics += counter_metrics("query_", statement.labels, counted)
-    if len(timed.results) == len(todo):  # a total without some of its queries is no total
-        metrics += _totals([result.duration_ns for result in timed.results.values()])
-    return metrics
+def _power(
+    params: Mapping[str, Any],
+    engine: RunsSql,
+    functions: RefreshFunctions | None,
+    passes: Passes,
+    course: Course,
+    found: _Measured,
+) -> None:
+    """Clause 5.3.3.2: RF1, the query stream, RF2."""
+    if functions is not None:
+        found.refresh.append(functions.timed("RF1", 1, course))
+    found.executions = passes.time(power_statements(params, engine.sql_folder / "tpch"), course)
+    if functions is not None:
+        found.refresh.append(functions.timed("RF2", 1, course))
 
 
-def _totals(durations_ns: Sequence[int]) -> list[Metric]:
-    logs = [math.log(max(1, duration)) for duration in durations_ns]
-    geomean = math.exp(math.fsum(logs) / len(logs))
-    return [
-        Metric("queries_duration_ns", "ns", "lower", value=sum(durations_ns)),
-        Metric("queries_geomean_ns", "ns", "lower", value=geomean),
-    ]
+def _check_data(
+    session: Session, functions: RefreshFunctions, sets: int, course: Course
+) -> list[Check]:
+    """What refresh functions have done to the data; a step, since it needs them changed."""
+    kept = session.recalled(_DATA_CHECK)
+    if kept is None:
+        course.data_ready("the check of the data")
+        checks = functions.check(range(1, sets + 1))
+        kept = [check.to_json() for check in checks]
+        session.remember(_DATA_CHECK, kept)
+    return [Check.from_json(check) for check in kept]
 
 
-def _plan_metrics(plans: Mapping[int, ExecutedPlan]) -> list[Metric]:
-    metrics = []
-    for query, plan in plans.items():
-        labels = {"query": str(query)}
-        metrics.append(Metric("plan_run_duration_ns", "ns", "none", labels, value=plan.duration_ns))
-        metrics += [
-            Metric("plan_operator_ns", "ns", "none", labels | {"operator": kind}, value=time_ns)
-            for kind, time_ns in plan.time_by_kind_ns().items()
-        ]
-    return metrics
-
-
-def _finished(todo: Sequence[Statement], timed: _Timed, timeout_s: float | None) -> Iterator[Check]:
-    for statement in todo:
-        if statement.query not in timed.results:
+def _finished(executions: Sequence[Execution], timeout_s: float | None) -> Iterator[Check]:
+    for execution in executions:
+        if not execution.finished:
             yield Check(
                 "query-finished",
                 "unknown",
                 f"reached its limit of {timeout_s:g} s and was stopped: it has no time and no "
                 "answer, and the totals are left out",
-                statement.labels,
+                execution.statement.labels,
             )
 
 
-def _artifacts(
-    todo: Sequence[Statement], timed: _Timed, plans: Mapping[int, ExecutedPlan]
-) -> dict[str, Any]:
+def _answered(measured: _Measured) -> list[Answered]:
+    """Every answer with the states of the data that it may be one of."""
+    after_rf1 = LOADED + 1 if measured.refresh else LOADED
+    answers = [
+        Answered(execution.statement, execution.rows, (after_rf1,))
+        for execution in measured.executions
+        if execution.finished
+    ]
+    if measured.throughput is None:
+        return answers
+    before = LOADED + len(measured.refresh)
+    for execution in measured.throughput.executions:
+        if execution.finished:
+            states, between = seen(execution, measured.throughput.refresh, before)
+            answers.append(Answered(execution.statement, execution.rows, states, between))
+    return answers
+
+
+def _metrics(params: Mapping[str, Any], measured: _Measured) -> list[Metric]:
+    scale, timeout_s = params["scale"], params["query_timeout_s"]
+    metrics = figures.query_metrics(measured.all_executions, timeout_s)
+    if measured.executions:
+        metrics += figures.total_metrics(measured.executions)
+    metrics += measured.selected
+    metrics += figures.refresh_metrics(measured.all_refresh)
+    power = figures.power(measured.executions, measured.refresh, scale)
+    metrics += figures.power_metrics(power)
+    if measured.throughput is not None:
+        throughput = figures.throughput(measured.throughput, scale)
+        metrics += figures.throughput_metrics(measured.throughput, throughput)
+        with_refresh = throughput if measured.throughput.refresh else None
+        metrics += figures.composite_metrics(power, with_refresh)
+    return metrics + [metric for plan in measured.plans for metric in plan.metrics]
+
+
+def _artifacts(measured: _Measured) -> dict[str, Any]:
+    executions = measured.all_executions
     artifacts: dict[str, Any] = {
-        "queries": {str(s.query): {"parameters": s.values, "sql": s.sql} for s in todo},
-        "answers": {str(q): _answer(q, result) for q, result in timed.results.items()},
+        "queries": {
+            _key(e): {"parameters": e.statement.values, "sql": e.statement.sql} for e in executions
+        },
+        "answers": {_key(e): _answer(e) for e in executions if e.finished},
     }
-    if plans:
-        artifacts["plans"] = {str(query): _plan(plan) for query, plan in plans.items()}
+    if measured.throughput is not None or measured.refresh:
+        artifacts["timeline"] = _timeline(measured)
+    if measured.plans:
+        artifacts["plans"] = {str(plan.query): plan.document for plan in measured.plans}
+        artifacts["accounting"] = {
+            str(plan.query): plan.document["accounting"] for plan in measured.plans
+        }
     return artifacts
 
 
-def _answer(query: int, result: SqlResult) -> dict[str, Any]:
+def _key(execution: Execution) -> str:
+    """``6``; ``s2-q6`` where several streams ran."""
+    statement = execution.statement
+    return str(statement.query) if statement.stream is None else statement.step
+
+
+def _timeline(measured: _Measured) -> list[dict[str, Any]]:
+    """When everything was submitted and ended, on the monotonic clock of its sitting."""
+    queries = [
+        {**e.statement.labels, "submitted_ns": e.submitted_ns, "ended_ns": e.ended_ns}
+        for e in measured.all_executions
+    ]
+    refresh = [
+        {**a.labels, "submitted_ns": a.submitted_ns, "ended_ns": a.ended_ns, "commits": a.commits}
+        for a in measured.all_refresh
+    ]
+    return sorted([*queries, *refresh], key=lambda entry: int(str(entry["submitted_ns"])))
+
+
+def _answer(execution: Execution) -> dict[str, Any]:
+    shape = SHAPES[execution.statement.query]
     try:
-        return Answer.of(SHAPES[query], result.rows).to_json(SHAPES[query])
+        return Answer.of(shape, execution.rows).to_json(shape)
     except MalformedAnswer as error:  # the check says so; the run is kept
-        return {"rows": len(result.rows), "malformed": str(error)}
-
-
-def _plan(plan: ExecutedPlan) -> dict[str, Any]:
-    return {
-        "duration_ns": plan.duration_ns,
-        "clock": plan.clock,
-        "note": plan.note,
-        "operators": plan.root.to_json(),
-        "raw_format": plan.raw_format,
-        "raw": plan.raw,
-        "extra": plan.extra,
-    }
+        return {"rows": len(execution.rows), "malformed": str(error)}

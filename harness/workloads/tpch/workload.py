@@ -1,9 +1,7 @@
 """TPC-H as a workload: its parameters, its data, and the measured phase.
 
-Metrics of a run: ``query_duration_ns`` and ``query_<counter>`` by query,
-``queries_duration_ns`` (sum) and ``queries_geomean_ns`` over all queries asked for,
-``plan_run_duration_ns`` and ``plan_operator_ns`` from the profiled second execution,
-and ``query_timeout_ns`` instead of a time where a query reached its limit.
+What a run gives is listed in figures.py; plans add ``plan_run_duration_ns`` and
+``plan_operator_ns`` from the profiled second execution.
 """
 
 from __future__ import annotations
@@ -18,16 +16,16 @@ from harness.placement import Part
 from harness.progress import Progress
 from harness.workload import Outcome, Session
 from harness.workloads.tpch import data
-from harness.workloads.tpch.measured import measure
+from harness.workloads.tpch.measured import measure, sets_needed
 from harness.workloads.tpch.options import normalise
+from harness.workloads.tpch.refresh import prepare
 
 
 class Tpch:
-    """The 22 queries, one stream, over freshly loaded data."""
+    """The 22 queries over freshly loaded data: one stream, or power and throughput tests."""
 
     name = "tpch"
-    title = "TPC-H-derived: 22 analytical queries, one stream"
-    writes = False
+    title = "TPC-H-derived: 22 analytical queries; power and throughput tests"
 
     def normalise(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters with defaults filled in; see harness.workloads.tpch.options."""
@@ -54,6 +52,15 @@ class Tpch:
     def source_key(self, params: Mapping[str, Any], engine: Engine) -> str:
         """``tpch-sf1-csv-tpchgen-4.0.0``."""
         return data.source_name(params["scale"], _loading(engine).load_format)
+
+    def changes_key(self, params: Mapping[str, Any]) -> str | None:
+        """``tpch-sf1-refresh3-tpchgen-4.0.0``: three refresh sets; None without functions."""
+        sets = sets_needed(params)
+        return data.refresh_name(params["scale"], sets) if sets else None
+
+    def generate_changes(self, params: Mapping[str, Any], folder: Path, progress: Progress) -> None:
+        """Make the refresh sets of the run's refresh functions."""
+        prepare(params["scale"], range(1, sets_needed(params) + 1), folder, progress)
 
     def load(
         self, params: Mapping[str, Any], engine: Engine, source: Path, progress: Progress

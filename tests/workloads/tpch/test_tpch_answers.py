@@ -15,10 +15,12 @@ from harness.workloads.tpch.answers import (
     compare,
     within,
 )
-from harness.workloads.tpch.checks import check_answers, sum_tolerance
+from harness.workloads.tpch.checks import Answered, check_answers, sum_tolerance
 from harness.workloads.tpch.qgen import QUERIES, parameters
-from harness.workloads.tpch.reference import open_views, rows_of, shipped
+from harness.workloads.tpch.reference import shipped
+from harness.workloads.tpch.source_database import open_views, rows_of
 from harness.workloads.tpch.sql import query_sql
+from harness.workloads.tpch.statements import Statement
 
 SCALE = 0.01
 
@@ -186,8 +188,8 @@ def test_a_check_that_breaks_is_unknown_and_never_passed(answers, monkeypatch, q
         raise ZeroDivisionError("in the checker")
 
     monkeypatch.setattr("harness.workloads.tpch.checks.compare", broken)
-    params = {"scale": SCALE, "query_seed": None}
-    (check,) = check_answers(params, "postgres", None, {6: answers[6]}, quiet)
+    answered = Answered(Statement(6, parameters(6, None, SCALE), ""), answers[6])
+    (check,) = check_answers(SCALE, "postgres", None, [answered], quiet)
     assert (check.status, "ZeroDivisionError" in check.detail) == ("unknown", True)
 
 

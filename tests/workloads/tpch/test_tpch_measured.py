@@ -3,6 +3,7 @@
 The engine is a real DuckDB over the generated files, wrapped so that its calls are seen.
 """
 
+import json
 import math
 import time
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from harness.plan import ExecutedPlan, Operator
 from harness.result import run_status
 from harness.workloads.tpch import WORKLOAD
 from harness.workloads.tpch.qgen import parameters
-from harness.workloads.tpch.reference import open_views
+from harness.workloads.tpch.source_database import open_views
 from harness.workloads.tpch.sql import query_sql
 
 SCALE = 0.01
@@ -73,7 +74,9 @@ class ToySession:
     engine: Toy
     progress: object
     source: Path | None
+    changes: Path | None = None
     reads: int = 0
+    steps: dict = field(default_factory=dict)
 
     def cold_start(self, label):
         self.engine.calls.append(f"cold {label}")
@@ -81,6 +84,12 @@ class ToySession:
     def counters(self, moment="after"):
         self.reads += 1
         return {"read_bytes": self.reads * 4096, "cpu_ns": self.reads, "faults": 0}
+
+    def remember(self, step, document):
+        self.steps[step] = json.loads(json.dumps(document))
+
+    def recalled(self, step):
+        return self.steps.get(step)
 
     def footprint(self):
         return Footprint(lambda: [], lambda: [])  # it has neither files nor processes

@@ -5,15 +5,19 @@ import subprocess
 import sys
 import time
 
+from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.reference import References
+from harness.workloads.tpch.statements import Statement
 
 SCALE = 0.01
 WAITING = f"""
 import sys
 from pathlib import Path
+from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.reference import References
-with References({SCALE}, 5, "postgres", Path(sys.argv[1])) as references:
-    print(references.of(6).origin, flush=True)
+from harness.workloads.tpch.statements import Statement
+with References({SCALE}, "postgres", Path(sys.argv[1])) as references:
+    print(references.of(Statement(6, parameters(6, 5, {SCALE}), "")).origin, flush=True)
     sys.stdin.read()
 """
 
@@ -45,9 +49,10 @@ def test_computed_ones_are_kept_and_their_spill_is_removed(sources, tmp_path, mo
     monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "data"))
     monkeypatch.delenv("HARNESS_STATE", raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(temp))
-    with References(SCALE, 5, "postgres", source) as references:
-        computed = references.of(6)
+    statement = Statement(6, parameters(6, 5, SCALE), "")
+    with References(SCALE, "postgres", source) as references:
+        computed = references.of(statement)
         assert [path for path in temp.iterdir() if path.is_dir()]
     assert list(temp.iterdir()) == []
-    with References(SCALE, 5, "postgres", None) as references:
-        assert references.of(6).answer == computed.answer
+    with References(SCALE, "postgres", None) as references:
+        assert references.of(statement).answer == computed.answer

@@ -9,7 +9,7 @@ from harness import registry
 from harness.engines._sqlfiles import text_of
 from harness.workloads.tpch.answers import SHAPES
 from harness.workloads.tpch.qgen import QUERIES, parameters
-from harness.workloads.tpch.reference import open_views
+from harness.workloads.tpch.source_database import open_views
 from harness.workloads.tpch.sql import query_sql
 from harness.workloads.tpch.tables import COLUMNS, TABLES
 

@@ -1,0 +1,124 @@
+"""The course of a run: one piece of work after another, some of it done in an earlier sitting.
+
+A run that was cut off goes on where it was. What it had measured is kept; what that had
+*left* — changed data, warm caches — is not, since the data are restored and the server is
+another one. So before the first piece of work of a sitting, what was skipped is caught
+up with, untimed:
+
+==============  =====================================================================
+cold-per-query  what changes data; every query starts cold anyway
+cold-per-run    what changes data; then a cold start, and what came after the last one
+warm            everything, in order
+==============  =====================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.engine import RunsSql, SqlConnection
+from harness.workload import CacheMode, Session
+
+
+@dataclass(frozen=True)
+class _Skipped:
+    """Work of an earlier sitting, and how it is done again without being timed."""
+
+    again: Callable[[], None]
+    changes_data: bool
+    query: bool
+
+
+class Course:
+    """Where data, caches and connection of this sitting stand.
+
+    ::
+
+        course.cold_point("run")               # where the run's caches begin
+        for every piece of work in order:
+            course.skip(again)                 # it is known from an earlier sitting, or
+            course.ready("q6", "Q6")           # now everything is as if it were all done
+
+    ``queries``: how many the run has in all, for what is said when it goes on.
+    """
+
+    def __init__(self, session: Session, engine: RunsSql, cache: CacheMode, queries: int) -> None:
+        self._session = session
+        self._engine = engine
+        self._cache = cache
+        self._queries = queries
+        self._skipped: list[_Skipped] = []
+        self._cold: str | None = None
+        self._since_cold = 0
+        self._connection: SqlConnection | None = None
+
+    def cold_point(self, label: str) -> None:
+        """From here on caches are cold, in a run that is cold once (``cold-per-run``)."""
+        if self._cache == "cold-per-run":
+            self._cold = label
+            self._since_cold = len(self._skipped)
+
+    def skip(
+        self, again: Callable[[], None], *, changes_data: bool = False, query: bool = False
+    ) -> None:
+        """This work was done in an earlier sitting; ``query``: it is a timed query."""
+        self._skipped.append(_Skipped(again, changes_data, query))
+
+    def ready(self, label: str, name: str) -> None:
+        """Bring data and caches to where they were before this work; cold, if it is to be.
+
+        ``label``: of its cold start; ``name``: for a person.
+        """
+        self._catch_up(name)
+        if self._cache == "cold-per-query":
+            self._cold_start(label)
+
+    def data_ready(self, name: str) -> None:
+        """Bring the data to where they are now, whatever the caches hold."""
+        self._cold = None
+        self._skipped = [work for work in self._skipped if work.changes_data]
+        self._catch_up(name)
+
+    def connection(self) -> SqlConnection:
+        """The session's connection, opened when it is first asked for."""
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        return self._connection
+
+    def close(self) -> None:
+        """End the session; the next connection is another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _catch_up(self, name: str) -> None:
+        skipped, self._skipped = self._skipped, []
+        cold, self._cold = self._cold, None
+        before, after = skipped[: self._since_cold], skipped[self._since_cold :]
+        self._since_cold = 0
+        if cold is None and self._cache != "warm":
+            before, after = skipped, []
+        if skipped:
+            self._say(name, sum(work.query for work in skipped))
+        for work in before:
+            if work.changes_data:
+                work.again()
+        if cold is not None:
+            self._cold_start(f"{cold}-resumed" if after else cold)
+        for work in after:
+            work.again()
+
+    def _say(self, name: str, kept: int) -> None:
+        how = {
+            "cold-per-query": "changed data are made again",
+            "cold-per-run": "what followed its cold start is done again, untimed",
+            "warm": "what was done is done again, untimed",
+        }[self._cache]
+        self._session.progress.say(
+            f"resuming at {name}: {kept} of {self._queries} queries kept; {how}"
+        )
+
+    def _cold_start(self, label: str) -> None:
+        self.close()
+        self._session.cold_start(label)

@@ -1,0 +1,160 @@
+"""Refresh functions as they are executed: in transactions, timed, and again after a cut."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from harness.counters import difference
+from harness.engine import RunsSql, Scalar, SqlConnection
+from harness.errors import RunFailed
+from harness.result import Check
+from harness.workload import Session
+from harness.workloads.tpch.course import Course
+from harness.workloads.tpch.passes import named_failure
+from harness.workloads.tpch.refresh import (
+    RefreshData,
+    orders_per_set,
+    rf1_statements,
+    rf2_statements,
+)
+from harness.workloads.tpch.refresh_check import base_totals, check_pair, check_tables
+
+Function = Literal["RF1", "RF2"]
+FUNCTIONS: tuple[Function, ...] = ("RF1", "RF2")
+
+
+@dataclass(frozen=True)
+class Applied:
+    """One refresh function as it was executed.
+
+    From ``submitted_ns``, before its first statement, to ``ended_ns``, after its last
+    commit (clause 5.3.7.3), monotonic. Between the two its text is written, too: clause
+    5.3.7.10 counts all but the generation of the data. ``commits``: when each COMMIT was
+    sent and when it was known to be done.
+    """
+
+    function: Function
+    pair: int
+    submitted_ns: int
+    ended_ns: int
+    commits: tuple[tuple[int, int], ...]
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def duration_ns(self) -> int:
+        """Its timing interval."""
+        return self.ended_ns - self.submitted_ns
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of its metrics."""
+        return {"function": self.function, "pair": str(self.pair)}
+
+    def to_json(self) -> dict[str, Any]:
+        """As kept among the steps of a run."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Applied:
+        """The inverse of :meth:`to_json`."""
+        commits = tuple((sent, done) for sent, done in document["commits"])
+        return cls(**{**document, "commits": commits})
+
+
+class RefreshFunctions:
+    """The refresh functions of one run."""
+
+    def __init__(
+        self, session: Session, engine: RunsSql, data: RefreshData, batch_orders: int | None
+    ) -> None:
+        self.data = data
+        self._session = session
+        self._engine = engine
+        self._batch = batch_orders or orders_per_set(data.scale)
+
+    def apply(self, connection: SqlConnection, function: Function, pair: int) -> Applied:
+        """Execute it now; RunFailed names it, and its transaction is rolled back."""
+        transactions = rf1_statements if function == "RF1" else rf2_statements
+        commits = []
+        with named_failure(f"TPC-H {function} of pair {pair}"):
+            submitted_ns = time.monotonic_ns()
+            for statements in transactions(self.data.pair(pair), self._batch):
+                commits.append(_transaction(connection, statements))
+            ended_ns = time.monotonic_ns()
+        return Applied(function, pair, submitted_ns, ended_ns, tuple(commits))
+
+    def timed(self, function: Function, pair: int, course: Course) -> Applied:
+        """Execute it alone, as one step of the run, or recall it from an earlier sitting."""
+        step = f"{function.lower()}-{pair}"
+        kept = self._session.recalled(step)
+        if kept is not None:
+            course.skip(partial(self.again, [(function, pair)]), changes_data=True)
+            return Applied.from_json(kept)
+        course.ready(step, function)
+        with self.connection() as connection:
+            before = dict(self._session.counters("before"))
+            applied = self.apply(connection, function, pair)
+            counters = difference(before, self._session.counters("after"))
+        applied = Applied(**{**vars(applied), "counters": counters})
+        self._session.remember(step, applied.to_json())
+        return applied
+
+    def again(self, functions: Sequence[tuple[Function, int]]) -> None:
+        """Change the data once more as they were changed in an earlier sitting, and look."""
+        with self.connection() as connection:
+            for function, pair in functions:
+                self.apply(connection, function, pair)
+            last = {pair: function for function, pair in functions}
+            for pair, function in last.items():
+                deleted = function == "RF2"
+                for check in self._check_pair(connection, pair, deleted):
+                    if check.status == "failed":
+                        asked = f"{function} of pair {pair} once more, to go on"
+                        raise RunFailed(asked, check.detail, "start anew with --again")
+
+    def check(self, pairs: Sequence[int]) -> list[Check]:
+        """Whether the data are the base with these pairs applied, and nothing else."""
+        base = base_totals(self.data.scale, self._session.source)
+        with self.connection() as connection:
+            checks = [check for pair in pairs for check in self._check_pair(connection, pair, True)]
+            execute = partial(_rows, connection)
+            return checks + check_tables(
+                execute, self.data, base, inserted=list(pairs), deleted=list(pairs)
+            )
+
+    def _check_pair(self, connection: SqlConnection, pair: int, deleted: bool) -> list[Check]:
+        execute = partial(_rows, connection)
+        return check_pair(execute, self.data.pair(pair), inserted=True, deleted=deleted)
+
+    @contextmanager
+    def connection(self) -> Iterator[SqlConnection]:
+        """A session of the refresh stream's own (clause 5.2.2)."""
+        connection = self._engine.connect()
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def _rows(connection: SqlConnection, sql: str) -> Sequence[tuple[Scalar, ...]]:
+    return connection.execute(sql).rows
+
+
+def _transaction(connection: SqlConnection, statements: Sequence[str]) -> tuple[int, int]:
+    """When its COMMIT was sent, and when it was done."""
+    try:
+        connection.execute("BEGIN")
+        for statement in statements:
+            connection.execute(statement)
+        sent_ns = time.monotonic_ns()
+        connection.execute("COMMIT")
+        return sent_ns, time.monotonic_ns()
+    except RunFailed:
+        with suppress(RunFailed):
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,124 @@
+"""The generated files as a DuckDB in this process, as loaded or after refresh functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+
+from harness.engine import Scalar
+from harness.workloads.tpch.data import Source
+from harness.workloads.tpch.refresh_data import RefreshData
+from harness.workloads.tpch.tables import COLUMNS
+
+#: The state of data that no refresh function has changed.
+LOADED = 0
+_TBL = "header = false, delim = '|', quote = ''"
+#: The tables that refresh functions change, and the column with the key of the order.
+_CHANGED = {"orders": "o_orderkey", "lineitem": "l_orderkey"}
+
+
+class SourceDatabase:
+    """The eight tables at any state of the data.
+
+    ``spill``: an existing directory for what does not fit into memory. ``load``: read the
+    files once into a database there, instead of again for every statement.
+    """
+
+    def __init__(
+        self, source: Source, spill: Path, refresh: RefreshData | None = None, load: bool = False
+    ) -> None:
+        self._connection = open_views(source, spill)
+        self._refresh = refresh
+        self._pairs = 0
+        self._state = LOADED
+        if load:
+            self._load(spill)
+
+    def close(self) -> None:
+        """Let go of memory and files."""
+        self._connection.close()
+
+    def at(self, state: int) -> duckdb.DuckDBPyConnection:
+        """The data after ``state`` refresh functions: RF1(1), RF2(1), RF1(2) …"""
+        if state != self._state:
+            self._apply(state)
+            self._state = state
+        return self._connection
+
+    def _load(self, spill: Path) -> None:
+        execute = self._connection.execute
+        execute(f"attach '{spill / 'source.duckdb'}' as loaded")
+        for table in COLUMNS:
+            execute(f"create table loaded.{table} as from {table}")
+            execute(f"create or replace view {table} as from loaded.{table}")
+
+    def _apply(self, state: int) -> None:
+        """Views over the base and the sets: (state + 1) // 2 inserted, state // 2 deleted."""
+        if self._refresh is None:
+            raise ValueError("no refresh sets are known")
+        execute = self._connection.execute
+        if self._pairs == 0:
+            for table in _CHANGED:
+                execute(f"alter view {table} rename to base_{table}")
+                execute(f"create table added_{table} as select 0 as pair, * from base_{table} "
+                        "limit 0")  # fmt: skip
+            execute("create table removed (pair integer, orderkey bigint)")
+        while self._pairs < (state + 1) // 2:
+            self._pairs += 1
+            self._read_pair(self._refresh, self._pairs)
+        for table, key in _CHANGED.items():
+            columns = ", ".join(COLUMNS[table])
+            execute(
+                f"create or replace view {table} as "
+                f"select {columns} from base_{table} where {key} not in "
+                f"(select orderkey from removed where pair <= {state // 2}) union all "
+                f"select {columns} from added_{table} where pair <= {(state + 1) // 2}"
+            )
+
+    def _read_pair(self, refresh: RefreshData, number: int) -> None:
+        pair = refresh.pair(number)
+        execute = self._connection.execute
+        for table, file in (("orders", pair.orders), ("lineitem", pair.lineitem)):
+            rows = _read_csv([str(file)], _TBL, {**COLUMNS[table], "line_end": "varchar"})
+            columns = ", ".join(COLUMNS[table])
+            execute(f"insert into added_{table} select {number}, {columns} from {rows}")
+        columns_of_orders = {**COLUMNS["orders"], "line_end": "varchar"}
+        rows = _read_csv([str(pair.removed_orders)], _TBL, columns_of_orders)
+        execute(f"insert into removed select {number}, o_orderkey from {rows}")
+
+
+def open_views(source: Source, spill: Path) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB with a view over the generated files of every table."""
+    connection = duckdb.connect()
+    connection.execute("set enable_progress_bar = false")  # it would write over the harness's
+    connection.execute(f"set temp_directory = '{spill}'")
+    connection.execute(f"set threads = {len(os.sched_getaffinity(0))}")
+    for table, columns in COLUMNS.items():
+        files = [str(file) for file in source.files[table]]
+        names = ", ".join(columns)
+        connection.execute(
+            f"create view {table} as select {names} from {_reader(source, files, columns)}"
+        )
+    return connection
+
+
+def _reader(source: Source, files: Sequence[str], columns: Mapping[str, str]) -> str:
+    if source.format == "parquet":
+        return f"read_parquet({files!r})"
+    if source.format == "csv":
+        return _read_csv(files, """header = true, delim = ',', quote = '"'""", columns)
+    # A line of dbgen's ends in a delimiter.
+    return _read_csv(files, _TBL, {**columns, "line_end": "varchar"})
+
+
+def _read_csv(files: Sequence[str], form: str, columns: Mapping[str, str]) -> str:
+    return f"read_csv({list(files)!r}, {form}, columns = {dict(columns)!r})"
+
+
+def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Scalar, ...]]:
+    """All rows of a statement."""
+    rows: list[tuple[Scalar, ...]] = connection.execute(sql).fetchall()
+    return rows

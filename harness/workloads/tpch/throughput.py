@@ -1,0 +1,231 @@
+"""The throughput test (clause 5.3.4): query streams and a refresh stream at the same time.
+
+Every stream has a session and a thread of its own; all begin together. The refresh stream
+executes as many pairs as there are query streams, one after the other from the start.
+Nothing is read or written between two queries of a stream, and counters only before and
+after the whole: what one query used beside others nobody can tell.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from harness.counters import difference
+from harness.engine import Engine, RunsSql, SqlConnection
+from harness.progress import Task
+from harness.workload import Session
+from harness.workloads.tpch.course import Course
+from harness.workloads.tpch.passes import Execution, execute
+from harness.workloads.tpch.refreshing import FUNCTIONS, Applied, Function, RefreshFunctions
+from harness.workloads.tpch.statements import Statement, power_statements, stream_statements
+
+_STEP = "throughput"
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """What a throughput test gave: each stream's executions, and its refresh functions."""
+
+    streams: Sequence[Sequence[Execution]]
+    refresh: Sequence[Applied] = ()
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def executions(self) -> list[Execution]:
+        """Of all streams."""
+        return [execution for stream in self.streams for execution in stream]
+
+    @property
+    def finished(self) -> bool:
+        """Whether every query ended before its limit."""
+        return all(execution.finished for execution in self.executions)
+
+    @property
+    def interval_ns(self) -> int:
+        """Clause 5.3.6: first query or refresh function submitted to the last one ended."""
+        spans: list[Execution | Applied] = [*self.executions, *self.refresh]
+        return max(s.ended_ns for s in spans) - min(s.submitted_ns for s in spans)
+
+    def to_json(self) -> dict[str, Any]:
+        """As kept among the steps of a run."""
+        return {
+            "streams": [[execution.to_json() for execution in stream] for stream in self.streams],
+            "refresh": [applied.to_json() for applied in self.refresh],
+            "counters": dict(self.counters),
+        }
+
+    @classmethod
+    def from_json(
+        cls, statements: Sequence[Sequence[Statement]], document: Mapping[str, Any]
+    ) -> Throughput:
+        """The inverse of :meth:`to_json` for the streams of ``statements``."""
+        return cls(
+            [
+                [Execution.from_json(s, entry) for s, entry in zip(stream, kept, strict=True)]
+                for stream, kept in zip(statements, document["streams"], strict=True)
+            ],
+            [Applied.from_json(entry) for entry in document["refresh"]],
+            document["counters"],
+        )
+
+
+def run_throughput(
+    params: Mapping[str, Any],
+    session: Session,
+    engine: RunsSql,
+    functions: RefreshFunctions | None,
+    first_pair: int,
+    course: Course,
+) -> Throughput:
+    """All streams once, as one step of the run; it cannot be resumed in the middle."""
+    folder = engine.sql_folder / "tpch"
+    statements = [
+        stream_statements(params, folder, stream) for stream in range(1, params["streams"] + 1)
+    ]
+    refresh = _refresh_stream(params, functions, first_pair)
+    kept = session.recalled(_STEP)
+    if kept is not None:
+        if functions is not None:
+            course.skip(partial(functions.again, refresh), changes_data=True)
+        return Throughput.from_json(statements, kept)
+    course.ready(_STEP, "the throughput test")
+    if first_pair == 1:  # no power test has come before it
+        _warm_up(params, engine, course)
+    course.close()
+    total = sum(map(len, statements)) + len(refresh)
+    before = dict(session.counters("before"))
+    with session.progress.task(f"{len(statements)} TPC-H query streams", total) as task:
+        streams = _Streams(session.engine, engine, params["query_timeout_s"], task)
+        found = streams.run(statements, functions, refresh)
+    counters = difference(before, session.counters("after"))
+    found = Throughput(found.streams, found.refresh, counters)
+    session.remember(_STEP, found.to_json())
+    return found
+
+
+def _refresh_stream(
+    params: Mapping[str, Any], functions: RefreshFunctions | None, first_pair: int
+) -> list[tuple[Function, int]]:
+    """As many pairs as query streams (clause 5.3.7.7), RF1 before RF2."""
+    if functions is None:
+        return []
+    pairs = range(first_pair, first_pair + params["streams"])
+    return [(function, pair) for pair in pairs for function in FUNCTIONS]
+
+
+def _warm_up(params: Mapping[str, Any], engine: RunsSql, course: Course) -> None:
+    """The query set of stream 0, untimed: a stream's own queries cannot be warmed one by one."""
+    for _ in range(params["warmups"]):
+        for statement in power_statements(params, engine.sql_folder / "tpch"):
+            execute(course.connection(), statement, params["query_timeout_s"])
+
+
+class _Streams:
+    """The threads of one throughput test. The first failure of one ends them all."""
+
+    def __init__(self, engine: Engine, sql: RunsSql, timeout_s: float | None, task: Task) -> None:
+        self._engine = engine
+        self._sql = sql
+        self._timeout_s = timeout_s
+        self._task = task
+        self._stopped = threading.Event()
+        self._ends: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    def run(
+        self,
+        statements: Sequence[Sequence[Statement]],
+        functions: RefreshFunctions | None,
+        refresh: Sequence[tuple[Function, int]],
+    ) -> Throughput:
+        """Connect, start together, wait for all."""
+        executions: list[list[Execution]] = [[] for _ in statements]
+        applied: list[Applied] = []
+        connections: list[SqlConnection] = []
+        work: list[Callable[[SqlConnection], None]] = [
+            partial(self._query, stream, into)
+            for stream, into in zip(statements, executions, strict=True)
+        ]
+        if functions is not None:
+            work.append(partial(self._refresh, functions, refresh, applied))
+        try:
+            connections += [self._sql.connect() for _ in work]
+            self._together(work, connections)
+        finally:
+            for connection in connections:
+                connection.close()
+        return Throughput(executions, applied)
+
+    def _together(
+        self, work: Sequence[Callable[[SqlConnection], None]], connections: Sequence[SqlConnection]
+    ) -> None:
+        start = threading.Barrier(len(work))
+        threads = [
+            threading.Thread(target=self._thread, args=(start, one, connection), daemon=True)
+            for one, connection in zip(work, connections, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in threads:
+                if (error := self._ends.get()) is not None:
+                    raise error
+        except BaseException:
+            # Without its server a statement under way ends; then the thread does.
+            self._stopped.set()
+            start.abort()
+            self._engine.kill()
+            for thread in threads:
+                thread.join()
+            raise
+        for thread in threads:
+            thread.join()
+
+    def _thread(
+        self,
+        start: threading.Barrier,
+        work: Callable[[SqlConnection], None],
+        connection: SqlConnection,
+    ) -> None:
+        try:
+            start.wait()
+            work(connection)
+        except BaseException as error:
+            self._ends.put(error)
+        else:
+            self._ends.put(None)
+
+    def _query(
+        self, stream: Sequence[Statement], into: list[Execution], connection: SqlConnection
+    ) -> None:
+        for statement in stream:
+            if self._stopped.is_set():
+                return
+            submitted_ns = time.monotonic_ns()
+            result = execute(connection, statement, self._timeout_s)
+            ended_ns = time.monotonic_ns()
+            duration_ns, rows = (None, []) if result is None else (result.duration_ns, result.rows)
+            into.append(
+                Execution(
+                    statement, duration_ns, rows, submitted_ns=submitted_ns, ended_ns=ended_ns
+                )
+            )
+            self._task.advance(note=f"{statement.name} done")
+
+    def _refresh(
+        self,
+        functions: RefreshFunctions,
+        todo: Sequence[tuple[Function, int]],
+        into: list[Applied],
+        connection: SqlConnection,
+    ) -> None:
+        for function, pair in todo:
+            if self._stopped.is_set():
+                return
+            into.append(functions.apply(connection, function, pair))
+            self._task.advance(note=f"{function} of pair {pair} done")
