@@ -37,6 +37,9 @@ from harness.yamlfile import Document, Where, load_yaml
 #: Checks a workload's parameters and fills in defaults (pure).
 Normalise = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
+#: A key of a point: ``("engine",)`` or ``("params", "scale")``.
+_Key = tuple[str, ...]
+
 _FOLDER = Path(__file__).parent / "profiles"
 
 
@@ -186,27 +189,39 @@ def _tier(request: str) -> str:
 
 
 def _refuse_twice(document: Document, axes: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
-    for position, entry in enumerate(axes.get("configuration", ())):
-        for key in entry:
-            if key in fixed or key in axes:
+    seen: dict[_Key, Where] = {}
+    for key, values in axes.items():
+        if key == "configuration":
+            continue
+        paths: list[_Key] = [(key,)]
+        if isinstance(values, Mapping):
+            paths = [(key, name) for name in values]
+        for path in paths:
+            seen[path] = ("axes", *path)
+            if _stands_in(fixed, path):
                 raise UsageError(
-                    document.at(("axes", "configuration", position, key)),
-                    f"{key!r} is also {'fixed' if key in fixed else 'an axis'}",
+                    document.at(("axes", *path)),
+                    f"{path[-1]!r} is both an axis and fixed",
                     "keep one of them",
                 )
-    for key, values in axes.items():
-        nested = isinstance(values, Mapping)
-        for name in values if nested else [key]:
-            if name in (fixed.get(key, {}) if nested else fixed):
-                where = ("axes", key, name) if nested else ("axes", key)
+    for position, entry in enumerate(axes.get("configuration", ())):
+        for path, (_, where) in _configuration(position, entry).items():
+            if path in seen or _stands_in(fixed, path):
                 raise UsageError(
-                    document.at(where), f"{name!r} is both an axis and fixed", "keep one of them"
+                    document.at(where),
+                    f"{path[-1]!r} is also {'an axis' if path in seen else 'fixed'}",
+                    "keep one of them",
                 )
+
+
+def _stands_in(fixed: Mapping[str, Any], path: _Key) -> bool:
+    return path[-1] in (fixed.get(path[0], {}) if len(path) > 1 else fixed)
 
 
 def _check_engine_options(document: Document, profile: Mapping[str, Any]) -> None:
-    fixed = profile.get("fixed", {})
-    engines = profile["axes"].get("engine") or [fixed.get("engine", "")]
+    fixed, axes = profile.get("fixed", {}), profile["axes"]
+    together = [e["engine"] for e in axes.get("configuration", ()) if "engine" in e]
+    engines = axes.get("engine") or together or [fixed.get("engine", "")]
     for engine in fixed.get("engine_options", {}):
         if engine not in engines:
             raise UsageError(
@@ -229,10 +244,6 @@ def _quoted(document: Document, error: UsageError) -> Where | None:
     return None
 
 
-#: A key of a point: ``("engine",)`` or ``("params", "scale")``.
-_Key = tuple[str, ...]
-
-
 def _choices(axes: Mapping[str, Any]) -> Iterator[dict[_Key, tuple[Any, Where]]]:
     """Every combination: value and place in the file by key."""
     axis: list[list[dict[_Key, tuple[Any, Where]]]] = []
@@ -249,9 +260,14 @@ def _choices(axes: Mapping[str, Any]) -> Iterator[dict[_Key, tuple[Any, Where]]]
 
 def _configuration(position: int, entry: Mapping[str, Any]) -> dict[_Key, tuple[Any, Where]]:
     """The keys that one entry of the axis sets together."""
-    return {
-        (key,): (value, ("axes", "configuration", position, key)) for key, value in entry.items()
-    }
+    at: Where = ("axes", "configuration", position)
+    found: dict[_Key, tuple[Any, Where]] = {}
+    for key, value in entry.items():
+        if isinstance(value, Mapping):
+            found |= {(key, name): (inner, (*at, key, name)) for name, inner in value.items()}
+        else:
+            found[(key,)] = (value, (*at, key))
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """A paper's own figures (``published.csv`` beside a profile), to lie beside what was measured.
 
-Columns: figure, series (``engine/arm``), x, y, unit, read_off_error. They were read off
-a figure of another machine: context, never part of a comparison.
+Columns: figure, series (``engine/arm``), x, y, unit, read_off_error, and metric where the
+values are no query times. They were printed or read off a figure of another machine:
+context, never part of a comparison.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from harness import schemas
 from harness.errors import UsageError
 from harness.units import parse_duration_ns, parse_size
 
+#: What points are values of in a file without the column.
+_TIMES = "query_duration_ns"
+
 
 @dataclass(frozen=True)
 class PublishedPoint:
@@ -27,18 +31,22 @@ class PublishedPoint:
 
 @dataclass(frozen=True)
 class PublishedSeries:
-    """The points of one engine and arm in one figure. ``base_unit``: ns, bytes or its own."""
+    """The points of one engine and arm in one figure. ``base_unit``: ns, bytes or its own.
+
+    ``metric``: the harness's metric that they are values of, labels in brackets.
+    """
 
     figure: str
     engine: str
     arm: str
     base_unit: str
     points: tuple[PublishedPoint, ...]
+    metric: str = _TIMES
 
 
 def read_published(path: Path) -> list[PublishedSeries]:
     """Every series of a file; UsageError with the line of what is wrong."""
-    found: dict[tuple[str, str, str], list[PublishedPoint]] = {}
+    found: dict[tuple[str, str, str, str], list[PublishedPoint]] = {}
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             rows = list(csv.DictReader(stream))
@@ -48,10 +56,11 @@ def read_published(path: Path) -> list[PublishedSeries]:
         row = _row(text, f"{path}:{line}")
         factor, base_unit = _base(row["unit"])
         point = PublishedPoint(row["x"], row["y"] * factor, row["read_off_error"] * factor)
-        found.setdefault((row["figure"], row["series"], base_unit), []).append(point)
+        key = (row["figure"], row["series"], base_unit, row["metric"])
+        found.setdefault(key, []).append(point)
     return [
-        PublishedSeries(figure, *_engine_and_arm(series), base_unit, tuple(points))
-        for (figure, series, base_unit), points in found.items()
+        PublishedSeries(figure, *_engine_and_arm(series), base_unit, tuple(points), metric)
+        for (figure, series, base_unit, metric), points in found.items()
     ]
 
 
@@ -61,7 +70,7 @@ def _engine_and_arm(series: str) -> tuple[str, str]:
 
 
 def _row(text: dict[str, Any], source: str) -> dict[str, Any]:
-    row = {str(key): value for key, value in text.items()}
+    row = {"metric": _TIMES} | {str(key): value for key, value in text.items()}
     for column in ("y", "read_off_error"):
         try:
             row[column] = float(row.get(column) or "")

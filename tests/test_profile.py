@@ -246,3 +246,32 @@ def test_a_profile_names_the_figures_that_it_repeats(tmp_path):
     with pytest.raises(UsageError, match="no figure 'fig3'") as refused:
         load_profile(file, normalise)
     assert refused.value.asked.endswith("p.yml:14")
+
+
+TOGETHER = """\
+schema: 1
+name: plans
+description: each engine with its own queries
+workload: tpch
+axes:
+  configuration:
+    - {engine: postgres, params: {queries: [1, 3]}}
+    - {engine: duckdb, params: {queries: [2]}}
+  placement: [ssd-both, pmem-both]
+"""
+
+
+def test_an_engine_can_have_parameters_of_its_own():
+    runs = plan_of(TOGETHER).runs
+    assert [(r.engine, r.params["queries"], r.placement.name) for r in runs] == [
+        ("postgres", [1, 3], "ssd-both"),
+        ("postgres", [1, 3], "pmem-both"),
+        ("duckdb", [2], "ssd-both"),
+        ("duckdb", [2], "pmem-both"),
+    ]
+    with pytest.raises(UsageError, match="'queries' is also fixed") as refused:
+        plan_of(TOGETHER + "fixed: {params: {queries: [1]}}\n")
+    assert refused.value.asked == "p.yml:7"
+    with pytest.raises(UsageError, match="not a query of TPC-H") as refused:
+        expand(parse_yaml(TOGETHER.replace("[2]", "[23]"), "p.yml"), registry.normalise)
+    assert refused.value.asked.startswith("p.yml:8: ")

@@ -52,7 +52,11 @@ def draw_panel(panel: Panel, number: int, published: Sequence[PublishedSeries]) 
                       if q.name == kind.metric), kind.metric)  # fmt: skip
         name = f"{number}-{_slug(panel.title)}-{kind.stem}"
         if kind.takes_published:
-            own = [one for one in published if one.engine == panel.engine_name]
+            own = [
+                one
+                for one in published
+                if one.engine == panel.engine_name and one.metric == kind.metric
+            ]
             drawing = bars_on_log_axis(panel, kind.metric, title, name, own)
         else:
             drawing = kind.draw(panel, kind.metric, title, name)
