@@ -60,6 +60,7 @@ class Cluster:
         self.tmp = places["temp"] / "tmp"
         self.temporary_tablespaces = places["temp"] / "innodb"
         self.doublewrite = self.redo if doublewrite == "wal" else self.data
+        self.title = installation.title
         #: Whether the server on it ended by a clean shutdown the last time.
         self.clean = False
 
@@ -145,6 +146,9 @@ class Cluster:
                     "another installation with the engine option 'prefix'",
                 )
             scripts.append(path.read_text(encoding="utf-8"))
+        # The scripts make a root without a password for every name of this machine.
+        scripts.append("DELETE FROM mysql.global_priv WHERE Host <> 'localhost';")
+        scripts.append("DELETE FROM mysql.proxies_priv WHERE Host <> 'localhost';\n")
         return "\n".join(scripts)
 
     def _run(self, what: str, configuration: Path, *arguments: str, statements: str = "") -> None:

@@ -44,7 +44,7 @@ _FIXED = frozenset({*_OURS, *_OURS_WHERE_KNOWN, *_BINARY}) | {
     "admin_address", "aria_log_dir_path", "basedir", "bind_address", "character_sets_dir",
     "daemonize", "datadir", "init_file", "initialize", "initialize_insecure",
     "innodb_data_file_path", "innodb_data_home_dir", "innodb_directories",
-    "innodb_doublewrite_dir", "innodb_log_group_home_dir", "innodb_page_size",
+    "innodb_doublewrite_dir", "innodb_fast_shutdown", "innodb_log_group_home_dir", "innodb_page_size",
     "innodb_read_only", "innodb_temp_data_file_path", "innodb_temp_tablespaces_dir",
     "innodb_tmpdir", "innodb_undo_directory", "lc_messages_dir", "log_bin", "log_error",
     "lower_case_table_names", "pid_file", "plugin_dir", "port", "skip_grant_tables",

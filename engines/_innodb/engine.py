@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from harness.engine import (
     EngineContext,
@@ -22,16 +22,15 @@ from harness.engines._innodb.cluster import DATABASE, ROLE, Cluster
 from harness.engines._innodb.configuration import (
     check_settings,
     init_file,
-    known_settings,
     write_configuration,
 )
-from harness.engines._innodb.connection import open_connection
+from harness.engines._innodb.connection import MySqlConnection, open_connection
 from harness.engines._innodb.installation import TITLES, Flavour, choose
 from harness.engines._innodb.options import page_size, part_of_doublewrite, seconds
 from harness.engines._innodb.server import Server
 from harness.engines._innodb.sql import SqlOnInnoDB
 from harness.engines._innodb.verify import verify_locations, verify_variables
-from harness.errors import UsageError
+from harness.engines._innodb.wire import LazyConnection
 from harness.placement import Part
 
 #: What a profile may say that decides what is stored: part of the golden key, loaded with.
@@ -53,7 +52,7 @@ class ManagedInnoDB(SqlOnInnoDB):
 
     def __init__(self, context: EngineContext, flavour: Flavour) -> None:
         super().__init__()
-        self.name = flavour
+        self.name: str = flavour
         self.flavour = flavour
         self._context = context
         self._installation = choose(flavour, context.options, context.engines_prefix)
@@ -89,6 +88,10 @@ class ManagedInnoDB(SqlOnInnoDB):
         """The tuning profile's settings that decide what a load stores, such as statistics."""
         return {n: v for n, v in self._context.settings.items() if n in _STORED}
 
+    def _loaded_with(self) -> dict[str, str]:
+        """After its shutdown nothing is left to purge or merge in golden data."""
+        return {**self.stored_settings(), "innodb_fast_shutdown": "0"}
+
     def initialise(self, places: Places) -> None:
         """An empty server in the places, from now on with the settings for loading."""
         self._loading = True
@@ -99,7 +102,7 @@ class ManagedInnoDB(SqlOnInnoDB):
         """Start with the tuning profile's settings; after ``initialise`` with none of them
         but those in the golden key, so that golden data are the same whoever loads them.
         """
-        self._start(self.stored_settings() if self._loading else self._context.settings)
+        self._start(self._loaded_with() if self._loading else self._context.settings)
 
     def stop(self) -> None:
         """Clean shutdown: a later start recovers nothing."""
@@ -149,13 +152,13 @@ class ManagedInnoDB(SqlOnInnoDB):
         self._loading = False
         self._use(places).restore(golden)
 
-    def _open(self) -> Any:
-        return self._open_database(DATABASE)
+    def _open(self, local_infile: bool = False) -> LazyConnection:
+        return self._open_database(DATABASE, local_infile)
 
-    def _open_database(self, name: str) -> Any:
+    def _open_database(self, name: str, local_infile: bool = False) -> LazyConnection:
         return open_connection(
-            unix_socket=str(self._used().socket), host=None, port=None, user=ROLE,
-            password=self._password, database=name, local_infile=False,
+            unix_socket=str(self._used().socket), user=ROLE, password=self._password,
+            database=name, local_infile=local_infile,
         )  # fmt: skip
 
     def _start(self, settings: Mapping[str, str]) -> None:
@@ -169,13 +172,16 @@ class ManagedInnoDB(SqlOnInnoDB):
         self._first_start = False
 
     def _verify(self, pid: int, settings: Mapping[str, str]) -> None:
-        """That the parts lie where they should and the settings hold."""
-        verify_locations(pid, self._placed(), self._installation)
-        connection = self._open()
+        """That the parts lie where they should, and that the settings hold."""
+        cluster = self._placed()
+        verify_locations(pid, cluster, also=(self._context.scratch,))
+        connection = MySqlConnection(self._open())
         try:
-            verify_variables(connection, self._placed(), settings)
+            rows = connection.execute("SHOW GLOBAL VARIABLES").rows
         finally:
             connection.close()
+        variables = {str(name): str(value) for name, value in rows}
+        verify_variables(pid, variables, cluster, {**settings, **self._format})
 
     def _access(self) -> str:
         """Our database and our user with the run's password; nobody else can log in."""
@@ -224,10 +230,10 @@ class ManagedInnoDB(SqlOnInnoDB):
 class InnoDBFactory:
     """Managed unless the option ``dsn`` names a server of the user's."""
 
-    kinds: ClassVar[tuple[EngineKind, ...]] = ("managed",)
+    kinds: tuple[EngineKind, ...] = ("managed", "external")
 
     def __init__(self, flavour: Flavour) -> None:
-        self.name = flavour
+        self.name: str = flavour
         self.title = TITLES[flavour]
         self._flavour = flavour
         self.options: Mapping[str, str] = {
