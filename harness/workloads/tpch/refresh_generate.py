@@ -1,10 +1,10 @@
 """Makes refresh sets: dbgen's update sets (``dbgen -U``), byte for byte.
 
 dbgen fills update sets with the orders that would follow the base's last. tpchgen-cli
-makes no update sets, but at a scale factor a little larger, asked for its last part only,
-it makes just those orders. What in them depends on the scale factor is drawn again for
-the base's, and the keys are those of the gaps between the base's (clause 4.2.3). The
-rows that a set takes out of the base are kept with it: they are the first part.
+makes no update sets, but asked for the last part of a scale factor that ends with the
+wanted orders it makes just these. What in them depends on the scale factor is drawn again
+for the base's, and the keys are those of the gaps between the base's (clause 4.2.3). The
+rows that a set takes out of the base are made in the same way and kept with it.
 
 That the generator still draws as dbgen does is not believed: for the first orders of
 every part that it makes, its own values have to come out of ours at its own scale.
@@ -37,6 +37,8 @@ from harness.workloads.tpch.tables import expected_rows
 _BYTES_PER_ORDER = 620
 _ORDERS_PER_SCALE = 1_500_000
 _COMPARED_ORDERS = 1000
+#: With fewer, the generator's own scale factor would have no suppliers.
+_FEWEST_ORDERS = 15_000
 #: Gap of the keys that sets 1 … 999 put in.
 _GAP = 1
 
@@ -61,9 +63,9 @@ def prepare(scale: float, sets: range, folder: Path, progress: Progress) -> Refr
 
 def refresh_bytes(scale: float, sets: range) -> int:
     """Estimate of the bytes that :func:`prepare` writes, while it works."""
-    orders = orders_per_set(scale) * max(sets, default=0)
+    orders = orders_per_set(scale) * len(sets)
     # The generator's parts, and the sets made of them: both put in and taken out.
-    return 4 * orders * _BYTES_PER_ORDER + (1 << 20)
+    return (4 * orders + 2 * _FEWEST_ORDERS) * _BYTES_PER_ORDER
 
 
 def _size(scale: float, sets: range) -> str:
@@ -95,8 +97,8 @@ def _make(scale: float, sets: range, folder: Path, progress: Progress) -> None:
         work = folder / f"partial-{os.getpid()}-{secrets.token_hex(4)}"
         supervisor.register_directory(work, mode=0o755)
         with progress.task(f"make refresh sets at scale {scale:g}", len(sets)) as task:
-            inserted = _inserted(scale, work / "inserted", base + first, base + end, progress)
-            removed = _removed(scale, work / "removed", first, end, progress)
+            inserted = _rows(scale, base + first, base + end, _GAP, work / "inserted", progress)
+            removed = _rows(scale, first, end, 0, work / "removed", progress)
             for number in sets:
                 _write_set(work, number, size, inserted, removed)
                 _publish(set_folder(work, number), set_folder(folder, number))
@@ -107,40 +109,37 @@ def _make(scale: float, sets: range, folder: Path, progress: Progress) -> None:
 _Rows = Iterator[tuple[str, list[str]]]
 
 
-def _inserted(scale: float, work: Path, first: int, end: int, progress: Progress) -> _Rows:
-    """Rows ``first`` … ``end`` - 1, all beyond the base, with its values and the gap's keys."""
+def _rows(scale: float, first: int, end: int, gap: int, work: Path, progress: Progress) -> _Rows:
+    """Orders ``first`` … ``end`` - 1 of the base and beyond, with the values of ``scale``.
+
+    Keys are the base's where ``gap`` is 0, else the gap's, counted from the end of the base.
+    """
+    total = max(end, _FEWEST_ORDERS)
     # Half an order more, lest the product of the scale factor is cut to one less.
-    larger = (end + 0.5) / _ORDERS_PER_SCALE
-    parts = end // (end - first)
-    orders, lineitem = _part(larger, parts, parts, work, progress)
-    _compare(larger, first, orders, lineitem)
-    base = expected_rows("orders", scale) or 0
+    made_at = (total + 0.5) / _ORDERS_PER_SCALE
+    orders, lineitem = _last_part(made_at, total // (total - first), work, progress)
+    _compare(made_at, first, orders, lineitem)
+    offset = first - (expected_rows("orders", scale) or 0) if gap else first
     columns = ScaledColumns(scale, first)
     rows = grouped_rows(orders, lineitem, order_key(first, 0))
-    for row, (head, lines) in enumerate(rows, first - base):
-        yield columns.rewrite(head, lines, order_key(row, _GAP))
+    for row, (head, lines) in enumerate(rows, offset):
+        yield columns.rewrite(head, lines, order_key(row, gap))
 
 
-def _removed(scale: float, work: Path, first: int, end: int, progress: Progress) -> _Rows:
-    """Rows ``first`` … ``end`` - 1 of the base, as they are."""
-    # The generator cuts its parts a little short and gives the last one what is left.
-    parts = max(1, (expected_rows("orders", scale) or 0) // (end + end // 8 + 16))
-    orders, lineitem = _part(scale, 1, parts, work, progress)
-    _compare(scale, first, orders, lineitem)
-    yield from grouped_rows(orders, lineitem, order_key(first, 0))
+def _last_part(scale: float, parts: int, work: Path, progress: Progress) -> tuple[Path, Path]:
+    """Have the last part of orders and lineitem made; their files.
 
-
-def _part(scale: float, part: int, parts: int, work: Path, progress: Progress) -> tuple[Path, Path]:
-    """Have one part of orders and lineitem made; their files."""
+    Where a part begins the generator decides for each table, a little before its share.
+    """
     work.mkdir()
     arguments = [
         *("tbl", "--tables", "orders,lineitem", "--scale-factor", repr(scale)),
-        *("--parts", str(parts), "--part", str(part)),
+        *("--parts", str(parts), "--part", str(parts)),
     ]
     rows = (expected_rows("orders", scale) or 0) // parts
-    title = f"part {part} of {parts} of TPC-H orders"
+    title = f"part {parts} of {parts} of TPC-H orders"
     run_generator(arguments, work, rows * _BYTES_PER_ORDER, title, progress)
-    orders, lineitem = (work / table / f"{table}.{part}.tbl" for table in ("orders", "lineitem"))
+    orders, lineitem = (work / table / f"{table}.{parts}.tbl" for table in ("orders", "lineitem"))
     return orders, lineitem
 
 

@@ -1,0 +1,212 @@
+"""Refresh sets: dbgen's update sets, whole or not there."""
+
+import contextlib
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.errors import RunFailed, UsageError
+from harness.workloads.tpch import data, refresh_generate
+from harness.workloads.tpch.dbgen import order_key, row_of_key
+from harness.workloads.tpch.refresh import (
+    RefreshData,
+    orders_per_set,
+    prepare,
+    refresh_bytes,
+    refresh_folder,
+)
+
+RECORDING = Path(__file__).parent / "recordings" / "dbgen-2.14.0-update-sets.tsv"
+RECORDED = [
+    line.split("\t") for line in RECORDING.read_text().splitlines() if not line.startswith("#")
+]
+
+
+def digests(refresh, sets):
+    """SHA-256 over the sets' files as dbgen writes them."""
+    pairs = [refresh.pair(number) for number in sets]
+    texts = {
+        "orders": b"".join(pair.orders.read_bytes() for pair in pairs),
+        "lineitem": b"".join(pair.lineitem.read_bytes() for pair in pairs),
+        "delete": "".join(f"{key}|\n" for p in pairs for key in p.delete_keys).encode(),
+    }
+    return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
+
+
+def recorded(scale, sets):
+    return {name: digest for s, n, name, _, digest in RECORDED if (s, n) == (str(scale), sets)}
+
+
+@pytest.fixture(scope="module")
+def tenth(tmp_path_factory, quiet):
+    """Sets 1 to 4 at scale 0.1."""
+    return prepare(0.1, range(1, 5), tmp_path_factory.mktemp("refresh") / "sf0.1", quiet)
+
+
+def test_the_recording_has_ten_groups_of_sets():
+    assert len(RECORDED) == 10 * 3
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_sets_at_scale_one_tenth_are_those_of_dbgen(tenth, number):
+    assert digests(tenth, [number]) == recorded(0.1, str(number))
+
+
+@pytest.mark.parametrize("number", [3, 150, 999])
+def test_sets_at_scale_one_are_those_of_dbgen(tmp_path, quiet, number):
+    refresh = prepare(1, range(number, number + 1), tmp_path, quiet)
+    assert digests(refresh, [number]) == recorded(1, str(number))
+
+
+def test_smallest_sets_hold_the_rows_of_dbgen_in_its_order(tmp_path, quiet):
+    refresh = prepare(0.01, range(1, 3), tmp_path, quiet)
+    assert digests(refresh, [1, 2]) == recorded(0.01, "1-3")
+
+
+def test_removed_rows_are_the_rows_of_the_base(tmp_path, quiet, sources):
+    base = sources["tbl"]
+    for table in ("orders", "lineitem"):
+        wanted = b"".join(file.read_bytes() for file in base.files[table]).splitlines(True)
+        pairs = [prepare(0.01, range(1, 4), tmp_path, quiet).pair(n) for n in (1, 2, 3)]
+        found = b"".join(
+            (p.removed_orders if table == "orders" else p.removed_lineitem).read_bytes()
+            for p in pairs
+        ).splitlines(True)
+        assert len(found) >= 45
+        assert found == wanted[: len(found)]
+
+
+def test_keys_of_sets_are_disjoint_from_each_other_and_from_the_base(tenth):
+    base = {order_key(row, 0) for row in range(150_000)}
+    inserted = [key for n in range(1, 5) for key in tenth.pair(n).insert_keys]
+    deleted = [key for n in range(1, 5) for key in tenth.pair(n).delete_keys]
+    assert len(set(inserted)) == len(inserted) == 4 * 150
+    assert len(set(deleted)) == len(deleted) == 4 * 150
+    assert not base & set(inserted)
+    assert set(deleted) < base
+
+
+def test_rows_have_the_types_of_their_columns_and_lines_follow_their_orders(tenth):
+    pair = tenth.pair(1)
+    orders, lines = list(pair.orders_rows), list(pair.lineitem_rows)
+    assert [row[0] for row in orders] == list(pair.insert_keys)
+    assert list(dict.fromkeys(row[0] for row in lines)) == list(pair.insert_keys)
+    assert [type(value).__name__ for value in orders[0]] == [
+        "int", "int", "str", "Decimal", "date", "str", "str", "int", "str",
+    ]  # fmt: skip
+    assert len(lines[0]) == 16
+
+
+def test_the_inverse_of_a_pair_puts_back_what_the_pair_removes(tenth):
+    pair = tenth.pair(2)
+    back = pair.inverse()
+    assert back.insert_keys == pair.delete_keys
+    assert back.delete_keys == pair.insert_keys
+    assert back.inverse() == pair
+
+
+@pytest.mark.parametrize(
+    ("scale", "orders"), [(0.001, 1), (0.01, 15), (0.57, 854), (1, 1500), (1000, 1_500_000)]
+)
+def test_a_set_is_a_thousandth_of_the_orders(scale, orders):
+    assert orders_per_set(scale) == orders
+
+
+@pytest.mark.parametrize("gap", [0, 1, 2, 3])
+def test_keys_and_rows_are_each_others_inverse(gap):
+    assert all(row_of_key(order_key(row, gap)) == (row, gap) for row in range(100))
+
+
+def test_eight_of_every_32_keys_are_the_base_s():
+    keys = [order_key(row, 0) for row in range(16)]
+    assert keys == [1, 2, 3, 4, 5, 6, 7, 32, 33, 34, 35, 36, 37, 38, 39, 64]
+
+
+def test_only_missing_sets_are_made(tmp_path, quiet, monkeypatch):
+    first = prepare(0.001, range(2, 3), tmp_path, quiet).pair(2).orders
+    before = first.stat()
+    later = prepare(0.001, range(1, 4), tmp_path, quiet)
+    assert first.stat().st_ino == before.st_ino
+    assert [later.pair(n).insert_keys for n in (1, 2, 3)] == [(9,), (10,), (11,)]
+    monkeypatch.setattr(refresh_generate, "run_generator", None)  # it would be called
+    assert prepare(0.001, range(1, 4), tmp_path, quiet) == RefreshData(0.001, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["set-1", "set-2", "set-3"]
+
+
+def test_what_does_not_exist_is_refused_before_anything_is_made(tmp_path, quiet):
+    folder = tmp_path / "none"
+    with pytest.raises(UsageError, match="999"):
+        prepare(1, range(990, 1001), folder, quiet)
+    with pytest.raises(UsageError, match="0 … 2"):
+        prepare(1, range(0, 3), folder, quiet)
+    with pytest.raises(UsageError, match="30,000"):
+        prepare(30_000, range(1, 2), folder, quiet)
+    assert not folder.exists()
+
+
+def test_a_generator_that_draws_otherwise_is_not_believed(tmp_path, quiet, monkeypatch):
+    def altered(arguments, folder, *rest):
+        data.run_generator(arguments, folder, *rest)
+        (orders,) = (folder / "orders").iterdir()
+        orders.write_text(orders.read_text().replace("|Clerk#", "|Clerk#1"))
+
+    monkeypatch.setattr(refresh_generate, "run_generator", altered)
+    with pytest.raises(RunFailed, match="otherwise than dbgen"):
+        prepare(0.01, range(1, 2), tmp_path, quiet)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a small file system")
+def test_a_full_disk_is_named_with_the_room_that_is_needed(tmp_path, quiet):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "small", tmp_path], check=True)
+    try:
+        with pytest.raises(RunFailed) as failure:
+            prepare(1, range(1, 4), tmp_path, quiet)
+        assert "make room" in failure.value.do
+        assert not [path for path in tmp_path.iterdir() if path.name.startswith("set-")]
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_killed_preparation_leaves_whole_sets_or_nothing(tmp_path, quiet):
+    folder = tmp_path / "sets"
+    program = f"""
+from pathlib import Path
+from harness.progress import SilentProgress
+from harness.workloads.tpch.refresh import prepare
+prepare(0.1, range(1, 4), Path({str(folder)!r}), SilentProgress())
+"""
+    process = subprocess.Popen([sys.executable, "-c", program])
+    while not (folder.exists() and any(folder.glob("partial-*/*"))):
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 60
+    while any(folder.glob("partial-*")):  # the supervisor outlives it for a moment
+        assert time.monotonic() < deadline, "half-written sets were left behind"
+        time.sleep(0.05)
+    assert all(len(list(made.iterdir())) == 4 for made in folder.iterdir())
+    refresh = prepare(0.1, range(1, 4), folder, quiet)
+    assert digests(refresh, [3]) == recorded(0.1, "3")
+
+
+def test_sets_take_no_more_bytes_than_were_told(tenth):
+    written = sum(file.stat().st_size for file in tenth.folder.glob("set-*/*"))
+    assert written < refresh_bytes(0.1, range(1, 5))
+    per_set = refresh_bytes(100, range(1, 3)) - refresh_bytes(100, range(1, 2))
+    assert 2 * 150_000 * 600 < per_set < 5 * 150_000 * 600
+
+
+def test_sets_lie_beside_the_source_data_by_scale_and_generator(monkeypatch, tmp_path):
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
+    with contextlib.suppress(KeyError):
+        monkeypatch.delenv("HARNESS_STATE")
+    assert refresh_folder(1).parent == tmp_path / "source"
+    assert refresh_folder(1).name.startswith("tpch-refresh-sf1-tpchgen-")
