@@ -30,7 +30,7 @@ from harness.tiers.model import Tier
 from harness.tiers.resolve import check_space, resolve
 from harness.tuning import settings_for
 from harness.units import MIB, format_bytes
-from harness.workload import Workload
+from harness.workload import ChangesData, Workload
 
 #: What offers the load, and what samples beside it.
 DRIVERS = ("native",)
@@ -205,12 +205,25 @@ def _check_cache(prepared: Prepared) -> None:
             "too little for any engine to start",
             f"give it {format_bytes(_LEAST_MEMORY)} or more",
         )
+    if prepared.external and _changes_data(prepared):
+        raise UsageError(
+            "refresh functions on an external server",
+            "they change its data, and the harness cannot put a server of yours back",
+            "add --no-refresh, or let the harness run the engine",
+        )
     if prepared.external and limit is not None:
         raise UsageError(
             "a memory limit for an external server",
             "the harness does not run it and cannot cap it",
             "leave --memory-limit out",
         )
+
+
+def _changes_data(prepared: Prepared) -> bool:
+    workload = prepared.workload
+    return (
+        isinstance(workload, ChangesData) and workload.changes_key(prepared.spec.params) is not None
+    )
 
 
 def needed_bytes(prepared: Prepared) -> Mapping[Part, int]:

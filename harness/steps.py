@@ -19,6 +19,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,8 @@ from harness import schemas
 from harness.errors import RunFailed
 
 FILE = "steps.jsonl"
+#: ``under_way`` holds the lock for a moment, which is no reason to give up.
+_LOOKS, _LOOK_S = 10, 0.01
 
 
 class Steps:
@@ -58,7 +61,7 @@ class Steps:
                 raise
             return None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
             return cls(path, descriptor)
         except (OSError, ValueError):
             os.close(descriptor)
@@ -123,6 +126,16 @@ class Steps:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _lock(descriptor: int) -> None:
+    """Take the lock; BlockingIOError where somebody keeps it for longer than a look takes."""
+    for _ in range(_LOOKS):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_LOOK_S)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def under_way(directory: Path) -> bool:

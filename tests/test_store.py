@@ -99,6 +99,7 @@ def test_only_runs_of_the_store_can_be_removed(tmp_path):
     writer = store.begin(SPEC)
     other = tmp_path / "other"
     other.mkdir()
+    writer.close()
     with pytest.raises(UsageError, match="not a run"):
         store.remove(other)
     store.remove(writer.directory)
@@ -109,6 +110,7 @@ def test_only_runs_of_the_store_can_be_removed(tmp_path):
 def test_a_run_killed_before_its_spec_was_written_is_listed_and_can_be_removed(tmp_path):
     store = Store(tmp_path)
     writer = store.begin(SPEC)
+    writer.close()
     (writer.directory / "spec.json").unlink()
     assert [u.run_id for u in store.unfinished()] == [writer.run_id]
     store.remove(writer.directory)

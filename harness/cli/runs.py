@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tarfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from harness.cli.common import (
     store,
 )
 from harness.errors import UsageError
-from harness.store import StoredRun
+from harness.store import StoredRun, Unfinished
 from harness.units import format_bytes, format_ns
 
 app = typer.Typer(help="List, show, remove and export runs.")
@@ -49,11 +50,26 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
                 stored.run["status"],
                 stored.run["experiment"]["name"],
                 format_ns(total) if total is not None else "",
-                "EMULATED" if stored.run["emulated"] else "",
+                "; ".join(_marks(stored.run)),
             )
         )
-    rows += [(entry.run_id, "unfinished", "", "", "") for entry in unfinished]
+    rows += [(entry.run_id, "unfinished", "", "", _state(entry)) for entry in unfinished]
     print_table(("run", "status", "experiment", "total", "note"), rows)
+
+
+def _marks(run: Mapping[str, Any]) -> Iterator[str]:
+    """What must not be overlooked of a finished run."""
+    if run["emulated"]:
+        yield "EMULATED"
+    if run.get("resumed"):
+        yield "resumed"
+
+
+def _state(entry: Unfinished) -> str:
+    if entry.under_way:
+        return "under way"
+    kept = entry.steps_kept
+    return f"{kept} steps kept: the same command goes on" if kept else ""
 
 
 @app.command("show")
@@ -75,6 +91,8 @@ def _print_run(stored: StoredRun) -> None:
     print(f"{stored.run_id}  {run['status']}  {show.where(stored)}")
     if run["emulated"]:
         print("EMULATED: " + "; ".join(f"{e['tier']} by {e['by']}" for e in run["emulated"]))
+    for cut in run.get("resumed", ()):
+        print(f"RESUMED after {cut['after_step']}: {cut['kept_steps']} steps are from before")
     if manifest:
         engine = manifest["engine"]
         print(f"engine   {engine['name']} {engine['version']} ({engine['source']})")
@@ -109,7 +127,10 @@ def _print_run(stored: StoredRun) -> None:
 def rm(
     runs: Annotated[list[str] | None, typer.Argument(help="Run ids.")] = None,
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="All directories without a result.")
+        bool,
+        typer.Option(
+            "--unfinished", help="All without a result that nobody works on, with their steps."
+        ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
@@ -121,7 +142,8 @@ def rm(
     targets = [cut_off[name] if name in cut_off else where.run(name).directory
                for name in runs or []]  # fmt: skip
     if unfinished:
-        targets += [path for path in cut_off.values() if path not in targets]
+        ended = [entry for entry in where.unfinished() if not entry.under_way]
+        targets += [entry.directory for entry in ended if entry.directory not in targets]
     if not targets and not unfinished:
         raise UsageError("runs rm", "no run is named", "name runs, or say --unfinished")
     for target in targets:

@@ -22,6 +22,7 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
         ("run", "status", "total", "geomean", "answers", "note"),
         [_row(stored) for stored in finished],
     )
+    _print_figures(finished)
     for stored in finished:
         if stored.run["error"]:
             error = stored.run["error"]
@@ -33,20 +34,33 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
                       f"{check['detail']}")  # fmt: skip
 
 
+def _print_figures(finished: Sequence[StoredRun]) -> None:
+    """Figures in queries per hour, of the runs that have one."""
+    rows = [
+        (stored.run_id, metric["name"].removesuffix("_queries_per_hour"), f"{metric['value']:,.1f}")
+        for stored in finished
+        for metric in stored.run["metrics"]
+        if metric["name"].endswith("_queries_per_hour")
+    ]
+    if rows:
+        print_table(("run", "figure (see docs/tpch.md)", "queries/h"), rows)
+
+
 def _row(stored: StoredRun) -> tuple[Any, ...]:
     run = stored.run
     total = metric_value(run, "queries_duration_ns")
     mean = metric_value(run, "queries_geomean_ns")
     answers = [check for check in run["checks"] if check["name"] == "answer"]
     passed = sum(check["status"] == "passed" for check in answers)
-    note = "EMULATED " + ", ".join(e["tier"] for e in run["emulated"]) if run["emulated"] else ""
+    notes = ["EMULATED " + ", ".join(e["tier"] for e in run["emulated"])] if run["emulated"] else []
+    notes += ["resumed"] if run.get("resumed") else []
     return (
         stored.run_id,
         run["status"],
         format_ns(total) if total is not None else "",
         format_ns(mean) if mean is not None else "",
         f"{passed}/{len(answers)} right" if answers else "",
-        note,
+        "; ".join(notes),
     )
 
 
