@@ -125,16 +125,18 @@ class MySqlConnection:
         """Whether statements can be run on it."""
         return bool(self.raw.open)
 
-    def kill_statement(self) -> None:
+    def cancel(self) -> None:
         """End the statement that runs on it now; for any thread. The connection stays open."""
         number = self.raw.thread_id()  # type: ignore[no-untyped-call]
-        with contextlib.closing(self.raw.again()) as other:
+        with (
+            contextlib.suppress(pymysql.Error),
+            contextlib.closing(self.raw.again()) as other,
+        ):
             other.query(f"KILL QUERY {number}")
 
     def close(self) -> None:
         """Close; no error when the server is gone."""
-        with contextlib.suppress(pymysql.Error, OSError):
-            self.raw.close()
+        close(self.raw)
 
     def _limit(self, timeout_s: float | None) -> None:
         """Set the server's own limit, outside the timed window."""
@@ -158,8 +160,7 @@ class MySqlConnection:
 
         def kill() -> None:
             fired.set()
-            with contextlib.suppress(pymysql.Error):
-                self.kill_statement()
+            self.cancel()
 
         timer = threading.Timer(timeout_s, kill)
         timer.start()
@@ -171,6 +172,12 @@ class MySqlConnection:
             if fired.is_set():  # a KILL that came too late would end the next statement
                 with contextlib.suppress(pymysql.Error):
                     self.raw.query("DO 0")
+
+
+def close(raw: LazyConnection) -> None:
+    """Close; no error when the server is gone."""
+    with contextlib.suppress(pymysql.Error, OSError):
+        raw.close()
 
 
 def head(sql: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.engine import SqlConnection
+from harness.engines._loading import verify_counts
 from harness.engines._sqlfiles import statements
-from harness.errors import RunFailed
 from harness.progress import Progress
 
 
@@ -38,15 +38,8 @@ def load(
 
 
 def _verify_count(connection: SqlConnection, table: str, row_counts: Mapping[str, int]) -> None:
-    if table not in row_counts:
-        return
     found = connection.execute(f"SELECT count(*) FROM {table}").rows[0][0]
-    if found != row_counts[table]:
-        raise RunFailed(
-            f"load {row_counts[table]} rows into {table}",
-            f"{found} were loaded",
-            "the source files are not complete: remove them with `harness data rm`",
-        )
+    verify_counts({table: int(str(found))}, {t: n for t, n in row_counts.items() if t == table})
 
 
 def _literal(path: Path) -> str:

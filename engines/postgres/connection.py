@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -12,6 +13,7 @@ from harness.engine import QueryTimeout, SqlResult
 from harness.errors import RunFailed
 
 _HEAD_LENGTH = 200
+_CANCEL_TIMEOUT_S = 10
 #: Transactions alone are not published: the table that every planner reads anyway makes them.
 _FLUSH = "SELECT pg_stat_force_next_flush() FROM pg_catalog.pg_am LIMIT 1"
 
@@ -58,6 +60,11 @@ class PostgresConnection:
             return
         if self.raw.info.server_version >= 150000:
             self.raw.execute(_FLUSH)
+
+    def cancel(self) -> None:
+        """End the statement that runs on it now; for any thread. The connection stays open."""
+        with contextlib.suppress(psycopg.Error):
+            self.raw.cancel_safe(timeout=_CANCEL_TIMEOUT_S)
 
     def close(self) -> None:
         """Close; no error when the server is gone."""

@@ -8,7 +8,7 @@ table is truncated and filled in one transaction, so PostgreSQL writes no WAL fo
 its rows are frozen at once (``COPY FREEZE``): the first measured query finds hint bits
 and visibility map set. Only where one connection would hold up many is a table's files
 spread over several. The server reads the files itself where it may. Keys of one table
-are built while another is being copied (workers.py), the largest first.
+are built while another is being copied (_workers.py), the largest first.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from typing import Any, Protocol
 import psycopg
 from psycopg import sql
 
+from harness.engines._loading import has_header, verify_counts
 from harness.engines._sqlfiles import statements, tables_of
+from harness.engines._workers import Job, Workers
 from harness.engines.postgres.connection import PostgresConnection, head
-from harness.engines.postgres.workers import Job, Workers
 from harness.errors import RunFailed
 from harness.progress import Progress, Task
 from harness.units import GIB, MIB
 
+_Job = Job[PostgresConnection]
 _PIECE_BYTES = 1 << 20
 #: Spread rows are logged and vacuumed, about half as much work again: it pays from 5 connections.
 _SPREAD_FACTOR = 3
@@ -87,9 +89,9 @@ class _Load:
         #: A table above this size would keep one connection busy long after the others.
         self._spread_above = _SPREAD_FACTOR * sum(self._bytes.values()) / connections
 
-    def copy_jobs(self, stage: int) -> list[Job]:
+    def copy_jobs(self, stage: int) -> list[_Job]:
         """One job a table, or one a file for the tables that are spread."""
-        jobs: list[Job] = []
+        jobs: list[_Job] = []
         for table, paths in self.files.items():
             if self._bytes[table] > self._spread_above and len(paths) > 1:
                 jobs += [self._copy_job(stage, table, [path], whole=False) for path in paths]
@@ -97,27 +99,27 @@ class _Load:
                 jobs.append(self._copy_job(stage, table, paths, whole=True))
         return jobs
 
-    def statement_jobs(self, stage: int, texts: Sequence[str], shared: bool) -> list[Job]:
+    def statement_jobs(self, stage: int, texts: Sequence[str], shared: bool) -> list[_Job]:
         """One job a statement, on the tables it names (on all of them if it names none)."""
         return [self._statement_job(stage, text, shared) for text in texts]
 
-    def _statement_job(self, stage: int, text: str, shared: bool) -> Job:
+    def _statement_job(self, stage: int, text: str, shared: bool) -> _Job:
         tables = tables_of(text, self.files) or list(self.files)
 
         def run(connection: PostgresConnection) -> None:
             connection.execute(text)
             self.task.advance(0, note=head(text)[:60])
 
-        return Job(stage, frozenset(tables), shared, self._bytes[tables[0]], run)
+        return _Job(stage, frozenset(tables), shared, self._bytes[tables[0]], run)
 
-    def _copy_job(self, stage: int, table: str, paths: Sequence[Path], whole: bool) -> Job:
+    def _copy_job(self, stage: int, table: str, paths: Sequence[Path], whole: bool) -> _Job:
         def run(connection: PostgresConnection) -> None:
             rows = self._copy(connection.raw, table, paths, whole)
             with self._lock:
                 self.copied[table] += rows
 
         weight = sum(path.stat().st_size for path in paths)
-        return Job(stage, frozenset({table}), not whole, weight, run)
+        return _Job(stage, frozenset({table}), not whole, weight, run)
 
     def _copy(
         self, raw: psycopg.Connection[Any], table: str, paths: Sequence[Path], whole: bool
@@ -178,7 +180,7 @@ class Loader:
                     connection.raw.execute(f"SET default_tablespace = {self._index_tablespace}")
             load = _Load(files, self._connections, self._readable_by_server(files), task)
             workers.run(_jobs(load, folder))
-        _verify_counts(load.copied, row_counts)
+        verify_counts(load.copied, row_counts)
         if self._server is not None:
             self._server.restart_for_use()
 
@@ -188,7 +190,7 @@ class Loader:
         return self._server.can_read([path for paths in files.values() for path in paths])
 
 
-def _jobs(load: _Load, folder: Path) -> list[Job]:
+def _jobs(load: _Load, folder: Path) -> list[_Job]:
     """All work on the tables, by stages. Only copies of parts and index builds share a table."""
     final = statements(folder, "50_analyze") or [f"VACUUM (ANALYZE) {t}" for t in load.files]
     return [
@@ -220,18 +222,6 @@ def _copy_file(
 
 
 def _has_header(raw: psycopg.Connection[Any], table: str, path: Path) -> bool:
-    """Whether the file's first line names the table's columns."""
     query = sql.SQL("SELECT * FROM {} LIMIT 0").format(sql.Identifier(table))
     columns = [c.name for c in raw.execute(query).description or ()]
-    with path.open("rb") as stream:
-        return stream.readline().decode().strip().lower().split(",") == columns
-
-
-def _verify_counts(copied: Mapping[str, int], wanted: Mapping[str, int]) -> None:
-    for table, rows in wanted.items():
-        if copied.get(table, 0) != rows:
-            raise RunFailed(
-                f"load {rows} rows into {table}",
-                f"{copied.get(table, 0)} were loaded",
-                "the source files are not complete: remove them with `harness data rm`",
-            )
+    return has_header(path, columns)

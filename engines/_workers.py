@@ -9,20 +9,29 @@ the heaviest goes first.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Generic, Protocol, TypeVar
 
-import psycopg
 
-from harness.engines.postgres.connection import PostgresConnection
+class Cancellable(Protocol):
+    """A connection that jobs run on."""
+
+    def cancel(self) -> None:
+        """End the statement under way, from any thread; no error where there is none."""
+
+    def close(self) -> None:
+        """Close; no error when the server is gone."""
+
+
+Connection = TypeVar("Connection", bound=Cancellable)
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class Job(Generic[Connection]):
     """``weight``: how much work it is, in any unit. ``shared``: it only takes locks on its
     tables that go with those of other shared jobs.
     """
@@ -31,18 +40,18 @@ class Job:
     tables: frozenset[str]
     shared: bool
     weight: int
-    run: Callable[[PostgresConnection], None]
+    run: Callable[[Connection], None]
 
 
-class Schedule:
+class Schedule(Generic[Connection]):
     """Jobs waiting and running. Thread-safe."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[Job[Connection]]) -> None:
         self._waiting = sorted(jobs, key=lambda job: job.weight, reverse=True)
-        self._running: list[Job] = []
+        self._running: list[Job[Connection]] = []
         self._changed = threading.Condition()
 
-    def take(self) -> Job | None:
+    def take(self) -> Job[Connection] | None:
         """The next job, waiting for one that may start; None when none is left to take."""
         with self._changed:
             while self._waiting:
@@ -54,7 +63,7 @@ class Schedule:
                 self._changed.wait()
             return None
 
-    def done(self, job: Job) -> None:
+    def done(self, job: Job[Connection]) -> None:
         """It has ended, well or not."""
         with self._changed:
             self._running.remove(job)
@@ -66,7 +75,7 @@ class Schedule:
             self._waiting.clear()
             self._changed.notify_all()
 
-    def _may_start(self, job: Job) -> bool:
+    def _may_start(self, job: Job[Connection]) -> bool:
         for other in self._running:
             compatible = job.shared and other.shared and job.stage == other.stage
             if job.tables & other.tables and not compatible:
@@ -74,19 +83,19 @@ class Schedule:
         return not any(o.stage < job.stage and o.tables & job.tables for o in self._waiting)
 
 
-class Workers:
+class Workers(Generic[Connection]):
     """``count`` connections, opened at the start of the block and closed at its end.
 
     Whatever ends a ``run`` early, Ctrl-C included, cancels the statements under way,
     so that nothing waits for an index build that nobody wants any more.
     """
 
-    def __init__(self, connect: Callable[[], PostgresConnection], count: int) -> None:
+    def __init__(self, connect: Callable[[], Connection], count: int) -> None:
         self._connect = connect
         self._count = count
-        self.connections: list[PostgresConnection] = []
+        self.connections: list[Connection] = []
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> Workers[Connection]:
         try:
             for _ in range(self._count):
                 self.connections.append(self._connect())
@@ -107,7 +116,7 @@ class Workers:
         for connection in self.connections:
             connection.close()
 
-    def run(self, jobs: Sequence[Job]) -> None:
+    def run(self, jobs: Sequence[Job[Connection]]) -> None:
         """Do all jobs; raises the first failure after cancelling the rest."""
         schedule = Schedule(jobs)
         with ThreadPoolExecutor(self._count) as pool:
@@ -124,11 +133,10 @@ class Workers:
 
     def _cancel(self) -> None:
         for connection in self.connections:
-            with contextlib.suppress(psycopg.Error):
-                connection.raw.cancel_safe(timeout=10)
+            connection.cancel()
 
 
-def _work(connection: PostgresConnection, schedule: Schedule) -> None:
+def _work(connection: Connection, schedule: Schedule[Connection]) -> None:
     while (job := schedule.take()) is not None:
         try:
             job.run(connection)

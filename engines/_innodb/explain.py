@@ -1,0 +1,8 @@
+"""Plans."""
+from harness.engine import SqlConnection
+from harness.plan import ExecutedPlan
+
+
+def explain(connection: SqlConnection, sql: str) -> ExecutedPlan:
+    """Plan."""
+    raise NotImplementedError

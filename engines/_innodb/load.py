@@ -1,0 +1,278 @@
+"""Bulk load: parallel LOAD DATA in primary-key order, then indexes, foreign keys, statistics.
+
+InnoDB keeps rows in the primary key's tree, so tables have their keys before they are
+loaded, and every file goes in sorted. All secondary indexes of a table are built at once,
+in one pass over its rows, while another table is still being loaded. A managed server has
+settings of its own while it loads, whatever the tuning profile says (golden data must not
+depend on who was first to load them): no doublewrite, no flush at commit, and no redo log
+where the release can do without one (MySQL 8.0.21); a crash costs the load, which would be
+repeated anyway. Its clean stop afterwards brings every page to its device.
+
+LOAD DATA cuts and converts what does not fit and only warns where the client sends the
+file: every warning is an error here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from harness.engines._innodb.connection import MySqlConnection, head
+from harness.engines._innodb.installation import Flavour
+from harness.engines._loading import has_header, verify_counts
+from harness.engines._sqlfiles import statements, tables_of
+from harness.engines._workers import Job, Workers
+from harness.errors import RunFailed
+from harness.progress import Progress, Task
+from harness.units import GIB, MIB
+
+_Job = Job[MySqlConnection]
+_SPARE_CONNECTIONS = 20
+_LEAST_POOL, _MOST_POOL = 256 * MIB, 8 * GIB
+#: Keys are checked by the verified counts and the files' origin, not row by row. A file may
+#: wait for another one's: MariaDB locks an empty table to fill it faster.
+_SESSION = "SET SESSION unique_checks = 0, foreign_key_checks = 0, innodb_lock_wait_timeout = 86400"
+_CREATE_INDEX = re.compile(
+    r"create (?P<unique>unique )?index (?P<name>\w+) on (?P<table>\w+)\s*(?P<rest>\(.*\))",
+    re.IGNORECASE | re.DOTALL,
+)
+_ALTER_TABLE = re.compile(r"alter table (?P<table>\w+) (?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+_FIRST_WITHOUT_REDO = (8, 0, 21)
+_FIRST_WITH_DDL_THREADS = (8, 0, 27)
+_FIRST_WITH_REDO_CAPACITY = (8, 0, 30)
+
+
+@runtime_checkable
+class LoadingServer(Protocol):
+    """What a loader may ask of a managed server."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The memory cap, if there is one."""
+
+    @property
+    def version_tuple(self) -> tuple[int, ...]:
+        """(9, 7, 4) of "9.7.4"."""
+
+    def restart_for_loading(self, settings: Mapping[str, str]) -> None:
+        """Restart with these, and of the profile's only what decides what is stored."""
+
+    def restart_for_use(self) -> None:
+        """Make all durable, restart without them."""
+
+    def can_read(self, paths: Sequence[Path]) -> bool:
+        """Whether the server's user may read every one of ``paths``."""
+
+
+def loading_settings(
+    flavour: Flavour, version: tuple[int, ...], threads: int, memory_bytes: int | None
+) -> dict[str, str]:
+    """Server settings that hold only while loading, on top of the server's defaults."""
+    memory = memory_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    pool = max(_LEAST_POOL, min(_MOST_POOL, memory // 2))
+    pool -= pool % (GIB if pool >= GIB else 128 * MIB)  # else the server would round it up
+    sorting = max(16 * MIB, min(GIB, memory // 8))
+    settings = {
+        "innodb_buffer_pool_size": str(pool),
+        "innodb_doublewrite": "OFF",
+        "innodb_flush_log_at_trx_commit": "0",
+        "innodb_io_capacity": "10000",
+        "innodb_io_capacity_max": "40000",
+        "innodb_log_buffer_size": str(64 * MIB),
+        "local_infile": "ON",
+        "max_connections": str(threads + _SPARE_CONNECTIONS),
+    }
+    if flavour == "mysql" and version >= _FIRST_WITH_REDO_CAPACITY:
+        settings["innodb_redo_log_capacity"] = str(4 * GIB)
+    else:
+        settings["innodb_log_file_size"] = str(2 * GIB)
+    if flavour == "mysql" and version >= _FIRST_WITH_DDL_THREADS:
+        settings["innodb_ddl_threads"] = str(max(1, min(16, threads)))
+        settings["innodb_ddl_buffer_size"] = str(sorting // max(1, min(4, threads)))
+        settings["innodb_parallel_read_threads"] = str(max(1, min(16, threads)))
+    else:
+        settings["innodb_sort_buffer_size"] = str(64 * MIB)
+    return settings
+
+
+def combined(texts: Sequence[str]) -> list[str]:
+    """The statements with those that add to the same table made one ALTER TABLE.
+
+    One pass over the table then builds all its indexes. Statements of another form stay.
+    """
+    additions: dict[str, list[str]] = {}
+    others: list[str] = []
+    for text in texts:
+        if index := _CREATE_INDEX.fullmatch(text):
+            unique = index["unique"] or ""
+            addition = f"add {unique}index {index['name']} {index['rest']}"
+            additions.setdefault(index["table"], []).append(addition)
+        elif alter := _ALTER_TABLE.fullmatch(text):
+            additions.setdefault(alter["table"], []).append(alter["rest"])
+        else:
+            others.append(text)
+    merged = [f"alter table {t} {', '.join(parts)}" for t, parts in additions.items()]
+    return [*merged, *others]
+
+
+class _Load:
+    """One load under way: its files, its jobs, and the rows loaded so far."""
+
+    def __init__(self, files: Mapping[str, Sequence[Path]], by_server: bool, task: Task) -> None:
+        self.files = files
+        self.by_server = by_server
+        self.task = task
+        self.loaded = dict.fromkeys(files, 0)
+        self._lock = threading.Lock()
+        self._bytes = {t: sum(p.stat().st_size for p in paths) for t, paths in files.items()}
+
+    def file_jobs(self, stage: int, columns: Mapping[str, Sequence[str]]) -> list[_Job]:
+        """One job a file: the largest table first, its files in their order."""
+        return [
+            self._file_job(stage, table, path, columns[table])
+            for table, paths in self.files.items()
+            for path in paths
+        ]
+
+    def statement_jobs(self, stage: int, texts: Sequence[str]) -> list[_Job]:
+        """One job a statement, alone on the tables it names (on all if it names none)."""
+        return [self._statement_job(stage, text) for text in texts]
+
+    def _file_job(self, stage: int, table: str, path: Path, columns: Sequence[str]) -> _Job:
+        def run(connection: MySqlConnection) -> None:
+            rows = load_file(connection, table, path, columns, self.by_server)
+            with self._lock:
+                self.loaded[table] += rows
+            self.task.advance(path.stat().st_size, note=table)
+
+        return _Job(stage, frozenset({table}), True, self._bytes[table], run)
+
+    def _statement_job(self, stage: int, text: str) -> _Job:
+        tables = tables_of(text, self.files) or list(self.files)
+
+        def run(connection: MySqlConnection) -> None:
+            connection.run(text)
+            self.task.advance(0, note=head(text)[:60])
+
+        return _Job(stage, frozenset(tables), False, self._bytes[tables[0]], run)
+
+
+class Loader:
+    """Loads a workload's tables over several connections.
+
+    ``server``: None of a server of the user's, which is neither restarted nor given files
+    to read: the client sends them.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], MySqlConnection],
+        flavour: Flavour,
+        threads: int,
+        server: LoadingServer | None = None,
+    ) -> None:
+        self._connect = connect
+        self._flavour: Flavour = flavour
+        self._connections = max(1, threads)
+        self._server = server
+
+    def load(
+        self,
+        folder: Path,
+        files: Mapping[str, Sequence[Path]],
+        row_counts: Mapping[str, int],
+        progress: Progress,
+    ) -> None:
+        """See BulkLoads.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
+        without_redo = self._prepare_server()
+        by_server = self._readable_by_server(files)
+        total = sum(path.stat().st_size for paths in files.values() for path in paths)
+        with (
+            progress.task("loading tables", total=total) as task,
+            Workers(self._connect, self._connections) as workers,
+        ):
+            first = workers.connections[0]
+            if without_redo:
+                first.run("ALTER INSTANCE DISABLE INNODB REDO_LOG")
+            for connection in workers.connections:
+                connection.run(_SESSION)
+            for text in (*statements(folder, "10_tables"), *statements(folder, "20_keys")):
+                first.run(text)
+            columns = {t: first.run(f"SELECT * FROM {t} LIMIT 0").columns for t in files}
+            load = _Load(files, by_server, task)
+            workers.run(self._jobs(load, folder, columns))
+            verify_counts(load.loaded, row_counts)
+            if without_redo:
+                first.run("ALTER INSTANCE ENABLE INNODB REDO_LOG")
+        if self._server is not None:
+            self._server.restart_for_use()
+
+    def _jobs(self, load: _Load, folder: Path, columns: Mapping[str, Sequence[str]]) -> list[_Job]:
+        """All work on the loaded tables, by stages."""
+        analyse = statements(folder, f"50_analyze_{self._flavour}")
+        return [
+            *load.file_jobs(1, columns),
+            *load.statement_jobs(2, combined(statements(folder, "30_indexes"))),
+            *load.statement_jobs(3, combined(statements(folder, "40_foreign_keys"))),
+            *load.statement_jobs(4, analyse or [f"ANALYZE TABLE {t}" for t in load.files]),
+        ]
+
+    def _prepare_server(self) -> bool:
+        """Restart a managed server for loading; whether it can do without its redo log."""
+        server = self._server
+        if server is None:
+            return False
+        version = server.version_tuple
+        server.restart_for_loading(
+            loading_settings(self._flavour, version, self._connections, server.memory_bytes)
+        )
+        return self._flavour == "mysql" and version >= _FIRST_WITHOUT_REDO
+
+    def _readable_by_server(self, files: Mapping[str, Sequence[Path]]) -> bool:
+        if self._server is None:
+            return False
+        return self._server.can_read([path for paths in files.values() for path in paths])
+
+
+def load_file(
+    connection: MySqlConnection, table: str, path: Path, columns: Sequence[str], by_server: bool
+) -> int:
+    """LOAD DATA of one CSV file; returns its rows. RunFailed for an error or a warning."""
+    local = "" if by_server else "LOCAL "
+    header = " IGNORE 1 LINES" if has_header(path, columns) else ""
+    connection.raw.local_file = None if by_server else os.fsencode(path)
+    try:
+        result = connection.run(
+            f"LOAD DATA {local}INFILE {_literal(path)} INTO TABLE {table} CHARACTER SET utf8mb4 "
+            "FIELDS TERMINATED BY ',' OPTIONALLY ENCLOSED BY '\"' ESCAPED BY '' "
+            rf"LINES TERMINATED BY '\n'{header}"
+        )
+    except RunFailed as error:
+        do = error.do
+        if "error 3948" in error.found or "error 4166" in error.found:
+            do = "let the server take files from clients: SET GLOBAL local_infile = ON"
+        raise RunFailed(f"load table {table} from {path.name}", error.found, do) from error
+    finally:
+        connection.raw.local_file = None
+    if result.warning_count:
+        raise _warned(connection, table, path, result.warning_count)
+    return int(result.affected_rows or 0)
+
+
+def _warned(connection: MySqlConnection, table: str, path: Path, count: int) -> RunFailed:
+    shown = connection.run("SHOW WARNINGS LIMIT 3").rows
+    words = "; ".join(str(row[2]) for row in shown)
+    return RunFailed(
+        f"load table {table} from {path.name}",
+        f"{count} warnings, the first: {words}",
+        "the rows in the table are not those of the file: correct the file or the schema",
+    )
+
+
+def _literal(path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"

@@ -1,0 +1,122 @@
+"""What managed and external MySQL and MariaDB have in common: SQL, plans, loading, counters."""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from harness.engine import LoadFormat, SqlConnection
+from harness.engines._innodb import counters, explain
+from harness.engines._innodb.connection import MySqlConnection, connecting
+from harness.engines._innodb.installation import Flavour
+from harness.engines._innodb.load import Loader, LoadingServer
+from harness.engines._innodb.wire import LazyConnection
+from harness.plan import ExecutedPlan
+from harness.progress import Progress
+
+#: Settings worth recording even at their defaults, where the release knows them.
+_ALWAYS = frozenset({
+    "autocommit", "character_set_server", "collation_server", "innodb_adaptive_hash_index",
+    "innodb_buffer_pool_chunk_size", "innodb_buffer_pool_instances", "innodb_buffer_pool_size",
+    "innodb_change_buffering", "innodb_checksum_algorithm", "innodb_ddl_threads",
+    "innodb_doublewrite", "innodb_file_per_table", "innodb_flush_log_at_trx_commit",
+    "innodb_flush_method", "innodb_flush_neighbors", "innodb_io_capacity",
+    "innodb_io_capacity_max", "innodb_log_buffer_size", "innodb_log_file_size",
+    "innodb_log_files_in_group", "innodb_page_cleaners", "innodb_page_size",
+    "innodb_parallel_read_threads", "innodb_random_read_ahead", "innodb_read_ahead_threshold",
+    "innodb_read_io_threads", "innodb_redo_log_capacity", "innodb_stats_persistent_sample_pages",
+    "innodb_use_native_aio", "innodb_write_io_threads", "internal_tmp_mem_storage_engine",
+    "join_buffer_size", "log_bin", "lower_case_table_names", "max_connections",
+    "max_heap_table_size", "optimizer_switch", "optimizer_use_condition_selectivity",
+    "performance_schema", "query_cache_type", "read_buffer_size", "read_rnd_buffer_size",
+    "sort_buffer_size", "sync_binlog", "temptable_max_mmap", "temptable_max_ram",
+    "tmp_table_size", "transaction_isolation", "tx_isolation", "use_stat_tables", "version",
+    "version_comment",
+})  # fmt: skip
+_SECRET = ("password", "ssl_", "tls_", "_key", "init_file", "authentication_")
+#: Names of the variables that somebody has set: by option, file or SQL.
+_SET_SQL: Mapping[Flavour, str] = {
+    "mysql": "SELECT variable_name FROM performance_schema.variables_info "
+    "WHERE variable_source NOT IN ('COMPILED', 'DYNAMIC')",
+    "mariadb": "SELECT variable_name FROM information_schema.system_variables "
+    "WHERE global_value_origin NOT IN ('COMPILE-TIME', 'AUTO')",
+}
+
+
+class SqlOnInnoDB(ABC):
+    """SQL abilities over ``_open``, which gives a new connection (see wire.py)."""
+
+    load_format: ClassVar[LoadFormat] = "csv"
+    sql_folder: Path = Path(__file__).parent / "sql"
+    flavour: Flavour
+    threads: int
+
+    def __init__(self) -> None:
+        self._connections: weakref.WeakSet[MySqlConnection] = weakref.WeakSet()
+        self._monitor: counters.Monitor | None = None
+
+    @abstractmethod
+    def _open(self, local_infile: bool = False) -> LazyConnection:
+        """A new connection in autocommit mode; ``local_infile``: it may send files."""
+
+    def connect(self) -> MySqlConnection:
+        """A new connection in autocommit mode."""
+        return self._connect()
+
+    def _connect(self, local_infile: bool = False) -> MySqlConnection:
+        with connecting(self.flavour):
+            connection = MySqlConnection(self._open(local_infile))
+        self._connections.add(connection)
+        return connection
+
+    def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
+        """The plan of ``sql`` as executed now; see explain.py for what its times are."""
+        return explain.explain(connection, sql)
+
+    def bulk_load(
+        self,
+        workload: str,
+        files: Mapping[str, Sequence[Path]],
+        row_counts: Mapping[str, int],
+        progress: Progress,
+    ) -> None:
+        """Schema with keys, parallel LOAD DATA, indexes, statistics; row counts verified."""
+        loader = Loader(
+            connect=partial(self._connect, local_infile=True),
+            flavour=self.flavour,
+            threads=self.threads,
+            server=self if isinstance(self, LoadingServer) else None,
+        )
+        loader.load(self.sql_folder / workload, files, row_counts, progress)
+
+    def effective_config(self) -> Mapping[str, str]:
+        """What somebody has set and what matters anyway, without secrets."""
+        connection = self.connect()
+        try:
+            variables = connection.execute("SHOW GLOBAL VARIABLES").rows
+            given = {str(row[0]).lower() for row in connection.execute(_SET_SQL[self.flavour]).rows}
+        finally:
+            connection.close()
+        wanted = given | _ALWAYS
+        return {
+            str(name): str(value)
+            for name, value in variables
+            if name in wanted and not any(word in str(name) for word in _SECRET)
+        }
+
+    def counters(self) -> Mapping[str, float]:
+        """Cumulative counters of the server; see counters.py."""
+        if self._monitor is None:
+            with connecting(self.flavour):
+                raw = self._open()
+            self._monitor = counters.Monitor(raw, self.flavour)
+        return self._monitor.read()
+
+    def _close_monitor(self) -> None:
+        monitor, self._monitor = self._monitor, None
+        if monitor is not None:
+            monitor.close()
