@@ -42,7 +42,9 @@ from harness.yamlfile import Document, load_yaml
 
 TUNING = Path(__file__).parent / "profiles" / "tuning"
 _KEYS = ("schema", "name", "description", "base", "memory", "engines")
-_UNIT_BYTES = {"B": 1, "kB": KIB, "KiB": KIB, "MB": MIB, "MiB": MIB, "GiB": GIB}
+_UNIT_BYTES = {
+    "B": 1, "K": KIB, "kB": KIB, "KiB": KIB, "M": MIB, "MB": MIB, "MiB": MIB, "GiB": GIB,
+}  # fmt: skip
 
 
 def tunings() -> list[str]:

@@ -44,12 +44,13 @@ _FIXED = frozenset({*_OURS, *_OURS_WHERE_KNOWN, *_BINARY}) | {
     "admin_address", "aria_log_dir_path", "basedir", "bind_address", "character_sets_dir",
     "daemonize", "datadir", "init_file", "initialize", "initialize_insecure",
     "innodb_data_file_path", "innodb_data_home_dir", "innodb_directories",
-    "innodb_doublewrite_dir", "innodb_fast_shutdown", "innodb_log_group_home_dir", "innodb_page_size",
-    "innodb_read_only", "innodb_temp_data_file_path", "innodb_temp_tablespaces_dir",
-    "innodb_tmpdir", "innodb_undo_directory", "lc_messages_dir", "log_bin", "log_error",
+    "innodb_doublewrite_dir", "innodb_fast_shutdown", "innodb_log_group_home_dir",
+    "innodb_page_size", "innodb_read_only", "innodb_temp_data_file_path",
+    "innodb_temp_tablespaces_dir", "innodb_tmpdir", "innodb_undo_directory", "lc_messages_dir", "log_bin", "log_error",
     "lower_case_table_names", "pid_file", "plugin_dir", "port", "skip_grant_tables",
     "slave_load_tmpdir", "replica_load_tmpdir", "socket", "tmpdir", "user",
 }  # fmt: skip
+_LOOSE = "loose_"
 _TABLE_HEAD = re.compile(r"^-{20,} -+$", re.MULTILINE)
 
 
@@ -81,6 +82,20 @@ def write_configuration(
     return configuration
 
 
+def applied(installation: Installation, settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that this release takes: of ``loose_…`` only what it knows, by its own name.
+
+    The prefix is the servers' own: one tuning profile serves releases with different settings.
+    """
+    known = known_settings(installation)
+    found: dict[str, str] = {}
+    for name, value in settings.items():
+        plain = name.removeprefix(_LOOSE)
+        if plain == name or plain in known:
+            found[plain] = value
+    return found
+
+
 def init_file(context: EngineContext) -> Path:
     """Where the statements of a first start are written."""
     return context.scratch / "first_start.sql"
@@ -93,15 +108,16 @@ def check_settings(installation: Installation, settings: Mapping[str, str]) -> N
     judged by its own rules; nothing is started. A value that it would adjust is refused
     too: the run would not be the one that was asked for.
     """
-    if taken := sorted(name for name in settings if _plain(name) in _FIXED):
+    if taken := sorted(n for n in settings if _plain(n).removeprefix(_LOOSE) in _FIXED):
         raise UsageError(
             f"{installation.title}: setting {', '.join(taken)}",
             "decided by the harness (sockets, places, access, the data's format)",
             "leave it out; the placement says where the parts lie",
         )
     known = known_settings(installation)
+    settings = applied(installation, settings)
     for name in settings:
-        # The server takes abbreviations and "loose_" too, which a record must not.
+        # The server takes abbreviations and dashes too, which a comparison of runs must not.
         if _plain(name) != name or name not in known:
             raise UsageError(
                 f"{installation.title}: setting {name}",

@@ -20,6 +20,7 @@ from harness.engine import (
 )
 from harness.engines._innodb.cluster import DATABASE, ROLE, Cluster
 from harness.engines._innodb.configuration import (
+    applied,
     check_settings,
     init_file,
     write_configuration,
@@ -57,6 +58,7 @@ class ManagedInnoDB(SqlOnInnoDB):
         self._context = context
         self._installation = choose(flavour, context.options, context.engines_prefix)
         check_settings(self._installation, context.settings)
+        self._settings = applied(self._installation, context.settings)
         self._doublewrite = part_of_doublewrite(self._installation, context.options)
         self._format = {"innodb_page_size": page_size(context.options)}
         self._password = secrets.token_hex(16)
@@ -86,7 +88,7 @@ class ManagedInnoDB(SqlOnInnoDB):
 
     def stored_settings(self) -> dict[str, str]:
         """The tuning profile's settings that decide what a load stores, such as statistics."""
-        return {n: v for n, v in self._context.settings.items() if n in _STORED}
+        return {n: v for n, v in self._settings.items() if n in _STORED}
 
     def _loaded_with(self) -> dict[str, str]:
         """After its shutdown nothing is left to purge or merge in golden data."""
@@ -102,7 +104,7 @@ class ManagedInnoDB(SqlOnInnoDB):
         """Start with the tuning profile's settings; after ``initialise`` with none of them
         but those in the golden key, so that golden data are the same whoever loads them.
         """
-        self._start(self._loaded_with() if self._loading else self._context.settings)
+        self._start(self._loaded_with() if self._loading else self._settings)
 
     def stop(self) -> None:
         """Clean shutdown: a later start recovers nothing."""
