@@ -13,9 +13,10 @@ from typing import Literal
 from harness.reports.values import Quantity
 from harness.result import Better
 
-#: headline: the verdict is read from it; detail: one of its parts (a query); counter:
-#: why; breakdown: parts of a second execution.
-Role = Literal["headline", "detail", "counter", "breakdown"]
+#: headline: the verdict is read from it; detail: one of its parts (a query), drawn; part:
+#: the same, in a table alone; counter: why; breakdown: parts of a second execution, or of
+#: queries beside one another; mark: shown as a mark on another metric, never as a value.
+Role = Literal["headline", "detail", "part", "counter", "breakdown", "mark"]
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,51 @@ class MetricInfo:
     resolution: float = 0.0
 
 
+_PER_HOUR = "queries per hour × scale, TPC-H-derived"
 _METRICS = {
+    "composite_queries_per_hour": MetricInfo(f"power and throughput ({_PER_HOUR})", "headline"),
+    "power_geomean_queries_per_hour": MetricInfo(f"power ({_PER_HOUR})", "headline"),
+    "throughput_queries_per_hour": MetricInfo(f"throughput ({_PER_HOUR})", "headline"),
+    "query_streams_queries_per_hour": MetricInfo(
+        f"query streams without refresh ({_PER_HOUR})", "headline"
+    ),
     "queries_geomean_ns": MetricInfo("geometric mean of the query times", "headline"),
     "queries_duration_ns": MetricInfo("sum of the query times", "headline"),
+    "throughput_interval_ns": MetricInfo("time of the throughput test", "headline"),
+    "query_streams_interval_ns": MetricInfo("time of the streams without refresh", "headline"),
     "query_duration_ns": MetricInfo("query time", "detail", "query"),
+    "refresh_duration_ns": MetricInfo("refresh function", "part", "function"),
+    "stream_duration_ns": MetricInfo("query stream", "part", "stream"),
+    "refresh_stream_duration_ns": MetricInfo("refresh stream", "part"),
+    "stream_query_duration_ns": MetricInfo(
+        "query time beside the other streams", "breakdown", "query"
+    ),
+    "query_timeout_ns": MetricInfo("limit that the query reached", "mark", "query"),
+    "stream_query_timeout_ns": MetricInfo("limit that the query reached", "mark", "query"),
     # Linux reports the processor time of a process (proc(5), utime) in ticks of 1/100 s.
     "query_cpu_ns": MetricInfo(
         "processor time of the query (in ticks of 10 ms)", "counter", "query", 1e7
     ),
+    "query_tier_read_bytes": MetricInfo("bytes read from the tier's device", "counter", "query"),
+    "query_tier_write_bytes": MetricInfo("bytes written to the tier's device", "counter", "query"),
+    "query_io_read_bytes": MetricInfo(
+        "bytes fetched from storage for the engine", "counter", "query"
+    ),
+    "query_io_write_bytes": MetricInfo("bytes the engine sent to storage", "counter", "query"),
+    "query_syscall_read_bytes": MetricInfo("bytes through read calls", "counter", "query"),
+    "query_syscall_write_bytes": MetricInfo("bytes through write calls", "counter", "query"),
+    "query_spilled_bytes": MetricInfo("bytes spilled to temporary files", "counter", "query"),
+    "query_working_set_bytes": MetricInfo("working set, at least", "counter", "query"),
+    "query_touched_file_bytes": MetricInfo(
+        "file bytes touched, with what was read ahead", "counter", "query"
+    ),
+    "query_anonymous_peak_bytes": MetricInfo(
+        "private memory taken, at its peak and at least", "counter", "query"
+    ),
+    "query_dram_read_bytes_per_s": MetricInfo("DRAM read bandwidth", "counter", "query"),
+    "query_dram_write_bytes_per_s": MetricInfo("DRAM write bandwidth", "counter", "query"),
+    "query_pmem_read_bytes_per_s": MetricInfo("PMem read bandwidth", "counter", "query"),
+    "query_pmem_write_bytes_per_s": MetricInfo("PMem write bandwidth", "counter", "query"),
     "plan_operator_ns": MetricInfo("operator time", "breakdown", "query"),
     "plan_run_duration_ns": MetricInfo("time of the second execution", "breakdown", "query"),
 }

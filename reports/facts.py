@@ -23,11 +23,14 @@ _WHERE_SETTINGS = (
     "port", "listen_addresses", "temp_tablespaces", "default_tablespace", "cluster_name",
     "*_directory", "*_directories", "*_file", "*_path", "socket", "pid_file", "log_*",
 )  # fmt: skip
-#: Facts of a tier that decide its speed; its path, device name and free space do not.
+#: Facts of a tier that decide its speed, and which disk or namespace it is: another one of
+#: the same model is another device (its wear, its firmware, its slot), whatever the tier is
+#: called. The path on it, the partition and the free space are not told apart. A disk that
+#: has got another name since the last boot is taken for another one, and that is said.
 _TIER_FACTS = (
     "kind", "filesystem", "mount_options", "block_size_bytes", "dax", "device_model",
-    "rotational", "namespace_mode", "namespace_alignment_bytes", "interleave_ways",
-    "persistence_domain", "numa_node",
+    "rotational", "disks", "namespace", "namespace_mode", "namespace_alignment_bytes",
+    "interleave_ways", "persistence_domain", "numa_node",
 )  # fmt: skip
 _HOST_FACTS = (
     "host_id", "cpu", "kernel", "governor", "turbo", "smt", "thp", "aslr", "virtualised",

@@ -52,7 +52,7 @@ def _metrics(run: StoredRun) -> Iterable[tuple[object, ...]]:
     for quantity, one in found.items():
         labels = ";".join(f"{name}={value}" for name, value in quantity.labels)
         value = "" if one.value is None else f"{one.value:.17g}"
-        yield quantity.name, labels, one.unit, one.better, value, one.note
+        yield one.metric, labels, one.unit, one.better, value, one.note
     if not found:
         error = run.run["error"]
         yield "", "", "", "", "", f"{error['asked']}: {error['found']}" if error else "no metrics"

@@ -31,10 +31,12 @@ class Quantity:
 class Measured:
     """One run's value of a quantity. ``value`` is None where there is no single number yet.
 
-    ``note`` says how the number came about where the run holds more than one.
+    ``metric``: its name in run.json. ``note`` says how the number came about where the
+    run holds more than one.
     """
 
     quantity: Quantity
+    metric: str
     unit: str
     better: Better
     value: float | None
@@ -74,10 +76,19 @@ def measured(run: StoredRun) -> dict[Quantity, Measured]:
     return {one.quantity: one for one in found}
 
 
+#: Before the name of what was measured while several streams ran at the same time.
+IN_STREAMS = "stream_"
+
+
 def _measured(metric: Mapping[str, Any]) -> Measured:
-    quantity = Quantity(metric["name"], tuple(sorted(metric["labels"].items())))
+    name, labels = metric["name"], metric["labels"]
+    if "stream" in labels and name.startswith("query_"):
+        # A query beside others is not the query alone, though its metric is called the same:
+        # no table, chart or family of comparisons may hold both.
+        name = IN_STREAMS + name
     value, note = _one_number(metric)
-    return Measured(quantity, metric["unit"], metric["better"], value, note)
+    quantity = Quantity(name, tuple(sorted(labels.items())))
+    return Measured(quantity, metric["name"], metric["unit"], metric["better"], value, note)
 
 
 def _one_number(metric: Mapping[str, Any]) -> tuple[float | None, str]:

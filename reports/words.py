@@ -34,6 +34,8 @@ def quantity_text(value: float, unit: str, resolution: float = 0.0) -> str:
         return format_ns(value)
     if unit in ("B", "bytes"):
         return format_bytes(value)
+    if unit == "B/s":
+        return f"{format_bytes(value)}/s"
     if unit == "1":  # a pure number, as in UCUM and OpenMetrics
         return f"{value:,.0f}" if value == int(value) else significant(value)
     return f"{significant(value)} {unit}".strip()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from harness.reports.series import Panel
 from harness.reports.words import EMULATED
@@ -91,6 +92,28 @@ def style() -> Iterator[None]:
 def new_figure(width_in: float, height_in: float) -> Figure:
     """An empty figure, sizes in inches."""
     return Figure(figsize=(width_in, height_in))
+
+
+def query_figure(groups: int, arms: int) -> Figure:
+    """A figure for ``groups`` groups of ``arms`` bars: wider where the bars would get too thin."""
+    per_group = max(0.36, 0.13 * arms)
+    return new_figure(min(14.0, max(6.0, 2.2 + per_group * groups)), 3.9)
+
+
+def bar_places(index: int, arms: int, groups: int) -> tuple[list[float], float]:
+    """Where the ``index``-th arm's bars of ``groups`` groups stand, and how wide they may be."""
+    width = 0.8 / arms
+    return [group + (index - (arms - 1) / 2) * width for group in range(groups)], width
+
+
+def letters(axes: Axes, names: Sequence[str], below: float) -> None:
+    """A legend that says which arm is ``a``, which ``b`` …, so far below the axes."""
+    handles = [
+        Patch(facecolor="none", edgecolor="none", label=f"{chr(ord('a') + index)}: {name}")
+        for index, name in enumerate(names)
+    ]
+    axes.legend(handles=handles, bbox_to_anchor=(0, below), ncols=4, handlelength=0,
+                handletextpad=0, loc="upper left", borderaxespad=0)  # fmt: skip
 
 
 def finish(figure: Figure, name: str, title: str, alt: str, caption: str) -> Drawing:

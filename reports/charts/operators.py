@@ -1,4 +1,4 @@
-"""Where the time goes: operator times of every query, the arms beside one another."""
+"""Where the time goes: each query's measured time divided among kinds of operators."""
 
 from __future__ import annotations
 
@@ -10,39 +10,49 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
+from harness.reports.anatomy import QueryAnatomy, anatomy
 from harness.reports.charts.drawing import (
     INK,
     OPERATOR_STYLES,
     Drawing,
+    bar_places,
     finish,
-    new_figure,
+    letters,
     panel_title,
+    query_figure,
     style,
 )
 from harness.reports.series import Arm, Panel
 from harness.reports.values import natural
-from harness.reports.words import percent, times
+from harness.reports.words import percent, significant, times
 
-_METRIC = "plan_operator_ns"
-Breakdown = Mapping[str, Mapping[str, float]]  # query → operator → ns
+#: Bars of more than this many times the baseline are cut, and their height written on them.
+_TALLEST = 3.0
+#: Behind the letter of a bar whose plan does not add up to the measured time.
+OFF = "*"
+Held = Sequence[tuple[Arm, Mapping[str, QueryAnatomy]]]
 
 
 def operator_times(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
-    """Stacked bars, every query scaled to its baseline (100 %); None without plans."""
-    held = [(arm, breakdown) for arm in panel.arms if (breakdown := _breakdown(arm))]
+    """Stacked bars, every query's measured time on the baseline as 100 %; None without plans."""
+    known = [(arm, anatomy(arm)) for arm in panel.arms]
+    held = [(arm, found) for arm, found in known if any(one.kinds for one in found.values())]
     if not held:
         return None
-    queries = sorted({query for _, one in held for query in one}, key=natural)
-    scale = {q: total for q in queries if (total := _total(q, held)) > 0}
-    queries = [query for query in queries if query in scale]
+    base = {q: one.duration.median for _, found in reversed(held) for q, one in found.items()
+            if one.duration and one.kinds}  # fmt: skip
+    queries = sorted(base, key=natural)
     with style():
-        figure = new_figure(max(6.0, 2.2 + 0.36 * len(queries)), 3.9)
+        figure = query_figure(len(queries), len(held))
         axes = figure.add_subplot()
-        for index, (_, one) in enumerate(held):
-            _stack(axes, index, len(held), one, queries, scale)
+        tallest = 1.0
+        for index, (_, found) in enumerate(held):
+            tallest = max(tallest, _stack(axes, index, len(held), found, queries, base))
+        axes.set_ylim(0, min(tallest, _TALLEST) * 1.12)
         _dress(axes, panel, held, queries)
-        caption = _caption(panel, held)
-        return finish(figure, name, f"Operator times: {panel.title}", _alt(panel, held), caption)
+        caption = _caption(held)
+        title = f"Where the time goes: {panel.title}"
+        return finish(figure, name, title, _alt(panel, held), caption)
 
 
 def distortion(arm: Arm) -> tuple[float, float, float] | None:
@@ -53,93 +63,98 @@ def distortion(arm: Arm) -> tuple[float, float, float] | None:
     return (statistics.median(ratios), min(ratios), max(ratios)) if ratios else None
 
 
-def _breakdown(arm: Arm) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
-    for quantity, summary in arm.summaries(_METRIC).items():
-        query, operator = quantity.label("query") or "", quantity.label("operator") or "other"
-        found.setdefault(query, {})[operator] = summary.median
-    return found
-
-
-def _total(query: str, held: Sequence[tuple[Arm, Breakdown]]) -> float:
-    """The query's operator times added up on the first arm that has them."""
-    return next((sum(one[query].values()) for _, one in held if query in one), 0.0)
-
-
 def _stack(
     axes: Axes,
     index: int,
     arms: int,
-    one: Breakdown,
+    found: Mapping[str, QueryAnatomy],
     queries: Sequence[str],
-    scale: Mapping[str, float],
-) -> None:
-    width = 0.8 / arms
-    at = [place + (index - (arms - 1) / 2) * width for place in range(len(queries))]
+    base: Mapping[str, float],
+) -> float:
+    """One arm's bars; the height of the tallest."""
+    at, width = bar_places(index, arms, len(queries))
     bottom = [0.0] * len(queries)
     for operator, (colour, hatch) in OPERATOR_STYLES.items():
-        heights = [one.get(q, {}).get(operator, 0.0) / scale[q] for q in queries]
+        heights = [
+            found[q].kinds.get(operator, 0.0) / base[q] if q in found else 0.0 for q in queries
+        ]
         axes.bar(at, heights, width * 0.9, bottom=bottom, color=colour, hatch=hatch,
                  edgecolor="white", linewidth=0.4)  # fmt: skip
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
-    for x, top in zip(at, bottom, strict=True):
-        if arms > 1 and top > 0:
-            axes.annotate(chr(ord("a") + index), (x, top), xytext=(0, 1),
-                          textcoords="offset points", ha="center", fontsize=7)  # fmt: skip
+    for query, x, top in zip(queries, at, bottom, strict=True):
+        _name_bar(axes, index, arms, found.get(query), x, top)
+    return max(bottom)
 
 
-def _dress(
-    axes: Axes, panel: Panel, held: Sequence[tuple[Arm, Breakdown]], queries: Sequence[str]
+def _name_bar(
+    axes: Axes, index: int, arms: int, one: QueryAnatomy | None, x: float, top: float
 ) -> None:
+    """The arm's letter above its bar, with what must be known of it."""
+    if one is None or top == 0:
+        if one is not None and one.limited and one.duration is None:
+            axes.annotate("limit", (x, 0), xytext=(0, 2), textcoords="offset points",
+                          ha="center", va="bottom", rotation=90, fontsize=7)  # fmt: skip
+        return
+    said = chr(ord("a") + index) if arms > 1 else ""
+    said += OFF if one.fit and not one.fit.fits else ""
+    if top > _TALLEST:
+        said = f"{significant(top)}×\n{said}"
+    axes.annotate(said, (x, min(top, _TALLEST)), xytext=(0, 1), textcoords="offset points",
+                  ha="center", fontsize=7)  # fmt: skip
+
+
+def _dress(axes: Axes, panel: Panel, held: Held, queries: Sequence[str]) -> None:
     axes.set_xticks(range(len(queries)), list(queries))
     axes.set_xlim(-0.6, len(queries) - 0.4)
     axes.grid(visible=False, axis="x")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: percent(value)))
     axes.set_xlabel("query")
-    axes.set_ylabel(f"of {held[0][0].marked_name}")
+    axes.set_ylabel(f"of the time on {held[0][0].marked_name}")
     axes.axhline(1, color=INK, linewidth=0.8)
     panel_title(axes, panel)
     _legends(axes, held)
 
 
-def _legends(axes: Axes, held: Sequence[tuple[Arm, Breakdown]]) -> None:
+def _legends(axes: Axes, held: Held) -> None:
     kinds = [
         Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=operator)
         for operator, (colour, hatch) in OPERATOR_STYLES.items()
-    ]
-    letters = [
-        Patch(facecolor="none", edgecolor="none", label=f"{chr(ord('a') + i)}: {arm.marked_name}")
-        for i, (arm, _) in enumerate(held)
     ]
     below: dict[str, Any] = {"loc": "upper left", "borderaxespad": 0}
     first = axes.legend(handles=kinds, bbox_to_anchor=(0, -0.16), ncols=5, **below)
     if len(held) > 1:
         axes.add_artist(first)
-        axes.legend(handles=letters, bbox_to_anchor=(0, -0.25), ncols=4, handlelength=0,
-                    handletextpad=0, **below)  # fmt: skip
+        letters(axes, [arm.marked_name for arm, _ in held], -0.25)
 
 
-def _caption(panel: Panel, held: Sequence[tuple[Arm, Breakdown]]) -> str:
+def _caption(held: Held) -> str:
     text = (
-        "Own time of the operators of each query's plan, scaled so that "
-        f"{held[0][0].marked_name} is 100 %; of parallel workers the times are added up as the "
-        "engine reports them. They come from a second execution, from the same cache state"
+        f"Measured times, {held[0][0].marked_name} (or the first that has one) as 100 %, "
+        "divided as the operators' own times "
+        "in a second, profiled execution from the same cache state; planning and what else lies "
+        "outside the operators is in “other”"
     )
     known = [(arm, d) for arm, _ in held if (d := distortion(arm))]
-    if not known:
-        return text + "; how much that one was slowed by being observed is not known."
-    said = "; ".join(
-        f"{arm.marked_name} {times(m)} the timed one's time (median; {times(low)} to {times(high)})"
-        for arm, (m, low, high) in known
-    )
-    return f"{text}, which took: {said}."
+    if known:
+        said = "; ".join(
+            f"{arm.marked_name} {times(m)} the timed one's time (median; {times(low)} to "
+            f"{times(high)})" for arm, (m, low, high) in known
+        )  # fmt: skip
+        text += f". That execution took: {said}"
+    off = sum(1 for _, found in held for one in found.values() if one.fit and not one.fit.fits)
+    if off:
+        text += (
+            f". {OFF}: before scaling, the plan's times are more than 10 % off the measured time; "
+            "the table of sentences says why"
+        )
+    return text + "."
 
 
-def _alt(panel: Panel, held: Sequence[tuple[Arm, Breakdown]]) -> str:
+def _alt(panel: Panel, held: Held) -> str:
     said = []
-    for arm, one in held:
-        total = sum(sum(kinds.values()) for kinds in one.values())
-        scans = sum(kinds.get("scan", 0.0) for kinds in one.values())
+    for arm, found in held:
+        total = sum(sum(one.kinds.values()) for one in found.values())
+        scans = sum(one.kinds.get("scan", 0.0) for one in found.values())
         if total:
             said.append(f"on {arm.marked_name} scans take {percent(scans / total)} of all of it")
     return f"Stacked bars of operator times of {panel.title}: {'; '.join(said)}."
