@@ -35,6 +35,7 @@ from harness.errors import UsageError, nearest
 from harness.workload import CacheMode
 from harness.workloads.tpch.ordering import minimum_streams
 from harness.workloads.tpch.qgen import QUERIES, SEEDS
+from harness.workloads.tpch.refresh_data import LARGEST_SET
 from harness.workloads.tpch.selectivity import normalise_dates
 from harness.workloads.tpch.tables import OFFICIAL_SCALES, keys_are_unique
 
@@ -56,7 +57,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "refresh_batch_orders": None,
     "q6_dates": None,
 }
-_MOST_STREAMS = 1000
+#: With the pair of a power test as many refresh sets as there are.
+_MOST_STREAMS = LARGEST_SET - 1
 _SMALLEST_SCALE = 0.001
 _LARGEST_SCALE = OFFICIAL_SCALES[-1]
 _STEP = 10_000  # suppliers per unit of scale: the coarsest table's

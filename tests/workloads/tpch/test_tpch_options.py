@@ -27,6 +27,9 @@ def test_defaults_are_scale_1_all_queries_each_cold():
         {"queries": "6,1", "scale": 10.0, "cache": "warm"},
         {"queries": [22], "query_seed": 5, "query_timeout_s": 1.5, "plans": False},
         {"cache": "warm", "warmups": 3, "scale": 0.01},
+        {"test": "power"},
+        {"test": "both", "streams": 3, "refresh_batch_orders": 10, "cache": "warm"},
+        {"test": "throughput", "refresh": False},
     ],
 )
 def test_what_was_normalised_stays_as_it_is(given):
@@ -96,3 +99,45 @@ def test_the_estimate_grows_with_the_scale_and_names_every_directory_part(load_f
     assert set(small) == {"data", "wal", "temp", "index"}
     assert large["data"] > 50 * small["data"]
     assert small["data"] > large["index"] / 100
+
+
+def test_parameters_of_other_tests_do_not_change_what_a_run_of_queries_is_called():
+    assert WORKLOAD.normalise({"test": "queries"}) == WORKLOAD.normalise({})
+
+
+def test_power_is_one_stream_cold_per_query_with_refresh_functions():
+    params = WORKLOAD.normalise({"test": "power"})
+    assert (params["cache"], params["plans"], params["refresh"]) == ("cold-per-query", True, True)
+    assert "streams" not in params
+
+
+@pytest.mark.parametrize(("scale", "streams"), [(0.01, 2), (1, 2), (10, 3), (99, 4), (100, 5)])
+def test_throughput_has_the_streams_of_its_scale_cold_once(scale, streams):
+    params = WORKLOAD.normalise({"test": "throughput", "scale": scale})
+    assert (params["streams"], params["cache"], params["plans"]) == (streams, "cold-per-run", False)
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"test": "powr"}, "did you mean 'power'"),
+        ({"test": "power", "queries": "1,6"}, "all 22 queries"),
+        ({"test": "power", "streams": 2}, "one query stream"),
+        ({"test": "throughput", "streams": 0}, "not a number of query streams"),
+        ({"test": "throughput", "streams": 999}, "not a number of query streams"),
+        ({"test": "throughput", "streams": True}, "not a number of query streams"),
+        ({"test": "throughput", "streams": "2"}, "not a number of query streams"),
+        ({"test": "both", "cache": "cold-per-query"}, "would stop the queries of all others"),
+        ({"test": "throughput", "plans": True}, "beside others"),
+        ({"test": "power", "refresh": "no"}, "neither true nor false"),
+        ({"test": "power", "refresh_batch_orders": 0}, "not a number of orders"),
+        ({"test": "power", "refresh": False, "refresh_batch_orders": 5}, "nothing to cut"),
+        ({"streams": 2}, "one stream of queries"),
+        ({"refresh": True}, "changes no data"),
+    ],
+)
+def test_what_a_test_does_not_have_is_refused(params, says):
+    with pytest.raises(UsageError) as refused:
+        WORKLOAD.normalise(params)
+    assert says in f"{refused.value.asked}: {refused.value.found}"
+    assert refused.value.do

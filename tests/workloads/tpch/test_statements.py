@@ -1,0 +1,42 @@
+"""What each stream submits."""
+
+from pathlib import Path
+
+from harness.workloads.tpch.options import normalise
+from harness.workloads.tpch.ordering import query_order
+from harness.workloads.tpch.qgen import QUERIES, SEEDS, parameters
+from harness.workloads.tpch.statements import (
+    chosen_statements,
+    power_statements,
+    stream_seed,
+    stream_statements,
+)
+
+NOWHERE = Path("/nonexistent")
+
+
+def test_seeds_are_those_of_clause_2_1_3_3():
+    assert [stream_seed(7, stream) for stream in range(4)] == [7, 8, 9, 10]
+    assert [stream_seed(None, stream) for stream in range(4)] == [None, 1, 2, 3]
+    assert stream_seed(SEEDS[-1], 1) == SEEDS[0]  # qgen has no seed after its last
+
+
+def test_a_power_test_is_stream_0_with_the_validation_values():
+    statements = power_statements(normalise({"test": "power"}), NOWHERE)
+    assert [s.query for s in statements] == list(query_order(0))
+    assert all(s.values == parameters(s.query, None, 1) for s in statements)
+    assert {tuple(s.labels) for s in statements} == {("query",)}
+
+
+def test_every_stream_of_a_throughput_test_has_its_order_and_values():
+    params = normalise({"test": "throughput", "query_seed": 100, "streams": 3})
+    for stream in (1, 2, 3):
+        statements = stream_statements(params, NOWHERE, stream)
+        assert [s.query for s in statements] == list(query_order(stream))
+        assert all(s.values == parameters(s.query, 100 + stream, 1) for s in statements)
+        assert all(s.labels == {"query": str(s.query), "stream": str(stream)} for s in statements)
+
+
+def test_chosen_queries_keep_their_order():
+    assert [s.query for s in chosen_statements(normalise({"queries": "6,1"}), NOWHERE)] == [6, 1]
+    assert len(chosen_statements(normalise({}), NOWHERE)) == len(QUERIES)
