@@ -77,6 +77,12 @@ def running(name, root, source, progress):
 
 
 @pytest.fixture(scope="session")
+def start_engine():
+    """:func:`running`, for tests that change an engine's data."""
+    return running
+
+
+@pytest.fixture(scope="session")
 def engines(tpch_root, sources, quiet):
     """Both engines of the main job, loaded."""
     with ExitStack() as stack:
