@@ -17,6 +17,7 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -85,21 +86,14 @@ def at_a_time(engine: ManagedPostgres, scripts: Sequence[str], threads: int) -> 
         command[command.index("-U") + 1] = info.user
         command[command.index("-d") + 1] = info.dbname
         environment = {**os.environ, "PGPASSWORD": info.password}
-    waiting, running = list(scripts), []
-    while waiting or running:
-        while waiting and len(running) < threads:
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment
-            )
-            assert process.stdin is not None
-            process.stdin.write(waiting.pop(0).encode())
-            process.stdin.close()
-            running.append(process)
-        os.wait()
-        for process in [p for p in running if p.poll() is not None]:
-            running.remove(process)
-            if process.returncode:
-                raise SystemExit(f"psql ended with {process.returncode}")
+
+    def run(script: str) -> None:
+        subprocess.run(
+            command, input=script.encode(), stdout=subprocess.DEVNULL, env=environment, check=True
+        )
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(run, scripts))
 
 
 def timed(arm: str, prepared: Prepared, env: Environment, source: Path) -> float:
