@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +24,7 @@ from harness.opening import open_environment
 from harness.preflight import needed_bytes, placement_label
 from harness.profile import find_profile, load_profile
 from harness.progress import progress_on_stderr
+from harness.spec import RunSpec, canonical_json
 from harness.units import format_bytes
 
 app = typer.Typer(help="Run a profile: a YAML file of axes that expands to runs.")
@@ -94,20 +96,45 @@ def _print_plan(steps: list[Step], json_: bool) -> None:
         print_json({"plan": rows})
         return
     print_table(
-        ("engine", "version", "placement", "block", "needs", "state"),
+        ("engine", "version", "placement", "with", "block", "needs", "state"),
         [
             (
                 row["engine"],
                 row["version"] or "–",
                 row["placement"],
+                told,
                 row["block"],
                 ", ".join(f"{part} {format_bytes(n)}" for part, n in row["needs_bytes"].items()),
                 f"complete: {row['complete']}" if row["complete"] else _to_run(row["why"]),
             )
-            for row in rows
+            for row, told in zip(rows, _told_apart([step.spec for step in steps]), strict=True)
         ],
         title=f"{len(rows)} runs, {sum(r['complete'] is None for r in rows)} to do; nothing is run",
     )
+
+
+#: What tells the runs of a plan from one another beside engine, placement and block.
+_TELLING = ("tuning", "settings", "threads", "cpus", "memory_limit_bytes", "required_host_mode")
+
+
+def _told_apart(specs: Sequence[RunSpec]) -> list[str]:
+    """``q6_dates 1994-01-01 to 1995-01-01, cpus 0``: of each run what differs among them."""
+    flat = []
+    for spec in specs:
+        document = spec.to_json()
+        flat.append(document["params"] | {name: document.get(name) for name in _TELLING})
+    names = dict.fromkeys(name for one in flat for name in one)
+    apart = [name for name in names if len({canonical_json(one.get(name)) for one in flat}) > 1]
+    return [", ".join(_named(name, one[name]) for name in apart if one.get(name)) for one in flat]
+
+
+def _named(name: str, value: Any) -> str:
+    if name == "memory_limit_bytes":
+        return f"memory limit {format_bytes(value)}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {inner}" for key, inner in value.items())
+    told = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"{name.removeprefix('required_').replace('host_mode', 'host mode')} {told}"
 
 
 def _to_run(why: str) -> str:

@@ -1,0 +1,191 @@
+"""Host modes, processors, the paper's query 6 and memory traffic, through the command."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from harness import registry, schemas
+from harness.experiment import plan_steps
+from harness.opening import open_environment
+from harness.profile import known_profiles, load_profile
+from harness.progress import progress_on_stderr
+from harness.store import Store
+
+MODES = """\
+schema: 1
+name: modes
+description: what this host can do, and what it would have to be switched for
+workload: tpch
+size: 1
+axes:
+  configuration:
+    - {placement: ssd-both, host_mode: Memory}
+    - {placement: ssd-both, host_mode: Default|AppDirect}
+fixed:
+  engine: duckdb
+  params: {scale: "= 0.01 * size", queries: [6], plans: false}
+"""
+
+
+@pytest.fixture(scope="module")
+def stopped(loaded):
+    """A profile with a Memory mode arm, run on a host without Memory mode."""
+    file = loaded.root / "modes.yml"
+    file.write_text(MODES)
+    dry = loaded("experiment", "run", file, "--dry-run", "--json")
+    done = loaded("experiment", "run", file, "--json")
+    return file, dry, done
+
+
+def test_a_dry_run_says_which_mode_would_be_needed(stopped):
+    _, dry, _ = stopped
+    assert dry.code == 0, dry.err
+    waiting, ready = dry.json["plan"]
+    assert waiting["why"] == "needs the host in Memory mode"
+    assert (waiting["version"], waiting["needs_bytes"]) == (None, {})
+    assert ready["why"] == "" and ready["needs_bytes"]["data"] > 0
+
+
+def test_what_this_mode_allows_is_run_before_the_switch_is_asked_for(stopped, loaded):
+    file, _, done = stopped
+    assert done.code == 2
+    assert "host mode Memory" in done.err and "--resume" in done.err
+    _, ready = loaded("experiment", "run", file, "--dry-run", "--json").json["plan"]
+    assert ready["complete"]
+
+
+def test_after_the_switch_the_runs_of_the_other_mode_still_count(stopped, loaded, monkeypatch):
+    """The same host, told to be in Memory mode: the first arm runs, the second is done."""
+    file, _, _ = stopped
+    for name, value in loaded.environment.items():
+        if name.startswith("HARNESS_"):
+            monkeypatch.setenv(name, value)
+    plan = load_profile(file, registry.normalise)
+    with progress_on_stderr(True) as progress, open_environment(None, (), progress) as env:
+        switched = dataclasses.replace(env, host={**env.host, "mode": "Memory"})
+        memory, default = plan_steps(plan, switched, Store(loaded.results))
+    assert memory.prepared is not None and memory.done is None
+    assert default.prepared is None and default.done is not None
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in known_profiles() if name.startswith("papers/nvm-for-databases/")]
+)
+def test_the_paper_s_profiles_plan_on_a_host_without_memory_mode(loaded, name):
+    done = loaded("experiment", "run", name, "--emulate", "pmem", "--size", "0.25", "--dry-run",
+                  "--json")  # fmt: skip
+    assert done.code == 0, done.err
+    plan = done.json["plan"]
+    modes = {row["host_mode"]: row["why"] for row in plan}
+    if "Memory" in modes:
+        assert modes.pop("Memory") == "needs the host in Memory mode"
+    assert set(modes.values()) == {""}
+    assert {row["params"]["scale"] for row in plan} == {0.25}
+    assert {row["params"]["cache"] for row in plan} == {"cold-per-query"}
+
+
+ONE_QUERY = ("run", "tpch", "--placement", "ssd-both", "--scale", "0.01", "--json")
+EAGER = ("--set", "min_parallel_table_scan_size=0", "--set", "parallel_setup_cost=0",
+         "--set", "parallel_tuple_cost=0")  # fmt: skip
+
+
+def plan_text(loaded, run) -> str:
+    artifact = loaded.results / "runs" / run["run_id"] / "artifacts" / "plans.json"
+    return json.dumps(json.loads(artifact.read_text())["6"]["raw"])
+
+
+def test_one_thread_on_one_processor_is_one_process_of_postgresql(loaded):
+    """VLDB 2023 §7.1 iv. What would use workers does so when it has two."""
+    cpu = str(max(os.sched_getaffinity(0)))
+    seen = {}
+    for threads in ("1", "2"):
+        done = loaded(*ONE_QUERY, "--engine", "postgres", "--queries", "6", *EAGER,
+                      "--threads", threads, "--cpus", cpu)  # fmt: skip
+        assert done.code == 0, done.err
+        (run,) = done.json["runs"]
+        (held,) = [check for check in run["checks"] if check["name"] == "cpu-affinity"]
+        assert held["status"] == "passed" and held["detail"].endswith(f"processors {cpu}")
+        manifest = json.loads(
+            (loaded.results / "runs" / run["run_id"] / "manifest.json").read_text()
+        )
+        schemas.validate(manifest, "manifest", source="manifest")
+        assert (manifest["processors"], manifest["spec"]["cpus"]) == (cpu, cpu)
+        workers = manifest["engine"]["effective_config"]["max_parallel_workers_per_gather"]
+        seen[threads] = (workers, "Gather" in plan_text(loaded, run))
+    assert seen == {"1": ("0", False), "2": ("1", True)}
+
+
+def test_processors_decide_the_threads_where_none_are_named(loaded):
+    done = loaded(*ONE_QUERY, "--engine", "duckdb", "--queries", "6", "--cpus", "0")
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    manifest = loaded.results / "runs" / run["run_id"] / "manifest.json"
+    assert json.loads(manifest.read_text())["engine"]["effective_config"]["threads"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "found"), [("99999", "cannot be used"), ("socket:99", "no such socket"),
+                        ("1-", "not a number")],
+)  # fmt: skip
+def test_processors_that_are_not_there_are_refused_before_anything_is_done(loaded, cpus, found):
+    done = loaded(*ONE_QUERY, "--engine", "duckdb", "--cpus", cpus)
+    assert done.code == 2 and found in done.err
+
+
+@pytest.mark.parametrize("engine", ["postgres", "duckdb"])
+def test_query_6_sums_the_share_that_the_dates_select(loaded, engine):
+    done = loaded(*ONE_QUERY, "--engine", engine, "--queries", "6", "--no-plans",
+                  "-p", "q6_dates=1994-01-01,1996-01-01")  # fmt: skip
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    assert run["spec"]["params"]["q6_dates"] == ["1994-01-01", "1996-01-01"]
+    (answer,) = [check for check in run["checks"] if check["name"] == "answer"]
+    # PostgreSQL's is held against DuckDB; DuckDB's against what PostgreSQL has answered.
+    assert answer["status"] == "passed", answer
+    (share,) = [m for m in run["metrics"] if m["name"] == "query_selected_fraction"]
+    assert share["labels"] == {"query": "6"}
+    assert share["value"] == pytest.approx(0.304, abs=0.005)  # the paper's 30 %
+    queries = loaded.results / "runs" / run["run_id"] / "artifacts" / "queries.json"
+    sql = json.loads(queries.read_text())["6"]["sql"]
+    assert "l_discount between" not in sql and "l_quantity" not in sql
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        (("-p", "q6_dates=1996-01-01,1994-01-01"), "not before"),
+        (("-p", "q6_dates=1994-01-01"), "not two dates"),
+        (("-p", "q6_dates=1994-13-01,1995-01-01"), "month"),
+        (("-p", "q6_dates=1994-01-01,1995-01-01", "--queries", "1"), "not in the run"),
+    ],
+)
+def test_dates_that_mean_nothing_are_refused(loaded, more, found):
+    done = loaded(*ONE_QUERY, "--engine", "duckdb", *more)
+    assert done.code == 2 and found in done.err, done.err
+
+
+def test_where_nothing_counts_memory_traffic_the_run_says_so(loaded):
+    """This profile's monitor; a host with counters has their numbers instead."""
+    file = loaded.root / "traffic.yml"
+    file.write_text(
+        MODES.replace("name: modes", "name: traffic")
+        .replace("    - {placement: ssd-both, host_mode: Memory}\n", "")
+        .replace("fixed:\n", "fixed:\n  monitors: [process, memory-traffic]\n")
+    )
+    done = loaded("experiment", "run", file, "--json")
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    folder = loaded.results / "runs" / run["run_id"] / "artifacts"
+    series = json.loads((folder / "monitor-memory-traffic.json").read_text())
+    moved = [m for m in run["metrics"] if m["name"].startswith("query_dram_")]
+    told = [entry for entry in run["uncontrolled"] if entry["what"] == "memory traffic"]
+    if Path("/sys/bus/event_source/devices/uncore_imc_0").exists():
+        assert moved and not told and series["samples"]
+    else:
+        assert not moved and series["samples"] == []
+        assert told[0]["found"].startswith("no memory-controller counters on this host")
