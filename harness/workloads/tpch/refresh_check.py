@@ -205,11 +205,12 @@ def _found(execute: Execute, table: str, pair: RefreshPair) -> Iterator[Row]:
     keys = pair.insert_keys
     numbers = range(row_of_key(keys[0])[0] + 1, row_of_key(keys[-1])[0] + 2)
     columns, order = ", ".join(COLUMNS[table]), ", ".join(_KEYS[table])
-    for start in range(numbers.start // _WINDOW * _WINDOW, numbers.stop, _WINDOW):
-        # Of 32 keys 8 belong to the base: orders 8n … 8n + 7 and their gaps have keys from 32n on.
+    # Of 32 keys 8 belong to the base: orders 8n … 8n + 7 and their gaps have keys from 32n on.
+    for start in range(numbers.start // 8 * 8, numbers.stop, _WINDOW):
+        last = 4 * min(start + _WINDOW, (numbers.stop + 7) // 8 * 8) - 1
         rows = execute(
             f"SELECT {columns} FROM {table} WHERE {_KEYS[table][0]} "
-            f"BETWEEN {4 * start} AND {4 * (start + _WINDOW) - 1} ORDER BY {order}"
+            f"BETWEEN {4 * start} AND {last} ORDER BY {order}"
         )
         yield from (row for row in rows if row_of_key(_integer(row[0]))[0] + 1 in numbers)
 
