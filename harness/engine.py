@@ -254,12 +254,19 @@ class RunsSql(Protocol):
         """A new connection to the started engine."""
 
 
+class CannotExplain(Exception):
+    """This release does not tell how it executed a statement; the text says what would."""
+
+
 @runtime_checkable
 class Explains(Protocol):
     """Engines that tell how they executed a statement."""
 
     def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
-        """Execute ``sql`` with the engine's profiling on and translate its plan."""
+        """Execute ``sql`` with the engine's profiling on and translate its plan.
+
+        CannotExplain, before anything is executed, where this release has no such profiling.
+        """
 
 
 LoadFormat = Literal["csv", "tbl", "parquet"]

@@ -69,7 +69,11 @@ class LoadingServer(Protocol):
 
 
 def loading_settings(
-    flavour: Flavour, version: tuple[int, ...], threads: int, memory_bytes: int | None
+    flavour: Flavour,
+    version: tuple[int, ...],
+    threads: int,
+    memory_bytes: int | None,
+    source_bytes: int,
 ) -> dict[str, str]:
     """Server settings that hold only while loading, on top of the server's defaults."""
     memory = memory_bytes or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
@@ -89,7 +93,9 @@ def loading_settings(
     if flavour == "mysql" and version >= _FIRST_WITH_REDO_CAPACITY:
         settings["innodb_redo_log_capacity"] = str(4 * GIB)
     else:
-        settings["innodb_log_file_size"] = str(2 * GIB)
+        # Two files on MySQL, written in full when they are made.
+        size = max(64 * MIB, min(2 * GIB, source_bytes))
+        settings["innodb_log_file_size"] = str(size - size % MIB)
     if flavour == "mysql" and version >= _FIRST_WITH_DDL_THREADS:
         settings["innodb_ddl_threads"] = str(max(1, min(16, threads)))
         settings["innodb_ddl_buffer_size"] = str(sorting // max(1, min(4, threads)))
@@ -188,9 +194,9 @@ class Loader:
         progress: Progress,
     ) -> None:
         """See BulkLoads.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
-        without_redo = self._prepare_server()
-        by_server = self._readable_by_server(files)
         total = sum(path.stat().st_size for paths in files.values() for path in paths)
+        without_redo = self._prepare_server(total)
+        by_server = self._readable_by_server(files)
         with (
             progress.task("loading tables", total=total) as task,
             Workers(self._connect, self._connections) as workers,
@@ -221,15 +227,16 @@ class Loader:
             *load.statement_jobs(4, analyse or [f"ANALYZE TABLE {t}" for t in load.files]),
         ]
 
-    def _prepare_server(self) -> bool:
+    def _prepare_server(self, source_bytes: int) -> bool:
         """Restart a managed server for loading; whether it can do without its redo log."""
         server = self._server
         if server is None:
             return False
         version = server.version_tuple
-        server.restart_for_loading(
-            loading_settings(self._flavour, version, self._connections, server.memory_bytes)
+        settings = loading_settings(
+            self._flavour, version, self._connections, server.memory_bytes, source_bytes
         )
+        server.restart_for_loading(settings)
         return self._flavour == "mysql" and version >= _FIRST_WITHOUT_REDO
 
     def _readable_by_server(self, files: Mapping[str, Sequence[Path]]) -> bool:

@@ -1,0 +1,130 @@
+"""MySQL's EXPLAIN ANALYZE: a tree of iterators.
+
+Times are *inclusive* and per loop (``actual_last_row_ms``: from an iterator's start to its
+last row, averaged over ``actual_loops``), so an operator's own time is its total minus its
+inputs'. Everything runs in one thread, and a subquery is an input of the operator whose
+condition asks for it: the own times add up to the root's total. What the execution took
+beyond that is outside the operators: planning, and writing the plan. Every row of every
+operator reads the clock twice, which makes plans with many rows slower than the query.
+
+Before 8.3 the same tree comes as text, rounded to three digits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.plan import ExecutedPlan, Operator, OperatorKind
+
+_NS_PER_MS = 1e6
+_NOTE = "own times are wall time; reading the clock for every row of every operator is in them"
+#: By the words an operation begins with; what reads another operator's rows is no scan.
+_KINDS: Sequence[tuple[re.Pattern[str], OperatorKind]] = (
+    (re.compile(r"\b(anti|semi)?join\b"), "join"),
+    (re.compile(r"^(sort|remove duplicates from input sorted)\b"), "sort"),
+    (re.compile(r"aggregate|^(count|window|deduplicate|remove duplicate)"), "aggregate"),
+    (re.compile(r"\b(scan|lookup|search)\b|^(constant row|rows fetched)"), "scan"),
+)
+_DETAIL = re.compile(r":| over | \((?!no condition)")
+_LINE = re.compile(
+    r"^(?P<indent> *)-> (?P<operation>.*?)"
+    r"(?:  \(cost=[^)]*\))?"
+    r"(?: +\(actual time=(?P<first>[\d.e+-]+?)\.\.(?P<last>[\d.e+-]+) "
+    r"rows=(?P<rows>[\d.e+-]+) loops=(?P<loops>\d+)\)| +\((?P<never>never executed)\))?$"
+)
+_INDENT = 4
+_RELATION = re.compile(r" on (?P<table>[^<\s]\S*)")
+
+
+def translate_json(text: str, duration_ns: int) -> ExecutedPlan:
+    """An ExecutedPlan of the JSON format's second version (``{"query_plan": {…}, …}``).
+
+    ``duration_ns`` is the client's; the server's total is in ``extra``.
+    """
+    return _plan(json.loads(text)["query_plan"], text, "json", duration_ns)
+
+
+def translate_tree(text: str, duration_ns: int) -> ExecutedPlan:
+    """An ExecutedPlan of the indented text."""
+    return _plan(_parse(text), text, "text", duration_ns)
+
+
+def _plan(root: Mapping[str, Any], raw: str, form: Any, duration_ns: int) -> ExecutedPlan:
+    total_ns = round(_total_ms(root) * _NS_PER_MS)
+    return ExecutedPlan(
+        root=_operator(root),
+        duration_ns=duration_ns,
+        raw=raw,
+        raw_format=form,
+        note=_NOTE,
+        extra={"engine_duration_ns": total_ns},
+        outside_ns={"planning and client": max(0, duration_ns - total_ns)},
+    )
+
+
+def _total_ms(node: Mapping[str, Any]) -> float:
+    """Over all loops; of a mere heading, its inputs'."""
+    if "actual_last_row_ms" not in node:
+        return sum(_total_ms(child) for child in node.get("inputs", ()))
+    return float((node["actual_last_row_ms"] or 0) * (node["actual_loops"] or 0))
+
+
+def _operator(node: Mapping[str, Any]) -> Operator:
+    inputs: Sequence[Mapping[str, Any]] = node.get("inputs", ())
+    own_ms = _total_ms(node) - sum(_total_ms(child) for child in inputs)
+    children = tuple(_operator(child) for child in inputs)
+    rows = (node.get("actual_rows") or 0) * (node.get("actual_loops") or 0)
+    relation = node.get("table_name")
+    return Operator(
+        kind=_kind(node["operation"], children),
+        name=_name(node),
+        rows=round(rows),
+        time_ns=max(0, round(own_ms * _NS_PER_MS)),
+        relation=relation if relation and not relation.startswith("<") else None,
+        children=children,
+    )
+
+
+def _kind(operation: str, children: Sequence[Operator]) -> OperatorKind:
+    words = operation.lower()
+    if words.startswith("filter"):  # of a table's own rows: other engines test them as they scan
+        return "scan" if children and children[0].kind == "scan" else "other"
+    head = _DETAIL.split(words, maxsplit=1)[0]
+    for pattern, kind in _KINDS:
+        if pattern.search(head):
+            return "other" if kind == "scan" and (children or "<" in head) else kind
+    return "other"
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    name = _DETAIL.split(node["operation"], maxsplit=1)[0].strip()
+    return f"{name} ({node['heading']})" if node.get("subquery") else name
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """The indented text as nodes of the JSON format, as far as they are used here."""
+    above: list[dict[str, Any]] = [{"operation": "Result", "inputs": []}]
+    for line in text.splitlines():
+        match = _LINE.match(line)
+        if match is None:  # a condition with a line break in it
+            continue
+        depth = len(match["indent"]) // _INDENT + 1
+        node: dict[str, Any] = {"operation": match["operation"], "inputs": []}
+        if match["last"] or match["never"]:
+            node["actual_last_row_ms"] = float(match["last"] or 0)
+            node["actual_rows"] = float(match["rows"] or 0)
+            node["actual_loops"] = int(match["loops"] or 0)
+        if (relation := _RELATION.search(match["operation"])) and _is_access(match["operation"]):
+            node["table_name"] = relation["table"]
+        del above[depth:]
+        above[-1]["inputs"].append(node)
+        above.append(node)
+    roots: list[dict[str, Any]] = above[0]["inputs"]
+    return roots[0] if len(roots) == 1 else above[0]
+
+
+def _is_access(operation: str) -> bool:
+    return _kind(operation, ()) == "scan"
