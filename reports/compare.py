@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.reports.catalogue import metric_info
 from harness.reports.facts import Dimension, dimension, emulated_tiers, facts
 from harness.reports.matching import Difference, Match, find
-from harness.reports.naming import memory_remarks, value_name
+from harness.reports.naming import memory_remarks, resumed_remarks, value_name
 from harness.reports.pairing import paired
 from harness.reports.statistics import (
     ALPHA,
@@ -26,7 +27,15 @@ from harness.reports.statistics import (
     compare_unpaired,
     judge,
 )
-from harness.reports.values import Measured, Quantity, Summary, in_order, measured, summarise
+from harness.reports.values import (
+    Measured,
+    Quantity,
+    Summary,
+    in_order,
+    limit_of,
+    measured,
+    summarise,
+)
 from harness.result import Better
 from harness.store import StoredRun
 
@@ -212,6 +221,7 @@ def _group(match: Match, over: Sequence[Dimension], beside: Sequence[StoredRun])
         ids = tuple(run.run_id for run in runs)
         name = " and ".join(names) if over else letter
         remarks += memory_remarks(name if over else letter, runs)
+        remarks += resumed_remarks(name if over else letter, runs)
         sides.append(Side(name, ids, tuple(sorted(emulated)), unknown))
     rows = _rows(found.a, found.b, found.pairing)
     return Group(match.context, sides[0], sides[1], found.pairing, found.why, found.left_out,
@@ -220,7 +230,10 @@ def _group(match: Match, over: Sequence[Dimension], beside: Sequence[StoredRun])
 
 def _rows(a: Sequence[StoredRun], b: Sequence[StoredRun], pairing: Pairing) -> list[Row]:
     measured_a, measured_b = ([measured(run) for run in side] for side in (a, b))
-    quantities = dict.fromkeys(q for one in (*measured_a, *measured_b) for q in one)
+    quantities = dict.fromkeys(
+        q for one in (*measured_a, *measured_b) for q in one
+        if metric_info(q, one[q].better).role != "mark"
+    )  # fmt: skip
     return [_row(quantity, measured_a, measured_b, pairing) for quantity in in_order(quantities)]
 
 
@@ -240,6 +253,10 @@ def _row(
         ] or present
     summaries = [summarise(side) for side in present]
     estimate, note = _estimate(present[0], present[1], one.better, pairing)
+    limit = Quantity(limit_of(quantity.name), quantity.labels)
+    if reached := sum(limit in run for run in (*a, *b)):
+        # What is left are the times of the runs that happened to be fast enough.
+        estimate, note = None, f"the time limit was reached in {reached} of {len(a) + len(b)} runs"
     return Row(quantity, one.unit, one.better, summaries[0], summaries[1], estimate, None,
                "; ".join(part for part in (note, one.note) if part))  # fmt: skip
 

@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from harness.reports.facts import facts
+from harness.reports.naming import resumed
 from harness.reports.series import Arm, Panel
 from harness.reports.words import EMULATED, percent, significant
 from harness.store import StoredRun
@@ -29,6 +30,13 @@ class Fact:
     found: str
 
 
+#: What the cells of a ``Conditions`` row are.
+CONDITIONS_HEAD = (
+    "", "compared", "data", "memory", "data : memory", "cache", "page cache", "restored by",
+    "measured",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Conditions:
     """One arm: how large the data were against memory, and how cold the caches."""
@@ -41,6 +49,7 @@ class Conditions:
     cache: str
     residency: str
     restore: str
+    sittings: str
 
     @property
     def row(self) -> tuple[str, ...]:
@@ -90,7 +99,15 @@ def conditions(panel: Panel, arm: Arm) -> Conditions:
         _either(str(run["spec"]["params"].get("cache", "not stated")) for run in results),
         _residency([entry for run in results for entry in run["residency"]]),
         _either(manifest["restore_method"] for manifest in manifests),
+        _sittings(arm),
     )
+
+
+def _sittings(arm: Arm) -> str:
+    """``in one go``; after which steps its runs were cut off and gone on with."""
+    cut = [f"resumed after {', '.join(after)}" for run in arm.runs if (after := resumed(run))]
+    more = f" ({len(cut)} of {len(arm.runs)} runs)" if cut else ""
+    return f"{'; '.join(dict.fromkeys(cut))}{more}" if cut else "in one go"
 
 
 def run_manifest(arm: Arm, run: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -59,6 +59,22 @@ def memory_remarks(side: str, runs: Sequence[StoredRun]) -> list[str]:
     ]
 
 
+def resumed(run: StoredRun) -> list[str]:
+    """After which step a run was cut off and gone on with, each time; empty: in one go."""
+    return [str(one["after_step"] or "the start") for one in run.run.get("resumed", [])]
+
+
+def resumed_remarks(side: str, runs: Sequence[StoredRun]) -> list[str]:
+    """A sentence for the runs of a side that were not measured in one go."""
+    cut = [after for run in runs for after in resumed(run)[-1:]]
+    if not cut:
+        return []
+    return [
+        f"{len(cut)} of {len(runs)} runs of {side} went on in another process after they were cut "
+        f"off (behind {', '.join(dict.fromkeys(cut))}): caches were brought back, not kept"
+    ]
+
+
 def in_words(fact: str, value: str | None) -> str:
     """A fact with its value, where it tells one panel or arm from another."""
     if fact == "memory_limit_bytes" and value not in (None, "null"):

@@ -8,6 +8,7 @@ context, never part of a comparison.
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,8 @@ class PublishedSeries:
     metric: str = _TIMES
 
 
-def read_published(path: Path) -> list[PublishedSeries]:
-    """Every series of a file; UsageError with the line of what is wrong."""
+def read_published(path: Path, figures: Sequence[str] = ()) -> list[PublishedSeries]:
+    """The series of the figures named, of all where none is; UsageError names a bad line."""
     found: dict[tuple[str, str, str, str], list[PublishedPoint]] = {}
     try:
         with path.open(newline="", encoding="utf-8") as stream:
@@ -61,6 +62,7 @@ def read_published(path: Path) -> list[PublishedSeries]:
     return [
         PublishedSeries(figure, *_engine_and_arm(series), base_unit, tuple(points), metric)
         for (figure, series, base_unit, metric), points in found.items()
+        if figure in figures or not figures
     ]
 
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.errors import UsageError
 from harness.reports.published import PublishedSeries, read_published
+from harness.reports.published_table import PUBLISHED_HEAD
+from harness.reports.sentences import share_text
 from harness.reports.series import compared_dimension, panels
-from harness.reports.table_csv import runs_as_csv
-from harness.reports.view import View, build
+from harness.reports.table_csv import queries_as_csv, runs_as_csv
+from harness.reports.view import PanelView, View, build
 from harness.store import StoredRun
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -33,6 +36,7 @@ class ReportFiles:
     html: Path
     markdown: Path
     csv: Path
+    queries_csv: Path
     figures: tuple[Path, ...]
 
 
@@ -44,26 +48,32 @@ def write_report(
     baseline: str | None = None,
     published: Path | None = None,
     force: bool = False,
+    published_figures: Sequence[str] = (),
 ) -> ReportFiles:
-    """Write ``report.html``, ``report.md``, ``report.csv`` and ``figures/`` into ``out``.
+    """Write ``report.html``, ``report.md``, ``report.csv`` (every metric of every run),
+    ``queries.csv`` (where each query's time goes) and ``figures/`` into ``out``.
 
     ``over``: the dimension compared (found if None: placement first); ``baseline``: the
     arm the others are compared with (found if None: real before emulated, block devices
-    first); ``published``: a paper's figures to draw beside; ``force``: compare also what
-    differs in more. UsageError where there is no run or ``out`` cannot be written.
+    first); ``published``: a paper's numbers to lay beside, ``published_figures``: which of
+    them (all if none is named); ``force``: compare also what differs in more. UsageError
+    where there is no run or ``out`` cannot be written.
     """
     if not runs:
         raise UsageError("a report", "no finished run is selected", "`harness runs list` shows all")
-    series = read_published(published) if published else []
+    series = read_published(published, published_figures) if published else []
     view = _view(runs, title, over, baseline, series, force)
     figures: dict[str, bytes] = {}
-    for drawing in (d for panel in view.panels for d in panel.drawings):
+    for drawing in (d for panel in view.panels for d in panel.all_drawings):
         figures[f"{drawing.name}.svg"] = drawing.svg.encode()
         figures[f"{drawing.name}.png"] = drawing.png
     texts = {
         "report.html": render_html(view),
         "report.md": render_markdown(view),
         "report.csv": runs_as_csv(runs),
+        "queries.csv": queries_as_csv(
+            (one.panel.title, sentence) for one in view.panels for sentence in one.sentences
+        ),
     }
     try:
         (out / "figures").mkdir(parents=True, exist_ok=True)
@@ -77,6 +87,7 @@ def write_report(
         out / "report.html",
         out / "report.md",
         out / "report.csv",
+        out / "queries.csv",
         tuple(out / "figures" / name for name in figures),
     )
 
@@ -104,6 +115,7 @@ def render_html(view: View) -> str:
         script=Markup(script),
         script_digest=digest,
         svg=lambda drawing: Markup(drawing.inline_svg),
+        **_TABLES,
     )
 
 
@@ -111,7 +123,16 @@ def render_markdown(view: View) -> str:
     """The same as Markdown; figures are linked from ``figures/``."""
     environment = _environment(autoescape=False)
     environment.filters["md"] = escape_markdown
-    return environment.get_template("report.md.j2").render(view=view)
+    return environment.get_template("report.md.j2").render(view=view, **_TABLES)
+
+
+def _sentence_rows(panel: PanelView) -> list[tuple[str, ...]]:
+    """The rows of the table of sentences: query, sentence, how far its plan accounts for it."""
+    return [(*one.row, share_text(one.anatomy), one.why_off) for one in panel.sentences]
+
+
+#: What both templates ask for beside the view.
+_TABLES: Mapping[str, Any] = {"sentence_rows": _sentence_rows, "published_head": PUBLISHED_HEAD}
 
 
 def escape_markdown(text: object) -> str:

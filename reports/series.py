@@ -22,7 +22,15 @@ from harness.reports.facts import (
 )
 from harness.reports.grouping import Context, Known, arms, contexts
 from harness.reports.naming import differing, distinguishing, in_words, not_enforced
-from harness.reports.values import Measured, Quantity, Summary, measured, natural, summarise
+from harness.reports.values import (
+    Measured,
+    Quantity,
+    Summary,
+    limit_of,
+    measured,
+    natural,
+    summarise,
+)
 from harness.store import StoredRun
 
 #: What a report compares, if it varies; engines stand in panels of their own.
@@ -79,6 +87,11 @@ class Arm:
         """Median and range of every label set of a metric."""
         summaries = {q: summarise(values) for q, values in self.values(metric).items()}
         return {q: summary for q, summary in summaries.items() if summary}
+
+    def limits(self, metric: str) -> dict[Quantity, Summary]:
+        """Of a metric of durations: the time limits that were reached instead, and how often."""
+        reached = self.summaries(limit_of(metric)) if limit_of(metric) else {}
+        return {Quantity(metric, q.labels): summary for q, summary in reached.items()}
 
     def kinds(self) -> dict[Quantity, Measured]:
         """Every quantity it has, with unit and direction."""

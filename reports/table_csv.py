@@ -1,4 +1,4 @@
-"""Runs as one tidy CSV table: a row for every metric of every run."""
+"""Tidy CSV tables: a row for every metric of every run, and one for every query of an arm."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
+from harness.reports.anatomy import KINDS
 from harness.reports.facts import emulated_tiers, placement_name
+from harness.reports.sentences import Sentence
 from harness.reports.values import measured
-from harness.reports.words import utc
+from harness.reports.words import outcome_text, utc
 from harness.store import StoredRun
 
 COLUMNS = (
@@ -28,6 +30,51 @@ def runs_as_csv(runs: Sequence[StoredRun]) -> str:
         for row in _metrics(run):
             writer.writerow([_inert(cell) for cell in (*about, *row)])
     return stream.getvalue()
+
+
+QUERY_COLUMNS = (
+    "panel", "query", "arm", "duration_ns", "limit_ns", "runs_at_limit", "ratio_to_baseline",
+    "outcome", "scan_ns", "join_ns", "aggregate_ns", "sort_ns", "other_ns",
+    "plan_over_measured_low", "plan_over_measured_high", "why_plan_is_off", "tier_read_bytes",
+    "tier_write_bytes", "io_read_bytes", "syscall_read_bytes", "spilled_bytes",
+    "working_set_bytes", "sentence",
+)  # fmt: skip
+
+
+def queries_as_csv(found: Iterable[tuple[str, Sentence]]) -> str:
+    """Panel titles and sentences as a table: medians, with the sentence behind them."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(QUERY_COLUMNS)
+    for panel, sentence in found:
+        writer.writerow([_inert(cell) for cell in (panel, *_query_cells(sentence))])
+    return stream.getvalue()
+
+
+def _query_cells(sentence: Sentence) -> tuple[object, ...]:
+    one, row = sentence.anatomy, sentence.ratio
+    compared = row is not None and row.estimate is not None
+    return (
+        one.query,
+        sentence.arm,
+        _number(one.duration.median if one.duration else None),
+        _number(one.limit_ns),
+        one.limited,
+        _number(row.estimate.ratio if row and row.estimate else None),
+        outcome_text(row) if compared and row else "",
+        *(_number(one.kinds.get(kind)) for kind in KINDS),
+        _number(one.fit.lowest if one.fit else None),
+        _number(one.fit.highest if one.fit else None),
+        sentence.why_off,
+        ";".join(f"{tier}={size:.0f}" for tier, size in sorted(one.read.items())),
+        ";".join(f"{tier}={size:.0f}" for tier, size in sorted(one.written.items())),
+        *(_number(one.size(n)) for n in ("io_read", "syscall_read", "spilled", "working_set")),
+        sentence.text,
+    )
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.17g}"
 
 
 def _about(run: StoredRun) -> tuple[object, ...]:

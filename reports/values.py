@@ -76,6 +76,22 @@ def measured(run: StoredRun) -> dict[Quantity, Measured]:
     return {one.quantity: one for one in found}
 
 
+_DURATION, _LIMIT = "query_duration_ns", "query_timeout_ns"
+
+
+def limit_of(metric: str) -> str:
+    """The metric that a query has instead of this duration when it reached its time limit.
+
+    Empty where the metric is no duration of queries.
+    """
+    return metric.removesuffix(_DURATION) + _LIMIT if metric.endswith(_DURATION) else ""
+
+
+def duration_of(metric: str) -> str:
+    """The inverse of ``limit_of``."""
+    return metric.removesuffix(_LIMIT) + _DURATION if metric.endswith(_LIMIT) else ""
+
+
 #: Before the name of what was measured while several streams ran at the same time.
 IN_STREAMS = "stream_"
 

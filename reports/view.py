@@ -10,6 +10,7 @@ from harness.reports.charts import draw_panel
 from harness.reports.charts.drawing import Drawing
 from harness.reports.compare import Row
 from harness.reports.conditions import (
+    CONDITIONS_HEAD,
     Conditions,
     Fact,
     Settings,
@@ -21,9 +22,11 @@ from harness.reports.conditions import (
 )
 from harness.reports.facts import emulated_tiers
 from harness.reports.published import PublishedSeries
+from harness.reports.published_table import PublishedRow, published_rows
+from harness.reports.sentences import Sentence, fit_summary, sentences
 from harness.reports.series import Panel
 from harness.reports.statistics import ALPHA
-from harness.reports.values import Measured, Quantity, Summary, in_order
+from harness.reports.values import Measured, Quantity, Summary, duration_of, in_order
 from harness.reports.verdict import Verdict, verdicts
 from harness.reports.words import interval_text, outcome_text, p_text, quantity_text, times, utc
 from harness.store import StoredRun
@@ -55,12 +58,24 @@ class ValueTable:
 
 @dataclass(frozen=True)
 class PanelView:
-    """One engine's part of the report. ``tables``: results; ``counters``: what explains them."""
+    """One engine's part of the report.
+
+    ``drawings``, ``tables``: results; ``why``, ``counters``: what explains them, with
+    ``sentences`` for every query and ``fit``: how far plans account for the times.
+    """
 
     panel: Panel
     drawings: tuple[Drawing, ...]
     tables: tuple[ValueTable, ...]
+    why: tuple[Drawing, ...]
+    sentences: tuple[Sentence, ...]
+    fit: str
     counters: tuple[ValueTable, ...]
+
+    @property
+    def all_drawings(self) -> tuple[Drawing, ...]:
+        """In the order in which they are shown."""
+        return (*self.drawings, *self.why)
 
 
 @dataclass(frozen=True)
@@ -92,6 +107,8 @@ class View:
     repeat: tuple[str, ...]
     alpha: float
     published: tuple[str, ...]
+    published_rows: tuple[PublishedRow, ...]
+    conditions_head: tuple[str, ...] = CONDITIONS_HEAD
 
 
 def build(
@@ -117,7 +134,8 @@ def build(
         engines=tuple(one for panel in panels for one in engine_settings(panel)),
         repeat=tuple(f"harness repro {run.run_id}" for run in runs),
         alpha=ALPHA,
-        published=tuple(dict.fromkeys(f"{s.figure} ({s.engine}/{s.arm})" for s in published)),
+        published=tuple(dict.fromkeys(s.figure for s in published)),
+        published_rows=tuple(published_rows(panels, published)),
     )
 
 
@@ -162,7 +180,7 @@ def _distinct(entries: Iterable[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries]) -> PanelView:
-    kinds = {q: one for arm in panel.arms for q, one in arm.kinds().items()}
+    kinds = _with_limited({q: one for arm in panel.arms for q, one in arm.kinds().items()})
     roles: dict[str, dict[str, list[Quantity]]] = {}
     for quantity, one in kinds.items():
         role = metric_info(quantity, one.better).role
@@ -175,9 +193,23 @@ def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries])
 
     heads = headline_first([q for qs in roles.get("headline", {}).values() for q in qs])
     overall = (_table(panel, "overall", heads, kinds),) if heads else ()
-    drawings = draw_panel(panel, number, published)
-    return PanelView(panel, tuple(drawings), (*overall, *tables("detail")),
-                     (*tables("counter"), *tables("breakdown")))  # fmt: skip
+    said = sentences(panel)
+    return PanelView(
+        panel,
+        tuple(draw_panel(panel, number, published, why=False)),
+        (*overall, *tables("part"), *tables("detail")),
+        tuple(draw_panel(panel, number, published, why=True)),
+        tuple(said),
+        fit_summary(said) if said else "",
+        (*tables("counter"), *tables("breakdown")),
+    )
+
+
+def _with_limited(kinds: dict[Quantity, Measured]) -> dict[Quantity, Measured]:
+    """With the durations of queries that have none anywhere, since they reached their limit."""
+    limited = {Quantity(duration_of(q.name), q.labels): one for q, one in kinds.items()
+               if duration_of(q.name)}  # fmt: skip
+    return {q: Measured(q, q.name, one.unit, "lower", None) for q, one in limited.items()} | kinds
 
 
 def _table(
@@ -193,28 +225,38 @@ def _table(
     ]  # fmt: skip
     held = [{q: s for name in {q.name for q in quantities} for q, s in arm.summaries(name).items()}
             for arm in panel.arms]  # fmt: skip
+    limits = [{q: s for name in {q.name for q in quantities} for q, s in arm.limits(name).items()}
+              for arm in panel.arms]  # fmt: skip
     by_group = [{row.quantity: row for row in group.rows} for group in panel.groups]
     rows = []
     for quantity in quantities:
         one_of = kinds[quantity]
         info = metric_info(quantity, one_of.better)
         cells = [quantity.labels_text() or info.title]
-        for one in held:
-            cells += _summary_cells(one.get(quantity), one_of, info.resolution)
+        for one, reached in zip(held, limits, strict=True):
+            cells += _summary_cells(
+                one.get(quantity), one_of, info.resolution, reached.get(quantity)
+            )
         for rows_of in by_group:
             cells += _row_cells(rows_of.get(quantity))
         rows.append(tuple(cells))
     return ValueTable(title, (*heads, *compared), tuple(rows))
 
 
-def _summary_cells(summary: Summary | None, one: Measured, resolution: float) -> list[str]:
+def _summary_cells(
+    summary: Summary | None, one: Measured, resolution: float, limit: Summary | None
+) -> list[str]:
+    """``limit``: the time limit that some of the runs, or all, reached instead."""
+    if summary is None and limit is not None:
+        return [f"limit of {quantity_text(limit.median, one.unit)} reached", "", "0"]
     if summary is None:
         return [one.note or "–", "", "0"]
     median, low, high = (
         quantity_text(value, one.unit, resolution)
         for value in (summary.median, summary.low, summary.high)
     )
-    return [median, low if low == high else f"{low} – {high}", str(summary.n)]
+    n = str(summary.n) if limit is None else f"{summary.n}, limit reached in {limit.n}"
+    return [median, low if low == high else f"{low} – {high}", n]
 
 
 def _row_cells(row: Row | None) -> list[str]:

@@ -15,6 +15,7 @@ from harness.reports.catalogue import metric_info
 from harness.reports.charts.bars import bars_on_log_axis
 from harness.reports.charts.drawing import Drawing
 from harness.reports.charts.operators import operator_times
+from harness.reports.charts.sizes import memory_bandwidth, tier_bytes, working_set
 from harness.reports.charts.speedups import speedups
 from harness.reports.published import PublishedSeries
 from harness.reports.series import Panel
@@ -28,24 +29,37 @@ class Draw(Protocol):
 
 @dataclass(frozen=True)
 class ChartKind:
-    """A metric and what draws it; ``published``: the drawing takes the paper's points too."""
+    """A metric and what draws it.
+
+    ``takes_published``: the drawing takes the paper's points too. ``why``: it explains
+    the results rather than being one.
+    """
 
     metric: str
     stem: str
     draw: Draw
     takes_published: bool = False
+    why: bool = False
 
 
 KINDS = (
     ChartKind("query_duration_ns", "times", bars_on_log_axis, takes_published=True),
     ChartKind("query_duration_ns", "speedups", speedups),
-    ChartKind("plan_operator_ns", "operators", operator_times),
+    ChartKind("plan_operator_ns", "operators", operator_times, why=True),
+    ChartKind("query_tier_read_bytes", "tiers", tier_bytes, why=True),
+    ChartKind("query_working_set_bytes", "working-set", working_set, why=True),
+    ChartKind("query_dram_read_bytes_per_s", "bandwidth", memory_bandwidth, why=True),
 )
 
 
-def draw_panel(panel: Panel, number: int, published: Sequence[PublishedSeries]) -> list[Drawing]:
-    """Every chart of a panel, in the order of ``KINDS``, others behind."""
-    kinds = [*KINDS, *_others(panel)]
+def draw_panel(
+    panel: Panel, number: int, published: Sequence[PublishedSeries], why: bool
+) -> list[Drawing]:
+    """The charts of a panel's results, or of what explains them (``why``).
+
+    In the order of ``KINDS``, others behind.
+    """
+    kinds = [kind for kind in (*KINDS, *_others(panel)) if kind.why == why]
     drawn = []
     for kind in kinds:
         title = next((_title(panel, q.name) for a in panel.arms for q in a.kinds()

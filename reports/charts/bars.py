@@ -12,9 +12,10 @@ from harness.reports.charts.drawing import (
     INK,
     Drawing,
     arm_style,
+    bar_places,
     finish,
-    new_figure,
     panel_title,
+    query_figure,
     style,
 )
 from harness.reports.published import PublishedSeries
@@ -32,22 +33,24 @@ def bars_on_log_axis(
     this panel, drawn as hollow diamonds.
     """
     summaries = [arm.summaries(metric) for arm in panel.arms]
-    positive = [s.low for one in summaries for s in one.values() if s.low > 0]
-    if not positive:
+    limits = [arm.limits(metric) for arm in panel.arms]
+    positive = [s.low for one in (*summaries, *limits) for s in one.values() if s.low > 0]
+    if not positive or not any(summaries):
         return None
-    quantities = in_order({q for one in summaries for q in one})
+    quantities = in_order({q for one in (*summaries, *limits) for q in one})
     unit = next(m.unit for a in panel.arms for q, m in a.kinds().items() if q.name == metric)
     published = [series for series in published if series.base_unit == unit]
     with style():
-        figure = new_figure(max(6.0, 2.2 + 0.36 * len(quantities)), 3.9)
+        figure = query_figure(len(quantities), len(panel.arms))
         axes = figure.add_subplot()
         for index, (arm, held) in enumerate(zip(panel.arms, summaries, strict=True)):
             _draw_arm(axes, index, len(panel.arms), arm, quantities, held)
+        _draw_limits(axes, quantities, limits)
         _draw_published(axes, quantities, published)
         _dress(axes, panel, quantities, min(positive), unit, title)
         alt = _alt(panel, title, quantities, summaries, unit)
         heading = f"{title}: {panel.title}"
-        return finish(figure, name, heading, alt, _caption(panel, published))
+        return finish(figure, name, heading, alt, _caption(panel, published, any(limits)))
 
 
 def _draw_arm(
@@ -58,14 +61,29 @@ def _draw_arm(
     quantities: Sequence[Quantity],
     held: dict[Quantity, Summary],
 ) -> None:
-    width = 0.8 / arms
-    present = [(place, held[q]) for place, q in enumerate(quantities) if q in held]
-    at = [place + (index - (arms - 1) / 2) * width for place, _ in present]
+    places, width = bar_places(index, arms, len(quantities))
+    present = [(x, held[q]) for x, q in zip(places, quantities, strict=True) if q in held]
+    at = [x for x, _ in present]
     medians = [summary.median for _, summary in present]
     ranges = [[s.median - s.low for _, s in present], [s.high - s.median for _, s in present]]
     axes.bar(at, medians, width * 0.94, label=arm.marked_name,
              **arm_style(index, bool(arm.emulated)))  # fmt: skip
     axes.errorbar(at, medians, yerr=ranges, fmt="none", ecolor=INK, elinewidth=0.9, capsize=1.6)
+
+
+def _draw_limits(
+    axes: Axes, quantities: Sequence[Quantity], limits: Sequence[dict[Quantity, Summary]]
+) -> None:
+    """An upward triangle at the limit of every arm that reached it: the time is beyond."""
+    points = [
+        (x, reached[q].median)
+        for index, reached in enumerate(limits)
+        for x, q in zip(bar_places(index, len(limits), len(quantities))[0], quantities, strict=True)
+        if q in reached
+    ]
+    if points:
+        axes.plot(*zip(*points, strict=True), "^", mfc="white", mec=INK, ms=6, linestyle="none",
+                  label="reached its time limit")  # fmt: skip
 
 
 def _draw_published(
@@ -124,13 +142,15 @@ def _alt(
     )
 
 
-def _caption(panel: Panel, published: Sequence[PublishedSeries]) -> str:
+def _caption(panel: Panel, published: Sequence[PublishedSeries], limited: bool) -> str:
     repeats = sorted({len(arm.usable) for arm in panel.arms if arm.usable})
     noun = "repeat" if repeats == [1] else "repeats"
     text = (
         f"Medians of {' to '.join(str(n) for n in repeats)} {noun}; whiskers are their range. "
         "The axis is logarithmic: compare where bars end, not how long they are."
     )
+    if limited:
+        text += " A triangle is a time limit that was reached, not a time."
     if published:
         text += " Hollow markers are the paper's, read off its figure: another machine."
     return text

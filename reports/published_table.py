@@ -1,0 +1,95 @@
+"""A paper's numbers beside what was measured here, as a table: another machine's, for context."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+
+from harness.reports.published import PublishedPoint, PublishedSeries
+from harness.reports.series import Arm, Panel
+from harness.reports.values import Quantity
+from harness.reports.words import quantity_text, significant
+
+_LABELLED = re.compile(r"([a-z0-9_]+)\[([a-z_]+)=([a-z0-9_]+)\]")
+#: ``ssd-both over pmem-both``: a ratio of two arms.
+_OVER = " over "
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One published number; ``measured`` is a dash where nothing here is the same quantity."""
+
+    figure: str
+    series: str
+    x: str
+    metric: str
+    published: str
+    measured: str
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """Its cells in the order of the fields."""
+        return astuple(self)
+
+
+#: What the cells of a row are.
+PUBLISHED_HEAD = ("figure", "engine and placement", "point", "metric", "published", "measured here")
+
+
+def published_rows(
+    panels: Sequence[Panel], published: Sequence[PublishedSeries]
+) -> Iterator[PublishedRow]:
+    """Every point of the series, with the median of the arm that has its name."""
+    for series in published:
+        for point in series.points:
+            unit = series.base_unit
+            error = f" ± {quantity_text(point.error_base, unit)}" if point.error_base else ""
+            yield PublishedRow(
+                series.figure,
+                f"{series.engine}/{series.arm}",
+                point.x,
+                series.metric,
+                quantity_text(point.y_base, unit) + error,
+                "; ".join(_measured(panels, series, point)) or "–",
+            )
+
+
+def _measured(
+    panels: Sequence[Panel], series: PublishedSeries, point: PublishedPoint
+) -> Iterator[str]:
+    for panel in panels:
+        if panel.engine_name != series.engine:
+            continue
+        arms = {arm.value: arm for arm in reversed(panel.arms)}
+        first, over, second = series.arm.partition(_OVER)
+        if over and first in arms and second in arms:
+            yield from _ratio(arms[first], arms[second], series.metric, point)
+        elif first in arms and not over:
+            found = arms[first].summaries(series.metric.partition("[")[0])
+            summary = found.get(_quantity(series.metric, point.x))
+            if summary is not None:
+                mark = " (EMULATED)" if arms[first].emulated else ""
+                yield quantity_text(summary.median, series.base_unit) + mark
+
+
+def _quantity(metric: str, query: str) -> Quantity:
+    """What a point of the paper is called here: the query is its label."""
+    match = _LABELLED.fullmatch(metric)
+    if match is None:
+        return Quantity(metric, (("query", query),))
+    name, label, value = match.groups()
+    return Quantity(name, tuple(sorted({"query": query, label: value}.items())))
+
+
+def _ratio(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[str]:
+    """Ratio of the two arms' query times where this share (in percent) of the rows is selected."""
+    if metric != "query_duration_ratio":
+        return
+    shares = a.summaries("query_selected_fraction")
+    times_a, times_b = (arm.summaries("query_duration_ns") for arm in (a, b))
+    for quantity, share in shares.items():
+        timed = Quantity("query_duration_ns", quantity.labels)
+        if f"{100 * share.median:.0f}" == point.x and timed in times_a and timed in times_b:
+            mark = " (EMULATED)" if a.emulated or b.emulated else ""
+            yield f"{significant(times_a[timed].median / times_b[timed].median)}{mark}"
