@@ -46,6 +46,7 @@ class _Measured:
     refresh: list[Applied] = field(default_factory=list)
     throughput: Throughput | None = None
     plans: list[Explained] = field(default_factory=list)
+    unexplained: str = ""
     selected: list[Metric] = field(default_factory=list)
     data_checks: list[Check] = field(default_factory=list)
 
@@ -126,6 +127,7 @@ def _test(
     course.close()
     course.cold_point("run-plan")
     found.plans = passes.explain(found.executions, course)
+    found.unexplained = passes.unexplained
     course.close()
     found.selected = selected_metrics(params, engine)
     if functions is not None:
@@ -224,6 +226,8 @@ def _artifacts(measured: _Measured) -> dict[str, Any]:
         artifacts["accounting"] = {
             str(plan.query): plan.document["accounting"] for plan in measured.plans
         }
+    if measured.unexplained:
+        artifacts["unexplained"] = {"why": measured.unexplained}
     return artifacts
 
 

@@ -14,7 +14,15 @@ from functools import partial
 from typing import Any
 
 from harness.counters import difference
-from harness.engine import Explains, QueryTimeout, RunsSql, Scalar, SqlConnection, SqlResult
+from harness.engine import (
+    CannotExplain,
+    Explains,
+    QueryTimeout,
+    RunsSql,
+    Scalar,
+    SqlConnection,
+    SqlResult,
+)
 from harness.errors import RunFailed
 from harness.plan import Accounting, ExecutedPlan, account
 from harness.result import Metric
@@ -94,6 +102,8 @@ class Passes:
         self._cold_each: bool = params["cache"] == "cold-per-query"
         #: What a query touches shows only from a cold start of its own.
         self._footprints = params["cache"] == "cold-per-query" and not self._warmups
+        #: Why plans that were asked for are missing.
+        self.unexplained = ""
 
     def time(self, todo: Sequence[Statement], course: Course) -> list[Execution]:
         """Each query once, timed; those of an earlier sitting as they were then."""
@@ -154,8 +164,12 @@ class Passes:
                     course.skip(partial(self._again, statement, course))
                 else:
                     course.ready(step, f"{statement.name}'s plan")
-                    with explained_failure(statement):
-                        plan, accounting = self._explain(engine, course.connection(), execution)
+                    try:
+                        with explained_failure(statement):
+                            plan, accounting = self._explain(engine, course.connection(), execution)
+                    except CannotExplain as error:
+                        self.unexplained = str(error)
+                        return []
                     kept = {
                         "metrics": _plan_metrics(statement, plan),
                         "document": plan.to_json() | {"accounting": accounting.to_json()},
