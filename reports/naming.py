@@ -89,6 +89,8 @@ def readable(value: str | None) -> str:
     text = "(absent)" if value is None else value
     if text.startswith('"'):
         text = str(json.loads(text))
+    elif text.startswith("["):
+        text = ", ".join(map(str, json.loads(text)))
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
