@@ -36,19 +36,19 @@ _OURS_WHERE_KNOWN: Mapping[str, str] = {
     "ssl": "OFF",  # on a socket of our own; MariaDB 11.4 would make a key of its own each time
 }
 #: Fixed when the data are made: strings compare by byte, as in the C locale of the others.
-_BINARY: Mapping[str, str] = {
+BINARY: Mapping[str, str] = {
     "character_set_server": "latin1",
     "collation_server": "latin1_bin",
 }
-_FIXED = frozenset({*_OURS, *_OURS_WHERE_KNOWN, *_BINARY}) | {
+_FIXED = frozenset({*_OURS, *_OURS_WHERE_KNOWN, *BINARY}) | {
     "admin_address", "aria_log_dir_path", "basedir", "bind_address", "character_sets_dir",
     "daemonize", "datadir", "init_file", "initialize", "initialize_insecure",
     "innodb_data_file_path", "innodb_data_home_dir", "innodb_directories",
     "innodb_doublewrite_dir", "innodb_fast_shutdown", "innodb_log_group_home_dir",
     "innodb_page_size", "innodb_read_only", "innodb_temp_data_file_path",
-    "innodb_temp_tablespaces_dir", "innodb_tmpdir", "innodb_undo_directory", "lc_messages_dir", "log_bin", "log_error",
-    "lower_case_table_names", "pid_file", "plugin_dir", "port", "skip_grant_tables",
-    "slave_load_tmpdir", "replica_load_tmpdir", "socket", "tmpdir", "user",
+    "innodb_temp_tablespaces_dir", "innodb_tmpdir", "innodb_undo_directory", "lc_messages_dir",
+    "log_bin", "log_error", "lower_case_table_names", "pid_file", "plugin_dir", "port",
+    "replica_load_tmpdir", "skip_grant_tables", "slave_load_tmpdir", "socket", "tmpdir", "user",
 }  # fmt: skip
 _LOOSE = "loose_"
 _TABLE_HEAD = re.compile(r"^-{20,} -+$", re.MULTILINE)
@@ -68,7 +68,7 @@ def write_configuration(
     reads at its start; the caller removes it.
     """
     known = known_settings(installation)
-    lines = dict(settings) | dict(_OURS) | dict(_BINARY) | dict(format_settings)
+    lines = dict(settings) | dict(_OURS) | dict(BINARY) | dict(format_settings)
     lines |= {name: value for name, value in _OURS_WHERE_KNOWN.items() if name in known}
     lines |= installation.folders() | cluster.locations(known.__contains__)
     lines["socket"] = str(context.scratch / SOCKET)

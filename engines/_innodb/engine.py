@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import (
+    Engine,
     EngineContext,
     EngineKind,
     EngineVersion,
@@ -26,6 +27,7 @@ from harness.engines._innodb.configuration import (
     write_configuration,
 )
 from harness.engines._innodb.connection import MySqlConnection, open_connection
+from harness.engines._innodb.external import ExternalInnoDB, server_version
 from harness.engines._innodb.installation import TITLES, Flavour, choose
 from harness.engines._innodb.options import page_size, part_of_doublewrite, seconds
 from harness.engines._innodb.server import Server
@@ -239,6 +241,7 @@ class InnoDBFactory:
         self.title = TITLES[flavour]
         self._flavour = flavour
         self.options: Mapping[str, str] = {
+            "dsn": "use this server of yours: mysql://user@host/, or 'env' for $HARNESS_DSN",
             "prefix": "folder of the installation to run (it has bin/mysqld or sbin/mariadbd)",
             "version": "release to run of those found, such as 9 or 10.11",
             "page_size": "size of a page in KiB: 4, 8, 16, 32 or 64 [16]",
@@ -253,8 +256,12 @@ class InnoDBFactory:
 
     def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
         """The installation found, or the external server's own answer."""
+        if "dsn" in options:
+            return server_version(self._flavour, options)
         return choose(self._flavour, options, engines_prefix).engine_version()
 
-    def create(self, context: EngineContext) -> ManagedInnoDB:
+    def create(self, context: EngineContext) -> Engine:
         """UsageError for a setting that this server does not take."""
+        if "dsn" in context.options:
+            return ExternalInnoDB(context, self._flavour)
         return ManagedInnoDB(context, self._flavour)
