@@ -21,6 +21,8 @@ from harness.engine import (
 )
 from harness.engines._innodb.cluster import DATABASE, ROLE, Cluster
 from harness.engines._innodb.configuration import (
+    BINARY,
+    CHARACTERS,
     applied,
     check_settings,
     init_file,
@@ -86,7 +88,7 @@ class ManagedInnoDB(SqlOnInnoDB):
 
     def format_options(self) -> Mapping[str, str]:
         """What initialising fixes for good, and the settings that decide what is stored."""
-        return {**self._format, "collation": "latin1_bin"} | self.stored_settings()
+        return {**self._format, "collation": BINARY["collation_server"]} | self.stored_settings()
 
     def stored_settings(self) -> dict[str, str]:
         """The tuning profile's settings that decide what a load stores, such as statistics."""
@@ -193,7 +195,8 @@ class ManagedInnoDB(SqlOnInnoDB):
         return "".join(
             f"{statement};\n"
             for statement in (
-                f"CREATE DATABASE IF NOT EXISTS {DATABASE}",
+                # In full: the session of an init file has the release's defaults, not ours.
+                f"CREATE DATABASE IF NOT EXISTS {DATABASE} {CHARACTERS}",
                 f"CREATE USER IF NOT EXISTS {user}",
                 f"ALTER USER {user} IDENTIFIED BY '{self._password}'",
                 f"GRANT ALL PRIVILEGES ON *.* TO {user}",

@@ -16,7 +16,7 @@ from typing import Any
 import pymysql
 
 from harness.engine import EngineContext, EngineKind, EngineVersion, Places, ProcessId
-from harness.engines._innodb.configuration import BINARY
+from harness.engines._innodb.configuration import CHARACTERS
 from harness.engines._innodb.connection import flavour_of, message
 from harness.engines._innodb.dsn import dsn_of
 from harness.engines._innodb.installation import TITLES, Flavour
@@ -123,14 +123,10 @@ class ExternalInnoDB(SqlOnInnoDB):
         """An empty database of ours; RunFailed where one of that name is somebody else's."""
         name = _schema_name(key)
         ours = self._mark_of(name) is not None
-        character_set, collation = BINARY["character_set_server"], BINARY["collation_server"]
         with self._server() as connection:
             if ours:
                 _rows(connection, f"DROP DATABASE `{name}`")
-            _rows(
-                connection,
-                f"CREATE DATABASE `{name}` CHARACTER SET {character_set} COLLATE {collation}",
-            )
+            _rows(connection, f"CREATE DATABASE `{name}` {CHARACTERS}")
             _rows(connection, f"CREATE TABLE `{name}`.{_MARK_TABLE} (mark LONGTEXT NOT NULL)")
             _set_mark(connection, name, {"made_by": _MARK, "complete": False})
         self._schema = name
