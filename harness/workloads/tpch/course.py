@@ -77,8 +77,7 @@ class Course:
     def data_ready(self, name: str) -> None:
         """Bring the data to where they are now, whatever the caches hold."""
         self._cold = None
-        self._skipped = [work for work in self._skipped if work.changes_data]
-        self._catch_up(name)
+        self._catch_up(name, data_only=True)
 
     def connection(self) -> SqlConnection:
         """The session's connection, opened when it is first asked for."""
@@ -92,15 +91,16 @@ class Course:
         if connection is not None:
             connection.close()
 
-    def _catch_up(self, name: str) -> None:
+    def _catch_up(self, name: str, data_only: bool = False) -> None:
         skipped, self._skipped = self._skipped, []
         cold, self._cold = self._cold, None
         before, after = skipped[: self._since_cold], skipped[self._since_cold :]
         self._since_cold = 0
-        if cold is None and self._cache != "warm":
+        if data_only or (cold is None and self._cache != "warm"):
             before, after = skipped, []
         if skipped:
-            self._say(name, sum(work.query for work in skipped))
+            changes = any(work.changes_data for work in skipped)
+            self._say(name, sum(work.query for work in skipped), bool(after), changes)
         for work in before:
             if work.changes_data:
                 work.again()
@@ -109,14 +109,11 @@ class Course:
         for work in after:
             work.again()
 
-    def _say(self, name: str, kept: int) -> None:
-        how = {
-            "cold-per-query": "changed data are made again",
-            "cold-per-run": "what followed its cold start is done again, untimed",
-            "warm": "what was done is done again, untimed",
-        }[self._cache]
+    def _say(self, name: str, kept: int, caches: bool, changes: bool) -> None:
+        again = "what filled the caches" if caches else "what changed the data"
+        how = f"; {again} is done again, untimed" if caches or changes else ""
         self._session.progress.say(
-            f"resuming at {name}: {kept} of {self._queries} queries kept; {how}"
+            f"resuming at {name}: {kept} of {self._queries} queries kept{how}"
         )
 
     def _cold_start(self, label: str) -> None:

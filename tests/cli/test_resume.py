@@ -1,0 +1,212 @@
+"""A run that is cut off goes on where it was: the real command, killed at random moments."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+
+import pytest
+
+POWER = ["run", "tpch", "--scale", "0.01", "--test", "power", "--no-plans",
+         "--placement", "ssd-both"]  # fmt: skip
+#: RF1, 22 queries, RF2.
+POWER_STEPS = 24
+
+
+def settled(harness) -> list[str]:
+    """What is still there some seconds later (the supervisor's time to clean up)."""
+    deadline = time.monotonic() + 10
+    while (left := harness.leftovers()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+def steps(harness) -> dict[str, dict]:
+    """The whole lines with a step of the newest run that has steps, by step."""
+    files = sorted((harness.results / "runs").glob("*/steps.jsonl"))
+    if not files:
+        return {}
+    lines = files[-1].read_text().splitlines(keepends=True)
+    whole = [json.loads(line) for line in lines if line.endswith("\n")]
+    found = [line for line in whole if "step" in line]
+    assert len({line["step"] for line in found}) == len(found), "a step was measured twice"
+    return {line["step"]: line["document"] for line in found}
+
+
+def start_and_await(harness, argv, count):
+    """The command, when it has so many steps finished (or has ended)."""
+    process = harness.start(*argv)
+    while process.poll() is None and len(steps(harness)) < count:
+        time.sleep(0.01)
+    return process
+
+
+def durations(run) -> dict[str, int]:
+    """Times of a finished run by the step that they were measured in."""
+    queries = {
+        f"q{m['labels']['query']}": m["value"]
+        for m in run["metrics"]
+        if m["name"] == "query_duration_ns" and "stream" not in m["labels"]
+    }
+    refresh = {
+        f"{m['labels']['function'].lower()}-{m['labels']['pair']}": m["value"]
+        for m in run["metrics"]
+        if m["name"] == "refresh_duration_ns"
+    }
+    return queries | refresh
+
+
+def times(kept) -> dict[str, int]:
+    """The times in kept steps."""
+    refresh = {s: d["ended_ns"] - d["submitted_ns"] for s, d in kept.items() if "commits" in d}
+    return refresh | {s: d["duration_ns"] for s, d in kept.items() if "duration_ns" in d}
+
+
+@pytest.fixture(scope="module")
+def references(loaded):
+    """DuckDB cannot vouch for itself: PostgreSQL has given the same answers before it runs."""
+    done = loaded(*POWER, "--engine", "postgres", "--cache", "warm", "--again", "--json")
+    assert done.code == 0, done.err
+    assert done.json["runs"][0]["status"] == "complete"
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("engine", "cache"),
+    [("postgres", "cold-per-query"), ("duckdb", "warm"), ("postgres", "cold-per-run")],
+)
+def test_kill_9_of_a_power_run_loses_no_finished_query(references, engine, cache):
+    """HARNESS_TEST_KILLS=N: so many kills for each engine and cache mode (three here, for time)."""
+    harness = references
+    argv = [*POWER, "--engine", engine, "--cache", cache]
+    draw = random.Random(f"{engine} {cache}")
+    kept: dict[str, dict] = {}
+    for kill in range(int(os.environ.get("HARNESS_TEST_KILLS", "3"))):
+        process = start_and_await(harness, argv, min(len(kept) + draw.randint(0, 6), POWER_STEPS))
+        time.sleep(draw.uniform(0, 1))
+        process.kill()
+        process.communicate()
+        assert settled(harness) == [], f"kill {kill}"
+        if process.returncode == 0:  # it was finished before it was killed
+            kept = {}
+            continue
+        found = steps(harness)
+        assert kept.items() <= found.items(), f"kill {kill} lost or changed what was finished"
+        kept = found
+    done = harness(*argv, "--json")
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    assert run["status"] == "complete", [c for c in run["checks"] if c["status"] != "passed"]
+    measured = durations(run)
+    assert len(measured) == POWER_STEPS
+    assert times(kept).items() <= measured.items()
+    if kept:
+        assert run["resumed"][-1]["kept_steps"] == len(kept)
+    if "data-check" not in kept and kept:
+        assert f"{sum(s.startswith('q') for s in kept)} of 22 queries kept" in done.err
+    names = {check["name"] for check in run["checks"]}
+    assert {"answer", "refresh_rows", "refresh_totals"} <= names
+    if cache == "cold-per-query":  # each cold start is there, whichever sitting it was in
+        labels = [entry["label"] for entry in run["residency"]]
+        assert set(measured) <= set(labels)
+    assert steps(harness) == {}
+
+
+def test_throughput_starts_over_and_power_is_kept(references):
+    harness = references
+    argv = ["run", "tpch", "--scale", "0.01", "--test", "both", "--engine", "postgres",
+            "--placement", "ssd-both"]  # fmt: skip
+    process = start_and_await(harness, argv, POWER_STEPS)
+    time.sleep(0.3)
+    process.kill()
+    process.communicate()
+    assert settled(harness) == []
+    kept = steps(harness)
+    done = harness(*argv, "--json")
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    assert run["status"] == "complete", [c for c in run["checks"] if c["status"] != "passed"]
+    if "throughput" not in kept:
+        assert "resuming at the throughput test: 22 of 66 queries kept" in done.err
+    measured = durations(run)
+    assert times(kept).items() <= measured.items()
+    values = {m["name"]: m["value"] for m in run["metrics"] if not m["labels"]}
+    power, throughput = (
+        values[f"{name}_queries_per_hour"] for name in ("power_geomean", "throughput")
+    )
+    assert abs(values["composite_queries_per_hour"] ** 2 / (power * throughput) - 1) < 1e-9
+    streams = [m for m in run["metrics"] if m["name"] == "query_duration_ns" and
+               "stream" in m["labels"]]  # fmt: skip
+    assert len(streams) == 44
+
+
+def test_ctrl_c_keeps_finished_steps_and_says_how_to_go_on_or_discard_them(loaded):
+    argv = [*POWER, "--engine", "duckdb", "--cache", "warm"]
+    process = start_and_await(loaded, argv, 5)
+    done = loaded.interrupt(process, signal.SIGINT)
+    assert done.code == 130, done.err
+    assert "finished steps are kept; the same command goes on" in done.err
+    assert settled(loaded) == []
+    kept = steps(loaded)
+    (unfinished,) = loaded("runs", "list", "--json").json["unfinished"]
+    assert f"{len(kept)} steps kept" in loaded("runs", "list").out
+    assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
+    assert not (loaded.results / "runs" / unfinished).exists()
+
+
+def test_ctrl_c_before_the_first_finished_step_leaves_nothing(loaded):
+    process = loaded.start(*POWER, "--engine", "duckdb", "--cache", "cold-per-query")
+    while process.poll() is None and not list((loaded.results / "runs").glob("*/steps.jsonl")):
+        time.sleep(0.002)
+    done = loaded.interrupt(process, signal.SIGINT)
+    assert done.code == 130, done.err
+    assert settled(loaded) == []
+    if not steps(loaded):
+        assert loaded("runs", "list", "--json").json["unfinished"] == []
+    else:  # it was faster than the interrupt
+        loaded("runs", "rm", "--unfinished", "--yes")
+
+
+def test_another_condition_or_again_starts_anew(loaded):
+    argv = [*POWER, "--engine", "duckdb", "--cache", "warm"]
+    process = start_and_await(loaded, argv, 3)
+    process.kill()
+    process.communicate()
+    assert settled(loaded) == []
+    (file,) = (loaded.results / "runs").glob("*/steps.jsonl")
+    first, *rest = file.read_text().splitlines(keepends=True)
+    sitting = json.loads(first)
+    sitting["sitting"]["conditions"]["kernel"] = "2.6.32"
+    file.write_text(json.dumps(sitting) + "\n" + "".join(rest))
+    done = loaded(*argv, "--json")
+    assert f"{file.parent.name} is not gone on with: it was under another kernel" in done.err
+    assert done.json["runs"][0]["run_id"] != file.parent.name
+    assert done.json["runs"][0]["resumed"] == []
+    done = loaded(*argv, "--again", "--json")
+    assert "is not gone on with" not in done.err
+    assert done.json["runs"][0]["resumed"] == []
+    assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
+
+
+def test_a_run_that_failed_under_way_is_gone_on_with_by_a_run_of_its_own(loaded):
+    """Somebody kills the engine: what was measured before is not lost with it."""
+    argv = [*POWER, "--engine", "duckdb", "--cache", "cold-per-query"]
+    process = start_and_await(loaded, argv, 6)
+    for line in loaded.leftovers():
+        if "harness.engines.duckdb.worker" in line:
+            os.kill(int(line.split()[1].rstrip(":")), signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1, err
+    kept = steps(loaded)
+    failed = sorted((loaded.results / "runs").glob("*/steps.jsonl"))[-1].parent
+    assert json.loads((failed / "run.json").read_text())["status"] == "failed"
+    done = loaded(*argv, "--json")
+    (run,) = done.json["runs"]
+    assert run["run_id"] != failed.name
+    assert run["resumed"][0]["cut_off_run_id"] == failed.name
+    assert times(kept).items() <= durations(run).items()
+    assert not (failed / "steps.jsonl").exists()
+    assert loaded(*argv, "--json").json["runs"][0]["resumed"] == []
