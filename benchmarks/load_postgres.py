@@ -12,37 +12,20 @@ processors, largest table first, COPY FREEZE in the transaction that truncates.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from harness import runner
-from harness.engine import Places
+from loading import arguments, compare
+
 from harness.engines._sqlfiles import statements
 from harness.engines.postgres.engine import ManagedPostgres
 from harness.engines.postgres.load import loading_settings
-from harness.environment import Environment
-from harness.opening import open_environment
-from harness.placement import DIRECTORY_PARTS, parse_placement
-from harness.preflight import Prepared, prepare
-from harness.progress import SilentProgress
-from harness.reports.statistics import compare_paired
-from harness.spec import RunSpec
-from harness.workloads.tpch import WORKLOAD
 
 
-def by_harness(prepared: Prepared, engine: ManagedPostgres, source: Path) -> None:
-    """What a run does when golden data are missing."""
-    WORKLOAD.load(prepared.spec.params, engine, source, SilentProgress())
-
-
-def by_hand(engine: ManagedPostgres, source: Path, threads: int) -> None:
+def by_hand(engine: ManagedPostgres, tables: dict[str, list[Path]], threads: int) -> None:
     """psql processes, ``threads`` at a time."""
     server = engine._started_or_found()
     server.stop()
@@ -50,22 +33,12 @@ def by_hand(engine: ManagedPostgres, source: Path, threads: int) -> None:
     folder = engine.sql_folder / "tpch"
     for statement in statements(folder, "10_tables"):
         at_a_time(engine, [statement], 1)
-    files = {p.name.split(".")[0]: [] for p in source.iterdir() if p.is_dir()}
-    tables = {t: sorted((source / t).rglob("*.csv")) for t in files} or _flat(source)
-    largest = sorted(tables, key=lambda t: -sum(p.stat().st_size for p in tables[t]))
-    at_a_time(engine, [_copy(table, tables[table]) for table in largest], threads)
+    at_a_time(engine, [_copy(table, paths) for table, paths in tables.items()], threads)
     for name in ("20_keys", "30_indexes", "40_foreign_keys", "50_analyze"):
         at_a_time(engine, statements(folder, name), threads)
     server.stop()
     os.sync()
     server.start(engine.stored_settings())
-
-
-def _flat(source: Path) -> dict[str, list[Path]]:
-    tables: dict[str, list[Path]] = {}
-    for path in sorted(source.rglob("*.csv")):
-        tables.setdefault(path.name.split(".")[0], []).append(path)
-    return tables
 
 
 def _copy(table: str, paths: Sequence[Path]) -> str:
@@ -96,48 +69,10 @@ def at_a_time(engine: ManagedPostgres, scripts: Sequence[str], threads: int) -> 
         list(pool.map(run, scripts))
 
 
-def timed(arm: str, prepared: Prepared, env: Environment, source: Path) -> float:
-    """Seconds from an empty cluster to a loaded, durable one."""
-    with ExitStack() as stack:
-        engine: Any = runner.make_engine(prepared, env, stack, None)
-        base = Path(prepared.tiers["data"].claim.path or "") / "tierbench-work"
-        places = Places(
-            {
-                part: stack.enter_context(env.directory(base / f"bench-{part}"))
-                for part in DIRECTORY_PARTS
-            }
-        )
-        engine.initialise(places)
-        engine.start()
-        started = time.monotonic()
-        if arm == "harness":
-            by_harness(prepared, engine, source)
-        else:
-            by_hand(engine, source, prepared.threads)
-        return time.monotonic() - started
-
-
 def main() -> None:
-    """Alternate the arms and print each pair, the medians and the ratio."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--scale", type=float, default=1)
-    parser.add_argument("--pairs", type=int, default=3)
-    given = parser.parse_args()
-    params = WORKLOAD.normalise({"scale": given.scale})
-    spec = RunSpec("tpch", "postgres", parse_placement("ssd-both"), params)
-    with open_environment(None, [], SilentProgress()) as env:
-        prepared = prepare(spec, env)
-        with ExitStack() as stack:
-            engine = runner.make_engine(prepared, env, stack, None)
-            source = runner.source_data(prepared, env, engine).content
-        times: dict[str, list[float]] = {"harness": [], "by hand": []}
-        for pair in range(given.pairs):
-            for arm in sorted(times, reverse=bool(pair % 2)):
-                times[arm].append(timed(arm, prepared, env, source))
-            print(f"pair {pair + 1}: harness {times['harness'][-1]:.1f} s, "
-                  f"by hand {times['by hand'][-1]:.1f} s")  # fmt: skip
-    found = compare_paired(times["harness"], times["by hand"])
-    print(f"harness / by hand: {found}")
+    """Alternate the arms and print each pair and the ratio."""
+    given = arguments(__doc__.split("\n")[0] if __doc__ else "").parse_args()
+    compare("postgres", {}, by_hand, given.scale, given.pairs)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from harness.units import GIB, MIB
 
 _Job = Job[MySqlConnection]
 _SPARE_CONNECTIONS = 20
+_ATTEMPTS = 5
 _LEAST_POOL, _MOST_POOL = 256 * MIB, 8 * GIB
 #: Keys are checked by the verified counts and the files' origin, not row by row. A file may
 #: wait for another one's: MariaDB locks an empty table to fill it faster.
@@ -144,9 +145,11 @@ class _Load:
             for path in paths
         ]
 
-    def statement_jobs(self, stage: int, texts: Sequence[str]) -> list[_Job]:
+    def statement_jobs(
+        self, stage: int, texts: Sequence[str], one_at_a_time: bool = False
+    ) -> list[_Job]:
         """One job a statement, alone on the tables it names (on all if it names none)."""
-        return [self._statement_job(stage, text) for text in texts]
+        return [self._statement_job(stage, text, one_at_a_time) for text in texts]
 
     def _file_job(self, stage: int, table: str, path: Path, columns: Sequence[str]) -> _Job:
         def run(connection: MySqlConnection) -> None:
@@ -157,14 +160,26 @@ class _Load:
 
         return _Job(stage, frozenset({table}), True, self._bytes[table], run)
 
-    def _statement_job(self, stage: int, text: str) -> _Job:
+    def _statement_job(self, stage: int, text: str, alone: bool) -> _Job:
         tables = tables_of(text, self.files) or list(self.files)
+        held = frozenset(self.files) if alone else frozenset(tables)
 
         def run(connection: MySqlConnection) -> None:
-            connection.run(text)
+            _restarting(connection, text)
             self.task.advance(0, note=head(text)[:60])
 
-        return _Job(stage, frozenset(tables), False, self._bytes[tables[0]], run)
+        return _Job(stage, held, False, self._bytes[tables[0]], run)
+
+
+def _restarting(connection: MySqlConnection, text: str) -> None:
+    """Run a statement on the schema, again when the data dictionary's locks rolled it back."""
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            connection.run(text)
+            return
+        except RunFailed as error:
+            if "error 1213" not in error.found or left == 0:
+                raise
 
 
 class Loader:
@@ -220,10 +235,12 @@ class Loader:
     def _jobs(self, load: _Load, folder: Path, columns: Mapping[str, Sequence[str]]) -> list[_Job]:
         """All work on the loaded tables, by stages."""
         analyse = statements(folder, f"50_analyze_{self._flavour}")
+        foreign_keys = combined(statements(folder, "40_foreign_keys"))
         return [
             *load.file_jobs(1, columns),
             *load.statement_jobs(2, combined(statements(folder, "30_indexes"))),
-            *load.statement_jobs(3, combined(statements(folder, "40_foreign_keys"))),
+            # Quick, and two at a time often deadlock in MySQL's data dictionary.
+            *load.statement_jobs(3, foreign_keys, one_at_a_time=True),
             *load.statement_jobs(4, analyse or [f"ANALYZE TABLE {t}" for t in load.files]),
         ]
 

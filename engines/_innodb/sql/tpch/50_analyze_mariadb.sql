@@ -1,12 +1,5 @@
--- Statistics from more pages than the usual 20 of each index, which at larger scales draw
--- another plan from load to load.
+-- Counts of distinct keys, kept until somebody analyses again.
 
-alter table lineitem stats_sample_pages = 256;
-alter table orders stats_sample_pages = 256;
-alter table partsupp stats_sample_pages = 256;
-alter table part stats_sample_pages = 256;
-alter table customer stats_sample_pages = 256;
-alter table supplier stats_sample_pages = 256;
 analyze table lineitem;
 analyze table orders;
 analyze table partsupp;

@@ -1,0 +1,91 @@
+"""What the load benchmarks share: the two arms in alternating pairs, each on empty data.
+
+Both start from an empty server of the same binaries, read the same CSV files, and end with
+the same loaded, durable database and the server restarted with its ordinary settings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from harness import runner
+from harness.engine import Places
+from harness.environment import Environment
+from harness.opening import open_environment
+from harness.placement import DIRECTORY_PARTS, parse_placement
+from harness.preflight import Prepared, prepare
+from harness.progress import SilentProgress
+from harness.reports.statistics import compare_paired
+from harness.spec import RunSpec
+from harness.workloads.tpch import WORKLOAD
+
+#: Loads by hand: the started engine, table → its files in order, the largest table
+#: first, and how many connections.
+ByHand = Callable[[Any, dict[str, list[Path]], int], None]
+
+
+def tables_of(source: Path) -> dict[str, list[Path]]:
+    """Table → its files in the order of their numbers, the largest table first."""
+    tables: dict[str, list[Path]] = {}
+    for path in sorted(source.rglob("*.csv"), key=lambda p: int(p.name.split(".")[1])):
+        tables.setdefault(path.name.split(".")[0], []).append(path)
+    largest = sorted(tables, key=lambda t: -sum(p.stat().st_size for p in tables[t]))
+    return {table: tables[table] for table in largest}
+
+
+def timed(by_hand: ByHand | None, prepared: Prepared, env: Environment, source: Path) -> float:
+    """Seconds from an empty server to a loaded, durable one; None is the harness's own load."""
+    with ExitStack() as stack:
+        engine: Any = runner.make_engine(prepared, env, stack, None)
+        base = Path(prepared.tiers["data"].claim.path or "") / "tierbench-work"
+        places = Places(
+            {
+                part: stack.enter_context(env.directory(base / f"bench-{part}"))
+                for part in DIRECTORY_PARTS
+            }
+        )
+        engine.initialise(places)
+        engine.start()
+        started = time.monotonic()
+        if by_hand is None:
+            WORKLOAD.load(prepared.spec.params, engine, source, SilentProgress())
+        else:
+            by_hand(engine, tables_of(source), prepared.threads)
+        return time.monotonic() - started
+
+
+def compare(
+    engine: str, options: dict[str, Any], by_hand: ByHand, scale: float, pairs: int
+) -> None:
+    """Alternate the arms; print each pair and the ratio with its interval."""
+    spec = RunSpec(
+        "tpch", engine, parse_placement("ssd-both"), WORKLOAD.normalise({"scale": scale}),
+        engine_options=options,
+    )  # fmt: skip
+    with open_environment(None, [], SilentProgress()) as env:
+        prepared = prepare(spec, env)
+        print(f"{engine} {prepared.version.version}, {prepared.threads} connections", flush=True)
+        with ExitStack() as stack:
+            made = runner.make_engine(prepared, env, stack, None)
+            source = runner.source_data(prepared, env, made).content
+        arms: dict[str, ByHand | None] = {"by hand": by_hand, "harness": None}
+        times: dict[str, list[float]] = {arm: [] for arm in arms}
+        for pair in range(pairs):
+            for arm in sorted(arms, reverse=bool(pair % 2)):
+                times[arm].append(timed(arms[arm], prepared, env, source))
+            print(f"pair {pair + 1}: harness {times['harness'][-1]:.1f} s, "
+                  f"by hand {times['by hand'][-1]:.1f} s", flush=True)  # fmt: skip
+    print(f"harness / by hand: {compare_paired(times['harness'], times['by hand'])}")
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """``--scale`` and ``--pairs``."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--scale", type=float, default=1)
+    parser.add_argument("--pairs", type=int, default=3)
+    return parser
