@@ -14,12 +14,13 @@ from harness.errors import HarnessError
 from harness.golden import Dataset
 from harness.host.uncontrolled import Finding, uncontrolled
 from harness.memory.cgroup import MemoryCap
-from harness.preflight import Prepared
+from harness.preflight import Prepared, tmpfs_bytes
 from harness.processors import format_cpus
 from harness.provenance import revision, tool_versions
 from harness.result import Check, Metric, run_status
 from harness.session import RunSession
 from harness.store import RunWriter, StoredRun
+from harness.units import format_bytes
 from harness.workload import Outcome
 
 
@@ -136,13 +137,30 @@ class Recorder:
 
     def _uncapped(self) -> list[dict[str, str]]:
         """A memory limit that was asked for and could not be had."""
-        if self.cap is None or self.cap.method != "none":
+        if self.cap is None:
             return []
+        limit = self.prepared.spec.memory_limit_bytes
+        if self.cap.method != "none":
+            return self._widened()
         return [
             {
                 "what": "memory limit",
-                "found": f"asked for {self.cap.limit_bytes} bytes, not enforced: {self.cap.reason}",
+                "found": f"asked for {limit} bytes, not enforced: {self.cap.reason}",
                 "do": "run as root, or where cgroups are delegated to you",
+            }
+        ]
+
+    def _widened(self) -> list[dict[str, str]]:
+        """A memory limit that had to leave room for files on a tmpfs."""
+        extra = tmpfs_bytes(self.prepared)
+        if not extra:
+            return []
+        return [
+            {
+                "what": "memory limit beside a tmpfs",
+                "found": "log and temporary files on a tmpfs count as memory: the limit was "
+                f"raised by {format_bytes(extra)} for them",
+                "do": "place them on a device",
             }
         ]
 
@@ -163,7 +181,7 @@ class Recorder:
         if self.prepared.external:
             return None
         if self.cap is not None and self.cap.method != "none":
-            return self.cap.limit_bytes
+            return self.prepared.spec.memory_limit_bytes
         return self.env.memory_bytes
 
     def _manifest(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from harness.memory.cgroup import MemoryCap, memory_cap
 from harness.monitors.memory_traffic import MemoryTraffic
 from harness.monitors.process import ProcessMonitor
 from harness.placement import DIRECTORY_PARTS, Part
-from harness.preflight import Prepared, engine_context, golden_key, work_directory
+from harness.preflight import Prepared, engine_context, golden_key, tmpfs_bytes, work_directory
 from harness.processors import affinity_check
 from harness.recorder import Recorder
 from harness.result import Check, Metric
@@ -81,7 +81,7 @@ def run(prepared: Prepared, env: Environment, store: Store, standing: Standing) 
 def _run(prepared: Prepared, env: Environment, recorder: Recorder, standing: Standing) -> StoredRun:
     writer = recorder.writer
     try:
-        with memory_cap(prepared.spec.memory_limit_bytes, env.supervisor) as cap:
+        with memory_cap(_cap_bytes(prepared), env.supervisor) as cap:
             recorder.cap = cap
             with _blaming(cap), ExitStack() as stack:
                 _walk(prepared, env, recorder, standing, stack)
@@ -165,6 +165,12 @@ def _page_cached(prepared: Prepared) -> bool:
     """Whether the page cache stands between the engine and its tables and indexes."""
     holding = [tier for part, tier in prepared.tiers.items() if part in ("data", "index")]
     return bool(holding) and not any(t.facts.dax or t.facts.kind == "tmpfs" for t in holding)
+
+
+def _cap_bytes(prepared: Prepared) -> int | None:
+    """The memory limit, and beside it what is no memory of the engine's (see tmpfs_bytes)."""
+    limit = prepared.spec.memory_limit_bytes
+    return None if limit is None else limit + tmpfs_bytes(prepared)
 
 
 @contextmanager
