@@ -16,7 +16,6 @@ from harness.workloads.tpch.refresh_data import RefreshData as RefreshData
 from harness.workloads.tpch.refresh_data import RefreshPair as RefreshPair
 from harness.workloads.tpch.refresh_data import grouped_rows
 from harness.workloads.tpch.refresh_data import orders_per_set as orders_per_set
-from harness.workloads.tpch.refresh_data import refresh_folder as refresh_folder
 from harness.workloads.tpch.refresh_generate import prepare as prepare
 from harness.workloads.tpch.refresh_generate import refresh_bytes as refresh_bytes
 from harness.workloads.tpch.tables import COLUMNS

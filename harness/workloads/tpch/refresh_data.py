@@ -11,8 +11,6 @@ from pathlib import Path
 
 from harness.engine import Scalar
 from harness.errors import RunFailed
-from harness.paths import source_root
-from harness.workloads.tpch.data import generator
 from harness.workloads.tpch.tables import COLUMNS, expected_rows
 
 #: Each set replaces a thousandth of the base's orders; after this one dbgen begins another gap.
@@ -86,11 +84,6 @@ class RefreshData:
 def orders_per_set(scale: float) -> int:
     """Orders that one refresh function inserts or deletes: SF × 1500 (clause 2.6.2), at least 1."""
     return max(1, (expected_rows("orders", scale) or 0) // 1000)
-
-
-def refresh_folder(scale: float) -> Path:
-    """Where the refresh sets of ``scale`` are kept: beside the workloads' source data."""
-    return source_root() / f"tpch-refresh-sf{scale!r}-{generator()}"
 
 
 def set_folder(folder: Path, number: int) -> Path:

@@ -12,15 +12,13 @@ every part that it makes, its own values have to come out of ours at its own sca
 
 from __future__ import annotations
 
-import os
-import secrets
+import shutil
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress
-from harness.supervise.supervisor import Supervisor
 from harness.workloads.tpch.data import generator, run_generator
 from harness.workloads.tpch.dbgen import WIDE_SCALE, ScaledColumns, order_key
 from harness.workloads.tpch.refresh_data import (
@@ -46,8 +44,8 @@ _GAP = 1
 def prepare(scale: float, sets: range, folder: Path, progress: Progress) -> RefreshData:
     """Make those of ``sets`` (1 …) that ``folder`` does not hold yet, each one atomically.
 
-    ``folder``: harness.workloads.tpch.refresh_data.refresh_folder. UsageError for sets
-    or scales that have none, RunFailed where the generator fails or the disk is full.
+    ``folder``: nobody else makes sets in it meanwhile. UsageError for sets or scales that
+    have none, RunFailed where the generator fails or the disk is full.
     """
     _refuse(scale, sets)
     missing = [number for number in sets if not set_folder(folder, number).exists()]
@@ -88,22 +86,24 @@ def _refuse(scale: float, sets: range) -> None:
 
 
 def _make(scale: float, sets: range, folder: Path, progress: Progress) -> None:
-    """Make ``sets`` in a directory that outlives no end of ours, and give each its name."""
+    """Make ``sets`` beside their places and give each its name when it is whole."""
     size = orders_per_set(scale)
     base = expected_rows("orders", scale) or 0
     first, end = (sets.start - 1) * size, (sets.stop - 1) * size
-    folder.mkdir(parents=True, exist_ok=True)
-    with Supervisor() as supervisor:
-        work = folder / f"partial-{os.getpid()}-{secrets.token_hex(4)}"
-        supervisor.register_directory(work, mode=0o755)
+    work = folder / "partial"
+    shutil.rmtree(work, ignore_errors=True)  # of one that was killed
+    work.mkdir(parents=True)
+    try:
         with progress.task(f"make refresh sets at scale {scale:g}", len(sets)) as task:
             inserted = _rows(scale, base + first, base + end, _GAP, work / "inserted", progress)
             removed = _rows(scale, first, end, 0, work / "removed", progress)
             for number in sets:
                 _write_set(work, number, size, inserted, removed)
-                _publish(set_folder(work, number), set_folder(folder, number))
+                if not set_folder(folder, number).exists():
+                    set_folder(work, number).rename(set_folder(folder, number))
                 task.advance()
-        supervisor.remove_directory(work)
+    finally:
+        shutil.rmtree(work)
 
 
 _Rows = Iterator[tuple[str, list[str]]]
@@ -164,29 +164,12 @@ def _write_set(work: Path, number: int, size: int, inserted: _Rows, removed: _Ro
 
 
 def _write(orders: Path, lineitem: Path, size: int, rows: _Rows) -> None:
-    """The next ``size`` orders and their lines, on the disk when this returns."""
+    """The next ``size`` orders and their lines."""
     count = 0
     with orders.open("x", encoding="ascii") as heads, lineitem.open("x", encoding="ascii") as tails:
         for head, lines in islice(rows, size):
             heads.write(head)
             tails.writelines(lines)
             count += 1
-        for file in (heads, tails):
-            file.flush()
-            os.fsync(file.fileno())
     if count != size:
         raise RunFailed(f"{orders.name}: {size} orders", f"the generator made {count}", "run again")
-
-
-def _publish(made: Path, target: Path) -> None:
-    """Give a whole set its name, unless another process has made it meanwhile."""
-    try:
-        made.rename(target)
-    except OSError:
-        if not target.exists():
-            raise
-    descriptor = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
