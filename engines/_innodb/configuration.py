@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.engine import EngineContext
 from harness.engines._innodb.cluster import Cluster
 from harness.engines._innodb.installation import Installation
+from harness.engines._innodb.values import same_value
 from harness.errors import UsageError, nearest
 from harness.supervise.supervisor import minimal_environment
 
@@ -54,6 +55,8 @@ _FIXED = frozenset({*_OURS, *_OURS_WHERE_KNOWN, *BINARY}) | {
     "replica_load_tmpdir", "skip_grant_tables", "slave_load_tmpdir", "socket", "tmpdir", "user",
 }  # fmt: skip
 _LOOSE = "loose_"
+#: Two spellings of a line of the error log, before and since MySQL 8.
+_ERROR = re.compile(r"^\S+(?: \S+)? \d+ \[ERROR\] (?:\[MY-\d+\] \[\w+\] )?(.*)$")
 _TABLE_HEAD = re.compile(r"^-{20,} -+$", re.MULTILINE)
 
 
@@ -143,45 +146,42 @@ def _problems(installation: Installation, settings: Mapping[str, str]) -> list[s
         os.fchmod(descriptor, 0o600)  # a file that others may write is not read
         configuration.write(_render(dict(settings) | installation.folders()))
         configuration.flush()
-        done = subprocess.run(
-            [*installation.command, f"--defaults-file=/proc/self/fd/{descriptor}",
-             "--verbose", "--help"],
-            capture_output=True, text=True, check=False, pass_fds=[descriptor],
-            env=minimal_environment(Path("/nonexistent")),
-        )  # fmt: skip
-    found = [m for line in done.stderr.splitlines() if (m := _problem(line, settings))]
-    if not found and not _TABLE_HEAD.search(done.stdout):
-        found = [done.stderr.strip() or f"exit status {done.returncode}"]
-    return found
-
-
-_PROBLEM = re.compile(r"^\S+(?: \S+)? \d+ \[(ERROR|Warning)\] (?:\[MY-\d+\] \[\w+\] )?(.*)$")
-_NOT_SAID = re.compile(r"^\S*(?:mysqld|mariadbd): |^Aborting$")
-
-
-def _problem(line: str, settings: Mapping[str, str]) -> str:
-    """An error, or a warning about one of ``settings``; empty for anything else."""
-    if (match := _PROBLEM.match(line)) is None:
-        return ""
-    kind, text = match.groups()
-    text = _NOT_SAID.sub("", text)
-    about = {name for name in settings if name in _plain(text)}
-    return text if kind == "ERROR" or (about and "adjusted" in text) else ""
+        done = _described(installation, f"--defaults-file=/proc/self/fd/{descriptor}", descriptor)
+    if errors := [m[1] for line in done.stderr.splitlines() if (m := _ERROR.match(line))]:
+        return [text for text in errors if text != "Aborting"]
+    values = _values(done.stdout)
+    if not values:
+        return [done.stderr.strip() or f"exit status {done.returncode}"]
+    return [
+        f"{name}={asked} would be {values[name]}"
+        for name, asked in settings.items()
+        if asked and not same_value(asked, values[name])
+    ]
 
 
 @lru_cache(maxsize=8)
 def known_settings(installation: Installation) -> frozenset[str]:
     """Names of the settings the server describes, written with ``_``."""
+    return frozenset(_values(_described(installation, "--no-defaults").stdout))
+
+
+def _described(
+    installation: Installation, first: str, *descriptors: int
+) -> subprocess.CompletedProcess[str]:
+    """The server's own table of its settings and the values they would have."""
     options = [f"--{name.replace('_', '-')}={v}" for name, v in installation.folders().items()]
-    done = subprocess.run(
-        [*installation.command, "--no-defaults", *options, "--verbose", "--help"],
-        capture_output=True, text=True, check=False,
+    return subprocess.run(
+        [*installation.command, first, *options, "--verbose", "--help"],
+        capture_output=True, text=True, check=False, pass_fds=descriptors,
         env=minimal_environment(Path("/nonexistent")),
     )  # fmt: skip
-    head = _TABLE_HEAD.search(done.stdout)
-    lines = done.stdout[head.end() :].splitlines() if head else []
-    names = (line.split(None, 1)[0] for line in lines if line[:1].isalpha() and " " in line)
-    return frozenset(_plain(name) for name in names)
+
+
+def _values(described: str) -> dict[str, str]:
+    head = _TABLE_HEAD.search(described)
+    lines = described[head.end() :].splitlines() if head else []
+    rows = (line.partition(" ") for line in lines if line[:1].isalpha() and " " in line)
+    return {_plain(name): value.strip() for name, _, value in rows}
 
 
 def _plain(name: str) -> str:

@@ -8,20 +8,15 @@ files that the process has open, and the server, for its own variables.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.engines._innodb.cluster import Cluster
+from harness.engines._innodb.values import same_value
 from harness.errors import RunFailed
 
 _DELETED = " (deleted)"
-#: Sizes are rounded (a buffer pool to whole chunks): recorded, and an error beyond this share.
-_ROUNDING = 0.05
-_SUFFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "E": 2**60}
-_SIZE = re.compile(r"^([+-]?\d+(?:\.\d+)?)([KMGTPE]?)B?$", re.IGNORECASE)
-_TRUE, _FALSE = {"on", "true", "1", "yes"}, {"off", "false", "0", "no"}
 _DIRECT = {"O_DIRECT", "O_DIRECT_NO_FSYNC"}
 
 
@@ -90,7 +85,7 @@ def verify_variables(
     wanted = dict(settings) | cluster.locations(variables.__contains__)
     for name, asked in wanted.items():
         found = variables.get(name)
-        if found is not None and not _same(asked, found):
+        if found is not None and not same_value(asked, found):
             raise RunFailed(
                 f"{cluster.title} with {name}={asked}",
                 f"the server has {found}",
@@ -110,25 +105,6 @@ def _verify_direct(pid: int, cluster: Cluster) -> None:
                 "would go through the page cache",
                 "say --set innodb_flush_method=fsync for every placement of the comparison",
             )
-
-
-def _same(asked: str, found: str) -> bool:
-    """Whether two spellings mean the same value, sizes within their rounding."""
-    one, other = asked.strip().casefold(), found.strip().casefold()
-    if one == other or one.rstrip("/") == other.rstrip("/"):
-        return True
-    if {one, other} <= _TRUE or {one, other} <= _FALSE:
-        return True
-    sizes = _size(asked), _size(found)
-    if sizes[0] is not None and sizes[1] is not None:
-        return abs(sizes[0] - sizes[1]) <= _ROUNDING * abs(sizes[0])
-    # Of a set of switches or modes the server tells all, the option file some.
-    return "," in other and set(one.split(",")) <= set(other.split(","))
-
-
-def _size(text: str) -> float | None:
-    match = _SIZE.match(text.strip())
-    return float(match[1]) * _SUFFIXES[match[2].upper()] if match else None
 
 
 def _descriptors(pid: int) -> Iterator[OpenFile]:

@@ -1,0 +1,378 @@
+"""Managed MySQL and MariaDB: their parts, their settings, their end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import paths, registry
+from harness.engines._innodb.cluster import Cluster
+from harness.engines._innodb.verify import open_files, verify_locations
+from harness.errors import RunFailed, UsageError
+from harness.supervise.process import all_processes
+
+FLAVOURS = ("mysql", "mariadb")
+#: More than the sort may hold in memory, with little to compute.
+SPILL = (
+    "select count(*) from (select a.i, repeat('x', 200) s from n a, n b, n c, n d, n e "
+    "order by rand()) x"
+)
+
+
+@pytest.fixture(scope="module", params=FLAVOURS)
+def golden(request: pytest.FixtureRequest, module_lab: Any) -> tuple[str, Path]:
+    """The engine's name, and golden data of it with one table of ten rows."""
+    engine = module_lab.engine(request.param)
+    engine.initialise(module_lab.places())
+    engine.start()
+    connection = engine.connect()
+    connection.execute("create table n (i int primary key) engine = innodb")
+    connection.execute("insert into n values (0),(1),(2),(3),(4),(5),(6),(7),(8),(9)")
+    connection.close()
+    engine.stop()
+    folder = module_lab.directory("golden")
+    engine.snapshot(folder)
+    return request.param, folder
+
+
+@pytest.fixture(scope="module")
+def running(module_lab: Any, golden: tuple[str, Path]) -> Iterator[Any]:
+    """One server for the tests that do it no harm, and its places."""
+    name, folder = golden
+    engine = module_lab.engine(name, {"sort_buffer_size": "64K", "innodb_flush_method": "O_DIRECT"})
+    engine.test_places = module_lab.places()
+    engine.restore(folder, engine.test_places)
+    engine.start()
+    yield engine
+    engine.kill()
+
+
+def files_of(engine: Any) -> list[Any]:
+    return [file for process in engine.processes() for file in open_files(process.pid)]
+
+
+def variables(engine: Any) -> dict[str, str]:
+    connection = engine.connect()
+    try:
+        return dict(connection.execute("show global variables").rows)
+    finally:
+        connection.close()
+
+
+# Where it lies ------------------------------------------------------------------
+
+
+def test_every_part_lies_where_it_was_placed(running: Any) -> None:
+    places = running.test_places
+    found = files_of(running)
+    redo = [f.path for f in found if f.path.name.startswith(("ib_logfile", "#ib_redo"))]
+    assert redo and all(path.is_relative_to(places["wal"]) for path in redo)
+    temporary = [f.path for f in found if f.path.name.startswith(("ibtmp", "temp_"))]
+    assert temporary and all(path.is_relative_to(places["temp"]) for path in temporary)
+    assert any(f.path == places["data"] / "data/ibdata1" and f.direct for f in found)
+    assert list((places["data"] / "data/harness").glob("n.ibd"))
+    written = {f.path for f in found if f.writable}
+    ours = (places["data"], places["wal"], places["temp"], running._context.scratch, Path("/dev"))
+    assert {p for p in written if not any(p.is_relative_to(o) for o in ours)} == set()
+
+
+def test_a_sort_that_spills_writes_to_temp(running: Any) -> None:
+    connection = running.connect()
+    before = spilled_bytes(running)
+    assert connection.execute(SPILL).rows == [(100000,)]
+    during = running.test_places["temp"]
+    assert spilled_bytes(running) > before or written_below(during) > 0
+    connection.close()
+
+
+def spilled_bytes(engine: Any) -> float:
+    return float(engine.counters().get("spilled_bytes", 0.0))
+
+
+def written_below(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("part", ["data", "redo", "tmp", "temporary_tablespaces"])
+def test_a_part_that_lies_elsewhere_is_noticed(running: Any, part: str, tmp_path: Path) -> None:
+    (process,) = running.processes()
+    cluster: Cluster = running._cluster
+    verify_locations(process.pid, cluster, (running._context.scratch,))
+    elsewhere = object.__new__(Cluster)
+    elsewhere.__dict__ = {**cluster.__dict__, part: tmp_path}
+    with pytest.raises(RunFailed, match="in its place"):
+        verify_locations(process.pid, elsewhere, (running._context.scratch,))
+
+
+def test_indexes_cannot_be_placed_apart(golden: tuple[str, Path]) -> None:
+    name, _ = golden
+    assert registry.engine(name).supported_parts({}) == {"data", "wal", "temp", "memory"}
+
+
+def test_doublewrite_files_go_where_they_are_asked_to_be(lab: Any) -> None:
+    engine = lab.engine("mysql", options={"doublewrite": "wal", "version": "9"})
+    places = lab.places()
+    engine.initialise(places)
+    engine.start()
+    found = [f.path for f in files_of(engine) if f.path.suffix == ".dblwr"]
+    assert found and all(path.is_relative_to(places["wal"]) for path in found)
+    engine.kill()
+
+
+def test_doublewrite_pages_inside_the_data_cannot_be_placed(lab: Any) -> None:
+    with pytest.raises(UsageError, match="inside the system tablespace"):
+        lab.engine("mariadb", options={"doublewrite": "wal"})
+
+
+# What is decided for every run ---------------------------------------------------
+
+
+def test_a_start_is_cold_private_and_without_binary_log(running: Any) -> None:
+    found = variables(running)
+    assert found["innodb_buffer_pool_load_at_startup"] == "OFF"
+    assert found["innodb_buffer_pool_dump_at_shutdown"] == "OFF"
+    assert found["log_bin"] == "OFF"
+    assert found["skip_networking"] == "ON"
+    assert found["collation_server"] == "latin1_bin"
+    if running.name == "mysql":
+        connection = running.connect()
+        loaded = connection.execute("show plugins").rows
+        assert ("mysqlx", "ACTIVE") not in [(row[0], row[1]) for row in loaded]
+
+
+def test_strings_are_compared_by_byte(running: Any) -> None:
+    connection = running.connect()
+    connection.execute("create table if not exists s (v varchar(9)) engine = innodb")
+    connection.execute("insert into s values ('a'), ('A')")
+    assert connection.execute("select v from s where v = 'a'").rows == [("a",)]
+    assert connection.execute("select v from s where v like 'A%'").rows == [("A",)]
+    connection.execute("drop table s")
+    connection.close()
+
+
+def test_the_password_is_in_memory_only(running: Any) -> None:
+    password = running._password
+    (process,) = running.processes()
+    assert password not in Path(f"/proc/{process.pid}/cmdline").read_text()
+    assert password not in Path(f"/proc/{process.pid}/environ").read_text()
+    for path in running._context.scratch.iterdir():
+        if path.is_file():
+            assert password not in path.read_text(errors="replace"), path
+    assert password not in "".join(running.effective_config().values())
+
+
+def test_the_server_runs_unprivileged(running: Any) -> None:
+    (process,) = running.processes()
+    assert Path(f"/proc/{process.pid}").stat().st_uid == (
+        running._context.credentials.uid if running._context.credentials else os.getuid()
+    )
+
+
+# Life and death -------------------------------------------------------------------
+
+
+def test_golden_data_run_elsewhere_with_another_password(
+    lab: Any, golden: tuple[str, Path]
+) -> None:
+    name, folder = golden
+    engines = [lab.engine(name), lab.engine(name)]
+    for engine in engines:
+        engine.restore(folder, lab.places())
+        engine.start()
+        assert engine.connect().execute("select count(*) from n").rows == [(10,)]
+    assert len({variables(engine).get("server_uuid") for engine in engines}) == (
+        2 if name == "mysql" else 1  # MariaDB has none
+    )
+    engines[0]._password = engines[1]._password
+    with pytest.raises(RunFailed, match="Access denied"):
+        engines[0].connect()
+    for engine in engines:
+        engine.stop()
+        assert "ecovery" not in engine._server.log.read_text()
+
+
+def test_a_stop_loses_nothing_and_a_kill_nothing_committed(
+    lab: Any, golden: tuple[str, Path]
+) -> None:
+    name, folder = golden
+    engine = lab.engine(name)
+    engine.restore(folder, lab.places())
+    engine.start()
+    engine.connect().execute("insert into n values (10)")
+    engine.stop()
+    engine.stop()
+    assert engine.processes() == []
+    engine.start()
+    engine.connect().execute("insert into n values (11)")
+    (process,) = engine.processes()
+    engine.kill()
+    assert process not in [stat.id for stat in all_processes() if not stat.dead]
+    with pytest.raises(RunFailed, match="not shut down cleanly"):
+        engine.snapshot(lab.directory("golden"))
+    engine.start()
+    assert engine.connect().execute("select count(*) from n").rows == [(12,)]
+    engine.stop()
+
+
+def test_a_server_that_died_is_told_with_its_log(lab: Any, golden: tuple[str, Path]) -> None:
+    name, folder = golden
+    engine = lab.engine(name)
+    engine.restore(folder, lab.places())
+    engine.start()
+    (process,) = engine.processes()
+    os.kill(process.pid, signal.SIGKILL)
+    engine._server._process.wait()
+    with pytest.raises(RunFailed, match=r"(?s)had ended by itself.*ready for connections"):
+        engine.stop()
+    engine.kill()
+
+
+def test_a_start_that_takes_too_long_is_ended(lab: Any, golden: tuple[str, Path]) -> None:
+    name, folder = golden
+    engine = lab.engine(name, options={"start_timeout_s": "0.001"})
+    engine.restore(folder, lab.places())
+    with pytest.raises(RunFailed, match=r"not ready after 0\.001 s") as caught:
+        engine.start()
+    assert "raise the engine option start_timeout_s" in caught.value.do
+    assert engine.processes() == []
+
+
+def test_a_server_that_cannot_start_says_why(lab: Any, golden: tuple[str, Path]) -> None:
+    name, folder = golden
+    engine = lab.engine(name)
+    places = lab.places()
+    engine.restore(folder, places)
+    (places["data"] / "data/ibdata1").write_bytes(b"not a tablespace")
+    with pytest.raises(RunFailed, match=r"(?s)exit status .*ibdata1"):
+        engine.start()
+    assert engine.processes() == []
+
+
+def test_no_server_outlives_a_killed_harness(lab: Any, golden: tuple[str, Path]) -> None:
+    name, folder = golden
+    program = (
+        "import sys, time; sys.path.insert(0, sys.argv[1]); import conftest\n"
+        "from pathlib import Path\n"
+        "with conftest.open_lab() as lab:\n"
+        "    engine = lab.engine(sys.argv[2]); engine.restore(Path(sys.argv[3]), lab.places())\n"
+        "    engine.start(); print(engine.processes()[0].pid, flush=True); time.sleep(600)\n"
+    )
+    harness = subprocess.Popen(
+        [sys.executable, "-c", program, str(Path(__file__).parent), name, str(folder)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert harness.stdout is not None
+    pid = int(harness.stdout.readline())
+    harness.kill()
+    harness.wait()
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+# Settings -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FLAVOURS)
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"innodb_bufer_pool_size": "64M"}, "did you mean 'innodb_buffer_pool_size'"),
+        ({"innodb-io-capacity": "1000"}, "did you mean 'innodb_io_capacity'"),
+        ({"innodb_buffer_pool_siz": "64M"}, "did you mean 'innodb_buffer_pool_size'"),
+        ({"datadir": "/tmp"}, "decided by the harness"),
+        ({"loose_datadir": "/tmp"}, "decided by the harness"),
+        ({"innodb_buffer_pool_load_at_startup": "ON"}, "decided by the harness"),
+        ({"sort_buffer_size": "lots"}, "Unknown suffix 'l'"),
+        ({"innodb_io_capacity": "5"}, "innodb_io_capacity=5 would be 100"),
+        ({"innodb_flush_method": "nonsense"}, "innodb.flush.method"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(
+    lab: Any, name: str, settings: dict[str, str], told: str
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        lab.engine(name, settings)
+
+
+@pytest.mark.parametrize("name", FLAVOURS)
+def test_a_loose_setting_is_taken_where_the_release_has_it(lab: Any, name: str) -> None:
+    settings = {"loose_innodb_redo_log_capacity": "64M", "loose_join_cache_level": "4"}
+    engine = lab.engine(name, settings)
+    known = {"mysql": "innodb_redo_log_capacity", "mariadb": "join_cache_level"}[name]
+    assert list(engine._settings) == [known]
+
+
+def test_a_setting_that_the_server_changes_fails_the_start(
+    lab: Any, golden: tuple[str, Path]
+) -> None:
+    """No system has so many descriptors to give: the server takes fewer and goes on."""
+    name, folder = golden
+    engine = lab.engine(name, {"open_files_limit": "4000000000"})
+    engine.restore(folder, lab.places())
+    with pytest.raises(RunFailed, match=r"open_files_limit=4000000000: the server has \d+"):
+        engine.start()
+    assert engine.processes() == []
+
+
+def test_page_size_is_part_of_the_format(lab: Any) -> None:
+    engine = lab.engine("mariadb", options={"page_size": 4})
+    assert engine.format_options()["innodb_page_size"] == "4096"
+    engine.initialise(lab.places())
+    engine.start()
+    assert variables(engine)["innodb_page_size"] == "4096"
+    engine.stop()
+    with pytest.raises(UsageError, match="4, 8, 16, 32 or 64 KiB"):
+        lab.engine("mariadb", options={"page_size": 5})
+
+
+def test_what_decides_what_is_stored_is_part_of_the_format(lab: Any) -> None:
+    engine = lab.engine("mysql", {"innodb_stats_persistent_sample_pages": "99"})
+    assert engine.format_options()["innodb_stats_persistent_sample_pages"] == "99"
+    assert "innodb_io_capacity" not in lab.engine(
+        "mysql", {"innodb_io_capacity": "999"}
+    ).format_options()  # fmt: skip
+
+
+# Which server ---------------------------------------------------------------------
+
+
+def test_the_flavour_is_what_the_server_says(lab: Any, tmp_path: Path) -> None:
+    engine = lab.engine("mariadb")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/mysqld").write_text(
+        f'#!/bin/sh\nexec {" ".join(engine._installation.command)} "$@"\n'
+    )
+    (tmp_path / "bin/mysqld").chmod(0o755)
+    found = registry.engine("mariadb").available({"prefix": tmp_path}, paths.engines_prefix())
+    assert found.version == engine.version().version
+    with pytest.raises(UsageError, match=r"is MariaDB .*: name the folder|is MariaDB"):
+        registry.engine("mysql").available({"prefix": tmp_path}, paths.engines_prefix())
+
+
+@pytest.mark.parametrize("name", FLAVOURS)
+def test_what_is_missing_is_told_with_the_command(name: str, tmp_path: Path) -> None:
+    factory = registry.engine(name)
+    with pytest.raises(UsageError) as caught:
+        factory.available({"version": "99.9"}, tmp_path)
+    assert f"harness engines install {name}" in caught.value.do
+    with pytest.raises(UsageError, match="no mariadbd or mysqld that runs"):
+        factory.available({"prefix": str(tmp_path)}, tmp_path)
+
+
+def test_libraries_other_than_the_pinned_ones_make_another_build() -> None:
+    from harness.engines._innodb.installation import _with_libraries, choose
+
+    installation = choose("mysql", {}, paths.engines_prefix())
+    moved = _with_libraries(replace(installation, banner="mysqld 9"), ("libc6 2.44-1",))
+    assert moved.engine_version().build == "mysqld 9 with libc6 2.44-1"
