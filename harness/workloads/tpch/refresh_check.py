@@ -28,8 +28,8 @@ from harness.spec import content_hash
 from harness.store import write_json_atomically
 from harness.workloads.tpch.data import generator, read_source
 from harness.workloads.tpch.dbgen import row_of_key
-from harness.workloads.tpch.refresh_data import RefreshData, RefreshPair, Row, duckdb_rows
-from harness.workloads.tpch.source_database import open_views
+from harness.workloads.tpch.refresh_data import RefreshData, RefreshPair, Row
+from harness.workloads.tpch.source_database import open_views, tbl_rows
 from harness.workloads.tpch.tables import COLUMNS
 
 #: Rows of one statement.
@@ -170,7 +170,8 @@ def _check_table(
             for number in sets:
                 pair = data.pair(number)
                 file = _file(pair if sign > 0 else pair.inverse(), table)
-                part = _sums(_executing(connection), table, duckdb_rows(file, table))
+                rows = tbl_rows([str(file)], COLUMNS[table])
+                part = _sums(_executing(connection), table, rows)
                 wanted = {each: wanted[each] + sign * part[each] for each in wanted}
     found = _sums(execute, table, table)
     wrong = [

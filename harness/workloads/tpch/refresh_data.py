@@ -112,13 +112,6 @@ def rows_of_file(file: Path, table: str) -> Iterator[Row]:
             yield tuple(convert(text) for convert, text in zip(read, fields, strict=True))
 
 
-def duckdb_rows(file: Path, table: str) -> str:
-    """DuckDB's expression for the rows of a file of dbgen's, whose lines end in a delimiter."""
-    columns = {**COLUMNS[table], "line_end": "varchar"}
-    form = "header = false, delim = '|', quote = ''"
-    return f"read_csv({[str(file)]!r}, {form}, columns = {columns!r})"
-
-
 def grouped_rows(
     orders: Path, lineitem: Path, first_key: int = 0
 ) -> Iterator[tuple[str, list[str]]]:

@@ -15,7 +15,6 @@ from harness.workloads.tpch.tables import COLUMNS
 
 #: The state of data that no refresh function has changed.
 LOADED = 0
-_TBL = "header = false, delim = '|', quote = ''"
 #: The tables that refresh functions change, and the column with the key of the order.
 _CHANGED = {"orders": "o_orderkey", "lineitem": "l_orderkey"}
 
@@ -82,11 +81,10 @@ class SourceDatabase:
         pair = refresh.pair(number)
         execute = self._connection.execute
         for table, file in (("orders", pair.orders), ("lineitem", pair.lineitem)):
-            rows = _read_csv([str(file)], _TBL, {**COLUMNS[table], "line_end": "varchar"})
+            rows = tbl_rows([str(file)], COLUMNS[table])
             columns = ", ".join(COLUMNS[table])
             execute(f"insert into added_{table} select {number}, {columns} from {rows}")
-        columns_of_orders = {**COLUMNS["orders"], "line_end": "varchar"}
-        rows = _read_csv([str(pair.removed_orders)], _TBL, columns_of_orders)
+        rows = tbl_rows([str(pair.removed_orders)], COLUMNS["orders"])
         execute(f"insert into removed select {number}, o_orderkey from {rows}")
 
 
@@ -110,8 +108,13 @@ def _reader(source: Source, files: Sequence[str], columns: Mapping[str, str]) ->
         return f"read_parquet({files!r})"
     if source.format == "csv":
         return _read_csv(files, """header = true, delim = ',', quote = '"'""", columns)
-    # A line of dbgen's ends in a delimiter.
-    return _read_csv(files, _TBL, {**columns, "line_end": "varchar"})
+    return tbl_rows(files, columns)
+
+
+def tbl_rows(files: Sequence[str], columns: Mapping[str, str]) -> str:
+    """The expression for the rows of dbgen's own files, with a last column that is empty."""
+    form = "header = false, delim = '|', quote = ''"
+    return _read_csv(files, form, {**columns, "line_end": "varchar"})
 
 
 def _read_csv(files: Sequence[str], form: str, columns: Mapping[str, str]) -> str:
