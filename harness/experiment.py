@@ -141,6 +141,10 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
 
 def _stop_for(spec: RunSpec, env: Environment) -> NoReturn:
     """UsageError: the host must be switched for this run."""
+    if env.host["mode"] == "unknown":
+        raise UsageError(
+            f"host mode {_modes(spec)}", env.host["mode_evidence"], "give the same command as root"
+        )
     raise UsageError(
         f"host mode {_modes(spec)}",
         f"the host is in {env.host['mode']} mode",

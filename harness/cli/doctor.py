@@ -39,6 +39,9 @@ def _print(found: dict[str, Any]) -> None:
         print(f"CPU      {group}: {', '.join(have) or 'none'} (not: {', '.join(lack) or 'none'})")
     cap = found["memory_cap"]
     print(f"memory   cap by {cap['method']}{': ' + cap['reason'] if cap['reason'] else ''}")
+    traffic = found["memory_traffic"]
+    counted = ", ".join(traffic["events"]) or f"not counted: {traffic['missing']}"
+    print(f"memory   traffic of its controllers: {counted}")
     print()
     print_table(
         ("tier", "kind", "where", "what the kernel says"),

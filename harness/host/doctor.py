@@ -10,6 +10,7 @@ from harness.host.facts import host_facts
 from harness.host.tools import tool_versions
 from harness.host.uncontrolled import uncontrolled
 from harness.memory import cgroup
+from harness.monitors.memory_traffic import MemoryTraffic
 from harness.tiers.explain import describe
 from harness.tiers.kernel import LIVE
 from harness.tiers.model import Tier
@@ -20,7 +21,8 @@ def examine(tiers: Sequence[Tier]) -> dict[str, Any]:
 
     ``{host: facts, mode: {mode, evidence}, instructions: {persistence: {name: bool},
     vector: …}, tiers: [{name, kind, place, finding, emulated, warnings, …}],
-    tools: {name: version | null}, memory_cap: {…}, uncontrolled: [{what, found, do}]}``
+    tools: {name: version | null}, memory_cap: {…}, memory_traffic: {events, missing},
+    uncontrolled: [{what, found, do}]}``
     """
     facts = host_facts(tiers)
     return {
@@ -30,6 +32,7 @@ def examine(tiers: Sequence[Tier]) -> dict[str, Any]:
         "tiers": [tier_finding(tier) for tier in tiers],
         "tools": tool_versions(),
         "memory_cap": _memory_cap(),
+        "memory_traffic": _memory_traffic(),
         "uncontrolled": list(uncontrolled(tiers, LIVE)),
     }
 
@@ -54,6 +57,12 @@ def _instructions(flags: Sequence[str]) -> dict[str, dict[str, bool]]:
         group: {name: name in flags for name in names if (name in arm_names) == arm}
         for group, names in groups.items()
     }
+
+
+def _memory_traffic() -> dict[str, Any]:
+    """The memory controllers' counters, or why there are none."""
+    with MemoryTraffic() as traffic:
+        return {"events": traffic.events, "missing": traffic.missing}
 
 
 def _memory_cap() -> dict[str, Any]:

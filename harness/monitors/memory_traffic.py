@@ -31,7 +31,7 @@ _PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 
 
 class MemoryTraffic:
-    """Counts from ``__enter__`` on; ``missing`` says why there is nothing to count with."""
+    """Counts ``events`` from ``__enter__`` on; ``missing``: why there is nothing to count with."""
 
     name = "memory-traffic"
 
@@ -43,7 +43,7 @@ class MemoryTraffic:
         self._stop = threading.Event()
         self._samples: list[dict[str, Any]] = []
         self._thread = threading.Thread(target=self._loop, name=self.name, daemon=True)
-        self._events: list[str] = []
+        self.events: list[str] = []
         self.missing: str | None = None
 
     def __enter__(self) -> MemoryTraffic:
@@ -82,7 +82,7 @@ class MemoryTraffic:
             "interval_s": self._interval_s,
             "clock": "monotonic",
             "missing": self.missing,
-            "events": list(self._events),
+            "events": self.events,
             "samples": self._samples,
         }
 
@@ -104,7 +104,7 @@ class MemoryTraffic:
                 return
             self._open.callback(counter.close)
             self._counters.append((event, counter))
-        self._events = sorted({event.name for event in events})
+        self.events = sorted({event.name for event in events})
 
     def _why(self, error: OSError) -> str:
         if error.errno in (errno.EACCES, errno.EPERM):
