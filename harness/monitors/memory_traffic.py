@@ -68,7 +68,7 @@ class MemoryTraffic:
             names = [event.counts]
             if len(sockets) > 1:
                 names.append(labelled(f"socket_{event.counts}", socket=str(event.socket)))
-            found = counter.read()
+            found = _read(counter)
             for name in names:
                 if found is None:
                     incomplete.add(name)
@@ -114,9 +114,13 @@ class MemoryTraffic:
 
     def _loop(self) -> None:
         while not self._stop.is_set():
-            try:
-                sample: dict[str, Any] = dict(self.read())
-            except OSError as error:  # a monitor must never break a run; the gap is visible
-                sample = {"error": str(error)}
-            self._samples.append({"monotonic_ns": time.monotonic_ns(), **sample})
+            self._samples.append({"monotonic_ns": time.monotonic_ns(), **self.read()})
             self._stop.wait(self._interval_s)
+
+
+def _read(counter: PerfCounter) -> float | None:
+    """A monitor must never break a run: what cannot be read is left out, and the gap visible."""
+    try:
+        return counter.read()
+    except OSError:
+        return None
