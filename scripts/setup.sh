@@ -2,7 +2,7 @@
 # Set up tierbench in .venv, and the pinned database servers in their private prefix.
 #
 #   scripts/setup.sh        what `make demo` needs
-#   scripts/setup.sh dev    and what `make test` needs on top
+#   scripts/setup.sh dev    and what `make test` needs on top, MySQL and MariaDB too
 #
 # As root, missing Debian packages (compilers, tools; never a database server) are
 # installed; otherwise what is missing is named. Running it again changes nothing.
@@ -53,6 +53,14 @@ install_packages() { # required|optional package…
   say "not installed (optional): $*. Debian: sudo apt install $*"
 }
 
+# Maven is large, and needed only where Debian's packages cannot be had.
+install_engine() {
+  .venv/bin/harness engines install "$1" && return 0
+  command -v mvn >/dev/null && return 1
+  install_packages optional maven
+  command -v mvn >/dev/null && .venv/bin/harness engines install "$1"
+}
+
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
   say "python3 is $(python3 --version 2>&1), 3.11 or later is needed"
   exit 1
@@ -71,7 +79,14 @@ if [ "$what" = dev ]; then
 fi
 say "installing Python packages into .venv"
 .venv/bin/python -m pip install -q --disable-pip-version-check -e ".$extra"
-.venv/bin/harness engines install
+.venv/bin/harness engines install postgres
+if [ "$what" = dev ]; then
+  for engine in mysql mariadb; do
+    install_engine "$engine" || say "$engine is not installed: its tests cannot pass"
+  done
+else
+  say "for MySQL and MariaDB: .venv/bin/harness engines install mysql mariadb"
+fi
 touch .venv/.setup
 [ "$what" != dev ] || touch .venv/.setup-dev
 say "done: .venv/bin/harness (try: .venv/bin/harness doctor)"

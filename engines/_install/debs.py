@@ -160,20 +160,24 @@ def _sources(suites: tuple[str, ...], what: str) -> Iterator[str]:
 
 def _mirror(label: str, what: str) -> str:
     """Address of the archive with that label that this machine's apt uses."""
-    if shutil.which("apt-get") is None:
-        raise RunFailed(what, "there is no apt on this machine", "use another source")
-    done = subprocess.run(
-        ["apt-get", "indextargets", "--format", _TARGETS],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    targets = [line.split() for line in done.stdout.splitlines()]
-    for address, kind, *origin in targets:
+    for address, kind, *origin in _targets(what):
         if kind == "Packages" and origin == ["Debian", label]:
             return address
     # Before the first `apt update` apt knows no labels: the archive is told by its folder.
-    for address, kind, *_ in targets:
+    for address, kind, *_ in _targets(what, "--no-release-info"):
         if kind == "Packages" and address.rstrip("/").endswith(f"/{label.lower()}"):
             return address
     raise RunFailed(
         what, f"this machine's apt has no source of {label}", "use another version or source"
     )
+
+
+def _targets(what: str, *options: str) -> list[list[str]]:
+    """The index files of this machine's apt: address, kind, origin, label."""
+    if shutil.which("apt-get") is None:
+        raise RunFailed(what, "there is no apt on this machine", "use another source")
+    done = subprocess.run(
+        ["apt-get", "indextargets", *options, "--format", _TARGETS],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return [line.split() for line in done.stdout.splitlines()]

@@ -16,7 +16,8 @@ import pytest
 
 from harness import paths, registry
 from harness.engines._innodb.cluster import Cluster
-from harness.engines._innodb.verify import open_files, verify_locations
+from harness.engines._innodb.values import same_value
+from harness.engines._innodb.verify import open_files, verify_locations, verify_variables
 from harness.errors import RunFailed, UsageError
 from harness.supervise.process import all_processes
 
@@ -313,16 +314,46 @@ def test_a_loose_setting_is_taken_where_the_release_has_it(lab: Any, name: str) 
     assert list(engine._settings) == [known]
 
 
-def test_a_setting_that_the_server_changes_fails_the_start(
-    lab: Any, golden: tuple[str, Path]
-) -> None:
-    """No system has so many descriptors to give: the server takes fewer and goes on."""
-    name, folder = golden
-    engine = lab.engine(name, {"open_files_limit": "4000000000"})
-    engine.restore(folder, lab.places())
-    with pytest.raises(RunFailed, match=r"open_files_limit=4000000000: the server has \d+"):
+def test_a_setting_that_does_not_hold_is_noticed(running: Any) -> None:
+    (process,) = running.processes()
+    found = variables(running)
+    verify_variables(process.pid, found, running._cluster, {"sort_buffer_size": "64K"})
+    for asked in ({"sort_buffer_size": "128K"}, {"innodb_flush_method": "fsync"}):
+        with pytest.raises(RunFailed, match="the server has"):
+            verify_variables(process.pid, found, running._cluster, asked)
+    with pytest.raises(RunFailed, match=r"innodb_log_group_home_dir=.*the server has"):
+        elsewhere = {**found, "innodb_log_group_home_dir": "./"}
+        verify_variables(process.pid, elsewhere, running._cluster, {})
+
+
+def test_a_pool_that_mysql_rounds_up_fails_the_start(lab: Any) -> None:
+    """InnoDB rounds a buffer pool up to whole chunks, and only says so in a note."""
+    engine = lab.engine("mysql", {"innodb_buffer_pool_size": "130M"}, {"version": "9"})
+    engine._loading = False
+    cluster = engine._use(lab.places())
+    cluster.create(engine._configuration({}))
+    with pytest.raises(RunFailed, match="pool_size=130M: the server has 268435456"):
         engine.start()
     assert engine.processes() == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "same"),
+    [
+        ("1G", "1073741824", True),
+        ("1G", "1.0e9", False),
+        ("ON", "1", True),
+        ("off", "FALSE", True),
+        ("ON", "0", False),
+        ("/a/b", "/a/b/", True),
+        ("mrr=on", "batched=off,mrr=on", True),
+        ("mrr=on", "batched=off,mrr=off", False),
+        ("100M", "104M", True),
+        ("100M", "106M", False),
+    ],
+)
+def test_two_spellings_of_a_value(asked: str, found: str, same: bool) -> None:
+    assert same_value(asked, found) is same
 
 
 def test_page_size_is_part_of_the_format(lab: Any) -> None:

@@ -266,6 +266,23 @@ class Said(SilentProgress):
         self.lines.append(text)
 
 
+def test_the_mirror_is_the_one_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also before the first ``apt update``, as in a container image."""
+    configuration = tmp_path / "apt.conf"
+    source = tmp_path / "sources.list"
+    source.write_text("deb http://mirror.example.org/debian bookworm main\n")
+    configuration.write_text(
+        f'Dir::Etc::sourcelist "{source}"; Dir::Etc::sourceparts "/dev/null";\n'
+        f'Dir::State::lists "{tmp_path}";\n'
+    )
+    monkeypatch.setenv("APT_CONFIG", str(configuration))
+    assert debs._mirror("Debian", "a test") == "http://mirror.example.org/debian/"
+    with pytest.raises(RunFailed, match="apt has no source of Debian-Security"):
+        debs._mirror("Debian-Security", "a test")
+
+
 # Archives of a Maven repository ------------------------------------------------
 
 
