@@ -37,8 +37,8 @@ _VALUES = {
 def rf1_statements(pair: RefreshPair, batch_orders: int) -> Iterator[list[str]]:
     """The transactions of RF1, each a list of statements without BEGIN and COMMIT.
 
-    Orders before their lines (the foreign key). Read from the files as they are asked
-    for: a set of scale 1000 does not have to fit into memory.
+    Orders before their lines (the foreign key). One transaction at a time is read and
+    held: about 3 KB of memory for each of its orders.
     """
     orders = grouped_rows(pair.orders, pair.lineitem)
     while batch := list(islice(orders, batch_orders)):
