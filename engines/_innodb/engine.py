@@ -199,7 +199,7 @@ class ManagedInnoDB(SqlOnInnoDB):
                 f"CREATE DATABASE IF NOT EXISTS {DATABASE} {CHARACTERS}",
                 f"CREATE USER IF NOT EXISTS {user}",
                 f"ALTER USER {user} IDENTIFIED BY '{self._password}'",
-                f"GRANT ALL PRIVILEGES ON *.* TO {user}",
+                f"GRANT ALL PRIVILEGES ON *.* TO {user} WITH GRANT OPTION",
                 "ALTER USER 'root'@'localhost' ACCOUNT LOCK",
             )
         )
