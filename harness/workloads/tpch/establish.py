@@ -8,6 +8,12 @@ in this process over the generated files, and a PostgreSQL that holds the same d
 Every value of both is compared with the TPC's own answers where there are some
 (``q1.out`` … as they come with dbgen, scale 1) under clause 2.1.3.5, and the two
 with each other. Only when all agree is ``answers/sf<scale>.json`` written.
+
+    python -m harness.workloads.tpch.establish --scale 1 --after-rf1 --write
+
+Behind RF1 of pair 1, in a power test, there are no official answers. What is shipped for that
+state are the references, DuckDB's over the files, that were kept here (``HARNESS_DATA``) when
+a power test on PostgreSQL agreed with each of them: ``answers/sf<scale>-rf1.json``.
 """
 
 from __future__ import annotations
@@ -28,8 +34,10 @@ from harness.workloads.tpch.answers import SHAPES, TOLERANT, Answer, Kind, canon
 from harness.workloads.tpch.checks import sum_tolerance
 from harness.workloads.tpch.data import generator, read_source
 from harness.workloads.tpch.qgen import QUERIES, parameters
-from harness.workloads.tpch.source_database import open_views, rows_of
+from harness.workloads.tpch.reference import References, shipped_file
+from harness.workloads.tpch.source_database import LOADED, open_views, rows_of
 from harness.workloads.tpch.sql import query_sql
+from harness.workloads.tpch.statements import Statement
 
 _CENT = Decimal("0.01")
 _Rows = list[tuple[Scalar, ...]]
@@ -136,16 +144,60 @@ def document(
     }
 
 
+def kept_answers(scale: float, state: int) -> tuple[dict[int, Answer], dict[str, str]]:
+    """Answers of power tests that independent engines agreed on; which ones, for each query.
+
+    SystemExit names a query that PostgreSQL has not answered.
+    """
+    answers, agreed = {}, {}
+    references = References(scale, "establish", None)
+    for query in QUERIES:
+        statement = Statement(query, parameters(query, None, scale), "")
+        kept = references.kept(statement, state)
+        if kept is None or "postgres" not in kept.agreed:
+            raise SystemExit(f"Q{query}: no power test on PostgreSQL has given a right answer here")
+        answers[query] = kept.answer
+        agreed[f"Q{query}"] = ", ".join([kept.origin, *sorted(kept.agreed)])
+    return answers, agreed
+
+
+def _establish_after_rf1(scale: float, write: bool) -> int:
+    state = LOADED + 1
+    answers, agreed = kept_answers(scale, state)
+    print(f"scale {scale}, after RF1: {len(answers)} answers agreed on: {agreed['Q1']}, …")
+    if write:
+        target = shipped_file(scale, state)
+        texts = {str(query): answer.to_json(SHAPES[query]) for query, answer in answers.items()}
+        write_json_atomically(
+            target,
+            {
+                "schema": 1,
+                "scale": scale,
+                "parameters": "validation values, clause 2.4.x.3; data after RF1 of pair 1",
+                "generator": generator(),
+                "agreed": agreed,
+                "answers": texts,
+            },
+        )
+        print(f"written: {target}")
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, say what differs, and write the reference when nothing does."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--scale", type=float, required=True)
-    parser.add_argument("--source", type=Path, required=True, help="folder made by generate")
-    parser.add_argument("--dsn", required=True, help="PostgreSQL that holds the same data")
+    parser.add_argument("--source", type=Path, help="folder made by generate")
+    parser.add_argument("--dsn", help="PostgreSQL that holds the same data")
+    parser.add_argument("--after-rf1", action="store_true", help="from kept answers of power tests")
     parser.add_argument("--official", type=Path, help="folder with q1.out … (scale 1)")
     parser.add_argument("--write", action="store_true", help="write the shipped reference")
     given = parser.parse_args(arguments)
     scale = int(given.scale) if given.scale == int(given.scale) else given.scale
+    if given.after_rf1:
+        return _establish_after_rf1(scale, given.write)
+    if not given.source or not given.dsn:
+        parser.error("--source and --dsn are needed")
     duck = answers_of_duckdb(scale, given.source)
     postgres = answers_of_postgres(scale, given.dsn)
     problems = differences(scale, duck, postgres, given.official)
@@ -159,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with psycopg.connect(given.dsn) as connection:
             release = str(connection.info.parameter_status("server_version"))
         versions = {"DuckDB": duckdb.__version__, "PostgreSQL": release}
-        target = Path(__file__).parent / "answers" / f"sf{scale!r}.json"
+        target = shipped_file(scale)
         write_json_atomically(target, document(scale, duck, versions))
         print(f"written: {target}")
     return 0

@@ -2,7 +2,8 @@
 
 1. *Shipped*: ``answers/sf1.json`` and its like, for the validation parameters. Made by
    harness.workloads.tpch.establish from a run whose every value agreed with the
-   TPC's own answers.
+   TPC's own answers; those for data after RF1, which the TPC has none for, from what
+   independent engines agreed on.
 2. *Kept*: answers computed before for the same scale, generator and statement.
 3. *Computed*: by DuckDB in this process from the generated files themselves (views;
    nothing is loaded), which is independent of the engine under test and of its load.
@@ -59,12 +60,14 @@ class Reference:
     agreed: tuple[str, ...] = ()
 
 
+def shipped_file(scale: float, state: int = LOADED) -> Path:
+    """Where the shipped answers of a scale and state are, if there are any."""
+    return _SHIPPED / f"sf{scale!r}{_SHIPPED_STATES[state]}.json"
+
+
 def shipped(scale: float, state: int = LOADED) -> dict[int, Answer]:
     """The shipped answers to the validation parameters at ``scale``; empty where there are none."""
-    if state not in _SHIPPED_STATES:
-        return {}
-    file = _SHIPPED / f"sf{scale!r}{_SHIPPED_STATES[state]}.json"
-    if not file.exists():
+    if state not in _SHIPPED_STATES or not (file := shipped_file(scale, state)).exists():
         return {}
     document = json.loads(file.read_text())
     return {int(q): Answer.from_json(entry) for q, entry in document["answers"].items()}
@@ -105,7 +108,7 @@ class References:
         """The right answer of ``statement``; NoReference where nothing can vouch for one."""
         if self._is_shipped(statement, state):
             return Reference(self._shipped[state][statement.query], "shipped reference")
-        kept = self._kept(statement, state)
+        kept = self.kept(statement, state)
         if self._engine == REFERENCE_ENGINE:
             if kept is None or not kept.agreed:
                 raise NoReference(self._nothing_independent())
@@ -140,7 +143,8 @@ class References:
         folder = answers_root() / f"tpch-sf{self._scale!r}-{generator()}"
         return folder / f"q{query:02d}-{content_hash(facts)}.json"
 
-    def _kept(self, statement: Statement, state: int) -> Reference | None:
+    def kept(self, statement: Statement, state: int) -> Reference | None:
+        """The reference that was computed before, and the engines that agreed with it."""
         file = self._file(statement, state)
         if not file.exists():
             return None
