@@ -39,6 +39,8 @@ _STATUS: Mapping[str, str] = {
     "created_tmp_files": "server_tmp_files_count",
     "sort_merge_passes": "server_sort_merge_passes_count",
 }
+#: ER_TABLEACCESS_DENIED_ERROR.
+_DENIED = 1142
 _STATUS_SQL = (
     "SHOW GLOBAL STATUS WHERE variable_name IN (" + ", ".join(f"'{name}'" for name in _STATUS) + ")"
 )
@@ -87,4 +89,12 @@ class Monitor:
 
     def _has_performance_schema(self) -> bool:
         row: Any = self._raw.run("SELECT @@performance_schema").rows
-        return bool(int(row[0][0]))
+        if not int(row[0][0]):
+            return False
+        try:
+            self._raw.run(_SPILLED_SQL)
+        except pymysql.Error as error:
+            if error.args[0] == _DENIED:  # to the user of somebody else's server
+                return False
+            raise
+        return True
