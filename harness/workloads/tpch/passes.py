@@ -99,7 +99,6 @@ class Passes:
         self._timeout_s: float | None = params["query_timeout_s"]
         self._warmups: int = params["warmups"]
         self._plans: bool = params["plans"]
-        self._cold_each: bool = params["cache"] == "cold-per-query"
         #: What a query touches shows only from a cold start of its own.
         self._footprints = params["cache"] == "cold-per-query" and not self._warmups
         #: Why plans that were asked for are missing.
@@ -127,8 +126,6 @@ class Passes:
             execute(connection, statement, self._timeout_s)
         footprint = self._session.footprint() if self._footprints else None
         with explained_failure(statement):
-            # Only behind a cold start of its own is what a query touches all that is touched.
-            footprint = self._session.footprint() if self._cold_each else None
             before = dict(self._session.counters("before"))
         result = execute(connection, statement, self._timeout_s)
         if result is None:
