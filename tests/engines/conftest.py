@@ -18,6 +18,7 @@ import pytest
 from harness import paths, registry
 from harness.engine import Credentials, EngineContext, Places
 from harness.placement import DIRECTORY_PARTS
+from harness.progress import SilentProgress
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 
@@ -135,3 +136,15 @@ def _rows(form: str, files: list[Path]) -> int:
     row = found.fetchone()
     assert row is not None
     return int(row[0])
+
+
+@pytest.fixture(scope="session", params=("mysql", "mariadb"))
+def innodb(request: pytest.FixtureRequest, tpch_csv: Source) -> Iterator[Any]:
+    """A started MySQL, then MariaDB, that has loaded TPC-H at scale 0.01."""
+    with open_lab() as lab:
+        engine = lab.engine(request.param, {"innodb_buffer_pool_size": "134217728"})
+        engine.initialise(lab.places())
+        engine.start()
+        engine.bulk_load("tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+        yield engine
+        engine.kill()

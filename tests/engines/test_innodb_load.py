@@ -1,0 +1,185 @@
+"""Loading into MySQL and MariaDB: what is there afterwards, and what is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.engines._innodb.connection import MySqlConnection
+from harness.engines._innodb.load import Loader, combined, load_file, loading_settings
+from harness.errors import RunFailed
+from harness.progress import SilentProgress
+
+REGION = ["r_regionkey", "r_name", "r_comment"]
+
+
+@pytest.fixture
+def connection(innodb: Any) -> Iterator[Any]:
+    connection = innodb.connect()
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def elsewhere(innodb: Any, connection: Any) -> Iterator[Any]:
+    """Opens connections to an empty database of the same server, as to a server of the user's."""
+    connection.execute("create database elsewhere character set latin1 collate latin1_bin")
+    connection.execute("set global local_infile = on")
+    yield lambda: MySqlConnection(innodb._open_database("elsewhere", local_infile=True))
+    connection.execute("set global local_infile = default")
+    connection.execute("drop database elsewhere")
+
+
+def test_all_rows_keys_indexes_and_foreign_keys_are_there(connection: Any, tpch_csv: Any) -> None:
+    for table, rows in tpch_csv.row_counts.items():
+        assert connection.execute(f"select count(*) from {table}").rows == [(rows,)]
+    indexes = connection.execute(
+        "select index_name = 'PRIMARY', count(distinct table_name, index_name) "
+        "from information_schema.statistics where table_schema = database() group by 1 order by 1"
+    ).rows
+    assert indexes == [(0, 7), (1, 8)]
+    keys = connection.execute(
+        "select count(*) from information_schema.referential_constraints "
+        "where constraint_schema = database()"
+    ).rows
+    assert keys == [(8,)]
+
+
+def test_foreign_keys_hold_from_now_on(connection: Any) -> None:
+    with pytest.raises(RunFailed, match="foreign key constraint fails"):
+        connection.execute("insert into nation values (99, 'NOWHERE', 99, '')")
+
+
+def test_there_are_statistics_of_columns_without_an_index(innodb: Any, connection: Any) -> None:
+    query = {
+        "mysql": "select count(*) from information_schema.column_statistics "
+        "where table_name = 'lineitem' and column_name = 'l_shipdate'",
+        "mariadb": "select count(*) from mysql.column_stats "
+        "where table_name = 'lineitem' and column_name = 'l_shipdate' and histogram is not null",
+    }
+    assert connection.execute(query[innodb.flavour]).rows == [(1,)]
+
+
+def test_no_setting_of_the_load_outlives_it(innodb: Any, connection: Any) -> None:
+    variables = dict(connection.execute("show global variables").rows)
+    assert variables["innodb_doublewrite"] == "ON"
+    assert variables["innodb_flush_log_at_trx_commit"] == "1"
+    assert variables["innodb_buffer_pool_size"] == str(128 << 20)  # of the profile
+    status = dict(connection.execute("show global status like 'innodb_redo_log_enabled'").rows)
+    assert status.get("Innodb_redo_log_enabled", "ON") == "ON"
+
+
+def test_settings_fit_the_memory_cap_and_the_release() -> None:
+    settings = loading_settings("mysql", (9, 7, 4), 4, 1 << 30, 10 << 20)
+    assert int(settings["innodb_buffer_pool_size"]) <= 1 << 29
+    assert "innodb_ddl_threads" in settings and "innodb_log_file_size" not in settings
+    for flavour, version in (("mysql", (8, 0, 15)), ("mariadb", (10, 11, 19))):
+        older = loading_settings(flavour, version, 4, 1 << 30, 10 << 20)  # type: ignore[arg-type]
+        assert "innodb_ddl_threads" not in older and "innodb_redo_log_capacity" not in older
+        assert older["innodb_log_file_size"] == str(64 << 20)
+
+
+@pytest.mark.parametrize("by_server", [True, False], ids=["server-side", "local"])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"6,{'x' * 26},comment", "Data (too long|truncated) for column 'r_name'"),
+        ("6,SHORT", "doesn't contain data for all columns"),
+        ("six,SIX,comment", "Incorrect integer value"),
+        ("6,SIX,comment,more", "more data than there were input columns"),
+        ("0,AGAIN,comment", "Duplicate entry '0'"),
+    ],
+    ids=["too-long", "too-few", "no-number", "too-many", "twice"],
+)
+def test_a_row_that_does_not_fit_is_an_error(
+    elsewhere: Any, lab: Any, by_server: bool, text: str, words: str
+) -> None:
+    folder = lab.directory("csv")
+    folder.chmod(0o755)
+    file = folder / "region.1.csv"
+    file.write_text(f"{','.join(REGION)}\n0,AFRICA,first\n{text}\n")
+    connection = elsewhere()
+    connection.execute("create table region (r_regionkey integer not null primary key, "
+                       "r_name char(25) not null, r_comment varchar(152) not null)")  # fmt: skip
+    with pytest.raises(RunFailed, match=words) as caught:
+        load_file(connection, "region", file, REGION, by_server)
+    assert caught.value.asked == "load table region from region.1.csv"
+    connection.close()
+
+
+def test_values_arrive_as_they_are_in_the_file(elsewhere: Any, lab: Any) -> None:
+    folder = lab.directory("csv")
+    folder.chmod(0o755)
+    file = folder / "it's.1.csv"
+    file.write_text('1,"a, ""b""",back\\slash\n2,,\n')
+    connection = elsewhere()
+    connection.execute("create table t (i integer primary key, a varchar(20), b varchar(20))")
+    for by_server in (True, False):
+        connection.execute("delete from t")
+        assert load_file(connection, "t", file, ["i", "a", "b"], by_server) == 2
+        assert connection.execute("select * from t order by i").rows == [
+            (1, 'a, "b"', "back\\slash"),
+            (2, "", ""),
+        ]
+    connection.close()
+
+
+def test_a_server_of_the_users_is_sent_the_files(
+    innodb: Any, elsewhere: Any, tpch_csv: Any
+) -> None:
+    loader = Loader(elsewhere, innodb.flavour, threads=2)
+    loader.load(innodb.sql_folder / "tpch", tpch_csv.files, tpch_csv.row_counts, SilentProgress())
+    ours, theirs = innodb.connect(), elsewhere()
+    for table in tpch_csv.files:
+        sums = [c.execute(f"checksum table {table}").rows[0][1] for c in (ours, theirs)]
+        assert sums[0] == sums[1] and sums[0]
+    ours.close()
+    theirs.close()
+
+
+def test_a_missing_row_fails_the_load(innodb: Any, elsewhere: Any, tpch_csv: Any) -> None:
+    files = {"region": tpch_csv.files["region"], "nation": tpch_csv.files["nation"]}
+    folder = innodb.sql_folder / "tpch"
+    load = partial(Loader(elsewhere, innodb.flavour, threads=2).load, folder)
+    with pytest.raises(RunFailed) as caught:
+        load(files, {"region": 5, "nation": 26}, SilentProgress())
+    assert (caught.value.asked, caught.value.found) == (
+        "load 26 rows into nation",
+        "25 were loaded",
+    )
+
+
+def test_a_server_that_takes_no_files_is_told_how_to(
+    innodb: Any, elsewhere: Any, connection: Any, tmp_path: Path
+) -> None:
+    connection.execute("set global local_infile = off")
+    sender = elsewhere()
+    sender.execute("create table t (i integer primary key)")
+    file = tmp_path / "t.1.csv"
+    file.write_text("1\n")
+    with pytest.raises(RunFailed) as caught:
+        load_file(sender, "t", file, ["i"], by_server=False)
+    assert "SET GLOBAL local_infile = ON" in caught.value.do
+    sender.close()
+
+
+def test_additions_to_one_table_become_one_statement() -> None:
+    found = combined(
+        [
+            "create index a on t (x, y)",
+            "create unique index b on t (z)",
+            "create index c on u (x)",
+            "alter table t add foreign key (x) references u (x)",
+            "analyze table t",
+        ]
+    )
+    assert found == [
+        "alter table t add index a (x, y), add unique index b (z), "
+        "add foreign key (x) references u (x)",
+        "alter table u add index c (x)",
+        "analyze table t",
+    ]

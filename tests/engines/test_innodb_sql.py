@@ -1,0 +1,97 @@
+"""TPC-H's answers, configuration and counters of MySQL and MariaDB."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.engine import BulkLoads, Explains, RunsSql
+from harness.engines._sqlfiles import statements, text_of
+from harness.workloads.tpch.answers import SHAPES, Answer, compare
+from harness.workloads.tpch.checks import sum_tolerance
+from harness.workloads.tpch.qgen import QUERIES, parameters
+from harness.workloads.tpch.sql import query_sql
+
+SCALE = 0.01
+
+
+def test_it_has_the_abilities_it_claims(innodb: Any) -> None:
+    for ability in (RunsSql, Explains, BulkLoads):
+        assert isinstance(innodb, ability)
+
+
+def test_all_answers_are_the_reference_ones(innodb: Any) -> None:
+    shipped = resources.files("harness.workloads.tpch") / "answers" / f"sf{SCALE}.json"
+    references = json.loads(shipped.read_text())["answers"]
+    connection = innodb.connect()
+    for query in QUERIES:
+        sql = query_sql(query, parameters(query, None, SCALE), innodb.sql_folder / "tpch")
+        rows = connection.execute(sql, timeout_s=300).rows
+        reference = Answer.from_json(references[str(query)])
+        agreement = compare(SHAPES[query], reference, rows, sum_tolerance(SCALE))
+        assert agreement.agrees, f"Q{query}: {agreement.detail}"
+    connection.close()
+
+
+def test_the_configuration_has_what_was_set_and_no_secret(innodb: Any) -> None:
+    config = innodb.effective_config()
+    assert config["innodb_buffer_pool_size"] == str(128 << 20)
+    assert config["innodb_flush_log_at_trx_commit"] == "1"
+    assert "version" in config
+    assert not [name for name in config if "password" in name or name.startswith("ssl_")]
+    assert innodb._password not in config.values()
+
+
+def test_reading_counters_adds_nothing_to_them(innodb: Any) -> None:
+    first = innodb.counters()
+    second = innodb.counters()
+    assert first == second
+    assert {name.rpartition("_")[2] for name in first} <= {"bytes", "count", "ns"}
+    assert first["innodb_data_read_bytes"] > 0
+
+
+def test_a_sort_that_does_not_fit_is_counted(innodb: Any) -> None:
+    before = innodb.counters()
+    connection = innodb.connect()
+    connection.execute("set session sort_buffer_size = 65536")
+    connection.execute("select l_comment from lineitem order by l_comment, l_tax limit 50000, 1")
+    connection.close()
+    after = innodb.counters()
+    assert after["server_sort_merge_passes_count"] > before["server_sort_merge_passes_count"]
+    if innodb.flavour == "mysql":
+        # At least the comments themselves, 27 bytes each on average.
+        assert after["spilled_bytes"] - before["spilled_bytes"] > 60_000 * 20
+    else:  # no performance schema unless it is asked for: left out, not zero
+        assert "spilled_bytes" not in after
+
+
+def test_log_bytes_are_counted(innodb: Any) -> None:
+    connection = innodb.connect()
+    connection.execute("create table logged (t longtext)")
+    before = innodb.counters()["innodb_log_written_bytes"]
+    connection.execute("insert into logged values (repeat('x', 1000000))")
+    grown = innodb.counters()["innodb_log_written_bytes"] - before
+    connection.execute("drop table logged")
+    connection.close()
+    assert 1_000_000 <= grown < 3_000_000
+
+
+def test_what_engines_share_is_written_once_and_read_in_place(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "keys.sql").write_text("alter table t add primary key (i);\n")
+    own = tmp_path / "20_keys.sql"
+    own.write_text("-- Keys.\n\n\\ir shared/keys.sql\nanalyze;\n")
+    assert text_of(own) == "-- Keys.\n\nalter table t add primary key (i);\nanalyze;\n"
+    assert statements(tmp_path, "20_keys") == ["alter table t add primary key (i)", "analyze"]
+
+
+@pytest.mark.parametrize("stem", ["20_keys", "30_indexes", "40_foreign_keys"])
+def test_both_row_stores_have_the_same_keys_and_indexes(innodb: Any, stem: str) -> None:
+    postgres = innodb.sql_folder.parents[1] / "postgres" / "sql" / "tpch"
+    theirs = statements(postgres, stem)
+    assert theirs == statements(innodb.sql_folder / "tpch", stem)[: len(theirs)]
+    assert theirs
