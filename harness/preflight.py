@@ -170,10 +170,12 @@ def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset
         raise UsageError(
             f"engine {factory.name}", "no placement is named", "add --placement ssd-both, say"
         )
+    reasons: Mapping[Part, str] = getattr(factory, "not_placeable", {})
     for part in sorted(placement.named - supported):
+        why = f": {reasons[part]}" if part in reasons else ""
         raise UsageError(
             f"placement {placement.name!r}",
-            f"{factory.title} cannot place the part {part!r} on its own",
+            f"{factory.title} cannot place the part {part!r} on its own{why}",
             f"it can place: {', '.join(sorted(supported))}",
         )
 

@@ -238,6 +238,10 @@ class InnoDBFactory:
     """Managed unless the option ``dsn`` names a server of the user's."""
 
     kinds: tuple[EngineKind, ...] = ("managed", "external")
+    #: Why a part cannot be placed, for the message that refuses it.
+    not_placeable: Mapping[Part, str] = {
+        "index": "InnoDB keeps the indexes of a table in the table's own file"
+    }
 
     def __init__(self, flavour: Flavour) -> None:
         self.name: str = flavour
