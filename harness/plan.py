@@ -142,16 +142,33 @@ def account(
     on the machine did.
     """
     plan_ns = sum(plan.time_by_kind_ns().values())
+    work = cpu_ns / measured_cpu_ns if cpu_ns and measured_cpu_ns else None
+    why = why_off(plan_ns, plan.duration_ns, measured_ns, plan.note, work)
+    return Accounting(plan_ns, plan.duration_ns, measured_ns, why)
+
+
+def why_off(
+    plan_ns: float,
+    execution_ns: float,
+    measured_ns: float,
+    note: str = "",
+    work: float | None = None,
+) -> str:
+    """Why a plan's sum is not within the tolerance of the measured time; empty where it is.
+
+    ``work``: the profiled execution's processor time over that of the timed one.
+    """
+    if _fits(plan_ns, measured_ns):
+        return ""
     reasons = []
-    if not _fits(plan_ns, measured_ns):
-        if not _fits(plan.duration_ns, measured_ns):
-            reasons.append(_distorted(plan, measured_ns, cpu_ns, measured_cpu_ns))
-        if not _fits(plan_ns, plan.duration_ns) or not reasons:
-            reasons.append(
-                f"the plan's times add up to {_percent(plan_ns, plan.duration_ns)} of the "
-                f"execution they come from{f' ({plan.note})' if plan.note else ''}"
-            )
-    return Accounting(plan_ns, plan.duration_ns, measured_ns, "; ".join(reasons))
+    if not _fits(execution_ns, measured_ns):
+        reasons.append(_distorted(execution_ns / measured_ns, work))
+    if not _fits(plan_ns, execution_ns) or not reasons:
+        reasons.append(
+            f"the plan's times add up to {_percent(plan_ns, execution_ns)} of the "
+            f"execution they come from{f' ({note})' if note else ''}"
+        )
+    return "; ".join(reasons)
 
 
 def _fits(part_ns: float, whole_ns: float) -> bool:
@@ -162,14 +179,10 @@ def _percent(part_ns: float, whole_ns: float) -> str:
     return f"{100 * part_ns / whole_ns:.0f} %" if whole_ns else "none"
 
 
-def _distorted(
-    plan: ExecutedPlan, measured_ns: int, cpu_ns: float | None, measured_cpu_ns: float | None
-) -> str:
-    ratio = plan.duration_ns / measured_ns
+def _distorted(ratio: float, work: float | None) -> str:
     said = f"the profiled execution took {ratio:.2f} times as long as the timed one"
-    if not cpu_ns or not measured_cpu_ns:
+    if work is None:
         return said
-    work = cpu_ns / measured_cpu_ns
     said += f", with {work:.2f} times its processor time"
     if _fits(work, ratio):
         return f"{said}: profiling cost that" if ratio > 1 else said

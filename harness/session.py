@@ -85,19 +85,24 @@ class RunSession:
         """The engine's own cumulative counters and the kernel's for its processes and tiers.
 
         Asking the engine makes it work. So before a statement the engine is asked
-        first and the kernel last, after it the kernel first: the kernel's difference
-        then holds the statement alone.
+        first and its processes last, after it the processes first: their difference
+        then holds the statement alone. The devices and memory controllers, which count
+        everybody's bytes, are in between: what the processes caused is in their counts.
         """
-        if moment == "before":
-            engine = dict(self.engine.counters())
-            return {**engine, **self._kernel()}
-        return {**self._kernel(), **self.engine.counters()}
+        asked = [self._processes, self._devices, self.engine.counters]
+        found: dict[str, float] = {}
+        for ask in reversed(asked) if moment == "before" else asked:
+            found |= ask()
+        return found
 
-    def _kernel(self) -> dict[str, float]:
+    def _processes(self) -> Mapping[str, float]:
         found = read_counters(self.engine.processes())
         found.pop("rss_bytes", None)  # a level, not a sum: its difference would mean nothing
+        return found
+
+    def _devices(self) -> Mapping[str, float]:
         moved = self.memory_traffic.read() if self.memory_traffic else {}
-        return {**found, **self.traffic.read(), **moved}
+        return {**self.traffic.read(), **moved}
 
     def footprint(self) -> Footprint:
         """What is touched of the engine's files and memory from now on."""

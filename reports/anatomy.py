@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from harness.plan import TOLERANCE
+from harness.plan import why_off
 from harness.reports.series import Arm
 from harness.reports.values import Quantity, Summary, measured, natural
 from harness.store import StoredRun
@@ -160,12 +160,6 @@ def plan_sums(run: StoredRun) -> dict[str, tuple[float, str]]:
             continue
         share = plan_ns / timed
         profiled = values.get(Quantity("plan_run_duration_ns", labels), plan_ns)
-        found[query] = (share, told.get(query, {}).get("why", _why(share, profiled, timed)))
+        why = why_off(plan_ns, profiled or plan_ns, timed)
+        found[query] = (share, told.get(query, {}).get("why", why))
     return found
-
-
-def _why(share: float, profiled_ns: float | None, timed_ns: float) -> str:
-    if abs(share - 1) <= TOLERANCE:
-        return ""
-    ratio = (profiled_ns or 0) / timed_ns
-    return f"the profiled execution took {ratio:.2f} times as long as the timed one"

@@ -90,6 +90,7 @@ def _ratio(a: Arm, b: Arm, metric: str, point: PublishedPoint) -> Iterator[str]:
     times_a, times_b = (arm.summaries("query_duration_ns") for arm in (a, b))
     for quantity, share in shares.items():
         timed = Quantity("query_duration_ns", quantity.labels)
-        if f"{100 * share.median:.0f}" == point.x and timed in times_a and timed in times_b:
+        # The paper's percentages are cut, not rounded: its 45 is 45.6.
+        if str(int(100 * share.median + 1e-6)) == point.x and timed in times_a and timed in times_b:
             mark = " (EMULATED)" if a.emulated or b.emulated else ""
             yield f"{significant(times_a[timed].median / times_b[timed].median)}{mark}"

@@ -26,6 +26,7 @@ from harness.reports.values import (
     Measured,
     Quantity,
     Summary,
+    duration_of,
     limit_of,
     measured,
     natural,
@@ -92,6 +93,11 @@ class Arm:
         """Of a metric of durations: the time limits that were reached instead, and how often."""
         reached = self.summaries(limit_of(metric)) if limit_of(metric) else {}
         return {Quantity(metric, q.labels): summary for q, summary in reached.items()}
+
+    @property
+    def at_limit(self) -> set[Quantity]:
+        """Whose time limit was reached in some run."""
+        return {q for one in self._measured for q in one if duration_of(q.name)}
 
     def kinds(self) -> dict[Quantity, Measured]:
         """Every quantity it has, with unit and direction."""

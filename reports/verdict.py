@@ -51,11 +51,11 @@ def verdicts(panels: Sequence[Panel], alpha: float) -> list[Verdict]:
 
 
 def _verdict(panel: Panel, group: Group, family: Counter[str], alpha: float) -> Verdict:
-    row = _headline(group)
+    row = _headline(panel, group)
     emulated = tuple(dict.fromkeys((*group.a.emulated, *group.b.emulated)))
     where = f"{panel.title}, {workload_title(panel.workload)}"
     if row is None or row.estimate is None or row.judgement is None:
-        return Verdict("open", emulated, f"{where}: nothing measured on both sides.", ())
+        return Verdict("open", emulated, f"{where}: {_nothing(panel, group)}", ())
     tone, said = _said(group, row)
     if emulated:
         # Whatever the stand-in did, nobody may take it for a reason to buy the device.
@@ -68,12 +68,34 @@ def _verdict(panel: Panel, group: Group, family: Counter[str], alpha: float) -> 
     return Verdict(tone, emulated, sentence, tuple(_details(panel, group, row, family, alpha)))
 
 
-def _headline(group: Group) -> Row | None:
-    """The row the verdict is read from: a headline with a ratio, else the first row with one."""
+def _headline(panel: Panel, group: Group) -> Row | None:
+    """The row the verdict is read from: a headline with a ratio, else the first part with one.
+
+    None where the parts have a total that one side lacks, since queries reached their
+    limit there: no part stands for the whole.
+    """
     rows = {row.quantity: row for row in group.rows if row.estimate and row.better != "none"}
-    heads = [q for q, r in rows.items() if metric_info(q, r.better).role == "headline"]
-    order = headline_first(heads) or list(rows)
-    return rows[order[0]] if order else None
+    roles = {q: metric_info(q, r.better).role for q, r in rows.items()}
+    heads = headline_first([q for q in rows if roles[q] == "headline"])
+    parts = [] if _limited(panel, group) else [q for q in rows if roles[q] in ("detail", "part")]
+    return next((rows[quantity] for quantity in (*heads, *parts)), None)
+
+
+def _limited(panel: Panel, group: Group) -> int:
+    """How many queries reached their time limit in a run of either side."""
+    sides = (group.a.name, group.b.name)
+    return len({q for arm in panel.arms if arm.name in sides for q in arm.at_limit})
+
+
+def _nothing(panel: Panel, group: Group) -> str:
+    sides = f"{group.b.marked_name} and {group.a.marked_name}"
+    if not (reached := _limited(panel, group)):
+        return f"nothing was measured on both {sides}."
+    queries = "1 query" if reached == 1 else f"{reached} queries"
+    return (
+        f"no total of {sides} can be compared, because {queries} reached a time limit in some "
+        "run. The others are below, one by one."
+    )
 
 
 def _said(group: Group, row: Row) -> tuple[Tone, str]:

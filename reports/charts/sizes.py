@@ -5,12 +5,13 @@ VLDB 2023, §4.1, §4.4 and Fig. 3. Bars of a group are the arms, named by their
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from harness.reports.anatomy import QueryAnatomy, anatomy
 from harness.reports.charts.drawing import (
@@ -179,6 +180,8 @@ def _bars(
                 axes.annotate(f"memory {text(line)}", (0, line), xytext=(0, 2), fontsize=8,
                               textcoords="offset points")  # fmt: skip
         axes.axhline(0, color=INK, linewidth=0.8)
+        low, high = axes.get_ylim()
+        axes.yaxis.set_major_locator(MultipleLocator(_step(high - low)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: text(abs(value))))
         axes.set_xticks(range(len(queries)), queries)
         axes.set_xlim(-0.6, len(queries) - 0.4)
@@ -189,6 +192,11 @@ def _bars(
         _legends(axes, panel, [part for part in parts if _any(panel, [part])])
         alt = f"Stacked bars, {title} of {panel.title}, up to {text(highest)}. {_ALL}"
         return finish(figure, name, f"{title}: {panel.title}", alt, caption)
+
+
+def _step(span: float) -> float:
+    """A power of two, so that ticks are round in KiB, MiB and GiB: five to ten of them."""
+    return float(2 ** math.floor(math.log2(span / 5))) if span > 0 else 1.0
 
 
 def _stack(

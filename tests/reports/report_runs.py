@@ -29,7 +29,8 @@ QUERIES = {
     18: (9.9, 0.4), 19: (2.8, 0.8), 20: (3.1, 0.7), 21: (8.4, 0.5), 22: (0.7, 0.1),
 }  # fmt: skip
 OPERATOR_SHARES = {"scan": 0.0, "join": 0.45, "aggregate": 0.3, "sort": 0.1, "other": 0.15}
-ENGINES = {"postgres": ("18.4", 1.0, 1.0), "duckdb": ("2.0.0", 0.08, 0.35)}
+ENGINES = {"postgres": ("18.4", 1.0, 1.0), "duckdb": ("2.0.0", 0.08, 0.35),
+           "mysql": ("9.7.4", 9.0, 0.6), "mariadb": ("10.11.19", 6.0, 0.7)}  # fmt: skip
 EMULATED = ({"tier": "pmem", "by": "tmpfs"},)
 
 
@@ -48,6 +49,10 @@ class Case:
     experiment: str = "demo"
     label: str | None = None
     plans: bool = True
+    #: Queries that reached their time limit: they have no time, and there are no totals.
+    limited: Sequence[int] = ()
+    #: Query streams that ran at the same time, after the queries of one stream.
+    streams: int = 0
     memory_bytes: int = 4 * GIB
     data_bytes: int = 6 * GIB
     metrics: list[dict[str, Any]] | None = None
@@ -149,8 +154,11 @@ def tpch_metrics(case: Case) -> list[dict[str, Any]]:
         took = seconds * factor * (1 - io + moved) * drift * math.exp(rng.normal(0, case.noise))
         durations.append(took * 1e9)
         labels = {"query": str(query)}
+        if query in case.limited:
+            metrics.append(_metric("query_timeout_ns", "ns", "none", labels, LIMIT_NS))
+            continue
         metrics.append(_metric("query_duration_ns", "ns", "lower", labels, int(took * 1e9)))
-        metrics.append(_metric("query_read_bytes", "bytes", "none", labels, int(seconds * 2e8)))
+        metrics += _counters(case, labels, int(seconds * 2e8))
         metrics.append(_metric("query_cpu_ns", "ns", "lower", labels, int(took * 0.4e9)))
         if case.plans:
             second = took * 1.08e9
@@ -162,9 +170,60 @@ def tpch_metrics(case: Case) -> list[dict[str, Any]]:
                 metrics.append(
                     _metric("plan_operator_ns", "ns", "lower", own, int(second * weight))
                 )
+    metrics += _streams(case, durations)
+    if case.limited:
+        return metrics
     total, product = sum(durations), math.exp(sum(map(math.log, durations)) / len(durations))
     metrics.append(_metric("queries_duration_ns", "ns", "lower", {}, int(total)))
     metrics.append(_metric("queries_geomean_ns", "ns", "lower", {}, int(product)))
+    return metrics
+
+
+#: The time limit of queries that reached one.
+LIMIT_NS = 60 * 10**9
+
+
+def _counters(case: Case, labels: dict[str, str], size: int) -> list[dict[str, Any]]:
+    """Bytes of a query: what its tier's device moved (an emulated one has no count), spilled …"""
+    found = {"query_spilled_bytes": size // 10 if labels["query"] in ("9", "18") else 0,
+             "query_io_read_bytes": size, "query_syscall_read_bytes": 2 * size}  # fmt: skip
+    tier = str(case.placement).split("-")[0]
+    if tier in {entry["tier"] for entry in case.emulated}:
+        found["query_io_read_bytes"] = 0
+    elif case.placement is not None:
+        found |= {"query_working_set_bytes": size, "query_touched_file_bytes": size}
+        on_tier = labels | {"tier": tier}
+        return [
+            *(_metric(name, "B", "none", labels, value) for name, value in found.items()),
+            _metric("query_tier_read_bytes", "B", "none", on_tier, size),
+            _metric("query_tier_write_bytes", "B", "none", on_tier, size // 50),
+        ]
+    return [_metric(name, "B", "none", labels, value) for name, value in found.items()]
+
+
+def _streams(case: Case, durations: Sequence[float]) -> list[dict[str, Any]]:
+    """What a throughput test leaves: a time for every query of every stream, and the figures."""
+    if not case.streams:
+        return []
+    metrics = [
+        _metric("query_duration_ns", "ns", "lower", {"query": str(q), "stream": str(s)},
+                int(took * (case.streams + 0.1 * s)))
+        for s in range(1, case.streams + 1)
+        for q, took in zip(case.queries, durations, strict=True)
+    ]  # fmt: skip
+    metrics += [
+        _metric("stream_duration_ns", "ns", "lower", {"stream": str(s)},
+                int(sum(durations) * (case.streams + 0.1 * s)))
+        for s in range(1, case.streams + 1)
+    ]  # fmt: skip
+    power = 3.6e12 * len(durations) / sum(durations)
+    metrics += [
+        _metric("power_geomean_queries_per_hour", "1/h", "higher", {}, power),
+        _metric("throughput_queries_per_hour", "1/h", "higher", {}, 0.8 * power),
+        _metric("composite_queries_per_hour", "1/h", "higher", {}, 0.9 * power),
+        _metric("refresh_duration_ns", "ns", "lower", {"function": "RF1", "pair": "1"}, 3e9),
+        _metric("refresh_duration_ns", "ns", "lower", {"function": "RF2", "pair": "1"}, 2e9),
+    ]
     return metrics
 
 

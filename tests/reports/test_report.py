@@ -34,9 +34,10 @@ def test_a_report_over_two_engines_and_two_placements(tmp_path: Path) -> None:
     files, html = report(runs, tmp_path)
     assert "postgres 18.4, TPC-H-derived: it pays in time: pmem-both is" in html
     assert "EMULATED" not in html
-    kinds = {path.name.rsplit("-", 1)[1] for path in files.figures}
-    assert kinds == {f"{kind}.{end}" for kind in ("times", "speedups", "operators")
-                     for end in ("svg", "png")}  # fmt: skip
+    charts = ("times", "speedups", "operators", "tiers", "working-set")
+    for engine in ("1-postgres-18-4", "2-duckdb-2-0-0"):
+        names = {path.name for path in files.figures if path.name.startswith(engine)}
+        assert names == {f"{engine}-{chart}.{end}" for chart in charts for end in ("svg", "png")}
     assert "1.50 : 1" in html and "fits in cache" not in html
     assert "at most 0.0488 % resident at 21 cold starts" in html
     assert "ext4, blocks of 4 KiB" in html and "NMA1XXD128GPS" in html
