@@ -40,6 +40,8 @@ Normalise = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 #: A key of a point: ``("engine",)`` or ``("params", "scale")``.
 _Key = tuple[str, ...]
 
+#: A paper's own numbers, beside its profiles.
+_PUBLISHED = "published.csv"
 _FOLDER = Path(__file__).parent / "profiles"
 
 
@@ -106,6 +108,18 @@ def find_profile(name: str) -> Path:
     )
 
 
+def published_of(experiment: str) -> tuple[Path | None, tuple[str, ...]]:
+    """The paper's numbers that the profile of this name repeats: file and figures.
+
+    Of the profiles that come along; None and nothing for others.
+    """
+    for path in known_profiles().values():
+        profile = load_yaml(path, "profile").value
+        if profile["name"] == experiment and "published" in profile:
+            return path.with_name(_PUBLISHED), tuple(profile["published"])
+    return None, ()
+
+
 def load_profile(
     path: Path, normalise: Normalise, emulate: tuple[str, ...] = (), size: float | None = None
 ) -> Plan:
@@ -116,7 +130,7 @@ def load_profile(
     document = load_yaml(path, "profile")
     if size is not None:
         document = _resized(document, size)
-    published = path.with_name("published.csv")
+    published = path.with_name(_PUBLISHED)
     return expand(document, normalise, published if published.exists() else None, emulate)
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from harness import registry, schemas
 from harness.errors import UsageError
-from harness.profile import expand, find_profile, known_profiles, load_profile
+from harness.profile import expand, find_profile, known_profiles, load_profile, published_of
+from harness.reports.published import read_published
 from harness.spec import RunSpec
 from harness.yamlfile import parse_yaml
 
@@ -275,3 +276,18 @@ def test_an_engine_can_have_parameters_of_its_own():
     with pytest.raises(UsageError, match="not a query of TPC-H") as refused:
         expand(parse_yaml(TOGETHER.replace("[2]", "[23]"), "p.yml"), registry.normalise)
     assert refused.value.asked.startswith("p.yml:8: ")
+
+
+def test_an_experiment_of_the_paper_has_the_paper_s_numbers():
+    path, figures = published_of("nvm-for-databases-query-plans")
+    assert path is not None and path.name == "published.csv"
+    assert figures == ("sec4.5.1", "sec4.5.2", "sec4.5.3")
+    assert published_of("demo") == (None, ())
+    read = read_published(path, figures)
+    assert {(one.engine, one.arm) for one in read} == {
+        (engine, arm)
+        for engine in ("postgres", "mysql", "duckdb")
+        for arm in ("ssd-both", "pmem-both")
+    } - {("postgres", "ssd-both")}
+    [whole] = [one for one in read if one.metric == "query_duration_ns"]
+    assert (whole.engine, whole.arm, whole.points[0].y_base) == ("postgres", "pmem-both", 106e9)

@@ -19,6 +19,7 @@ from harness.cli.common import (
 )
 from harness.errors import UsageError
 from harness.opening import open_environment
+from harness.profile import published_of
 from harness.progress import progress_on_stderr
 from harness.repro import repeat
 from harness.store import Store, StoredRun
@@ -68,7 +69,8 @@ def report(
         str | None, typer.Option("--baseline", help="What the others are compared with.")
     ] = None,
     published: Annotated[
-        Path | None, typer.Option("--published", help="A paper's figures to draw beside (CSV).")
+        Path | None,
+        typer.Option("--published", help="A paper's figures to draw beside [the experiment's]."),
     ] = None,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare also what differs in more; it is said.")
@@ -81,7 +83,10 @@ def report(
 
     where = store(results)
     chosen = _chosen(where, runs or [], experiment)
-    files = write_report(chosen, out, title, over, baseline, published, anyway)
+    figures: tuple[str, ...] = ()
+    if published is None and experiment is not None:
+        published, figures = published_of(experiment)
+    files = write_report(chosen, out, title, over, baseline, published, anyway, figures)
     if json_:
         print_json({"report": {"html": str(files.html), "markdown": str(files.markdown),
                                "csv": str(files.csv), "runs": len(chosen)}})  # fmt: skip
