@@ -15,6 +15,7 @@ from harness.engines._innodb.connection import MySqlConnection, connecting
 from harness.engines._innodb.installation import Flavour
 from harness.engines._innodb.load import Loader, LoadingServer
 from harness.engines._innodb.wire import LazyConnection
+from harness.errors import RunFailed
 from harness.plan import ExecutedPlan
 from harness.progress import Progress
 
@@ -98,7 +99,7 @@ class SqlOnInnoDB(ABC):
         connection = self.connect()
         try:
             variables = connection.execute("SHOW GLOBAL VARIABLES").rows
-            given = {str(row[0]).lower() for row in connection.execute(_SET_SQL[self.flavour]).rows}
+            given = _set_variables(connection)
         finally:
             connection.close()
         wanted = given | _ALWAYS
@@ -120,3 +121,12 @@ class SqlOnInnoDB(ABC):
         monitor, self._monitor = self._monitor, None
         if monitor is not None:
             monitor.close()
+
+
+def _set_variables(connection: MySqlConnection) -> set[str]:
+    """Names of the variables that somebody has set; empty where our user may not ask."""
+    try:
+        rows = connection.execute(_SET_SQL[connection.flavour]).rows
+    except RunFailed:
+        return set()
+    return {str(row[0]).lower() for row in rows}
