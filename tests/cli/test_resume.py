@@ -129,6 +129,27 @@ def test_kill_9_of_a_power_run_loses_no_finished_query(references, engine, cache
     assert steps(harness) == {}
 
 
+def test_plans_are_gone_on_with_too(loaded):
+    argv = [*(word for word in POWER if word != "--no-plans"),
+            "--engine", "duckdb", "--cache", "warm"]  # fmt: skip
+    process = start_and_await(loaded, argv, POWER_STEPS + 3)
+    process.kill()
+    process.communicate()
+    assert settled(loaded) == []
+    kept = {step: d for step, d in steps(loaded).items() if step.endswith("-plan")}
+    assert len(kept) >= 3
+    done = loaded(*argv, "--json")
+    (run,) = done.json["runs"]
+    assert run["resumed"], done.err
+    plans = json.loads(
+        (loaded.results / "runs" / run["run_id"] / "artifacts" / "plans.json").read_text()
+    )
+    assert len(plans) == 22
+    for step, document in kept.items():
+        assert plans[step.removesuffix("-plan").removeprefix("q")] == document["document"]
+        assert all(metric in run["metrics"] for metric in document["metrics"])
+
+
 def test_throughput_starts_over_and_power_is_kept(references):
     harness = references
     argv = ["run", "tpch", "--scale", "0.01", "--test", "both", "--engine", "postgres",
