@@ -65,7 +65,7 @@ def test_a_sort_that_does_not_fit_is_counted(innodb: Any) -> None:
     if innodb.flavour == "mysql":
         # At least the comments themselves, 27 bytes each on average.
         assert after["spilled_bytes"] - before["spilled_bytes"] > 60_000 * 20
-    else:  # no performance schema unless it is asked for: left out, not zero
+    else:  # its performance schema does not count a sort's files: left out, not zero
         assert "spilled_bytes" not in after
 
 
