@@ -1,0 +1,199 @@
+"""Where the time goes: what a report says of plans, bytes, limits and streams."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from report_runs import Case, demo, write
+
+from harness.reports.anatomy import anatomy, plan_sums
+from harness.reports.compare import compare
+from harness.reports.report import ReportFiles, write_report
+from harness.reports.sentences import sentences
+from harness.reports.series import panels
+from harness.store import StoredRun, write_json_atomically
+
+S = 1_000_000_000
+MIB = 1 << 20
+
+
+def metric(name: str, value: float, unit: str = "ns", better: str = "none", **labels: str) -> Any:
+    return {"name": name, "unit": unit, "better": better, "labels": labels, "value": value}
+
+
+def query(number: str, seconds: float, scan: float, profiled: float | None = None) -> list[Any]:
+    """A query with its plan: ``scan`` is the scans' share of ``profiled`` seconds."""
+    total = profiled or seconds
+    return [
+        metric("query_duration_ns", seconds * S, better="lower", query=number),
+        metric("plan_run_duration_ns", total * S, query=number),
+        metric("plan_operator_ns", total * scan * S, query=number, operator="scan"),
+        metric("plan_operator_ns", total * (1 - scan) * S, query=number, operator="join"),
+    ]
+
+
+def two(root: Path, slow: list[Any], fast: list[Any], **changes: Any) -> list[StoredRun]:
+    """One run on each of two placements."""
+    return [
+        write(root, Case(placement=p, metrics=m, queries=(6,), **changes))
+        for p, m in (("ssd-both", slow), ("pmem-both", fast))
+    ]
+
+
+def said(runs: Sequence[StoredRun]) -> list[str]:
+    (panel,) = panels(runs, "placement", None)
+    return [one.text for one in sentences(panel)]
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+
+
+def report(runs: Sequence[StoredRun], tmp_path: Path, **options: Any) -> tuple[ReportFiles, str]:
+    files = write_report(runs, tmp_path / "report", **options)
+    return files, files.html.read_text(encoding="utf-8")
+
+
+def test_a_sentence_says_where_the_time_goes_and_what_the_placement_changed(tmp_path: Path) -> None:
+    on_ssd = [metric("query_tier_read_bytes", 2048 * MIB, "B", query="6", tier="ssd"),
+              metric("query_spilled_bytes", 100 * MIB, "B", query="6"),
+              metric("query_working_set_bytes", 1024 * MIB, "B", query="6")]  # fmt: skip
+    runs = two(tmp_path, query("6", 4.0, 0.85) + on_ssd, query("6", 1.0, 0.40))
+    first, second = said(runs)
+    assert first == (
+        "Q6 takes 4 s on ssd-both; scan 85 %, join 15 %; 2 GiB read from ssd (512 MiB/s); "
+        "100 MiB spilled, working set at least 1 GiB."
+    )
+    assert second.startswith("Q6 takes 1 s on pmem-both; 4.00× faster than on ssd-both (cannot be")
+    assert second.endswith(", scan −3 s; join 60 %, scan 40 %.")
+
+
+def test_operator_times_are_scaled_to_the_measured_time_and_marked(tmp_path: Path) -> None:
+    runs = two(tmp_path, query("6", 4.0, 0.5, profiled=8.0), query("6", 2.0, 0.5))
+    (panel,) = panels(runs, "placement", None)
+    one = anatomy(panel.arms[0])["6"]
+    assert one.kinds == {"scan": 2.0 * S, "join": 2.0 * S}
+    assert one.fit and one.fit.lowest == 2.0 and not one.fit.fits
+    assert one.fit.why == "the profiled execution took 2.00 times as long as the timed one"
+    assert "scan −1 s by plans that distort" in said(runs)[1]
+    files, html = report(runs, tmp_path)
+    operators = next(p for p in files.figures if p.name.endswith("operators.svg"))
+    assert ">a*<" in operators.read_text(encoding="utf-8")
+    assert "The plans of 1 of 2 queries add up to within 10 % of their time" in html
+
+
+def test_the_run_s_own_reason_is_the_one_that_is_told(tmp_path: Path) -> None:
+    run = write(tmp_path, Case(metrics=query("6", 4.0, 0.5, profiled=8.0), queries=(6,)))
+    stored = {"6": {"why": "the server tells no time below a view"}}
+    (run.directory / "artifacts").mkdir(exist_ok=True)
+    write_json_atomically(run.directory / "artifacts" / "accounting.json", stored)
+    assert plan_sums(run)["6"] == (2.0, "the server tells no time below a view")
+
+
+def test_other_users_of_the_device_are_not_taken_for_the_query(tmp_path: Path) -> None:
+    moved = [metric("query_tier_read_bytes", 800 * MIB, "B", query="6", tier="ssd"),
+             metric("query_io_read_bytes", 100 * MIB, "B", query="6")]  # fmt: skip
+    first, _ = said(two(tmp_path, query("6", 4.0, 1.0) + moved, query("6", 4.0, 1.0)))
+    assert "only 100 MiB of it for the engine: others used the device" in first
+
+
+def test_without_a_block_layer_the_read_calls_are_named_as_such(tmp_path: Path) -> None:
+    calls = [metric("query_syscall_read_bytes", 300 * MIB, "B", query="6")]
+    _, second = said(two(tmp_path, query("6", 4.0, 1.0), query("6", 2.0, 1.0) + calls))
+    assert "300 MiB through read calls" in second and "read from" not in second
+
+
+def test_a_limit_is_never_a_time_nor_half_of_a_ratio(tmp_path: Path) -> None:
+    runs = demo(tmp_path, engines=("mysql",), blocks=2, queries=(1, 6), emulated=False)
+    limited = [
+        write(tmp_path, Case(engine="mysql", placement=p, block=k, queries=(1, 6), limited=cut))
+        for k in (2, 3)
+        for p, cut in (("ssd-both", (6,)), ("pmem-both", ()))
+    ]
+    files, html = report([*runs, *limited], tmp_path)
+    assert "2, limit reached in 2" in html  # of four runs two have a time
+    assert "the time limit was reached in 2 of 8 runs" in html
+    table = {(r["query"], r["arm"]): r for r in rows(files.queries_csv)}
+    assert table["6", "pmem-both"]["ratio_to_baseline"] == ""
+    assert table["6", "ssd-both"]["runs_at_limit"] == "2"
+    assert table["1", "pmem-both"]["ratio_to_baseline"] != ""
+
+
+def test_a_query_without_any_time_says_so_and_there_is_no_verdict(tmp_path: Path) -> None:
+    runs = [
+        write(tmp_path, Case(engine="mysql", placement=p, queries=(1, 6), limited=(6,)))
+        for p in ("ssd-both", "pmem-both")
+    ]
+    files, html = report(runs, tmp_path)
+    assert "limit of 60 s reached" in html
+    assert "Q6 on ssd-both reached its limit of 60 s: it has no time." in html
+    assert "because 1 query reached a time limit in some run" in html
+    assert "it pays" not in html
+    times = next(p for p in files.figures if p.name.endswith("times.svg"))
+    assert "reached its time limit" in times.read_text(encoding="utf-8")
+
+
+def test_queries_of_streams_are_compared_among_themselves(tmp_path: Path) -> None:
+    runs = demo(tmp_path, engines=("duckdb",), blocks=2, queries=(1, 6), emulated=False, streams=2)
+    a, b = ([r for r in runs if r.run["spec"]["placement"]["data"] == t] for t in ("ssd", "pmem"))
+    (group,) = compare(a, b).groups
+    found: dict[str, list[Any]] = {}
+    for row in group.rows:
+        found.setdefault(row.quantity.name, []).append(row.quantity.labels)
+    assert found["query_duration_ns"] == [(("query", "1"),), (("query", "6"),)]
+    assert len(found["stream_query_duration_ns"]) == 4
+    files, html = report(runs, tmp_path)
+    assert {r["query"] for r in rows(files.queries_csv)} == {"1", "6"}
+    assert "power and throughput (queries per hour × scale, TPC-H-derived)" in html
+    assert "query time beside the other streams" in html.lower()
+    raw = [r for r in rows(files.csv) if "stream=" in r["labels"]]
+    assert {r["metric"] for r in raw} == {"query_duration_ns", "stream_duration_ns"}
+
+
+def test_a_resumed_run_is_marked(tmp_path: Path) -> None:
+    cut = [{"unix_ns": 1, "cut_off_run_id": "x", "kept_steps": 8, "after_step": "q9"}]
+    runs = [write(tmp_path, Case(queries=(1,), run_changes={"resumed": cut})),
+            write(tmp_path, Case(queries=(1,), placement="pmem-both"))]  # fmt: skip
+    _, html = report(runs, tmp_path)
+    assert "resumed after q9 (1 of 1 runs)" in html
+    assert "1 of 1 runs of ssd-both went on in another process" in html
+    assert "in one go" in html
+
+
+def test_bandwidths_of_memory_controllers_are_drawn(tmp_path: Path) -> None:
+    moved = [metric("query_dram_read_bytes_per_s", 9e9, "B/s", query="6"),
+             metric("query_dram_write_bytes_per_s", 1e9, "B/s", query="6")]  # fmt: skip
+    slow, fast = query("6", 4.0, 1.0) + moved, query("6", 2.0, 1.0)
+    files, html = report(two(tmp_path, slow, fast), tmp_path)
+    assert any(p.name.endswith("bandwidth.svg") for p in files.figures)
+    assert "8.38 GiB/s" in html
+
+
+def test_published_numbers_stand_beside_those_of_the_same_metric(tmp_path: Path) -> None:
+    published = tmp_path / "published.csv"
+    published.write_text(
+        "figure,series,x,y,unit,read_off_error,metric\n"
+        "s1,postgres/ssd-both,6,17,s,0.5,plan_operator_ns[operator=scan]\n"
+        "s1,postgres/ssd-both,6,3,us,0.5,index_lookup_ns\n"
+        "s2,postgres/ssd-both,6,99,s,0,query_duration_ns\n"
+    )
+    runs = two(tmp_path, query("6", 4.0, 0.5), query("6", 2.0, 0.5))
+    files, html = report(runs, tmp_path, published=published, published_figures=("s1",))
+    text = files.markdown.read_text(encoding="utf-8")
+    assert "| 17 s ± 500 ms | 2 s |" in text and "| 3 µs ± 500 ns | – |" in text
+    assert "99 s" not in html
+
+
+def test_another_disk_of_one_name_is_no_repeat(tmp_path: Path) -> None:
+    runs = []
+    for block, disk in enumerate(("/dev/nvme0n1", "/dev/nvme1n1")):
+        tiers = write(tmp_path / "as-found", Case(queries=(1,))).manifest["tiers"]
+        tiers[0]["facts"]["disks"] = [disk]
+        changes = {"tiers": tiers}
+        runs.append(write(tmp_path, Case(queries=(1,), block=block, manifest_changes=changes)))
+    found = panels(runs, "placement", None)
+    assert len([arm for panel in found for arm in panel.arms]) == 2
