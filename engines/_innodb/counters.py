@@ -39,8 +39,6 @@ _STATUS: Mapping[str, str] = {
     "created_tmp_files": "server_tmp_files_count",
     "sort_merge_passes": "server_sort_merge_passes_count",
 }
-#: ER_TABLEACCESS_DENIED_ERROR.
-_DENIED = 1142
 _STATUS_SQL = (
     "SHOW GLOBAL STATUS WHERE variable_name IN (" + ", ".join(f"'{name}'" for name in _STATUS) + ")"
 )
@@ -74,11 +72,8 @@ class Monitor:
         try:
             found = {str(name).lower(): value for name, value in self._raw.run(_STATUS_SQL).rows}
             counters = {_STATUS[name]: float(value) for name, value in found.items()}
-            if (
-                self._spills_told
-                and (spilled := self._raw.run(_SPILLED_SQL).rows[0][0]) is not None
-            ):
-                counters["spilled_bytes"] = float(spilled)
+            if self._spills_told:
+                counters["spilled_bytes"] = float(self._raw.run(_SPILLED_SQL).rows[0][0] or 0)
         except pymysql.Error as error:
             raise RunFailed(f"read {TITLES[self._flavour]}'s counters", message(error)) from error
         return counters
