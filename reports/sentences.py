@@ -174,9 +174,17 @@ def _rate(size: float, duration_ns: float) -> str:
     return quantity_text(size * 1e9 / duration_ns, "B/s")
 
 
-def fit_summary(found: list[Sentence]) -> str:
-    """How many plans add up to the measured time within a tenth."""
+def unexplained(panel: Panel) -> str:
+    """Why plans that were asked for are missing, in the engine's words; empty if none are."""
+    told = [run.artifact("unexplained") for arm in panel.arms for run in arm.usable]
+    return "; ".join(sorted({one["why"] for one in told if one}))
+
+
+def fit_summary(found: list[Sentence], unexplained: str = "") -> str:
+    """How many plans add up to the measured time within a tenth; ``unexplained``: why none do."""
     planned = [one for one in found if one.anatomy.fit]
+    if not planned and unexplained:
+        return f"No query has a plan: {unexplained}."
     if not planned:
         return "No query has a plan: plans were not asked for, or this engine tells none."
     fitting = sum(1 for one in planned if one.anatomy.fit and one.anatomy.fit.fits)

@@ -23,7 +23,7 @@ from harness.reports.conditions import (
 from harness.reports.facts import emulated_tiers
 from harness.reports.published import PublishedSeries
 from harness.reports.published_table import PublishedRow, published_rows
-from harness.reports.sentences import Sentence, fit_summary, sentences
+from harness.reports.sentences import Sentence, fit_summary, sentences, unexplained
 from harness.reports.series import Panel
 from harness.reports.statistics import ALPHA
 from harness.reports.values import Measured, Quantity, Summary, duration_of, in_order
@@ -200,7 +200,7 @@ def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries])
         (*overall, *tables("part"), *tables("detail")),
         tuple(draw_panel(panel, number, published, why=True)),
         tuple(said),
-        fit_summary(said) if said else "",
+        fit_summary(said, unexplained(panel)) if said else "",
         (*tables("counter"), *tables("breakdown")),
     )
 
