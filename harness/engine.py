@@ -120,8 +120,8 @@ class ProcessStarter(Protocol):
 
         ``log`` takes stdout and stderr (stderr only with ``pipes``, which connects
         stdin and stdout to the caller). ``capped`` puts it into the run's memory
-        cgroup and on its processors, if there are such. ``stop_signal`` is what the supervisor sends first
-        when the harness has died (SIGKILL follows after 2 s).
+        cgroup and on its processors, if there are such. ``stop_signal`` is what the
+        supervisor sends first when the harness has died (SIGKILL follows after 2 s).
         """
 
 
