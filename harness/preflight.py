@@ -267,8 +267,17 @@ def _data_wanted(runs: Sequence[Prepared], env: Environment) -> list[tuple[Tier,
         golden[run.golden_name] = sum(needed_bytes(run).values())
         if env.source.find(run.source_name) is None:
             source[run.source_name] = run.workload.source_bytes(run.spec.params, run.load_format)
+    source |= {name: size for run in runs for name, size in _changes_wanted(run, env).items()}
     wanted = [(env.golden.root, "golden copies", golden), (env.source.root, "source files", source)]
     return [(store_tier(root), what, sum(sizes.values())) for root, what, sizes in wanted if sizes]
+
+
+def _changes_wanted(run: Prepared, env: Environment) -> Mapping[str, int]:
+    """What the data are changed by, where it is still to be made."""
+    workload, params = run.workload, run.spec.params
+    if not isinstance(workload, ChangesData) or (name := workload.changes_key(params)) is None:
+        return {}
+    return {} if env.source.find(name) is not None else {name: workload.changes_bytes(params)}
 
 
 def placement_label(placement: Placement | None, label: str | None) -> str:

@@ -111,5 +111,8 @@ class ChangesData(Protocol):
     def changes_key(self, params: Mapping[str, Any]) -> str | None:
         """Name of the folder with what the data are changed by; None: these do not change them."""
 
+    def changes_bytes(self, params: Mapping[str, Any]) -> int:
+        """An estimate of what ``generate_changes`` writes."""
+
     def generate_changes(self, params: Mapping[str, Any], folder: Path, progress: Progress) -> None:
         """Make it in ``folder`` (idempotent)."""

@@ -58,6 +58,10 @@ class Tpch:
         sets = sets_needed(params)
         return data.refresh_name(params["scale"], sets) if sets else None
 
+    def changes_bytes(self, params: Mapping[str, Any]) -> int:
+        """What the refresh sets take."""
+        return data.refresh_bytes(params["scale"], sets_needed(params))
+
     def generate_changes(self, params: Mapping[str, Any], folder: Path, progress: Progress) -> None:
         """Make the refresh sets of the run's refresh functions."""
         prepare(params["scale"], range(1, sets_needed(params) + 1), folder, progress)
