@@ -138,6 +138,11 @@ def check_settings(installation: Installation, settings: Mapping[str, str]) -> N
         )
 
 
+def configured(installation: Installation, settings: Mapping[str, str], name: str) -> str:
+    """The value that a setting would have by these settings and the server's defaults."""
+    return settings.get(name) or _values(_described(installation, "--no-defaults").stdout)[name]
+
+
 def _problems(installation: Installation, settings: Mapping[str, str]) -> list[str]:
     """What the server says of the settings when it only reads them."""
     # A file without a name: nothing is left behind, however the harness ends.

@@ -25,6 +25,7 @@ from harness.engines._innodb.configuration import (
     CHARACTERS,
     applied,
     check_settings,
+    configured,
     init_file,
     write_configuration,
 )
@@ -34,7 +35,13 @@ from harness.engines._innodb.installation import TITLES, Flavour, choose
 from harness.engines._innodb.options import page_size, part_of_doublewrite, seconds
 from harness.engines._innodb.server import Server
 from harness.engines._innodb.sql import SqlOnInnoDB
-from harness.engines._innodb.verify import verify_locations, verify_variables
+from harness.engines._innodb.values import size_bytes
+from harness.engines._innodb.verify import (
+    LOG_BUFFER,
+    redo_is_mapped,
+    verify_locations,
+    verify_variables,
+)
 from harness.engines._innodb.wire import LazyConnection
 from harness.placement import Part
 
@@ -109,6 +116,20 @@ class ManagedInnoDB(SqlOnInnoDB):
         but those in the golden key, so that golden data are the same whoever loads them.
         """
         self._start(self._loaded_with() if self._loading else self._settings)
+
+    def effective_config(self) -> Mapping[str, str]:
+        """What somebody has set and what matters anyway, and how the redo log is written.
+
+        Where it is mapped there is no log buffer, and MariaDB gives the log's size instead:
+        the setting is recorded then, so that only what was asked for tells placements apart.
+        """
+        found = dict(super().effective_config())
+        mapped = any(redo_is_mapped(p.pid, self._placed()) for p in self.processes())
+        if mapped:
+            value = configured(self._installation, self._settings, LOG_BUFFER)
+            found[LOG_BUFFER] = f"{size_bytes(value):.0f}"
+        found["log_redo_access"] = "memory-mapped" if mapped else "system calls"
+        return found
 
     def stop(self) -> None:
         """Clean shutdown: a later start recovers nothing."""

@@ -18,13 +18,14 @@ def same_value(asked: str, found: str) -> bool:
         return True
     if {one, other} <= _TRUE or {one, other} <= _FALSE:
         return True
-    sizes = _size(asked), _size(found)
+    sizes = size_bytes(asked), size_bytes(found)
     if sizes[0] is not None and sizes[1] is not None:
         return abs(sizes[0] - sizes[1]) <= _ROUNDING * abs(sizes[0])
     # Of a set of switches or modes the server tells all, the option file some.
     return "," in other and set(one.split(",")) <= set(other.split(","))
 
 
-def _size(text: str) -> float | None:
+def size_bytes(text: str) -> float | None:
+    """The number that a text with or without a unit means; None where it is no number."""
     match = _SIZE.match(text.strip())
     return float(match[1]) * _SUFFIXES[match[2].upper()] if match else None

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -112,6 +113,24 @@ def test_a_part_that_lies_elsewhere_is_noticed(running: Any, part: str, tmp_path
     elsewhere.__dict__ = {**cluster.__dict__, part: tmp_path}
     with pytest.raises(RunFailed, match="in its place"):
         verify_locations(process.pid, elsewhere, (running._context.scratch,))
+
+
+def test_a_redo_log_in_shared_memory_is_mapped_by_mariadb(
+    lab: Any, golden: tuple[str, Path]
+) -> None:
+    """It has no log buffer then, and tells the log's size instead: what was set is recorded."""
+    name, folder = golden
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
+        if lab.credentials is not None:
+            os.chown(shared, lab.credentials.uid, lab.credentials.gid)
+        engine = lab.engine(name, {"innodb_log_buffer_size": "16M"})
+        engine.restore(folder, lab.places(wal=Path(shared)))
+        engine.start()
+        config = engine.effective_config()
+        mapped = {"mysql": "system calls", "mariadb": "memory-mapped"}[name]
+        assert config["log_redo_access"] == mapped
+        assert config["innodb_log_buffer_size"] == str(16 << 20)
+        engine.stop()
 
 
 def test_indexes_cannot_be_placed_apart(golden: tuple[str, Path]) -> None:
