@@ -96,6 +96,8 @@ class ExecutedPlan:
         }
 
 
+#: Below this a ratio of processor times says nothing: they are counted in ticks of 10 ms.
+LEAST_CPU_NS = 200_000_000
 #: A plan accounts for a query's time when it adds up to within this share of it.
 TOLERANCE = 0.10
 
@@ -142,7 +144,9 @@ def account(
     on the machine did.
     """
     plan_ns = sum(plan.time_by_kind_ns().values())
-    work = cpu_ns / measured_cpu_ns if cpu_ns and measured_cpu_ns else None
+    work = None
+    if cpu_ns and measured_cpu_ns and min(cpu_ns, measured_cpu_ns) >= LEAST_CPU_NS:
+        work = cpu_ns / measured_cpu_ns
     why = why_off(plan_ns, plan.duration_ns, measured_ns, plan.note, work)
     return Accounting(plan_ns, plan.duration_ns, measured_ns, why)
 

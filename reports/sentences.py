@@ -138,9 +138,11 @@ def _traffic(one: QueryAnatomy) -> str:
         if one.duration is not None and size >= _LEAST_BYTES:
             text += f" ({_rate(size, one.duration.median)})"
         said.append(text)
+    if others := _others(one.read, one.size("io_read")):
+        said.append(f"only {others} of it for the engine: others used the device")
     said += [f"{format_bytes(size)} written to {tier}" for tier, size in _tiers(one.written)]
-    if (others := _others(one)) is not None:
-        said.append(others)
+    if others := _others(one.written, one.size("io_write")):
+        said.append(f"only {others} of it by the engine: the rest is others' or written back late")
     called = one.size("syscall_read")
     if not one.read and called is not None and called >= _LEAST_BYTES:
         said.append(f"{format_bytes(called)} through read calls")
@@ -151,14 +153,12 @@ def _tiers(sizes: Mapping[str, float]) -> list[tuple[str, float]]:
     return [(tier, size) for tier, size in sorted(sizes.items()) if size >= 1 << 20]
 
 
-def _others(one: QueryAnatomy) -> str | None:
-    """Where the devices moved far more than the kernel fetched for the engine."""
-    fetched, moved = one.size("io_read"), sum(one.read.values())
-    if fetched is None or not one.read or moved < _LEAST_BYTES:
-        return None
-    if moved <= fetched * (1 + _DISAGREE) + _LEAST_BYTES:
-        return None
-    return f"only {format_bytes(fetched)} of it for the engine: others used the device"
+def _others(moved: Mapping[str, float], own: float | None) -> str:
+    """The engine's own bytes, where the devices moved far more than the kernel counted for it."""
+    total = sum(moved.values())
+    if own is None or total <= own * (1 + _DISAGREE) + _LEAST_BYTES:
+        return ""
+    return format_bytes(own)
 
 
 def _memory(one: QueryAnatomy) -> str:

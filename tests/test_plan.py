@@ -34,15 +34,20 @@ def test_within_a_tenth_nothing_has_to_be_said(measured: int):
 
 
 def test_profiling_that_costs_processor_time_is_named():
-    found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=210e6, measured_cpu_ns=100e6)
+    found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=630e6, measured_cpu_ns=300e6)
     assert "took 2.00 times as long as the timed one" in found.why
     assert "2.10 times its processor time: profiling cost that" in found.why
 
 
 def test_a_slower_execution_with_the_same_work_is_not_blamed_on_profiling():
-    found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=99e6, measured_cpu_ns=100e6)
+    found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=297e6, measured_cpu_ns=300e6)
     assert "not profiling" in found.why
     assert "cost" not in found.why
+
+
+def test_processor_times_of_a_few_ticks_tell_no_cause():
+    found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=20e6, measured_cpu_ns=10e6)
+    assert "processor time" not in found.why
 
 
 def test_without_processor_times_no_cause_is_claimed():
