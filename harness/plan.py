@@ -188,8 +188,9 @@ def _distorted(ratio: float, work: float | None) -> str:
     if work is None:
         return said
     said += f", with {work:.2f} times its processor time"
-    if _fits(work, ratio):
-        return f"{said}: profiling cost that" if ratio > 1 else said
-    if _fits(work, 1.0):
+    as_long, as_before = _fits(work, ratio), _fits(work, 1.0)
+    if as_long and not as_before and ratio > 1:
+        return f"{said}: profiling cost that"
+    if as_before and not as_long:
         return f"{said}: the state of caches or other load on the machine, not profiling"
     return said

@@ -45,6 +45,11 @@ def test_a_slower_execution_with_the_same_work_is_not_blamed_on_profiling():
     assert "cost" not in found.why
 
 
+def test_a_little_more_of_both_has_no_certain_cause():
+    found = account(plan(100, 7, 112, outside=4), 100 * MS, cpu_ns=318e6, measured_cpu_ns=300e6)
+    assert found.why.endswith("with 1.06 times its processor time")
+
+
 def test_processor_times_of_a_few_ticks_tell_no_cause():
     found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=20e6, measured_cpu_ns=10e6)
     assert "processor time" not in found.why
