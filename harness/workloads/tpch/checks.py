@@ -25,8 +25,8 @@ from harness.workloads.tpch.statements import Statement
 
 #: Clause 2.1.3.5 c: of sums at scale 1.
 _SUM_TOLERANCE = Decimal(100)
-#: From so many answers on the source is loaded once rather than read for each.
-_MANY = 30
+#: From more answers on the source is loaded once rather than read for each.
+_MANY = 5
 
 
 @dataclass(frozen=True)

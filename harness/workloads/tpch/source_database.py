@@ -22,8 +22,8 @@ _CHANGED = {"orders": "o_orderkey", "lineitem": "l_orderkey"}
 class SourceDatabase:
     """The eight tables at any state of the data.
 
-    ``spill``: an existing directory for what does not fit into memory. ``load``: read the
-    files once into a database there, instead of again for every statement.
+    ``spill``: an existing directory for what does not fit into memory. ``load``: read files of
+    text once into a database there, instead of again for every statement, if it has room.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class SourceDatabase:
         self._refresh = refresh
         self._pairs = 0
         self._state = LOADED
-        if load:
+        if load and source.format != "parquet" and _has_room(source, spill):
             self._load(spill)
 
     def close(self) -> None:
@@ -86,6 +86,13 @@ class SourceDatabase:
             execute(f"insert into added_{table} select {number}, {columns} from {rows}")
         rows = tbl_rows([str(pair.removed_orders)], COLUMNS["orders"])
         execute(f"insert into removed select {number}, o_orderkey from {rows}")
+
+
+def _has_room(source: Source, folder: Path) -> bool:
+    """Whether twice the files' bytes are free: a database of them takes less than half."""
+    needed = 2 * sum(file.stat().st_size for files in source.files.values() for file in files)
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize > needed
 
 
 def open_views(source: Source, spill: Path) -> duckdb.DuckDBPyConnection:
