@@ -5,7 +5,8 @@ From a cold start, with the engine's files evicted, it shows in two places:
 
 - ``touched_file_bytes``: growth of the page cache over the engine's files (mincore(2)).
   What the kernel read ahead is in it, whether the query wanted it or not; what was
-  dropped again under memory pressure, or read past the page cache (O_DIRECT), is not.
+  dropped again under memory pressure is not. Left out where it is less than half of what
+  was fetched from storage: most of that passed the page cache by (O_DIRECT) or left it.
 - ``anonymous_peak_bytes``: growth of the processes' private memory up to its peak. Per
   process the peak of all its resident memory (VmHWM, reset through clear_refs, proc(5))
   less the file and shared pages it holds at the end. A process that has ended takes its
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from harness.engine import ProcessId
 from harness.memory.cache import resident_bytes
+from harness.monitors.process import read_counters
 from harness.supervise.process import process_identity
 
 _RESET_PEAK = "5\n"  # proc(5): "Reset the peak resident set size"
@@ -45,6 +47,7 @@ class Footprint:
     ) -> None:
         self._files, self._processes = files, processes
         self._resident = resident_bytes(held) if cached and (held := files()) else None
+        self._fetched = self._fetched_bytes()
         self._anonymous = _anonymous_bytes(processes())
         self._reset = all(_reset_peak(process.pid) for process in processes())
 
@@ -59,7 +62,13 @@ class Footprint:
             found["touched_file_bytes"] = max(0.0, float(resident - self._resident))
         if len(found) == 2:
             found["working_set_bytes"] = max(found.values())
+        if 2 * found.get("touched_file_bytes", 0.0) < self._fetched_bytes() - self._fetched:
+            found.pop("touched_file_bytes", None)
         return found
+
+    def _fetched_bytes(self) -> float:
+        """What the kernel has fetched from storage for the processes; 0 where it does not tell."""
+        return read_counters(self._processes()).get("io_read_bytes", 0.0)
 
 
 def _reset_peak(pid: int) -> bool:

@@ -71,6 +71,27 @@ def test_a_query_that_mostly_reads_has_its_files_as_working_set(cold_file: Path)
     assert found["working_set_bytes"] == found["touched_file_bytes"] == 16 * MIB
 
 
+def test_what_does_not_stay_in_the_page_cache_is_no_touched_byte(cold_file: Path):
+    script = (
+        "import mmap, os, sys; b = mmap.mmap(-1, 1 << 20); sys.stdin.readline();"
+        "f = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT);"
+        "[os.preadv(f, [b], at << 20) for at in range(8)]; print('x', flush=True);"
+        "sys.stdin.readline()"
+    )
+    argv = [sys.executable, "-c", script, str(cold_file)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin and child.stdout
+        identity = process_identity(child.pid)
+        assert identity is not None
+        footprint = Footprint(lambda: [cold_file], lambda: [identity])
+        child.stdin.write("go\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "x\n"
+        found = footprint.taken()
+        child.communicate("\n")
+    assert set(found) == {"anonymous_peak_bytes", "working_set_bytes"}
+
+
 def test_past_the_page_cache_nothing_is_known_of_the_files(cold_file: Path):
     assert set(work(cold_file, read=MIB, held=MIB, cached=False)) == {"anonymous_peak_bytes"}
 
