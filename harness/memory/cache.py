@@ -218,6 +218,12 @@ def _filesystem_notes(files: list[tuple[Path, os.stat_result]]) -> list[str]:
     return sorted(notes)
 
 
+def in_memory(folder: Path) -> bool:
+    """Whether the folder's file system keeps its data in the page cache itself (tmpfs)."""
+    mount = _mount_of(folder, mounts())
+    return mount is not None and mount.fstype in _MEMORY_FILESYSTEMS
+
+
 def _mount_of(folder: Path, table: list[Mount]) -> Mount | None:
     real = f"{folder.resolve()}/".replace("//", "/")
     holding = [m for m in table if real.startswith(f"{m.target}/".replace("//", "/"))]

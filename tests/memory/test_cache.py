@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.memory.cache import Residency, evict, residency
+from harness.memory.cache import Residency, evict, in_memory, residency
 from harness.units import KIB, MIB
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -125,3 +125,8 @@ def test_without_the_right_dropping_everything_is_refused_in_the_note(disk, monk
     report = evict([disk], drop=True)
     assert report.dropped_all is False
     assert "drop_caches: No such file" in report.note
+
+
+def test_only_a_file_system_in_memory_holds_its_data_in_the_page_cache() -> None:
+    assert in_memory(Path("/dev/shm"))
+    assert not in_memory(Path("/usr"))
