@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import signal
 import time
 from collections.abc import Mapping
@@ -17,7 +16,6 @@ from harness.errors import RunFailed
 from harness.supervise.process import descendants, process_identity
 
 _POLL_S = 0.01
-_SHARED_MEMORY = re.compile(r"(/dev/shm/PostgreSQL\.\d+)")
 _IPC_RMID = 0
 
 
@@ -99,15 +97,12 @@ class Server:
             raise RunFailed(error.asked, found, error.do) from error
 
     def kill(self) -> None:
-        """SIGKILL, and free the shared memory that only a server's own exit would free."""
+        """SIGKILL; shared memory goes with it, also where the postmaster had died before."""
         process, self._process = self._process, None
         if process is None:
             return
-        segments = _shared_memory_files(process.pid)
         process.kill()
         process.wait()
-        for segment in segments:
-            segment.unlink(missing_ok=True)
         _remove_interlock(self._cluster.data / "postmaster.pid")
 
     def processes(self) -> list[ProcessId]:
@@ -150,18 +145,6 @@ def _tree(postmaster: int) -> list[ProcessId]:
     identity = process_identity(postmaster)
     below = [stat.id for stat in descendants(postmaster) if not stat.dead]
     return [identity, *below] if identity else below
-
-
-def _shared_memory_files(postmaster: int) -> set[Path]:
-    """Files in /dev/shm that the server maps (dynamic shared memory of parallel queries)."""
-    found: set[Path] = set()
-    for process in _tree(postmaster):
-        try:
-            maps = Path(f"/proc/{process.pid}/maps").read_text()
-        except OSError:
-            continue
-        found.update(Path(path) for path in _SHARED_MEMORY.findall(maps))
-    return found
 
 
 def _remove_interlock(pid_file: Path) -> None:

@@ -35,6 +35,7 @@ if __name__ == "__main__":  # -I leaves our package off the path
 
 from harness.supervise import linux, process, undo
 from harness.supervise.child import run_child
+from harness.supervise.segments import Segments
 
 GRACE_S = 2.0
 _KILL_S = 1.5
@@ -195,7 +196,11 @@ class Daemon:
         child.status_fd = None
 
     def _kill(self, child: Child) -> dict[str, Any]:
-        survivors = process.kill_all(lambda: self._family(child), _KILL_S, self._reap)
+        segments = Segments()
+        survivors = process.kill_all(
+            lambda: segments.note(self._family(child)), _KILL_S, self._reap
+        )
+        segments.remove()
         return {"survivors": [survivor.pid for survivor in survivors]}
 
     def _family(self, child: Child) -> list[process.ProcessStat]:
@@ -220,7 +225,11 @@ class Daemon:
         while time.monotonic() < deadline and any(c.status_fd is not None for c in self._children):
             time.sleep(_POLL_S)
             self._reap()
-        survivors = process.kill_all(lambda: process.descendants(self._pid), _KILL_S, self._reap)
+        segments = Segments()
+        survivors = process.kill_all(
+            lambda: segments.note(process.descendants(self._pid)), _KILL_S, self._reap
+        )
+        segments.remove()
         failures = [f"process {survivor.pid} cannot be killed" for survivor in survivors]
         if os.path.exists(self._journal_path):  # else recovered before we held our lock
             failures += undo.undo_journal(self._journal_path)

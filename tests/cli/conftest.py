@@ -81,7 +81,8 @@ class Harness:
         """Processes, mounts, work directories, journals, scratch that should not be there."""
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         ours = [f"mount {line}" for line in mounts if f"{self.data}/" in line]
-        return [*self._processes(), *ours, *self._files(), *self._emulated()]
+        shared = self._shared_memory()
+        return [*self._processes(), *ours, *self._files(), *self._emulated(), *shared]
 
     def _processes(self) -> list[str]:
         mark = f"HARNESS_DATA={self.data}".encode()
@@ -101,11 +102,25 @@ class Harness:
         scratch = [str(path) for path in (self.root / "tmp").iterdir()]
         return scratch + [str(path) for pattern in patterns for path in self.data.glob(pattern)]
 
+    def _shared_memory(self) -> list[str]:
+        """PostgreSQL's segments made since the start of the test that no process has mapped."""
+        started = self.root.stat().st_mtime
+        left = [p for p in Path("/dev/shm").glob("PostgreSQL.*") if p.stat().st_ctime > started]
+        mapped = "".join(map(_maps, Path("/proc").glob("[0-9]*"))) if left else ""
+        return [str(path) for path in left if str(path) not in mapped]
+
     def _emulated(self) -> list[str]:
         """Work directories of our runs on the tmpfs that stands in for PMem."""
         runs = {path.name for path in (self.results / "runs").glob("*")}
         places = Path("/dev/shm").glob("tierbench-*/tierbench-work/*")
         return [str(path) for path in places if any(path.name.startswith(run) for run in runs)]
+
+
+def _maps(process: Path) -> str:
+    try:
+        return (process / "maps").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _open_directory() -> Path:

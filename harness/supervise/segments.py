@@ -1,0 +1,74 @@
+"""Shared memory that outlives the processes that made it, and must go with those we kill.
+
+POSIX segments are files directly in /dev/shm, System V segments entries of the kernel's
+table: a server removes its own when it shuts down, and SIGKILL leaves them for good. Both
+show in /proc/PID/maps, so they are noted while their processes are stopped but alive, and
+removed once these are gone. Never removed: a file that another user owns or a process that
+is still there has mapped, and a System V segment that any process is attached to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.supervise.process import ProcessStat, all_processes
+
+_POSIX = re.compile(r" (/dev/shm/[^/\n]+)$", re.MULTILINE)
+_SYSV = re.compile(r" (\d+) +/SYSV[0-9a-f]{8}(?: \(deleted\))?$", re.MULTILINE)
+_IPC_RMID = 0
+_ATTACHED = 6  # column "nattch" of /proc/sysvipc/shm
+
+
+class Segments:
+    """The segments of some processes, noted before their end."""
+
+    def __init__(self) -> None:
+        self._posix: dict[Path, int] = {}
+        self._sysv: set[int] = set()
+
+    def note(self, processes: Iterable[ProcessStat]) -> list[ProcessStat]:
+        """Note what the processes map; returns them."""
+        listed = list(processes)
+        for process in listed:
+            if process.dead:
+                continue
+            maps = _maps(process.id.pid)
+            with contextlib.suppress(OSError):
+                owner = Path(f"/proc/{process.id.pid}").stat().st_uid
+                self._posix |= {Path(path): owner for path in _POSIX.findall(maps)}
+            self._sysv |= {int(number) for number in _SYSV.findall(maps)}
+        return listed
+
+    def remove(self) -> None:
+        """Remove those that nobody uses any more; no error for what is gone already."""
+        kept = set(_POSIX.findall("\n".join(_maps(s.id.pid) for s in all_processes())))
+        for path, owner in self._posix.items():
+            with contextlib.suppress(OSError):
+                if str(path) not in kept and path.lstat().st_uid == owner:
+                    path.unlink()
+        attached = _attached()
+        for number in self._sysv:
+            if attached.get(number) == 0:
+                ctypes.CDLL(None).shmctl(number, _IPC_RMID, None)
+        self._posix.clear()
+        self._sysv.clear()
+
+
+def _maps(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _attached() -> dict[int, int]:
+    """Attached processes by System V segment."""
+    try:
+        lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    except OSError:
+        return {}
+    return {int(line.split()[1]): int(line.split()[_ATTACHED]) for line in lines}

@@ -1,0 +1,71 @@
+"""Shared memory of processes that are killed goes with them."""
+
+import signal
+import sys
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+
+from conftest import eventually
+
+from harness.supervise.supervisor import Supervisor
+
+#: Makes a POSIX and a System V segment, names them, ignores SIGTERM, and stays.
+MAKER = """
+import ctypes, signal, sys, time
+from multiprocessing.shared_memory import SharedMemory
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+posix = SharedMemory(create=True, size=4096)
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+number = libc.shmget(0, 4096, 0o600 | 0o1000)
+libc.shmat(number, None, 0)
+print(posix.name, number, flush=True)
+time.sleep(1000)
+"""
+
+
+def _sysv():
+    lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    return {int(line.split()[1]) for line in lines}
+
+
+def _made(process):
+    name, number = process.stdout.readline().decode().split()
+    posix = Path("/dev/shm") / name
+    assert posix.exists()
+    assert int(number) in _sysv()
+    return posix, int(number)
+
+
+def test_a_killed_process_leaves_no_shared_memory(supervisor):
+    process = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
+    posix, number = _made(process)
+    process.kill()
+    assert process.wait(30) == -signal.SIGKILL
+    assert not posix.exists()
+    assert number not in _sysv()
+
+
+def test_segments_of_another_process_stay(supervisor):
+    ours = SharedMemory(create=True, size=4096)
+    try:
+        code = (
+            f"from multiprocessing.shared_memory import SharedMemory as S; s = S({ours.name!r}); "
+        )
+        process = supervisor.spawn(
+            [sys.executable, "-c", code + "print(1, flush=True); import time; time.sleep(1000)"],
+            pipes=True,
+        )
+        assert process.stdout.readline() == b"1\n"
+        process.kill()
+        assert (Path("/dev/shm") / ours.name).exists()
+    finally:
+        ours.close()
+        ours.unlink()
+
+
+def test_what_the_supervisor_must_kill_at_its_end_leaves_no_shared_memory(tmp_path):
+    with Supervisor(tmp_path / "state") as supervisor:
+        process = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
+        posix, number = _made(process)
+    assert eventually(lambda: not posix.exists() and number not in _sysv())
