@@ -30,6 +30,16 @@ class Done:
         return json.loads(self.out)
 
 
+#: Whoever runs the tests in the background of a script ignores Ctrl-C, and a child would
+#: inherit that.
+_MAIN = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from harness.cli import main
+main()
+"""
+
+
 @dataclass
 class Harness:
     """``harness`` with directories of its own, which servers' users can enter."""
@@ -57,7 +67,7 @@ class Harness:
 
     def start(self, *argv: object, **env: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-c", "from harness.cli import main; main()", *map(str, argv)],
+            [sys.executable, "-c", _MAIN, *map(str, argv)],
             cwd=self.root,
             env=self.environment | env,
             stdin=subprocess.DEVNULL,
