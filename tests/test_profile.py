@@ -278,6 +278,12 @@ def test_an_engine_can_have_parameters_of_its_own():
     assert refused.value.asked.startswith("p.yml:8: ")
 
 
+def test_a_scan_without_its_filter_is_not_laid_beside_one_with_it():
+    path, figures = published_of("nvm-for-databases-query-plans")
+    series = [one for one in read_published(path, figures) if one.engine == "mysql"]
+    assert {one.metric for one in series} == {"table_read_ns", "index_lookup_ns"}
+
+
 def test_an_experiment_of_the_paper_has_the_paper_s_numbers():
     path, figures = published_of("nvm-for-databases-query-plans")
     assert path is not None and path.name == "published.csv"
