@@ -1,8 +1,8 @@
 """Which repeats of A and B ran side by side: block k of one within the time of that block.
 
 A pair cancels what drifts only if its runs shared the drift. ``experiment run`` may be
-resumed days later, and an experiment that grew keeps its older runs: the same block
-number alone says nothing.
+resumed days later, even in the middle of a run, and an experiment that grew keeps its older
+runs: the same block number alone says nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from harness.reports.statistics import Pairing
 from harness.store import StoredRun
 from harness.units import format_ns
 
-#: How far apart two runs of a block may start: this often the time of all runs of the
-#: block (golden data are restored and servers started between them), and a slack.
+#: How far apart two runs of a block (every sitting of them) may start: this often the time of
+#: all runs of the block (golden data are restored and servers started between them), and a slack.
 BLOCK_TIMES = 3
 SLACK_NS = 600 * 10**9
 
@@ -61,7 +61,8 @@ def _apart(pairs: Sequence[tuple[StoredRun, StoredRun]], every: Sequence[StoredR
     """Which block's runs did not run side by side, and by how much; empty if all did."""
     far = []
     for one, other in pairs:
-        gap = abs(one.run["started_unix_ns"] - other.run["started_unix_ns"])
+        starts = [*_starts(one), *_starts(other)]
+        gap = max(starts) - min(starts)
         bound = BLOCK_TIMES * _block_ns(one, every) + SLACK_NS
         if gap > bound:
             far.append((one.run["spec"]["block"], gap, bound))
@@ -72,6 +73,11 @@ def _apart(pairs: Sequence[tuple[StoredRun, StoredRun]], every: Sequence[StoredR
         f"in {len(far)} of {len(pairs)} blocks the two did not run side by side "
         f"(block {block}: started {_long(gap)} apart, at most {_long(bound)} would do)"
     )
+
+
+def _starts(run: StoredRun) -> list[int]:
+    """When each sitting of a run began, in Unix ns: it is as far apart as they are."""
+    return [run.run["started_unix_ns"], *(one["unix_ns"] for one in run.run.get("resumed", []))]
 
 
 def _block_ns(run: StoredRun, every: Sequence[StoredRun]) -> int:

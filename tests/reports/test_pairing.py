@@ -38,6 +38,18 @@ def test_a_block_resumed_days_later_is_no_pair(tmp_path: Path) -> None:
     assert compare(old[:1], new[:1]).groups[0].pairing == "paired"
 
 
+@pytest.mark.parametrize(("later", "pairing"), [(5 * MINUTE, "paired"), (3 * DAY, "unpaired")])
+def test_a_run_gone_on_with_days_later_is_no_pair(tmp_path: Path, later: int, pairing: str) -> None:
+    cut = {"cut_off_run_id": "x", "kept_steps": 1, "after_step": "q1"}
+    resumed = {"resumed": [cut | {"unix_ns": STARTED_UNIX_NS + later}]}
+    for slow, fast in ((resumed, {}), ({}, resumed), (resumed, resumed)):
+        a = [at(tmp_path, 0, run_changes=slow)]
+        b = [at(tmp_path, 2 * MINUTE, "pmem-both", run_changes=fast)]
+        group = compare(a, b).groups[0]
+        assert group.pairing == pairing
+        assert ("started 3.0 days apart" in group.why_unpaired) == (pairing == "unpaired")
+
+
 def test_a_long_block_of_many_runs_is_still_one_block(tmp_path: Path) -> None:
     a, b = [at(tmp_path, 0)], [at(tmp_path, 60 * MINUTE, "pmem-both")]
     between = [
