@@ -18,7 +18,7 @@ import pytest
 from harness.counters import bandwidths, counter_metrics
 from harness.host.uncore import traffic_events
 from harness.monitors.memory_traffic import MemoryTraffic
-from harness.monitors.perf_event import PerfCounter, PerfEvent
+from harness.monitors.perf_event import PerfCounter, PerfEvent, Reading, Total
 from harness.tiers.kernel import Kernel
 
 PERF_TYPE_SOFTWARE = 1  # linux/perf_event.h
@@ -141,8 +141,23 @@ def test_a_processor_s_clock_is_counted_as_it_passes() -> None:
     time.sleep(0.3)
     after, passed = counter.read(), time.monotonic_ns() - start
     counter.close()
-    assert before is not None and after is not None
-    assert after - before == pytest.approx(passed, rel=0.05)
+    assert after.since(before) == pytest.approx(passed, rel=0.05)
+
+
+def test_a_counter_that_shared_its_hardware_is_scaled_over_the_span_asked_for() -> None:
+    """Alone for 100 ns, then for half of 100 ns: what the second half had is not in the first."""
+    total = Total()
+    assert total.at(Reading(1000, 100, 100)) == 1000
+    assert total.at(Reading(1000, 200, 150)) == 1000, "it counted nothing while it ran"
+    assert total.at(Reading(1300, 300, 250)) == 1300
+
+
+def test_a_span_in_which_a_counter_did_not_run_has_no_number_and_goes_to_the_next() -> None:
+    total = Total()
+    assert total.at(Reading(0, 10, 0)) is None, "it never ran"
+    assert total.at(Reading(50, 100, 50)) == 100
+    assert total.at(Reading(50, 140, 50)) is None
+    assert total.at(Reading(90, 200, 90)) == 100 + 40 * (100 / 40)
 
 
 @pytest.fixture

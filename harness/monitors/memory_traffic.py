@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -24,7 +25,7 @@ from typing import Any
 from harness.counters import labelled
 from harness.host.cpu import virtualised
 from harness.host.uncore import TrafficEvent, traffic_events
-from harness.monitors.perf_event import PerfCounter
+from harness.monitors.perf_event import PerfCounter, Total
 from harness.tiers.kernel import LIVE, Kernel
 
 _PARANOID = "/proc/sys/kernel/perf_event_paranoid"
@@ -40,6 +41,9 @@ class MemoryTraffic:
         self._interval_s = interval_s
         self._counters: list[tuple[TrafficEvent, PerfCounter]] = []
         self._open = ExitStack()
+        #: Of the queries' readings, and of the samples', which must not cut theirs short.
+        self._totals: defaultdict[PerfCounter, Total] = defaultdict(Total)
+        self._sampled: defaultdict[PerfCounter, Total] = defaultdict(Total)
         self._stop = threading.Event()
         self._samples: list[dict[str, Any]] = []
         self._thread = threading.Thread(target=self._loop, name=self.name, daemon=True)
@@ -60,7 +64,13 @@ class MemoryTraffic:
         self._counters = []
 
     def read(self) -> dict[str, float]:
-        """Bytes so far by counter name; a kind of which one counter did not run is left out."""
+        """Bytes so far by counter name; a kind of which one counter did not run is left out.
+
+        The difference of two readings is what passed between them (see :class:`Total`).
+        """
+        return self._read(self._totals)
+
+    def _read(self, totals: defaultdict[PerfCounter, Total]) -> dict[str, float]:
         sums: dict[str, float] = {}
         incomplete: set[str] = set()
         sockets = {event.socket for event, _ in self._counters}
@@ -68,7 +78,7 @@ class MemoryTraffic:
             names = [event.counts]
             if len(sockets) > 1:
                 names.append(labelled(f"socket_{event.counts}", socket=str(event.socket)))
-            found = _read(counter)
+            found = _read(counter, totals[counter])
             for name in names:
                 if found is None:
                     incomplete.add(name)
@@ -114,13 +124,13 @@ class MemoryTraffic:
 
     def _loop(self) -> None:
         while not self._stop.is_set():
-            self._samples.append({"monotonic_ns": time.monotonic_ns(), **self.read()})
+            self._samples.append({"monotonic_ns": time.monotonic_ns(), **self._read(self._sampled)})
             self._stop.wait(self._interval_s)
 
 
-def _read(counter: PerfCounter) -> float | None:
+def _read(counter: PerfCounter, total: Total) -> float | None:
     """A monitor must never break a run: what cannot be read is left out, and the gap visible."""
     try:
-        return counter.read()
+        return total.at(counter.read())
     except OSError:
         return None

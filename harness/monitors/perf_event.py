@@ -11,6 +11,7 @@ import os
 import platform
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 _SYSCALL = {"x86_64": 298, "aarch64": 241}
 #: struct perf_event_attr up to sample_max_stack (PERF_ATTR_SIZE_VER5, linux/perf_event.h):
@@ -31,6 +32,50 @@ class PerfEvent:
     config: int
     config1: int = 0
     config2: int = 0
+
+
+class Reading(NamedTuple):
+    """A counter's value, and the kernel's two times: since its opening, and of counting."""
+
+    value: int
+    enabled_ns: int
+    running_ns: int
+
+    def since(self, earlier: Reading) -> float | None:
+        """What was counted from ``earlier`` on; None where it did not run in between.
+
+        A counter that had to share its hardware ran only part of that time: scaled up by
+        the two times of just this span. Whole counts scaled and then subtracted would put
+        what was guessed for one span into another.
+        """
+        value = self.value - earlier.value
+        enabled, running = (
+            self.enabled_ns - earlier.enabled_ns,
+            self.running_ns - earlier.running_ns,
+        )
+        if running <= 0:
+            return None
+        return float(value) if running >= enabled else value * (enabled / running)
+
+
+class Total:
+    """A counter's readings added up, each span scaled for itself.
+
+    The difference of any two totals is what passed between them: a span in which the
+    counter did not run is joined to the next one.
+    """
+
+    def __init__(self) -> None:
+        self._last = Reading(0, 0, 0)
+        self._sum = 0.0
+
+    def at(self, reading: Reading) -> float | None:
+        """The total at ``reading``; None where the counter has not run since the one before."""
+        if (passed := reading.since(self._last)) is None:
+            return None
+        self._last = reading
+        self._sum += passed
+        return self._sum
 
 
 class PerfCounter:
@@ -55,16 +100,9 @@ class PerfCounter:
             raise OSError(error, os.strerror(error))
         self._descriptor = int(found)
 
-    def read(self) -> float | None:
-        """The count so far; None where it never ran.
-
-        A counter that had to share its hardware ran only part of the time: scaled up by
-        the kernel's own two times, as perf does.
-        """
-        value, enabled, running = struct.unpack("=QQQ", os.read(self._descriptor, 24))
-        if not running:
-            return None
-        return float(value) if running >= enabled else value * (enabled / running)
+    def read(self) -> Reading:
+        """The count so far, unscaled; OSError where it cannot be read."""
+        return Reading(*struct.unpack("=QQQ", os.read(self._descriptor, 24)))
 
     def close(self) -> None:
         """Stop counting."""
