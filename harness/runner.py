@@ -30,6 +30,8 @@ from harness.workload import ChangesData
 
 #: A process that ran before its policy was set may have a few pages elsewhere.
 _BOUND_SHARE = 0.99
+#: Where tables and indexes are.
+_HOLDING: tuple[Part, ...] = ("data", "index")
 
 
 @dataclass(frozen=True)
@@ -138,9 +140,8 @@ def _walk(
         places = stack.enter_context(_places(prepared, env, recorder.writer.run_id))
         env.progress.say(f"{recorder.writer.run_id}: restoring golden data")
         engine.restore(golden.content, places)
-        recorder.data_bytes = sum(
-            directory_bytes(places[part]) for part in places.directories if part != "temp"
-        )
+        recorder.data_bytes = data_bytes(places)
+        session.apart = [places[part] for part in DIRECTORY_PARTS if part not in _HOLDING]
         # The copies just made are in the page cache, charged to the harness: warm runs
         # under a memory limit would read from there what the limit should not hold.
         session.evict("start")
@@ -161,9 +162,14 @@ def _walk(
     engine.stop()
 
 
+def data_bytes(places: Places) -> int:
+    """Size of tables and indexes. A redo log is as large as it is set to be, whatever is in it."""
+    return sum(directory_bytes(places[part]) for part in _HOLDING)
+
+
 def _page_cached(prepared: Prepared) -> bool:
     """Whether the page cache stands between the engine and its tables and indexes."""
-    holding = [tier for part, tier in prepared.tiers.items() if part in ("data", "index")]
+    holding = [tier for part, tier in prepared.tiers.items() if part in _HOLDING]
     return bool(holding) and not any(t.facts.dax or t.facts.kind == "tmpfs" for t in holding)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +27,7 @@ class RunSession:
     """Implements harness.workload.Session.
 
     ``residency``: one entry per cold start, measured with the engine stopped and
-    its files evicted: what the next query found in the page cache.
+    its files evicted: what the next query found of data and indexes in the page cache.
     """
 
     engine: Engine
@@ -42,6 +42,9 @@ class RunSession:
     traffic: TierTraffic = field(default_factory=lambda: TierTraffic(()))
     #: Whether what the engine reads of its data passes the page cache (not on DAX, tmpfs).
     page_cached: bool = True
+    #: Directories of redo log and temporary files: a large empty log, always cold, would
+    #: hide data that are not.
+    apart: Sequence[Path] = ()
     #: Counters of the host's memory controllers, where the run asks for them.
     memory_traffic: MemoryTraffic | None = None
     residency: list[dict[str, Any]] = field(default_factory=list)
@@ -109,16 +112,16 @@ class RunSession:
         return Footprint(self.engine.files, self.engine.processes, self.page_cached)
 
     def evict(self, label: str) -> None:
-        """Evict the stopped engine's files, and note what of them is still in the page cache."""
+        """Evict the stopped engine's files, and note what of its data is still cached."""
         files = self.engine.files()
         evict(files)
-        found = residency(files)
+        found = residency(files, self.apart)
         note = found.note
         if self.drop_caches and _cold(found) is False:
             # fadvise leaves pages that are mapped or under way; only root may do more.
             # Not done at first: it slows the whole host and makes a binary's own pages cold.
             evict(files, drop=True)
-            found = residency(files)
+            found = residency(files, self.apart)
             note = "; ".join(text for text in (found.note, "drop_caches was needed") if text)
         self.residency.append(
             {

@@ -98,14 +98,20 @@ def _drop_everything(notes: list[str]) -> bool:
     return True
 
 
-def residency(paths: Iterable[Path]) -> Residency:
+def residency(paths: Iterable[Path], without: Iterable[Path] = ()) -> Residency:
     """How much of all files at and below ``paths`` is in the page cache now.
 
+    ``without``: directories whose files are left out, by whatever link they are reached.
     Works without root for files that are ours or that we may write: of others the
     kernel says that every page is resident (Linux 5.2), so they are not asked about
     and the answer is None.
     """
-    files = list(_files(paths))
+    left_out = [path.resolve() for path in without]
+    files = [
+        (path, facts)
+        for path, facts in _files(paths)
+        if not (left_out and any(map(path.resolve().is_relative_to, left_out)))
+    ]
     notes = _filesystem_notes(files)
     resident, unevictable, unknown = 0, 0, 0
     table = mounts()

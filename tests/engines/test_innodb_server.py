@@ -20,6 +20,8 @@ from harness.engines._innodb.cluster import Cluster
 from harness.engines._innodb.values import same_value
 from harness.engines._innodb.verify import open_files, verify_locations, verify_variables
 from harness.errors import RunFailed, UsageError
+from harness.golden import directory_bytes
+from harness.runner import data_bytes
 from harness.supervise.process import all_processes
 
 FLAVOURS = ("mysql", "mariadb")
@@ -56,6 +58,12 @@ def running(module_lab: Any, golden: tuple[str, Path]) -> Iterator[Any]:
     engine.start()
     yield engine
     engine.kill()
+
+
+def test_the_redo_log_is_no_data(running: Any) -> None:
+    places = running.test_places
+    assert directory_bytes(places["wal"]) >= 1 << 20, "it is preallocated"
+    assert data_bytes(places) == directory_bytes(places["data"])
 
 
 def files_of(engine: Any) -> list[Any]:
