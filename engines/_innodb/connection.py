@@ -8,6 +8,7 @@ statements on MySQL are ended by KILL QUERY from a second connection.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -101,15 +102,17 @@ class MySqlConnection:
         Rows are converted after the clock has stopped.
         """
         started = time.monotonic_ns()
+        killed = threading.Event()
         try:
             self._limit(timeout_s)
-            with self._killed_at(sql, timeout_s):
+            with self._killed_at(sql, timeout_s, killed):
                 started = time.monotonic_ns()
                 result = self.raw.run(sql)
                 duration = time.monotonic_ns() - started
             return SqlResult(result.columns, list(result.rows or ()), started, duration)
         except pymysql.Error as error:
-            if timeout_s is not None and _reached_limit(error, started, timeout_s):
+            over = timeout_s is not None and time.monotonic_ns() - started >= timeout_s * 1e9
+            if timeout_s is not None and _reached_limit(error, over or killed.is_set()):
                 raise QueryTimeout(f"{head(sql)}: no answer within {timeout_s:g} s") from error
             raise failed(self.flavour, sql, error) from error
 
@@ -139,24 +142,25 @@ class MySqlConnection:
         close(self.raw)
 
     def _limit(self, timeout_s: float | None) -> None:
-        """Set the server's own limit, outside the timed window."""
+        """Set the server's own limit, outside the timed window; rounded up, never early."""
         seconds = timeout_s or 0.0
         if seconds == self._limit_s:
             return
         if self.flavour == "mariadb":
-            self.raw.query(f"SET SESSION max_statement_time = {seconds:.6f}")
+            self.raw.query(f"SET SESSION max_statement_time = {math.ceil(seconds * 1e6) / 1e6:.6f}")
         else:
-            milliseconds = max(1, round(seconds * 1000)) if seconds else 0
+            milliseconds = math.ceil(seconds * 1000)
             self.raw.query(f"SET SESSION max_execution_time = {milliseconds}")
         self._limit_s = seconds
 
     @contextmanager
-    def _killed_at(self, sql: str, timeout_s: float | None) -> Iterator[None]:
-        """End what MySQL's own limit does not hold for."""
+    def _killed_at(
+        self, sql: str, timeout_s: float | None, fired: threading.Event
+    ) -> Iterator[None]:
+        """End what MySQL's own limit does not hold for; sets ``fired`` before it does."""
         if timeout_s is None or self.flavour == "mariadb" or _is_select(sql):
             yield
             return
-        fired = threading.Event()
 
         def kill() -> None:
             fired.set()
@@ -199,10 +203,13 @@ def failed(flavour: Flavour, sql: str, error: pymysql.Error) -> RunFailed:
     return RunFailed(f"{TITLES[flavour]}: {head(sql)}", message(error))
 
 
-def _reached_limit(error: pymysql.Error, started_ns: int, timeout_s: float) -> bool:
-    """Whether the limit ended it, and not somebody else's KILL."""
+def _reached_limit(error: pymysql.Error, over: bool) -> bool:
+    """Whether the limit ended it, and not somebody else's KILL.
+
+    ``over``: its time was up, or we have sent a KILL of our own. That one's clock starts
+    before the statement's, so it may come to a statement that is younger than the limit.
+    """
     code = error.args[0] if error.args else None
-    over = time.monotonic_ns() - started_ns >= timeout_s * 1e9
     return code in _TIMED_OUT or (code in _INTERRUPTED and over)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -91,6 +92,41 @@ def test_a_time_limit_ends_the_statement_and_not_the_connection(connection: Any,
     assert connection.execute("select count(*) from region").rows == [(5,)]
     assert connection.execute("select 1", timeout_s=60).rows == [(1,)]
     connection.execute("drop table if exists never")
+
+
+def test_a_kill_of_ours_is_the_limit_also_where_the_statement_began_after_its_clock(
+    connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the timer's thread is running before the statement is sent."""
+
+    class Early(threading.Timer):
+        def __init__(self, interval: float, function: Callable[[], None]) -> None:
+            super().__init__(interval - 0.2, function)
+
+    monkeypatch.setattr(threading, "Timer", Early)
+    with pytest.raises(QueryTimeout):
+        connection.execute(f"create table never as {ENDLESS}", timeout_s=0.5)
+    connection.execute("drop table if exists never")
+
+
+def test_somebody_elses_kill_is_no_limit(innodb: Any, connection: Any) -> None:
+    killer = threading.Timer(0.3, connection.cancel)
+    killer.start()
+    with pytest.raises(RunFailed, match="interrupted"):
+        connection.execute(f"create table never as {ENDLESS}", timeout_s=60)
+    killer.join()
+    connection.execute("drop table if exists never")
+
+
+@pytest.mark.parametrize("limit_s", [0.2504, 0.2500006])
+def test_the_servers_own_limit_is_never_shorter_than_ours(connection: Any, limit_s: float) -> None:
+    connection.execute("select 1", timeout_s=limit_s)
+    name, per_second = {
+        "mysql": ("max_execution_time", 1000),
+        "mariadb": ("max_statement_time", 1),
+    }[connection.flavour]
+    ((limit,),) = connection.execute(f"select @@session.{name}", timeout_s=limit_s).rows
+    assert limit_s <= float(limit) / per_second < limit_s + 0.001
 
 
 def test_a_limit_that_was_not_reached_ends_nothing_later(connection: Any) -> None:
