@@ -31,6 +31,7 @@ from harness.reports.values import (
     Measured,
     Quantity,
     Summary,
+    duration_of,
     in_order,
     limit_of,
     measured,
@@ -253,12 +254,22 @@ def _row(
         ] or present
     summaries = [summarise(side) for side in present]
     estimate, note = _estimate(present[0], present[1], one.better, pairing)
-    limit = Quantity(limit_of(quantity.name), quantity.labels)
-    if reached := sum(limit in run for run in (*a, *b)):
-        # What is left are the times of the runs that happened to be fast enough.
+    if reached := sum(_cut_off(run, quantity, one.better) for run in (*a, *b)):
+        # What is left are the values of the runs that happened to be fast enough.
         estimate, note = None, f"the time limit was reached in {reached} of {len(a) + len(b)} runs"
     return Row(quantity, one.unit, one.better, summaries[0], summaries[1], estimate, None,
                "; ".join(part for part in (note, one.note) if part))  # fmt: skip
+
+
+def _cut_off(run: Mapping[Quantity, Measured], quantity: Quantity, better: Better) -> bool:
+    """Whether a time limit stands for this value: that of the query itself, or that of a
+    query without which there is no total.
+    """
+    if Quantity(limit_of(quantity.name), quantity.labels) in run:
+        return True
+    if quantity in run or metric_info(quantity, better).role not in ("headline", "part"):
+        return False
+    return any(duration_of(q.name) for q in run)
 
 
 def _value(run: Mapping[Quantity, Measured], quantity: Quantity) -> float | None:

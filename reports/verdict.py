@@ -71,8 +71,9 @@ def _verdict(panel: Panel, group: Group, family: Counter[str], alpha: float) -> 
 def _headline(panel: Panel, group: Group) -> Row | None:
     """The row the verdict is read from: a headline with a ratio, else the first part with one.
 
-    None where the parts have a total that one side lacks, since queries reached their
-    limit there: no part stands for the whole.
+    A total that any run lacks, since queries reached their limit there, has no ratio: the
+    runs left over are those that happened to be fast enough. Nor does a part stand for the
+    whole then: None.
     """
     rows = {row.quantity: row for row in group.rows if row.estimate and row.better != "none"}
     roles = {q: metric_info(q, r.better).role for q, r in rows.items()}

@@ -15,6 +15,7 @@ from harness.reports.compare import compare
 from harness.reports.report import ReportFiles, write_report
 from harness.reports.sentences import sentences
 from harness.reports.series import panels
+from harness.reports.verdict import verdicts
 from harness.store import StoredRun, write_json_atomically
 
 S = 1_000_000_000
@@ -135,6 +136,43 @@ def test_a_query_without_any_time_says_so_and_there_is_no_verdict(tmp_path: Path
     assert "it pays" not in html
     times = next(p for p in files.figures if p.name.endswith("times.svg"))
     assert "reached its time limit" in times.read_text(encoding="utf-8")
+
+
+def test_no_verdict_is_read_from_the_runs_that_were_fast_enough(tmp_path: Path) -> None:
+    """A total exists only in runs without a limit reached: a selection of the fast ones."""
+    runs = [
+        write(tmp_path, Case(engine="mysql", placement=p, block=k, queries=(1, 6), limited=cut))
+        for k in range(7)
+        for p, cut in (("ssd-both", ()), ("pmem-both", (6,) if k == 6 else ()))
+    ]
+    a, b = (runs[0::2], runs[1::2])
+    (group,) = compare(a, b).groups
+    found = {(row.quantity.name, row.quantity.label("query")): row for row in group.rows}
+    for total in ("queries_geomean_ns", "queries_duration_ns"):
+        assert found[total, None].estimate is None
+        assert found[total, None].note == "the time limit was reached in 1 of 14 runs"
+    assert found["query_duration_ns", "1"].estimate is not None
+    (panel,) = panels(runs, "placement", None)
+    (verdict,) = verdicts([panel], 0.05)
+    assert "because 1 query reached a time limit in some run" in verdict.sentence
+    (whole,) = compare(a[:6], b[:6]).groups
+    assert all(row.estimate for row in whole.rows if row.quantity.name == "queries_geomean_ns")
+
+
+def test_a_stream_s_limit_takes_the_throughput_test_s_figures_along(tmp_path: Path) -> None:
+    totals = {"throughput_queries_per_hour": 9.0, "composite_queries_per_hour": 8.0}
+    whole = [metric(name, value, "1/h", "higher") for name, value in totals.items()]
+    whole += [metric("stream_duration_ns", 9 * S, better="lower", stream="1")]
+    cut = [metric("query_timeout_ns", 60 * S, query="6", stream="1")]
+    power = metric("power_geomean_queries_per_hour", 7.0, "1/h", "higher")
+    runs = two(tmp_path, [power, *whole], [power, *cut])
+    for k in (1, 2):
+        runs += two(tmp_path, [power, *whole], [power, *whole], block=k)
+    (group,) = compare(runs[0::2], runs[1::2]).groups
+    found = {row.quantity.name: row for row in group.rows}
+    for name in (*totals, "stream_duration_ns"):
+        assert found[name].estimate is None and "time limit" in found[name].note
+    assert found["power_geomean_queries_per_hour"].estimate is not None
 
 
 def test_queries_of_streams_are_compared_among_themselves(tmp_path: Path) -> None:
