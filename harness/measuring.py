@@ -31,7 +31,7 @@ def one_at_a_time(progress: Progress) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress.say("another harness is measuring on this host: waiting for it")
+            progress.say(f"another harness{_holder(descriptor)} is measuring: waiting for its end")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -48,3 +48,17 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _holder(descriptor: int) -> str:
+    """`` (process 123)``: who holds the lock, where the kernel tells."""
+    inode = os.fstat(descriptor).st_ino
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        fields = line.split()
+        if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+            return f" (process {fields[4]})"
+    return ""

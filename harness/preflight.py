@@ -205,7 +205,8 @@ def _check_cache(prepared: Prepared) -> None:
         raise UsageError(
             f"memory limit {format_bytes(limit)}",
             "too little for any engine to start",
-            f"give it {format_bytes(_LEAST_MEMORY)} or more",
+            f"give it {format_bytes(_LEAST_MEMORY)} or more; where a profile computes it from "
+            "its size, with a larger --size",
         )
     if prepared.external and _changes_data(prepared):
         raise UsageError(

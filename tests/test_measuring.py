@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -42,3 +43,4 @@ def test_the_second_waits_for_the_first_and_says_so():
         thread.join()
     assert order == ["first", "second"]
     assert "waiting" in told.lines[0]
+    assert f"process {os.getpid()}" in told.lines[0]  # who holds it

@@ -95,7 +95,7 @@ def _of_test(given: Mapping[str, Any], test: Test, scale: float) -> dict[str, An
     """The parameters that only power and throughput tests have."""
     if test == "queries":
         for name in ("streams", "refresh", "refresh_batch_orders"):
-            if given[name]:
+            if given[name] is not None:
                 raise UsageError(
                     f"{name} {given[name]} with test queries",
                     "it runs one stream of queries and changes no data",

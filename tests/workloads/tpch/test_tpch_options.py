@@ -141,3 +141,9 @@ def test_what_a_test_does_not_have_is_refused(params, says):
         WORKLOAD.normalise(params)
     assert says in f"{refused.value.asked}: {refused.value.found}"
     assert refused.value.do
+
+
+@pytest.mark.parametrize("refresh", [True, False])
+def test_refresh_functions_are_neither_asked_for_nor_refused_where_there_are_none(refresh):
+    with pytest.raises(UsageError, match="choose test power, throughput or both"):
+        normalise({"refresh": refresh})
