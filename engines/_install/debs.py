@@ -2,8 +2,8 @@
 
 The packages come through apt from the mirror that this machine's own apt uses, with lists
 and cache of our own: nothing of the machine's package database is read or changed, and no
-package's script is run. Unpacked together with Debian's C library and dynamic linker, they
-run on any release.
+package's script is run, nor what the machine's apt is set up to run after an update. Unpacked
+together with Debian's C library and dynamic linker, they run on any release.
 
 A release of Debian moves on, and pinned versions go from its mirrors. Of the server's own
 package that is the end of the pin. Of a library, the version that took the pinned one's
@@ -24,6 +24,8 @@ from harness.errors import RunFailed
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _TARGETS = "$(REPO_URI) $(CREATED_BY) $(ORIGIN) $(LABEL)"
+#: Read after the machine's own configuration, of which the rest stays: proxies, passwords …
+_NO_HOOKS = "#clear APT::Update;\n#clear Binary::apt-get::APT::Update;\n#clear AptCli::Hooks;\n"
 _DO = "check the network and apt's sources, then run it again"
 
 
@@ -114,6 +116,7 @@ class _Apt:
             (state / name).mkdir(parents=True)
         (state / "status").touch()
         (state / "sources.list").write_text("".join(_sources(suites, self._what)))
+        (state / "no-hooks.conf").write_text(_NO_HOOKS)
         options: Mapping[str, str] = {
             "Dir::State": str(state),
             "Dir::State::lists": str(state / "lists"),
@@ -130,9 +133,9 @@ class _Apt:
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
             "Acquire::IndexTargets::deb::CNF::DefaultEnabled": "false",
         }
-        self._options = [
-            word for name, value in options.items() for word in ("-o", f"{name}={value}")
-        ]
+        self._options = ["-c", str(state / "no-hooks.conf")]
+        for name, value in options.items():
+            self._options += ["-o", f"{name}={value}"]
         run_client(self._what, ["apt-get", *self._options, "update", "--error-on=any"], folder, _DO)
 
     def versions(self, names: list[str]) -> dict[str, list[str]]:

@@ -215,6 +215,33 @@ def test_packages_are_unpacked_together_and_not_installed(
     assert Path("/var/lib/dpkg/status").read_bytes() == before
 
 
+def test_what_the_machine_does_after_an_update_is_not_done_and_its_settings_hold(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.add("tinyd", "1.0", SERVER)
+    done = tmp_path / "done"
+    hooks = ("Pre-Invoke", "Post-Invoke", "Post-Invoke-Success", "Post-Invoke-Stats")
+    configuration = tmp_path / "apt.conf"
+    configuration.write_text(
+        "".join(
+            f'{scope}APT::Update::{hook} {{ "echo {scope}{hook} >> {done}"; }};\n'
+            for scope in ("", "Binary::apt-get::")
+            for hook in hooks
+        )
+        + 'Acquire::http::Proxy "http://proxy.example.org:3128";\n'
+    )
+    monkeypatch.setenv("APT_CONFIG", str(configuration))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    apt = debs._Apt(folder, ("unstable",), "a test")
+    assert apt.versions(["tinyd"]) == {"tinyd": ["1.0"]}
+    assert not done.exists()
+    dump = subprocess.run(
+        ["apt-config", *apt._options, "dump"], check=True, capture_output=True, text=True
+    )
+    assert 'Acquire::http::Proxy "http://proxy.example.org:3128";' in dump.stdout
+
+
 def test_a_library_that_moved_on_is_taken_and_recorded(
     repository: Repository, tmp_path: Path
 ) -> None:
