@@ -108,7 +108,12 @@ class RunSession:
         return {**self.traffic.read(), **moved}
 
     def footprint(self) -> Footprint:
-        """What is touched of the engine's files and memory from now on."""
+        """What is touched of the engine's files and memory from now on.
+
+        The engine is asked for its counters first: after a cold start that opens a
+        connection of ours and reads catalogs, which would count as the query's.
+        """
+        self.engine.counters()
         return Footprint(self.engine.files, self.engine.processes, self.page_cached)
 
     def evict(self, label: str) -> None:

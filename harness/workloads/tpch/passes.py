@@ -124,8 +124,8 @@ class Passes:
     def _time(self, statement: Statement, connection: SqlConnection) -> Execution:
         for _ in range(self._warmups):
             execute(connection, statement, self._timeout_s)
-        footprint = self._session.footprint() if self._footprints else None
         with explained_failure(statement):
+            footprint = self._session.footprint() if self._footprints else None
             before = dict(self._session.counters("before"))
         result = execute(connection, statement, self._timeout_s)
         if result is None:
