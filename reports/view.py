@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -28,7 +30,15 @@ from harness.reports.series import Panel
 from harness.reports.statistics import ALPHA
 from harness.reports.values import Measured, Quantity, Summary, duration_of, in_order
 from harness.reports.verdict import Verdict, verdicts
-from harness.reports.words import interval_text, outcome_text, p_text, quantity_text, times, utc
+from harness.reports.words import (
+    counted,
+    interval_text,
+    outcome_text,
+    p_text,
+    quantity_text,
+    times,
+    utc,
+)
 from harness.store import StoredRun
 
 
@@ -146,17 +156,42 @@ def _counts(runs: Sequence[StoredRun]) -> str:
     return f"{len(runs)} runs: {', '.join(said)}" if len(runs) > 1 else f"1 run: {states[0]}"
 
 
+#: What a check that stands for several answers says first: ``44 of 44 answers not compared``.
+_ANSWERS_TOGETHER = re.compile(r"(\d+) of \d+ answers ")
+_STATES = {"passed": "passed", "failed": "failed", "unknown": "could not be made"}
+
+
 def _checks(runs: Sequence[StoredRun]) -> str:
-    checks = [check for run in runs for check in run.run["checks"]]
-    if not checks:
+    """How many answers were right, then the checks of anything else, by their names."""
+    answers: Counter[str] = Counter()
+    others: dict[str, Counter[str]] = {}
+    for check in (check for run in runs for check in run.run["checks"]):
+        if check["name"] in ("answer", "stream-answers"):
+            together = _ANSWERS_TOGETHER.match(check["detail"])
+            stands_for = int(together[1]) if check["name"] != "answer" and together else 1
+            answers[check["status"]] += stands_for
+        else:
+            others.setdefault(check["name"], Counter())[check["status"]] += 1
+    said = [_answers(answers)]
+    if others:
+        told = (f"{name}: {_states(counts)}" for name, counts in sorted(others.items()))
+        said.append(f"Checks of other things: {'; '.join(told)}.")
+    return " ".join(said)
+
+
+def _answers(counts: Counter[str]) -> str:
+    if not (total := counts.total()):
         return "No answer was checked."
-    states = [check["status"] for check in checks]
-    if states.count("passed") == len(states):
-        return f"All {len(states)} checks of the answers passed."
+    if counts["passed"] == total:
+        return f"{counted(total, 'answer')} checked: all passed."
     return (
-        f"Of {len(states)} checks of the answers {states.count('passed')} passed, "
-        f"{states.count('failed')} failed, {states.count('unknown')} could not be made."
+        f"Of {counted(total, 'answer')} {counts['passed']} passed the check, {counts['failed']} "
+        f"failed it, {counts['unknown']} could not be checked."
     )
+
+
+def _states(counts: Counter[str]) -> str:
+    return ", ".join(f"{counts[state]} {said}" for state, said in _STATES.items() if counts[state])
 
 
 def _troubles(runs: Sequence[StoredRun]) -> Iterable[Trouble]:

@@ -109,7 +109,7 @@ def test_failed_and_unknown_runs_are_shown_as_such_and_never_as_a_time(tmp_path:
     assert "no reference answer" in html
     assert "pmem-both †" in html and "ssd-both †" not in html
     assert "6 runs: 4 complete, 1 unknown, 1 failed" in html
-    assert "could not be made" in html
+    assert "could not be checked" in html
     markdown = files.markdown.read_text(encoding="utf-8")
     assert "**failed**" in markdown and "**unknown**" in markdown
 

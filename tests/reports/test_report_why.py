@@ -235,3 +235,21 @@ def test_another_disk_of_one_name_is_no_repeat(tmp_path: Path) -> None:
         runs.append(write(tmp_path, Case(queries=(1,), block=block, manifest_changes=changes)))
     found = panels(runs, "placement", None)
     assert len([arm for panel in found for arm in panel.arms]) == 2
+
+
+def test_answers_are_counted_and_other_checks_are_named_apart(tmp_path: Path) -> None:
+    def check(name: str, status: str, detail: str = "") -> dict[str, Any]:
+        return {"name": name, "status": status, "detail": detail, "labels": {}}
+
+    found = [
+        *[check("answer", "passed")] * 3,
+        check("stream-answers", "unknown", "44 of 46 answers not compared: no reference"),
+        check("refresh_rows", "passed"),
+        check("query-finished", "unknown"),
+    ]
+    runs = two(tmp_path, query("6", 4.0, 1.0), query("6", 2.0, 1.0), run_changes={"checks": found})
+    _, html = report(runs, tmp_path)
+    assert "Of 94 answers 6 passed the check, 0 failed it, 88 could not be checked." in html
+    assert "query-finished: 2 could not be made; refresh_rows: 2 passed." in html
+    _, html = report(two(tmp_path, query("6", 4.0, 1.0), query("6", 2.0, 1.0)), tmp_path)
+    assert "2 answers checked: all passed." in html and "other things" not in html
