@@ -131,6 +131,7 @@ def _walk(
     if isinstance(engine, KeepsOwnData) and prepared.external:
         engine.start()
         recorder.dataset_facts = _external_data(prepared, env, engine)
+        session.source = _existing_source(prepared, env)
         recorder.data_bytes = engine.data_bytes()
     else:
         golden = golden_data(prepared, env)

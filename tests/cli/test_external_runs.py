@@ -1,0 +1,57 @@
+"""Runs on a server of the user's, played by one that the test starts itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import paths, registry
+from harness.engine import EngineContext, Places
+from harness.placement import DIRECTORY_PARTS
+from harness.supervise.credentials import unprivileged
+from harness.supervise.supervisor import Supervisor
+
+
+@pytest.fixture(scope="module")
+def dsn() -> Iterator[str]:
+    """Of a running PostgreSQL."""
+    root = Path(tempfile.mkdtemp(prefix="tb-ext-"))
+    root.chmod(0o755)
+    user = unprivileged()
+    made = {name: root / name for name in (*DIRECTORY_PARTS, "s")}
+    for folder in made.values():
+        folder.mkdir(mode=0o700)
+        if user is not None:
+            os.chown(folder, user.uid, user.gid)
+    with Supervisor(root / "state") as supervisor:
+        context = EngineContext(
+            {}, {}, made["s"], paths.engines_prefix(), supervisor, user, 2, None
+        )
+        engine: Any = registry.engine("postgres").create(context)
+        engine.initialise(Places({part: made[part] for part in DIRECTORY_PARTS}))
+        engine.start()
+        password = engine._password
+        yield f"host={made['s']} port=5432 user=harness dbname=harness password={password}"
+        engine.kill()
+    shutil.rmtree(root)
+
+
+def command(*more: object) -> list[object]:
+    return ["run", "tpch", "--engine", "postgres", "--option", "dsn=env", "--scale", "0.01",
+            "--cache", "warm", "--no-plans", *more]  # fmt: skip
+
+
+def test_answers_of_the_first_run_are_held_against_the_data_just_loaded(harness, dsn):
+    """Parameters off the shipped references need the source data, which nobody had made yet."""
+    done = harness(*command("--query-seed", "7", "--queries", "1,6", "--json"), HARNESS_DSN=dsn)
+    (run,) = done.json["runs"]
+    answers = [(check["status"], check["detail"]) for check in run["checks"] if
+               check["name"] == "answer"]  # fmt: skip
+    assert [status for status, _ in answers] == ["passed", "passed"], answers
+    assert (done.code, run["status"]) == (0, "complete"), done.err
