@@ -14,20 +14,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
+from harness.engine import Cancels
 
-class Cancellable(Protocol):
-    """A connection that jobs run on."""
-
-    def cancel(self) -> None:
-        """End the statement under way, from any thread; no error where there is none."""
-
-    def close(self) -> None:
-        """Close; no error when the server is gone."""
-
-
-Connection = TypeVar("Connection", bound=Cancellable)
+Connection = TypeVar("Connection", bound=Cancels)
 
 
 @dataclass(frozen=True, eq=False)

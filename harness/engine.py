@@ -244,6 +244,14 @@ class SqlConnection(Protocol):
 
 
 @runtime_checkable
+class Cancels(SqlConnection, Protocol):
+    """Connections whose statement can be ended from beside it."""
+
+    def cancel(self) -> None:
+        """End the statement under way, from any thread; no error where there is none."""
+
+
+@runtime_checkable
 class RunsSql(Protocol):
     """Engines that run SQL workloads."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from harness import paths, registry
 from harness.engine import BulkLoads, KeepsOwnData
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
+from harness.workloads.tpch.statements import Statement
+from harness.workloads.tpch.throughput import _Streams
 
 KEY = "tpch-abc123"
 FLAVOURS = ("mysql", "mariadb")
@@ -138,6 +141,30 @@ def test_what_the_user_may_not_do_is_told(
     with pytest.raises(RunFailed, match="Access denied") as caught:
         engine.prepare(KEY)
     assert "GRANT ALL" in caught.value.do
+
+
+def test_a_failure_in_one_query_stream_ends_what_the_others_run_on_the_users_server(
+    external: Any, server: Any
+) -> None:
+    streams = [[Statement(1, {}, "select no_such", 1)], [Statement(2, {}, "select sleep(600)", 2)]]
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with SilentProgress().task("streams", 2) as task:
+                _Streams(external, external, None, task).run(streams, None, [])
+        except RunFailed as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "it waits for the other stream's statement"
+    assert "no_such" in str(failures[0])
+    running = server.connect().execute(
+        "select info from information_schema.processlist where info = 'select sleep(600)'"
+    )
+    assert running.rows == []
 
 
 def test_its_files_and_places_are_not_ours(external: Any, lab: Any, tmp_path: Path) -> None:

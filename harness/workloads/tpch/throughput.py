@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from harness.counters import difference
-from harness.engine import Engine, RunsSql, SqlConnection
+from harness.engine import Cancels, Engine, KeepsOwnData, RunsSql, SqlConnection
 from harness.progress import Task
 from harness.workload import Session
 from harness.workloads.tpch.course import Course
@@ -26,6 +26,9 @@ from harness.workloads.tpch.refreshing import FUNCTIONS, Applied, Function, Refr
 from harness.workloads.tpch.statements import Statement, power_statements, stream_statements
 
 _STEP = "throughput"
+#: How often, and how long apart, a server that goes on is told to end a statement.
+_CANCELS = 5
+_CANCEL_WAIT_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,8 @@ class _Streams:
             # Without its server a statement under way ends; then the thread does.
             self._stopped.set()
             start.abort()
+            if isinstance(self._engine, KeepsOwnData):
+                _cancel(threads, connections)
             self._engine.kill()
             for thread in threads:
                 thread.join()
@@ -229,3 +234,20 @@ class _Streams:
                 return
             into.append(functions.apply(connection, function, pair))
             self._task.advance(note=f"{function} of pair {pair} done")
+
+
+def _cancel(threads: Sequence[threading.Thread], connections: Sequence[SqlConnection]) -> None:
+    """End what runs on a user's server, which outlives our connections and goes on with it.
+
+    More than once: a thread may have been just about to send its next statement.
+    """
+    for _ in range(_CANCELS):
+        left = [
+            (thread, connection)
+            for thread, connection in zip(threads, connections, strict=True)
+            if thread.is_alive() and isinstance(connection, Cancels)
+        ]
+        for _, connection in left:
+            connection.cancel()
+        for thread, _ in left:
+            thread.join(_CANCEL_WAIT_S)
