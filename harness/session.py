@@ -51,6 +51,8 @@ class RunSession:
     #: The cold starts that were not cold although their files could be evicted.
     not_cold: list[str] = field(default_factory=list)
     _written: tuple[int, int] = (0, 0)
+    #: Requests under way on the tiers' devices before the measurement.
+    _in_flight: int = 0
 
     def __post_init__(self) -> None:
         """Cold starts of finished steps are this run's, too."""
@@ -90,11 +92,16 @@ class RunSession:
         Asking the engine makes it work. So before a statement the engine is asked
         first and its processes last, after it the processes first: their difference
         then holds the statement alone. The devices and memory controllers, which count
-        everybody's bytes, are in between: what the processes caused is in their counts.
+        everybody's bytes, are in between: what the processes caused is in their counts,
+        for which requests still under way afterwards (read-ahead) are waited for.
         """
-        asked = [self._processes, self._devices, self.engine.counters]
+        asked = (
+            [self.engine.counters, self._devices_before, self._processes]
+            if moment == "before"
+            else [self._processes, self._devices_after, self.engine.counters]
+        )
         found: dict[str, float] = {}
-        for ask in reversed(asked) if moment == "before" else asked:
+        for ask in asked:
             found |= ask()
         return found
 
@@ -102,6 +109,14 @@ class RunSession:
         found = read_counters(self.engine.processes())
         found.pop("rss_bytes", None)  # a level, not a sum: its difference would mean nothing
         return found
+
+    def _devices_before(self) -> Mapping[str, float]:
+        self._in_flight = self.traffic.in_flight()
+        return self._devices()
+
+    def _devices_after(self) -> Mapping[str, float]:
+        self.traffic.settle(self._in_flight)
+        return self._devices()
 
     def _devices(self) -> Mapping[str, float]:
         moved = self.memory_traffic.read() if self.memory_traffic else {}

@@ -12,8 +12,14 @@ from typing import Any
 
 import pytest
 
+from harness.counters import difference
+from harness.memory.cache import evict
 from harness.progress import SilentProgress
 from harness.session import RunSession
+from harness.supervise.process import process_identity
+from harness.tiers.model import Tier, TierClaim
+from harness.tiers.probe import facts_of_directory
+from harness.tiers.traffic import TierTraffic
 
 MIB = 1 << 20
 
@@ -42,3 +48,25 @@ def test_a_large_log_does_not_hide_data_that_are_not_cold(disk: Path):
         one.evict("q1")
     assert one.residency[0]["total_bytes"] == MIB
     assert one.not_cold == [f"q1: {MIB} of {MIB} bytes resident"]
+
+
+def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(disk: Path):
+    """A query may end on rows that it has while the kernel fetches on behind them."""
+    size = 16 * MIB
+    path = disk / "table"
+    path.write_bytes(os.urandom(size))
+    evict([path])
+    facts = facts_of_directory(disk)
+    traffic = TierTraffic([Tier(TierClaim("ssd", facts.kind, str(disk)), facts)])
+    me = process_identity(os.getpid())
+    engine = SimpleNamespace(processes=lambda: [me], counters=dict, files=lambda: [path])
+    one = session(engine, traffic=traffic)
+    with path.open("rb") as file:
+        footprint = one.footprint()
+        before = one.counters("before")
+        for at in range(0, size, MIB):  # returns before the last is there
+            os.posix_fadvise(file.fileno(), at, MIB, os.POSIX_FADV_WILLNEED)
+        spent = difference(before, one.counters("after"))
+    assert spent["io_read_bytes"] >= size
+    assert spent["tier_read_bytes[tier=ssd]"] >= spent["io_read_bytes"]
+    assert footprint.taken()["touched_file_bytes"] == size

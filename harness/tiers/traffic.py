@@ -2,18 +2,21 @@
 
 ``/sys/dev/block/MAJOR:MINOR/stat`` (Documentation/block/stat.rst) counts what went
 between the device and memory since it appeared: a partition's own, or those of the
-mapping (LVM, md) that is mounted. Three things follow.
+mapping (LVM, md) that is mounted. Four things follow.
 
 - They are the device's, not the engine's: what others do on it is in them. The
   kernel's counts of the engine's processes (harness.monitors.process) tell how much.
 - Tiers on one device have one count. It carries both names, ``ssd+log``, and is not
   divided: nothing tells how.
+- A request counts when it ends: what is read ahead is still under way when the query that
+  caused it is over, so ``settle`` comes before the reading that ends a measurement.
 - Loads, stores and copies on DAX pass no block layer, nor does a tmpfs: there is no
   count, which is not a count of zero.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +28,10 @@ from harness.tiers.model import Tier
 
 #: The unit of the counts, whatever the device's own blocks are.
 _SECTOR_BYTES = 512
-_READ_SECTORS, _WRITTEN_SECTORS = 2, 6
+_READ_SECTORS, _WRITTEN_SECTORS, _IN_FLIGHT = 2, 6, 8
+#: How long requests under way are waited for: on a device that others keep busy they do not
+#: end. Between two looks so that what waits in the I/O scheduler, uncounted, gets on its way.
+_SETTLE_S, _LOOK_S, _LOOKS = 1.0, 0.001, 2
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,30 @@ class TierTraffic:
                 for index, name in enumerate(("tier_read_bytes", "tier_write_bytes")):
                     found[labelled(name, tier=meter.label)] = sum(one[index] for one in known)
         return found
+
+    def in_flight(self) -> int:
+        """Requests that the devices work on now."""
+        return sum(_in_flight(self._kernel.read(stat)) for one in self.meters for stat in one.stats)
+
+    def settle(self, level: int = 0, limit_s: float = _SETTLE_S) -> bool:
+        """Wait until no more than ``level`` requests are under way; False: after ``limit_s``
+        there still are.
+        """
+        deadline, low = time.monotonic() + limit_s, 0
+        while self.meters:
+            low = low + 1 if self.in_flight() <= level else 0
+            if low == _LOOKS:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOOK_S)
+        return True
+
+
+def _in_flight(text: str | None) -> int:
+    """Requests under way, by one line of ``stat``."""
+    fields = (text or "").split()
+    return int(fields[_IN_FLIGHT]) if len(fields) > _IN_FLIGHT else 0
 
 
 def _counts(text: str | None) -> tuple[float, float] | None:

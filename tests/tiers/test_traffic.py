@@ -69,6 +69,32 @@ def test_what_goes_past_the_page_cache_is_counted_by_the_device(here: Tier):
     assert after[read] - between[read] >= size
 
 
+def test_requests_under_way_are_waited_for_and_not_for_ever(tmp_path: Path):
+    class Tree(Kernel):
+        """Eight requests under way, one of them ends between two looks."""
+
+        under_way = 8
+
+        def read(self, name: str | Path) -> str | None:
+            text = super().read(name)
+            if Path(name).name != "stat" or text is None:
+                return text
+            fields = text.split()
+            fields[8] = str(self.under_way)
+            self.under_way = max(0, self.under_way - 1)
+            return " ".join(fields)
+
+    disk(tmp_path, "8:0", "sda", 1000, 2000)
+    tree = Tree(tmp_path)
+    traffic = TierTraffic([tier("ssd", filesystem_id="8:0")], tree)
+    for level in (3, 0):  # three are somebody else's, that were there before
+        assert traffic.settle(level)
+        assert tree.under_way <= level
+    tree.under_way = 1 << 30
+    assert not traffic.settle(0, limit_s=0.05)
+    assert TierTraffic([], tree).settle()
+
+
 def test_a_tmpfs_and_dax_have_no_count(here: Tier):
     facts = facts_of_directory("/dev/shm")
     assert facts.kind == "tmpfs"
