@@ -145,5 +145,5 @@ def test_what_a_test_does_not_have_is_refused(params, says):
 
 @pytest.mark.parametrize("refresh", [True, False])
 def test_refresh_functions_are_neither_asked_for_nor_refused_where_there_are_none(refresh):
-    with pytest.raises(UsageError, match="refresh (True|False) with test queries"):
+    with pytest.raises(UsageError, match=r"refresh (True|False) with test queries"):
         WORKLOAD.normalise({"refresh": refresh})
