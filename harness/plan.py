@@ -49,6 +49,11 @@ class Operator:
         }
 
 
+#: The one entry of ``ExecutedPlan.outside_ns`` that engines measure themselves.
+PLANNING = "planning"
+#: The kind of time that stands beside the operators' own: what no operator accounts for.
+OUTSIDE = "outside"
+
 #: ``wall``: wall time; ``cpu``: processor time summed over threads; ``scaled``: that,
 #: divided by the number of threads that were at work on average.
 Clock = Literal["wall", "cpu", "scaled"]
@@ -59,7 +64,8 @@ class ExecutedPlan:
     """A plan as executed: its operators, the execution's duration, the engine's raw text.
 
     ``outside_ns``: what the execution spent outside its operators, by name: planning,
-    starting the executor, the client … ``note``: how the engine's times are to be read.
+    starting the executor, the client … All but :data:`PLANNING` is what was left of the
+    execution's duration. ``note``: how the engine's times are to be read.
     """
 
     root: Operator
@@ -71,15 +77,24 @@ class ExecutedPlan:
     extra: dict[str, Any] = field(default_factory=dict)
     outside_ns: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def remainder_ns(self) -> dict[str, int]:
+        """What was left of the execution, by name. It makes any plan add up, so it says
+        nothing of how well the plan does.
+        """
+        return {name: ns for name, ns in self.outside_ns.items() if ns and name != PLANNING}
+
     def time_by_kind_ns(self) -> dict[str, int]:
-        """Own time summed over the operators of each kind, in ns; ``other`` holds what was
-        spent outside the operators too.
+        """Own time summed over the operators of each kind, in ns; ``other`` holds planning
+        too, and :data:`OUTSIDE` the remainder.
         """
         totals: dict[str, int] = {}
         for operator in self.root.walk():
             totals[operator.kind] = totals.get(operator.kind, 0) + operator.time_ns
-        if outside_ns := sum(self.outside_ns.values()):
-            totals["other"] = totals.get("other", 0) + outside_ns
+        if planning_ns := self.outside_ns.get(PLANNING, 0):
+            totals["other"] = totals.get("other", 0) + planning_ns
+        if remainder_ns := sum(self.remainder_ns.values()):
+            totals[OUTSIDE] = remainder_ns
         return totals
 
     def to_json(self) -> dict[str, Any]:
@@ -106,15 +121,18 @@ TOLERANCE = 0.10
 class Accounting:
     """How far a plan's times add up to the time that was measured.
 
-    ``plan_ns``: the operators' times and what is named beside them; ``execution_ns``:
+    ``plan_ns``: the operators' times and the measured planning; ``execution_ns``:
     the execution they come from; ``measured_ns``: the timed one. ``why``: empty where
-    the sum is within :data:`TOLERANCE` of the measured time, else the reasons.
+    the sum is within :data:`TOLERANCE` of the measured time and no more than that of the
+    execution lies outside the operators, else the reasons. ``remainder_ns``: what lies
+    there, by name; not in ``plan_ns``.
     """
 
     plan_ns: int
     execution_ns: int
     measured_ns: int
     why: str
+    remainder_ns: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -128,6 +146,7 @@ class Accounting:
             "execution_ns": self.execution_ns,
             "measured_ns": self.measured_ns,
             "why": self.why,
+            "remainder_ns": dict(self.remainder_ns),
         }
 
 
@@ -143,12 +162,13 @@ def account(
     execution, where they are known: they tell what profiling costs from what other load
     on the machine did.
     """
-    plan_ns = sum(plan.time_by_kind_ns().values())
+    remainder_ns = plan.remainder_ns
+    plan_ns = sum(plan.time_by_kind_ns().values()) - sum(remainder_ns.values())
     work = None
     if cpu_ns and measured_cpu_ns and min(cpu_ns, measured_cpu_ns) >= LEAST_CPU_NS:
         work = cpu_ns / measured_cpu_ns
-    why = why_off(plan_ns, plan.duration_ns, measured_ns, plan.note, work)
-    return Accounting(plan_ns, plan.duration_ns, measured_ns, why)
+    why = why_off(plan_ns, plan.duration_ns, measured_ns, plan.note, work, remainder_ns)
+    return Accounting(plan_ns, plan.duration_ns, measured_ns, why, remainder_ns)
 
 
 def why_off(
@@ -157,17 +177,29 @@ def why_off(
     measured_ns: float,
     note: str = "",
     work: float | None = None,
+    remainder_ns: Mapping[str, float] | None = None,
 ) -> str:
-    """Why a plan's sum is not within the tolerance of the measured time; empty where it is.
+    """Why a plan's sum is not within the tolerance of the measured time; empty where it is
+    and as little of the execution lies outside the operators.
 
     ``work``: the profiled execution's processor time over that of the timed one.
+    ``remainder_ns``: what lies outside the operators, by name; it is not in ``plan_ns``.
     """
-    if _fits(plan_ns, measured_ns):
+    left = remainder_ns or {}
+    left_ns = sum(left.values())
+    too_much_left = left_ns > TOLERANCE * execution_ns
+    if _fits(plan_ns, measured_ns) and not too_much_left:
         return ""
     reasons = []
     if not _fits(execution_ns, measured_ns):
         reasons.append(_distorted(execution_ns / measured_ns, work))
-    if not _fits(plan_ns, execution_ns) or not reasons:
+    if too_much_left:
+        parts = sorted(left.items(), key=lambda part: -part[1])
+        reasons.append(
+            f"{_percent(left_ns, execution_ns)} of the profiled execution lies outside the "
+            f"operators: {', '.join(f'{name} {_percent(ns, execution_ns)}' for name, ns in parts)}"
+        )
+    if not _fits(plan_ns + left_ns, execution_ns) or not reasons:
         reasons.append(
             f"the plan's times add up to {_percent(plan_ns, execution_ns)} of the "
             f"execution they come from{f' ({note})' if note else ''}"

@@ -3,31 +3,36 @@
 Operator times come from a second, profiled execution. They are scaled to the time that
 was measured, so that they say which *share* of it each kind of operator has; how far that
 execution was from the timed one is kept beside them, and so is the reason where the
-plan's sum is not within a tenth of the measured time.
+plan's sum is not within a tenth of the measured time, or more than that of the execution
+lies outside the operators.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from harness.plan import why_off
+from harness.plan import OUTSIDE, why_off
 from harness.reports.series import Arm
 from harness.reports.values import Quantity, Summary, measured, natural
 from harness.store import StoredRun
 
 #: Operator kinds in the order they are stacked and named.
-KINDS = ("scan", "join", "aggregate", "sort", "other")
+KINDS = ("scan", "join", "aggregate", "sort", "other", OUTSIDE)
+
+
+def kind_title(kind: str) -> str:
+    """How a kind is called where it is read."""
+    return "outside the operators" if kind == OUTSIDE else kind
 
 
 @dataclass(frozen=True)
 class PlanFit:
     """Whether a plan's times add up to the measured time in every run of an arm.
 
-    ``lowest``, ``highest``: the sum over the measured time, over the runs. ``why``: the
-    reason of the run that is furthest off, empty where all are within the tolerance.
+    ``lowest``, ``highest``: the sum of operators and planning over the measured time, over
+    the runs. ``why``: the reason of the run that is furthest off, empty where none has one.
     """
 
     lowest: float
@@ -135,7 +140,7 @@ def _fits(arm: Arm) -> dict[str, PlanFit]:
     fits = {}
     for query, found in held.items():
         shares = [share for share, _ in found]
-        worst = max(found, key=lambda one: abs(one[0] - 1))
+        worst = max(found, key=lambda one: (bool(one[1]), abs(one[0] - 1)))
         fits[query] = PlanFit(min(shares), max(shares), worst[1])
     return fits
 
@@ -148,10 +153,13 @@ def plan_sums(run: StoredRun) -> dict[str, tuple[float, str]]:
     """
     values = {q: one.value for q, one in measured(run).items() if one.value}
     told = run.artifact("accounting") or {}
-    sums: Counter[str] = Counter()
+    sums: dict[str, float] = {}
+    outside: dict[str, float] = {}
     for quantity, value in values.items():
         if quantity.name == "plan_operator_ns" and value:
-            sums[quantity.label("query") or ""] += value  # type: ignore[assignment]
+            held = outside if quantity.label("operator") == OUTSIDE else sums
+            query = quantity.label("query") or ""
+            held[query] = held.get(query, 0.0) + value
     found = {}
     for query, plan_ns in sums.items():
         labels = (("query", query),)
@@ -160,6 +168,7 @@ def plan_sums(run: StoredRun) -> dict[str, tuple[float, str]]:
             continue
         share = plan_ns / timed
         profiled = values.get(Quantity("plan_run_duration_ns", labels), plan_ns)
-        why = why_off(plan_ns, profiled or plan_ns, timed)
+        left = {"not told apart": outside[query]} if query in outside else {}
+        why = why_off(plan_ns, profiled or plan_ns, timed, remainder_ns=left)
         found[query] = (share, told.get(query, {}).get("why", why))
     return found

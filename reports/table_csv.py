@@ -34,7 +34,7 @@ def runs_as_csv(runs: Sequence[StoredRun]) -> str:
 
 QUERY_COLUMNS = (
     "panel", "query", "arm", "duration_ns", "limit_ns", "runs_at_limit", "ratio_to_baseline",
-    "outcome", "scan_ns", "join_ns", "aggregate_ns", "sort_ns", "other_ns",
+    "outcome", "scan_ns", "join_ns", "aggregate_ns", "sort_ns", "other_ns", "outside_ns",
     "plan_over_measured_low", "plan_over_measured_high", "why_plan_is_off", "tier_read_bytes",
     "tier_write_bytes", "io_read_bytes", "syscall_read_bytes", "spilled_bytes",
     "working_set_bytes", "sentence",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.plan import ExecutedPlan, Operator, account
@@ -19,11 +21,46 @@ def plan(
     return ExecutedPlan(root, duration * MS, "{}", note=note, outside_ns={"planning": outside * MS})
 
 
-def test_what_is_spent_outside_the_operators_is_other():
+def test_planning_is_other():
     assert plan(70, 20, 100, outside=8).time_by_kind_ns() == {
         "aggregate": 20 * MS, "scan": 70 * MS, "other": 8 * MS,
     }  # fmt: skip
     assert "other" not in plan(70, 20, 100).time_by_kind_ns()
+
+
+LEFT = {"planning": 2 * MS, "no thread at work": 25 * MS, "client": 13 * MS, "executor": 0}
+
+
+def test_what_was_left_over_does_not_make_a_plan_add_up():
+    rest = replace(plan(50, 10, 100), outside_ns=LEFT)
+    assert rest.time_by_kind_ns() == {
+        "aggregate": 10 * MS, "scan": 50 * MS, "other": 2 * MS, "outside": 38 * MS,
+    }  # fmt: skip
+    found = account(rest, 100 * MS)
+    assert (found.share, found.remainder_ns) == (
+        0.62, {"no thread at work": 25 * MS, "client": 13 * MS},
+    )  # fmt: skip
+    assert found.why == (
+        "38 % of the profiled execution lies outside the operators: "
+        "no thread at work 25 %, client 13 %"
+    )
+
+
+def test_operators_that_reach_the_measured_time_by_their_own_distortion_do_not_fit():
+    rest = replace(plan(80, 18, 140), outside_ns=LEFT)
+    found = account(rest, 100 * MS)
+    assert found.share == 1.0
+    assert "took 1.40 times as long" in found.why and "lies outside the operators" in found.why
+
+
+def test_a_small_remainder_is_no_reason_and_a_missing_part_is_one_of_its_own():
+    small = replace(plan(80, 12, 100), outside_ns={"client": 8 * MS})
+    assert account(small, 100 * MS).why == ""
+    both = replace(plan(40, 10, 100), outside_ns={"client": 20 * MS})
+    assert account(both, 100 * MS).why == (
+        "20 % of the profiled execution lies outside the operators: client 20 %; "
+        "the plan's times add up to 50 % of the execution they come from"
+    )
 
 
 @pytest.mark.parametrize("measured", [91, 100, 109])

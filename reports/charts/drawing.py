@@ -30,6 +30,7 @@ OPERATOR_STYLES = {
     "aggregate": ("#009E73", ".."),
     "sort": ("#CC79A7", "xx"),
     "other": ("#BBBBBB", ""),
+    "outside": ("#666666", "--"),
 }
 INK, FAINT = "#1f2328", "#8a9099"
 

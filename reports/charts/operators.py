@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from harness.reports.anatomy import QueryAnatomy, anatomy
+from harness.reports.anatomy import QueryAnatomy, anatomy, kind_title
 from harness.reports.charts.drawing import (
     INK,
     OPERATOR_STYLES,
@@ -28,6 +29,8 @@ from harness.reports.words import percent, significant, times
 
 #: Bars of more than this many times the baseline are cut, and their height written on them.
 _TALLEST = 3.0
+#: Narrower figures have no room for all kinds in one row of the legend.
+_ONE_ROW_INCHES = 8.5
 #: Behind the letter of a bar whose plan does not add up to the measured time.
 OFF = "*"
 Held = Sequence[tuple[Arm, Mapping[str, QueryAnatomy]]]
@@ -117,22 +120,25 @@ def _dress(axes: Axes, panel: Panel, held: Held, queries: Sequence[str]) -> None
 
 def _legends(axes: Axes, held: Held) -> None:
     kinds = [
-        Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=operator)
+        Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=kind_title(operator))
         for operator, (colour, hatch) in OPERATOR_STYLES.items()
     ]
     below: dict[str, Any] = {"loc": "upper left", "borderaxespad": 0}
-    first = axes.legend(handles=kinds, bbox_to_anchor=(0, -0.16), ncols=5, **below)
+    figure = axes.get_figure()
+    one_row = isinstance(figure, Figure) and figure.get_figwidth() >= _ONE_ROW_INCHES
+    columns = len(kinds) if one_row else (len(kinds) + 1) // 2
+    first = axes.legend(handles=kinds, bbox_to_anchor=(0, -0.16), ncols=columns, **below)
     if len(held) > 1:
         axes.add_artist(first)
-        letters(axes, [arm.marked_name for arm, _ in held], -0.25)
+        letters(axes, [arm.marked_name for arm, _ in held], -0.25 if one_row else -0.33)
 
 
 def _caption(held: Held) -> str:
     text = (
         f"Measured times, {held[0][0].marked_name} (or the first that has one) as 100 %, "
         "divided as the operators' own times "
-        "in a second, profiled execution from the same cache state; planning and what else lies "
-        "outside the operators is in “other”"
+        "in a second, profiled execution from the same cache state; planning is in “other”, what "
+        "that execution spent elsewhere (the client, no thread at work) is “outside the operators”"
     )
     known = [(arm, d) for arm, _ in held if (d := distortion(arm))]
     if known:
@@ -144,8 +150,8 @@ def _caption(held: Held) -> str:
     off = sum(1 for _, found in held for one in found.values() if one.fit and not one.fit.fits)
     if off:
         text += (
-            f". {OFF}: before scaling, the plan's times are more than 10 % off the measured time; "
-            "the table of sentences says why"
+            f". {OFF}: before scaling, the plan's times are more than 10 % off the measured time, "
+            "or more than that lies outside the operators; the table of sentences says why"
         )
     return text + "."
 
