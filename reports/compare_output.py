@@ -14,12 +14,12 @@ from harness.reports.compare import Comparison, Group, Row, Side
 from harness.reports.naming import value_text
 from harness.reports.values import Summary
 from harness.reports.words import (
+    difference_text,
+    headline_text,
     interval_text,
     metric_title,
-    outcome_text,
     p_text,
     quantity_text,
-    speedup_text,
     times,
 )
 
@@ -54,7 +54,8 @@ def table(comparison: Comparison, everything: bool = False) -> RenderableType:
     parts += [Text(f"Not compared, failed: {r} ({w})") for r, w in comparison.excluded.items()]
     parts += [Text(f"Not compared, without a counterpart: {text}") for text in comparison.unmatched]
     parts.append(Text(
-        f"Interval: 95 % for each row by itself. p: Holm over all rows of the metric; "
+        "Interval: of each row by itself, 95 % or the most the repeats allow, which stands beside "
+        f"it; one repeat has none. p: Holm over all rows of the metric; "
         f"shown means p ≤ {comparison.alpha:g}.", style="dim",
     ))  # fmt: skip
     return Renderables(*parts)
@@ -89,7 +90,7 @@ def _cells(row: Row) -> list[str]:
         interval_text(estimate),
         p_text(judgement.adjusted_p),
         n,
-        outcome_text(row),
+        difference_text(row),
     ]
 
 
@@ -100,8 +101,7 @@ def _median(summary: Summary | None, row: Row) -> str:
 
 def _headlines(group: Group) -> list[Text]:
     lines = [
-        Text(f"{metric_title(row)}: {speedup_text(group.b.marked_name, row)}: {outcome_text(row)}",
-             style="bold")
+        Text(f"{metric_title(row)}: {headline_text(group.b.marked_name, row)}", style="bold")
         for row in group.rows
         if metric_info(row.quantity, row.better).role == "headline"
     ]  # fmt: skip

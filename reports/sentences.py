@@ -10,17 +10,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.reports.anatomy import KINDS, QueryAnatomy, anatomy, kind_title
+from harness.reports.anatomy import KINDS, QueryAnatomy, anatomy
 from harness.reports.compare import Row
+from harness.reports.marks import bound_bytes, file_pages_unknown, moved_by_others
 from harness.reports.series import Arm, Panel
 from harness.reports.values import Quantity, natural
-from harness.reports.words import outcome_text, percent, quantity_text, significant, times
+from harness.reports.words import (
+    contrary,
+    outcome_text,
+    percent,
+    quantity_text,
+    significant,
+    times,
+)
 from harness.units import format_bytes, format_ns
 
 #: Parts of less than this are not named.
 _WORTH_NAMING = 0.05
-#: What the engine fetched and what the device moved differ by more than this: others used it.
-_DISAGREE = 0.25
+#: Rates of less, and read calls of less, are not named.
 _LEAST_BYTES = 16 << 20
 
 
@@ -77,7 +84,7 @@ def _sentence(
     if base is not None:
         parts.append(_against(one, base, first, row))
     parts.append(_shares(one))
-    parts += [_traffic(one), _memory(one)]
+    parts += [_traffic(one), _memory(arm, one)]
     return "; ".join(part for part in parts if part) + "."
 
 
@@ -86,34 +93,48 @@ def _limit(one: QueryAnatomy) -> str:
 
 
 def _against(one: QueryAnatomy, base: QueryAnatomy, first: Arm, row: Row | None) -> str:
-    """``3.10× faster than on ssd-both (shown), scan −2.30 s``."""
+    """``3.10× faster than on ssd-both (shown), scan −2.30 s``; no direction where none is shown.
+
+    The ratio goes by pairs of repeats, so that the medians can stand the other way round.
+    """
     if base.duration is None:
         return f"{first.marked_name} {_limit(base)}"
     assert one.duration is not None
-    if row is None or row.estimate is None:
-        return f"{format_ns(base.duration.median)} on {first.marked_name}, not compared"
-    ratio = row.estimate.ratio
+    there = f"{format_ns(base.duration.median)} on {first.marked_name}"
+    if row is None or row.estimate is None or row.judgement is None:
+        return f"{there}, not compared"
+    ratio, shown = row.estimate.ratio, row.judgement.outcome == "shown"
+    denied = contrary(row, base.duration.median, one.duration.median)
+    moved = "" if denied else _moved(one, base)
+    if not shown:
+        measured = "" if denied else f"{times(ratio)} measured, "
+        return f"{there}, no difference shown ({measured}{outcome_text(row)}){moved}"
+    if denied:
+        return f"{there}, pair by pair {times(ratio)} (shown), the other way round than the medians"
     if times(ratio) == times(1.0):
-        said = f"as fast as on {first.marked_name}"
-    elif ratio > 1:
-        said = f"{times(ratio)} faster than on {first.marked_name}"
-    else:
-        said = f"{times(1 / ratio)} slower than on {first.marked_name}"
-    said += f" ({outcome_text(row)})"
-    return f"{said}{_moved(one, base)}"
+        return f"as fast as on {first.marked_name} (shown){moved}"
+    faster = f"{times(ratio)} faster" if ratio > 1 else f"{times(1 / ratio)} slower"
+    return f"{faster} than on {first.marked_name} (shown){moved}"
 
 
 def _moved(one: QueryAnatomy, base: QueryAnatomy) -> str:
-    """The kind of operator whose time changed most, where both have plans."""
+    """The kinds of operators that account for the change, the most first: those that went its way.
+
+    Empty where either has no plan.
+    """
     if not one.kinds or not base.kinds or base.duration is None or one.duration is None:
         return ""
+    whole = one.duration.median - base.duration.median
     changes = {kind: one.kinds.get(kind, 0.0) - base.kinds.get(kind, 0.0) for kind in KINDS}
-    kind = max(changes, key=lambda name: abs(changes[name]))
-    if abs(changes[kind]) < _WORTH_NAMING * base.duration.median:
+    least = _WORTH_NAMING * base.duration.median
+    named = [kind for kind in KINDS if changes[kind] * whole > 0 and abs(changes[kind]) >= least]
+    if abs(whole) < least or not named:
         return ""
-    sign = "+" if changes[kind] > 0 else "−"
+    sign = "+" if whole > 0 else "−"
     mark = "" if _fits(one) and _fits(base) else " by plans that distort"
-    return f", {kind_title(kind)} {sign}{format_ns(abs(changes[kind]))}{mark}"
+    named = sorted(named, key=lambda kind: -abs(changes[kind]))[:2]
+    said = (f"{kind} {sign}{format_ns(abs(changes[kind]))}" for kind in named)
+    return f", {', '.join(said)}{mark}"
 
 
 def _fits(one: QueryAnatomy) -> bool:
@@ -127,7 +148,7 @@ def _shares(one: QueryAnatomy) -> str:
     shares = {kind: time / one.duration.median for kind, time in one.kinds.items()}
     named = sorted((kind for kind in shares if shares[kind] >= _WORTH_NAMING),
                    key=lambda kind: -shares[kind])  # fmt: skip
-    return ", ".join(f"{kind_title(kind)} {percent(round(shares[kind], 2))}" for kind in named)
+    return ", ".join(f"{kind} {percent(round(shares[kind], 2))}" for kind in named)
 
 
 def _traffic(one: QueryAnatomy) -> str:
@@ -155,19 +176,24 @@ def _tiers(sizes: Mapping[str, float]) -> list[tuple[str, float]]:
 
 def _others(moved: Mapping[str, float], own: float | None) -> str:
     """The engine's own bytes, where the devices moved far more than the kernel counted for it."""
-    total = sum(moved.values())
-    if own is None or total <= own * (1 + _DISAGREE) + _LEAST_BYTES:
-        return ""
-    return format_bytes(own)
+    return format_bytes(own) if own is not None and moved_by_others(moved, own) else ""
 
 
-def _memory(one: QueryAnatomy) -> str:
+def _memory(arm: Arm, one: QueryAnatomy) -> str:
     said = []
     if (spilled := one.size("spilled")) is not None and spilled > 0:
         said.append(f"{format_bytes(spilled)} spilled")
     if (held := one.size("working_set")) is not None:
-        said.append(f"working set at least {format_bytes(held)}")
+        said.append(f"working set at least {format_bytes(held)}{_known_so_far(arm, one)}")
     return ", ".join(said)
+
+
+def _known_so_far(arm: Arm, one: QueryAnatomy) -> str:
+    """Why the working set may be far greater than what was found of it."""
+    bound = bound_bytes(arm, one)
+    said = [f"the limit of {format_bytes(bound)} bounds it"] if bound else []
+    said += ["file pages not known"] if file_pages_unknown(one) else []
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _rate(size: float, duration_ns: float) -> str:
@@ -181,10 +207,7 @@ def unexplained(panel: Panel) -> str:
 
 
 def fit_summary(found: list[Sentence], unexplained: str = "") -> str:
-    """How many plans add up to the measured time within a tenth; ``unexplained``: why none do.
-
-    Operators and planning are added up, not what was left over: that would fit always.
-    """
+    """How many plans add up to the measured time within a tenth; ``unexplained``: why none do."""
     planned = [one for one in found if one.anatomy.fit]
     if not planned and unexplained:
         return f"No query has a plan: {unexplained}."
@@ -194,7 +217,7 @@ def fit_summary(found: list[Sentence], unexplained: str = "") -> str:
     said = f"The plans of {fitting} of {len(planned)} queries add up to within 10 % of their time"
     missing = len(found) - len(planned)
     more = f"; {missing} have no plan" if missing else ""
-    return f"{said}, what lies outside the operators not counted{more}."
+    return f"{said}{more}."
 
 
 def share_text(one: QueryAnatomy) -> str:

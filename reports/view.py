@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.reports.anatomy import anatomy
 from harness.reports.catalogue import headline_first, metric_info
 from harness.reports.charts import draw_panel
 from harness.reports.charts.drawing import Drawing
@@ -23,17 +24,18 @@ from harness.reports.conditions import (
     tier_rows,
 )
 from harness.reports.facts import emulated_tiers
+from harness.reports.marks import MARK, moved_by_others
 from harness.reports.published import PublishedSeries
 from harness.reports.published_table import PublishedRow, published_rows
 from harness.reports.sentences import Sentence, fit_summary, sentences, unexplained
-from harness.reports.series import Panel
+from harness.reports.series import Arm, Panel
 from harness.reports.statistics import ALPHA
 from harness.reports.values import Measured, Quantity, Summary, duration_of, in_order
 from harness.reports.verdict import Verdict, verdicts
 from harness.reports.words import (
     counted,
+    difference_text,
     interval_text,
-    outcome_text,
     p_text,
     quantity_text,
     times,
@@ -268,14 +270,27 @@ def _table(
         one_of = kinds[quantity]
         info = metric_info(quantity, one_of.better)
         cells = [quantity.labels_text() or info.title]
-        for one, reached in zip(held, limits, strict=True):
+        for arm, one, reached in zip(panel.arms, held, limits, strict=True):
             cells += _summary_cells(
                 one.get(quantity), one_of, info.resolution, reached.get(quantity)
             )
+            cells[-3] += f" {MARK}" if _by_others(arm, quantity) else ""
         for rows_of in by_group:
             cells += _row_cells(rows_of.get(quantity))
         rows.append(tuple(cells))
+    if any(_by_others(arm, quantity) for arm in panel.arms for quantity in quantities):
+        title += f" ({MARK}: far more than the kernel counted for the engine)"
     return ValueTable(title, (*heads, *compared), tuple(rows))
+
+
+def _by_others(arm: Arm, quantity: Quantity) -> bool:
+    """Whether a device's bytes of a query are far more than the engine's own."""
+    one = anatomy(arm).get(quantity.label("query") or "")
+    if one is None or quantity.name not in ("query_tier_read_bytes", "query_tier_write_bytes"):
+        return False
+    if quantity.name == "query_tier_read_bytes":
+        return moved_by_others(one.read, one.size("io_read"))
+    return moved_by_others(one.written, one.size("io_write"))
 
 
 def _summary_cells(
@@ -303,5 +318,5 @@ def _row_cells(row: Row | None) -> list[str]:
         times(row.estimate.ratio),
         interval_text(row.estimate),
         p_text(row.judgement.adjusted_p),
-        outcome_text(row),
+        difference_text(row),
     ]

@@ -88,6 +88,31 @@ def speedup_text(name: str, row: Row) -> str:
     return f"{name} is {times(turned.ratio)} {less} {interval_text(turned)}"
 
 
+def contrary(row: Row, a: float, b: float) -> bool:
+    """Whether two medians stand the other way round than the ratio, which goes by pairs."""
+    if row.estimate is None or a <= 0 or b <= 0:
+        return False
+    of_medians = a / b if row.better == "lower" else b / a
+    ratios = (row.estimate.ratio, of_medians)
+    return min(ratios) < 1 < max(ratios) and times(1.0) not in map(times, ratios)
+
+
+def difference_text(row: Row) -> str:
+    """The outcome, and where the medians beside it say the opposite of the ratio, that they do."""
+    against = row.a is not None and row.b is not None and contrary(row, row.a.median, row.b.median)
+    return f"{outcome_text(row)}{'; the medians stand the other way round' if against else ''}"
+
+
+def headline_text(name: str, row: Row) -> str:
+    """As ``speedup_text`` with the outcome; no direction where no difference is shown."""
+    if row.estimate is None or row.judgement is None or row.better == "none":
+        return f"{speedup_text(name, row)}: {outcome_text(row)}"
+    if row.judgement.outcome == "shown":
+        return f"{speedup_text(name, row)}: {difference_text(row)}"
+    measured = f"{name} measured {times(row.estimate.ratio)} {interval_text(row.estimate)}"
+    return f"no difference shown, {measured}: {difference_text(row)}"
+
+
 def _directions(row: Row) -> tuple[str, str]:
     if row.better == "higher":
         return "higher", "lower"

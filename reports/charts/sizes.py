@@ -25,13 +25,16 @@ from harness.reports.charts.drawing import (
     query_figure,
     style,
 )
+from harness.reports.marks import MARK, bound_bytes, file_pages_unknown, moved_by_others
 from harness.reports.series import Arm, Panel
 from harness.reports.values import natural
-from harness.reports.words import quantity_text
+from harness.reports.words import counted, quantity_text
 from harness.units import format_bytes
 
 #: Memory is drawn as a line where it is at most this many times the largest bar.
 _IN_SIGHT = 2.0
+#: Whether a bar of an arm has something that must be known beside it.
+Mark = Callable[[Arm, QueryAnatomy], bool]
 _ALL = "The table has every value."
 
 
@@ -69,7 +72,26 @@ def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | No
     uncounted = _uncounted(panel, tiers)
     if uncounted:
         caption += f" Nothing is counted on {uncounted}: what passes no block layer has no count."
-    return _bars(panel, parts, name, "Bytes per tier", caption, format_bytes)
+    if _marked(panel, _by_others):
+        caption += (
+            f" {MARK}: they moved far more than the kernel counted for the engine; the rest is "
+            "others' or, of what was written, written back late."
+        )
+    return _bars(panel, parts, name, "Bytes per tier", caption, format_bytes, mark=_by_others)
+
+
+def _by_others(arm: Arm, one: QueryAnatomy) -> bool:
+    return moved_by_others(one.read, one.size("io_read")) or moved_by_others(
+        one.written, one.size("io_write")
+    )
+
+
+def _is_bound(arm: Arm, one: QueryAnatomy) -> bool:
+    return bound_bytes(arm, one) is not None
+
+
+def _marked(panel: Panel, mark: Mark) -> int:
+    return sum(mark(arm, one) for arm in panel.arms for one in anatomy(arm).values())
 
 
 def _of_tier(
@@ -111,9 +133,15 @@ def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
         "its peak; the working set is at least this. Below the axis: bytes spilled to temporary "
         f"files. Memory: {' or '.join(format_bytes(size) for size in sorted(sizes)) or 'unknown'}."
     )
-    return _bars(
-        panel, parts, name, "Working set and spill", caption, format_bytes, sorted(sizes)
-    )  # fmt: skip
+    if _marked(panel, _is_bound):
+        caption += f" {MARK}: the memory limit was reached and bounds it."
+    if unknown := _marked(panel, lambda _, one: file_pages_unknown(one)):
+        caption += (
+            f" File pages are not known of {counted(unknown, 'bar')}: most of what was fetched "
+            "passed the page cache by, or left it again."
+        )
+    return _bars(panel, parts, name, "Working set and spill", caption, format_bytes,
+                 sorted(sizes), _is_bound)  # fmt: skip
 
 
 def _size(name: str) -> Callable[[Arm, str], float]:
@@ -163,6 +191,7 @@ def _bars(
     caption: str,
     text: Callable[[float], str],
     lines: Sequence[float] = (),
+    mark: Mark = lambda arm, one: False,
 ) -> Drawing | None:
     """One group for each query, one stacked bar for each arm; None where all is nothing."""
     queries = sorted({query for arm in panel.arms for query in anatomy(arm)}, key=natural)
@@ -174,6 +203,7 @@ def _bars(
         highest = 0.0
         for index, arm in enumerate(panel.arms):
             highest = max(highest, _stack(axes, index, panel, arm, parts, queries))
+            _name_bars(axes, index, panel, parts, queries, mark)
         for line in lines:
             if line <= _IN_SIGHT * highest:
                 axes.axhline(line, color=INK, linewidth=1, linestyle="--")
@@ -212,11 +242,23 @@ def _stack(
         axes.bar(at, heights, width * 0.9, bottom=bottom, color=part.colour, hatch=part.hatch,
                  edgecolor="white", linewidth=0.4)  # fmt: skip
         ends[part.down] = [low + height for low, height in zip(bottom, heights, strict=True)]
-    for x, top in zip(at, ends[False], strict=True):
-        if len(panel.arms) > 1 and top > 0:
-            axes.annotate(chr(ord("a") + index), (x, top), xytext=(0, 1),
-                          textcoords="offset points", ha="center", fontsize=7)  # fmt: skip
     return max(ends[False])
+
+
+def _name_bars(
+    axes: Axes, index: int, panel: Panel, parts: Sequence[Part], queries: Sequence[str], mark: Mark
+) -> None:
+    """The arm's letter and what must be known above every bar of an arm."""
+    arm = panel.arms[index]
+    letter = chr(ord("a") + index) if len(panel.arms) > 1 else ""
+    at, _ = bar_places(index, len(panel.arms), len(queries))
+    for x, query in zip(at, queries, strict=True):
+        one = anatomy(arm).get(query)
+        marked = one is not None and mark(arm, one)
+        top = sum(part.values(arm, query) for part in parts if not part.down)
+        if top > 0 or marked:
+            axes.annotate(letter + (MARK if marked else ""), (x, top), xytext=(0, 1),
+                          textcoords="offset points", ha="center", fontsize=7)  # fmt: skip
 
 
 def _legends(axes: Axes, panel: Panel, parts: Sequence[Part]) -> None:
