@@ -62,6 +62,8 @@ class Steps:
             return None
         try:
             _lock(descriptor)
+            if not os.path.samestat(os.fstat(descriptor), path.stat()):
+                raise FileNotFoundError(path)  # its owner finished while we waited
             return cls(path, descriptor)
         except (OSError, ValueError):
             os.close(descriptor)

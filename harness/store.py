@@ -221,6 +221,9 @@ class Store:
         for directory in reversed(list(self._directories())):
             if not _can_go_on(directory, spec) or (steps := Steps.open(directory)) is None:
                 continue
+            if not _can_go_on(directory, spec):  # its owner finished before we held it
+                steps.close()
+                continue
             why = _why_not(steps, conditions)
             if not why and (directory / "run.json").exists():
                 writer = self.begin(spec)

@@ -6,6 +6,7 @@ import sys
 import pytest
 from test_store import SPEC, result
 
+from harness import steps as steps_module
 from harness.errors import UsageError
 from harness.placement import parse_placement
 from harness.spec import RunSpec
@@ -165,6 +166,48 @@ def test_a_finished_run_has_no_steps_left(tmp_path):
     writer.finish(result(writer))
     assert sorted(path.name for path in writer.directory.iterdir()) == ["run.json", "spec.json"]
     assert store.resume(SPEC, CONDITIONS, print) is None
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_run_that_its_owner_finishes_meanwhile_is_not_gone_on_with(
+    tmp_path, monkeypatch, removed
+):
+    """Between the opening of its steps and the lock on them; or its owner is killed in there."""
+    store = Store(tmp_path)
+    owner = cut_off(store, "q14")
+    lock = steps_module._lock
+
+    def lock_late(descriptor):
+        monkeypatch.undo()
+        if not removed:
+            monkeypatch.setattr(owner.steps, "remove", owner.steps.close)
+        owner.finish(result(owner))
+        lock(descriptor)
+
+    monkeypatch.setattr(steps_module, "_lock", lock_late)
+    assert store.resume(SPEC, CONDITIONS, print) is None
+    assert [run.run_id for run in store.runs()] == [owner.run_id]
+    assert store.unfinished() == []
+
+
+def test_steps_that_another_took_and_finished_meanwhile_are_not_there(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    failed = cut_off(store, "q14")
+    error = {"type": "RunFailed", "asked": "a", "found": "No space left", "do": ""}
+    failed.finish({**result(failed, "failed"), "error": error})
+    failed.close()
+    lock = steps_module._lock
+
+    def lock_late(descriptor):
+        monkeypatch.undo()
+        other = store.resume(SPEC, CONDITIONS, print)
+        other.finish(result(other))
+        lock(descriptor)
+
+    monkeypatch.setattr(steps_module, "_lock", lock_late)
+    assert store.resume(SPEC, CONDITIONS, print) is None
+    assert len(store.runs()) == 2
+    assert store.unfinished() == []
 
 
 def test_the_steps_of_a_failed_run_go_to_one_run_and_to_no_second(tmp_path):
