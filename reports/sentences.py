@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.reports.anatomy import KINDS, QueryAnatomy, anatomy
+from harness.reports.anatomy import KINDS, QueryAnatomy, anatomy, kind_title
 from harness.reports.compare import Row
 from harness.reports.marks import bound_bytes, file_pages_unknown, moved_by_others
 from harness.reports.series import Arm, Panel
@@ -133,7 +133,7 @@ def _moved(one: QueryAnatomy, base: QueryAnatomy) -> str:
     sign = "+" if whole > 0 else "−"
     mark = "" if _fits(one) and _fits(base) else " by plans that distort"
     named = sorted(named, key=lambda kind: -abs(changes[kind]))[:2]
-    said = (f"{kind} {sign}{format_ns(abs(changes[kind]))}" for kind in named)
+    said = (f"{kind_title(kind)} {sign}{format_ns(abs(changes[kind]))}" for kind in named)
     return f", {', '.join(said)}{mark}"
 
 
@@ -148,7 +148,7 @@ def _shares(one: QueryAnatomy) -> str:
     shares = {kind: time / one.duration.median for kind, time in one.kinds.items()}
     named = sorted((kind for kind in shares if shares[kind] >= _WORTH_NAMING),
                    key=lambda kind: -shares[kind])  # fmt: skip
-    return ", ".join(f"{kind} {percent(round(shares[kind], 2))}" for kind in named)
+    return ", ".join(f"{kind_title(kind)} {percent(round(shares[kind], 2))}" for kind in named)
 
 
 def _traffic(one: QueryAnatomy) -> str:
@@ -207,7 +207,10 @@ def unexplained(panel: Panel) -> str:
 
 
 def fit_summary(found: list[Sentence], unexplained: str = "") -> str:
-    """How many plans add up to the measured time within a tenth; ``unexplained``: why none do."""
+    """How many plans add up to the measured time within a tenth; ``unexplained``: why none do.
+
+    Operators and planning are added up, not what was left over: that would fit always.
+    """
     planned = [one for one in found if one.anatomy.fit]
     if not planned and unexplained:
         return f"No query has a plan: {unexplained}."
@@ -217,7 +220,7 @@ def fit_summary(found: list[Sentence], unexplained: str = "") -> str:
     said = f"The plans of {fitting} of {len(planned)} queries add up to within 10 % of their time"
     missing = len(found) - len(planned)
     more = f"; {missing} have no plan" if missing else ""
-    return f"{said}{more}."
+    return f"{said}, what lies outside the operators not counted{more}."
 
 
 def share_text(one: QueryAnatomy) -> str:

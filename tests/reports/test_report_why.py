@@ -93,6 +93,40 @@ def test_operator_times_are_scaled_to_the_measured_time_and_marked(tmp_path: Pat
     assert "The plans of 1 of 2 queries add up to within 10 % of their time" in html
 
 
+def test_what_lies_outside_the_operators_is_drawn_and_named_and_makes_no_plan_add_up(
+    tmp_path: Path,
+) -> None:
+    kinds = {"scan": 2.0, "other": 0.4, "outside": 1.6}
+    slow = query("6", 4.0, 1.0)[:2]
+    slow += [metric("plan_operator_ns", t * S, query="6", operator=k) for k, t in kinds.items()]
+    runs = two(tmp_path, slow, query("6", 2.0, 1.0))
+    assert plan_sums(runs[0])["6"] == (0.6, "40 % of the profiled execution lies outside the "
+                                            "operators: not told apart 40 %")  # fmt: skip
+    (panel,) = panels(runs, "placement", None)
+    one = anatomy(panel.arms[0])["6"]
+    assert one.kinds == {kind: took * S for kind, took in kinds.items()}
+    first, second = said(runs)
+    assert "scan 50 %, outside the operators 40 %, other 10 %" in first
+    assert "outside the operators −1.6 s" in second and "by plans that distort" in second
+    files, html = report(runs, tmp_path)
+    assert "The plans of 1 of 2 queries add up to within 10 % of their time, what lies" in html
+    drawn = next(p for p in files.figures if p.name.endswith("operators.svg"))
+    assert ">outside the operators<" in drawn.read_text(encoding="utf-8")
+    (slow_row, _) = rows(files.queries_csv)
+    assert (slow_row["other_ns"], slow_row["outside_ns"]) == ("400000000", "1600000000")
+
+
+def test_one_run_s_reason_stands_for_its_arm(tmp_path: Path) -> None:
+    runs = [write(tmp_path, Case(metrics=query("6", 4.0, 0.5, profiled=profiled), queries=(6,)))
+            for profiled in (3.7, 4.0)]  # fmt: skip
+    (runs[1].directory / "artifacts").mkdir(exist_ok=True)
+    stored = {"6": {"why": "a fifth lies outside the operators"}}
+    write_json_atomically(runs[1].directory / "artifacts" / "accounting.json", stored)
+    (panel,) = panels(runs, "placement", None)
+    fit = anatomy(panel.arms[0])["6"].fit
+    assert fit and fit.why == "a fifth lies outside the operators"
+
+
 def test_the_run_s_own_reason_is_the_one_that_is_told(tmp_path: Path) -> None:
     run = write(tmp_path, Case(metrics=query("6", 4.0, 0.5, profiled=8.0), queries=(6,)))
     stored = {"6": {"why": "the server tells no time below a view"}}
