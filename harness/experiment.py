@@ -198,8 +198,13 @@ def conditions(prepared: Prepared, env: Environment) -> dict[str, Any]:
 
 def _standing_conditions(
     prepared: Prepared, env: Environment, experiment: Mapping[str, str]
-) -> dict[str, Any]:
-    """``conditions``, and what besides must not change within a run that was cut off."""
+) -> dict[str, Any] | None:
+    """``conditions``, and what besides must not change within a run that was cut off.
+
+    None on a user's server: its settings and its machine may change at any time, unseen.
+    """
+    if prepared.external:
+        return None
     host = {name: env.host[name] for name in _HOST_STATE}
     kernel = env.host["kernel"]["release"]
     return {

@@ -39,7 +39,7 @@ class Standing:
     """What a run belongs to, and under what it stands.
 
     ``conditions``: what must be the same for a run that was cut off to be gone on with;
-    None: it never is. ``anew``: this time nothing is.
+    None: it never is (one made again, one on a user's server). ``anew``: this time nothing is.
     """
 
     experiment: Mapping[str, str]
@@ -57,7 +57,7 @@ def run(prepared: Prepared, env: Environment, store: Store, standing: Standing) 
     say, conditions = env.progress.say, standing.conditions
     lasting = conditions is not None
     found = None
-    if conditions is not None and not standing.anew:
+    if (lasting or prepared.external) and not standing.anew:
         found = store.resume(prepared.spec, conditions, say)
     writer = found or store.begin(prepared.spec)
     try:

@@ -210,13 +210,13 @@ class Store:
         return writer
 
     def resume(
-        self, spec: RunSpec, conditions: Mapping[str, Any], say: Callable[[str], None]
+        self, spec: RunSpec, conditions: Mapping[str, Any] | None, say: Callable[[str], None]
     ) -> RunWriter | None:
         """The newest run of ``spec`` that was cut off behind a finished step, to go on with.
 
         None where there is none that nobody works on. ``conditions``: all that must be the
-        same; ``say`` is told of a run that is left alone, and why. A run that failed under
-        way stays stored as such, and its steps go to a run of their own.
+        same, None: that is not known; ``say`` is told of a run that is left alone, and why.
+        A run that failed under way stays stored as such, and its steps go to a run of their own.
         """
         for directory in reversed(list(self._directories())):
             if not _can_go_on(directory, spec) or (steps := Steps.open(directory)) is None:
@@ -317,10 +317,12 @@ def _can_go_on(directory: Path, spec: RunSpec) -> bool:
     return bool(asked == spec.to_json() and (failed or not result.exists()))
 
 
-def _why_not(steps: Steps, conditions: Mapping[str, Any]) -> str:
+def _why_not(steps: Steps, conditions: Mapping[str, Any] | None) -> str:
     """Why a run with these steps cannot be gone on with now; empty where it can."""
     if not steps.names or not steps.sittings:
         return "no step of it is finished"
+    if conditions is None:
+        return "nobody here knows what was changed since on a server that is not the harness's"
     then = steps.sittings[0]["conditions"]
     now = json.loads(json.dumps(conditions))
     changed = [name for name in now if now[name] != then.get(name)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,3 +56,25 @@ def test_answers_of_the_first_run_are_held_against_the_data_just_loaded(harness,
                check["name"] == "answer"]  # fmt: skip
     assert [status for status, _ in answers] == ["passed", "passed"], answers
     assert (done.code, run["status"]) == (0, "complete"), done.err
+
+
+def test_a_run_that_was_cut_off_starts_over(harness, dsn):
+    """Its owner may have changed anything on the server meanwhile."""
+    process = harness.start(*command(), HARNESS_DSN=dsn)
+    while process.poll() is None and not _finished_steps(harness):
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    (cut_off,) = (harness.results / "runs").iterdir()
+    assert not (cut_off / "run.json").exists()
+    done = harness(*command("--json"), HARNESS_DSN=dsn)
+    (run,) = done.json["runs"]
+    assert f"{cut_off.name} is not gone on with: nobody here knows what was changed" in done.err
+    assert run["resumed"] == []
+    assert run["run_id"] != cut_off.name
+    assert (done.code, run["status"]) == (0, "complete"), done.err
+
+
+def _finished_steps(harness) -> int:
+    files = (harness.results / "runs").glob("*/steps.jsonl")
+    return sum(file.read_text().count('{"step"') for file in files)
