@@ -85,7 +85,8 @@ def _called(runs: Sequence[StoredRun], dim: Dimension) -> str:
 
 def _told_apart(value: str, runs: Sequence[StoredRun], peers: Sequence[Facts], known: Known) -> str:
     own = _facts_of(runs, known)
-    return ", ".join([value, *(in_words(f, own.get(f)) for f in distinguishing(peers))])
+    told = (in_words(fact, own.get(fact)) for fact in distinguishing(peers))
+    return ", ".join([value, *filter(None, told)])
 
 
 def _mixed_within_arms(runs: Sequence[StoredRun], dim: Dimension, known: Known) -> dict[str, str]:

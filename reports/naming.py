@@ -14,6 +14,9 @@ _TELLING = ("workload", "placement", "host_mode", "memory_limit_bytes", "params.
             "tuning", "settings.", "engine.version", "host.host_id", "host.kernel.release",
             "host.", "tier.", "restore_method", "memory_cap.", "dataset.", "engine.")  # fmt: skip
 
+#: So many queries are named one by one; all of TPC-H's need no ends named.
+_FEW_QUERIES, _ALL_QUERIES = 5, 22
+
 
 def value_text(fact: str, value: str | None) -> str:
     """``128 MiB``, ``no limit``, ``2 threads``, ``work_mem 64MB``; None: the run lacks it."""
@@ -76,12 +79,29 @@ def resumed_remarks(side: str, runs: Sequence[StoredRun]) -> list[str]:
 
 
 def in_words(fact: str, value: str | None) -> str:
-    """A fact with its value, where it tells one panel or arm from another."""
+    """A fact with its value, where it tells one panel or arm from another.
+
+    Empty for a parameter that is not given: the others' values tell them from it.
+    """
+    if fact.startswith("params.") and value == "null":
+        return ""
+    if fact == "params.queries" and value is not None:
+        return _queries(json.loads(value))
+    if fact.startswith("params."):
+        return f"{fact.removeprefix('params.').replace('_', ' ')} {readable(value)}"
     if fact == "memory_limit_bytes" and value not in (None, "null"):
         return f"memory limit {value_text(fact, value)}"
     if fact in ("memory_limit_bytes", "threads", "cpus") or fact.startswith("settings."):
         return value_text(fact, value)
     return f"{fact} {readable(value)}"
+
+
+def _queries(numbers: Sequence[int]) -> str:
+    """``Q6``, ``Q1, Q6``, ``22 queries``, ``12 queries (Q1 … Q14)``."""
+    if len(numbers) <= _FEW_QUERIES:
+        return ", ".join(f"Q{number}" for number in numbers)
+    ends = "" if len(numbers) == _ALL_QUERIES else f" (Q{numbers[0]} … Q{numbers[-1]})"
+    return f"{len(numbers)} queries{ends}"
 
 
 def readable(value: str | None) -> str:

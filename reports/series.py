@@ -242,11 +242,12 @@ def _told(context: Context, found: Sequence[Context]) -> tuple[str, ...]:
     if decided and len({tuple(p.get(f) for f in decided) for p in peers}) == len(peers):
         rest = []
     loose = any(not_enforced(run) for run in context.runs)
-    return tuple(
+    said = (
         in_words(fact, context.told.get(fact))
         + (" (not enforced)" if fact == "memory_limit_bytes" and loose else "")
         for fact in (*decided, *rest)
     )
+    return tuple(filter(None, said))
 
 
 def _comparisons(

@@ -13,6 +13,7 @@ from harness.reports.charts.drawing import (
     Drawing,
     arm_style,
     bar_places,
+    columns,
     finish,
     panel_title,
     query_figure,
@@ -116,7 +117,8 @@ def _dress(
     axes.set_xlabel(label)
     axes.set_ylabel(f"{title}, log axis")
     panel_title(axes, panel)
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=3, borderaxespad=0)
+    ncols = columns(axes, axes.get_legend_handles_labels()[1], 3)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=ncols, borderaxespad=0)
 
 
 def _tick(quantity: Quantity) -> str:

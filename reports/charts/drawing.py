@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import matplotlib as mpl
@@ -32,6 +33,11 @@ OPERATOR_STYLES = {
     "other": ("#BBBBBB", ""),
     "outside": ("#666666", "--"),
 }
+#: Of bold 12 point and of 10 point letters, in fonts that may be wider than those measured.
+_TITLE_PER_IN, _LABEL_PER_IN = 8.5, 11.0
+_LINE_IN, _BESIDE_IN = 0.2, 1.1
+#: What a legend's mark and its gaps take, in letters.
+_HANDLE = 6
 INK, FAINT = "#1f2328", "#8a9099"
 
 _STYLE: dict[Any, Any] = {
@@ -113,8 +119,9 @@ def letters(axes: Axes, names: Sequence[str], below: float) -> None:
         Patch(facecolor="none", edgecolor="none", label=f"{chr(ord('a') + index)}: {name}")
         for index, name in enumerate(names)
     ]
-    axes.legend(handles=handles, bbox_to_anchor=(0, below), ncols=4, handlelength=0,
-                handletextpad=0, loc="upper left", borderaxespad=0)  # fmt: skip
+    axes.legend(handles=handles, bbox_to_anchor=(0, below), handlelength=0, handletextpad=0,
+                ncols=columns(axes, [f"a: {name}" for name in names], 4),
+                loc="upper left", borderaxespad=0)  # fmt: skip
 
 
 def finish(figure: Figure, name: str, title: str, alt: str, caption: str) -> Drawing:
@@ -140,7 +147,24 @@ def arm_style(index: int, emulated: bool) -> dict[str, Any]:
 
 
 def panel_title(axes: Axes, panel: Panel) -> None:
-    """The panel's name above the axes, and which of its arms are emulated."""
+    """The panel's name above the axes, and which of its arms are emulated; in lines that fit."""
     emulated = [arm.name for arm in panel.arms if arm.emulated]
     mark = f" · {', '.join(emulated)} {EMULATED}" if emulated else ""
-    axes.set_title(panel.title + mark, loc="left", fontweight="bold")
+    lines = wrap(panel.title + mark, _characters(axes, _TITLE_PER_IN), break_on_hyphens=False)
+    axes.set_title("\n".join(lines), loc="left", fontweight="bold")
+    figure = axes.get_figure(root=True)
+    if figure is not None:  # what the lines take is not taken from the axes
+        figure.set_figheight(figure.get_figheight() + _LINE_IN * (len(lines) - 1))
+
+
+def columns(axes: Axes, labels: Sequence[str], most: int) -> int:
+    """Into how many columns a legend of these labels fits, at most ``most``."""
+    longest = max(map(len, labels), default=0) + _HANDLE
+    return max(1, min(most, _characters(axes, _LABEL_PER_IN) // longest))
+
+
+def _characters(axes: Axes, per_in: float) -> int:
+    """Characters that fit beside the labels of the axis."""
+    figure = axes.get_figure(root=True)
+    width_in = figure.get_figwidth() if figure is not None else 0.0
+    return max(20, int((width_in - _BESIDE_IN) * per_in))

@@ -9,15 +9,15 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from harness.reports.charts.drawing import (
     ARM_COLOURS,
-    FAINT,
     INK,
     Drawing,
+    columns,
     finish,
     new_figure,
     panel_title,
     style,
 )
-from harness.reports.compare import Row
+from harness.reports.compare import Group, Row
 from harness.reports.series import Panel
 from harness.reports.values import in_order
 from harness.reports.words import significant, times
@@ -50,8 +50,7 @@ def speedups(panel: Panel, metric: str, title: str, name: str) -> Drawing | None
             offset = (place - (len(held) - 1) / 2) * 0.7 / len(held)
             at = [quantities.index(row.quantity) + offset for row in rows]
             _draw(axes, at, rows, ARM_COLOURS[index % 6], _MARKERS[index % 6])
-            axes.plot([], [], _MARKERS[index % 6], color=ARM_COLOURS[index % 6],
-                      label=f"{group.b.marked_name}: shown")  # fmt: skip
+            _legend_of(axes, group, rows, ARM_COLOURS[index % 6], _MARKERS[index % 6])
         _dress(axes, panel, [q.labels_text() or title for q in quantities], title)
         _legend(axes, height)
         alt = _alt(panel, title, [row for _, _, rows in held for row in rows])
@@ -70,13 +69,25 @@ def _draw(axes: Axes, at: Sequence[float], rows: Sequence[Row], colour: str, mar
         estimate = row.estimate
         if estimate is None:
             continue
-        shown = row.judgement is not None and row.judgement.outcome == "shown"
+        shown = _is_shown(row)
         if estimate.low is not None and estimate.high is not None:
             axes.plot([estimate.low, estimate.high], [y, y], color=colour, linewidth=1.6)
         axes.plot(estimate.ratio, y, marker, color=colour, ms=5.5, mec=colour,
                   mfc=colour if shown else "white")  # fmt: skip
         axes.annotate(times(estimate.ratio), (1.01, y), xycoords=("axes fraction", "data"),
                       va="center", fontsize=8)  # fmt: skip
+
+
+def _is_shown(row: Row) -> bool:
+    return row.judgement is not None and row.judgement.outcome == "shown"
+
+
+def _legend_of(axes: Axes, group: Group, rows: Sequence[Row], colour: str, marker: str) -> None:
+    """An arm's marks as they are drawn: full ones, hollow ones, or both."""
+    for shown, said in ((True, "shown"), (False, "not shown, or cannot be")):
+        if any(_is_shown(row) is shown for row in rows):
+            axes.plot([], [], marker, color=colour, mfc=colour if shown else "white",
+                      label=f"{group.b.marked_name}: {said}")  # fmt: skip
 
 
 def _dress(axes: Axes, panel: Panel, labels: Sequence[str], title: str) -> None:
@@ -94,8 +105,8 @@ def _dress(axes: Axes, panel: Panel, labels: Sequence[str], title: str) -> None:
 
 
 def _legend(axes: Axes, height: float) -> None:
-    axes.plot([], [], "o", mfc="white", color=FAINT, label="not shown, or cannot be")
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.9 / height), ncols=2, borderaxespad=0)
+    ncols = columns(axes, axes.get_legend_handles_labels()[1], 2)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.9 / height), ncols=ncols, borderaxespad=0)
 
 
 def _thinned(low: float, high: float) -> list[float]:

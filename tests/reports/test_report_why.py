@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from report_runs import Case, demo, write
+import pytest
+from report_runs import EMULATED, Case, demo, write
 from rich.console import Console
 
 from harness.reports.anatomy import anatomy, plan_sums
+from harness.reports.charts.speedups import speedups
 from harness.reports.compare import compare
 from harness.reports.compare_output import table
+from harness.reports.naming import in_words
 from harness.reports.report import ReportFiles, write_report
 from harness.reports.sentences import sentences
 from harness.reports.series import panels
@@ -356,3 +361,34 @@ def test_a_headline_has_no_direction_where_none_is_shown(tmp_path: Path) -> None
     assert headline_text("pmem-both", row).startswith(
         "no difference shown, pmem-both measured 2.00× (one repeat: no interval): cannot be shown"
     )
+
+
+@pytest.mark.parametrize(
+    ("fact", "value", "told"),
+    [
+        ("params.query_timeout_s", "null", ""),
+        ("params.refresh_batch_orders", "20", "refresh batch orders 20"),
+        ("params.queries", "[6]", "Q6"),
+        ("params.queries", str(list(range(1, 23))), "22 queries"),
+        ("params.queries", str(list(range(1, 9))), "8 queries (Q1 … Q8)"),
+        ("memory_limit_bytes", "1073741824", "memory limit 1 GiB"),
+    ],
+)
+def test_a_title_tells_parameters_in_few_words(fact: str, value: str, told: str) -> None:
+    assert in_words(fact, value) == told
+
+
+def test_a_title_is_wrapped_and_a_legend_has_the_marks_as_drawn(tmp_path: Path) -> None:
+    runs = [write(tmp_path, Case(placement=p, queries=(1, 6), label=None, emulated=EMULATED,
+                                 spec_changes={"params": {"scale": scale, "queries": [1, 6],
+                                                          "cache": "cold-per-query" * 4}}))
+            for p in ("ssd-both", "pmem-both") for scale in (1, 2)]  # fmt: skip
+    panel, _ = panels(runs, "placement", None)
+    long = replace(panel, context=("a long setting of this panel " * 4,))
+    drawing = speedups(long, "query_duration_ns", "query time", "x")
+    assert drawing is not None
+    titles = re.findall(r"font-weight: 700[^>]*>([^<]*)<", drawing.svg)
+    assert len(titles) > 2 and max(map(len, titles)) < 62
+    assert "EMULATED" in " ".join(titles)
+    assert "pmem-both (EMULATED): not shown, or cannot be" in drawing.svg
+    assert "pmem-both (EMULATED): shown" not in drawing.svg
