@@ -49,6 +49,7 @@ def timed(by_hand: ByHand | None, prepared: Prepared, env: Environment, source: 
                 for part in DIRECTORY_PARTS
             }
         )
+        stack.callback(engine.kill)  # before its directories go
         engine.initialise(places)
         engine.start()
         started = time.monotonic()

@@ -139,6 +139,8 @@ def _walk(
         recorder.golden = golden
         session.source = _existing_source(prepared, env)
         places = stack.enter_context(_places(prepared, env, recorder.writer.run_id))
+        # A server that goes on writing would get in the way of removing its directories.
+        stack.callback(engine.kill)
         env.progress.say(f"{recorder.writer.run_id}: restoring golden data")
         engine.restore(golden.content, places)
         recorder.data_bytes = data_bytes(places)
@@ -291,11 +293,13 @@ def _load(
         prepared.memory_policy,
     )
     env.progress.say(f"loading {spec.workload} into {prepared.factory.title}")
-    engine.initialise(places)
-    engine.start()
-    facts = prepared.workload.load(spec.params, engine, source.content, env.progress)
-    engine.stop()
-    engine.snapshot(building.content)
+    with ExitStack() as stack:
+        stack.callback(engine.kill)  # before the building's directories go
+        engine.initialise(places)
+        engine.start()
+        facts = prepared.workload.load(spec.params, engine, source.content, env.progress)
+        engine.stop()
+        engine.snapshot(building.content)
     return facts
 
 
