@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -31,6 +32,8 @@ from harness.reports.words import percent, significant, times
 _TALLEST = 3.0
 #: Narrower figures have no room for all kinds in one row of the legend.
 _ONE_ROW_INCHES = 8.5
+#: What fits along the upright axis.
+_LABEL_CHARACTERS = 36
 #: Behind the letter of a bar whose plan does not add up to the measured time.
 OFF = "*"
 Held = Sequence[tuple[Arm, Mapping[str, QueryAnatomy]]]
@@ -112,7 +115,8 @@ def _dress(axes: Axes, panel: Panel, held: Held, queries: Sequence[str]) -> None
     axes.grid(visible=False, axis="x")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: percent(value)))
     axes.set_xlabel("query")
-    axes.set_ylabel(f"of the time on {held[0][0].marked_name}")
+    label = f"of the time on {held[0][0].marked_name}"
+    axes.set_ylabel(fill(label, _LABEL_CHARACTERS, break_on_hyphens=False))
     axes.axhline(1, color=INK, linewidth=0.8)
     panel_title(axes, panel)
     _legends(axes, held)
