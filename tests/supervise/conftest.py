@@ -23,12 +23,23 @@ def eventually(condition):
     return False
 
 
+#: Servers that other tests of this session keep for those to come.
+_earlier = set()
+
+
+@pytest.fixture(autouse=True)
+def earlier_processes():
+    _earlier.clear()
+    _earlier.update(processes_of(os.getpid()))
+
+
 def processes_of(harness_pid):
-    """What a harness process (by its pid) has started, through any number of forks."""
+    """What a harness process (by its pid) has started in this test, through any forks."""
     return [
         stat.id.pid
         for stat in all_processes()
-        if (mark_of(stat.id.pid) or "").startswith(f"{harness_pid}-")
+        if stat.id.pid not in _earlier
+        and (mark_of(stat.id.pid) or "").startswith(f"{harness_pid}-")
     ]
 
 

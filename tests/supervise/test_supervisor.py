@@ -239,7 +239,7 @@ def test_the_supervisor_process_is_small(supervisor):
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
     )
-    inside = ("daemon", "child", "undo", "process", "linux")
+    inside = ("daemon", "child", "undo", "process", "linux", "segments")
     assert set(done.stdout.split()) == {
         "harness",
         "harness.supervise",
