@@ -74,13 +74,18 @@ def durations(run) -> dict[str, int]:
     return queries | refresh
 
 
+def unfinished(harness) -> set[str]:
+    """Runs without a result, as the command lists them (other tests' failures among them)."""
+    return set(harness("runs", "list", "--json").json["unfinished"])
+
+
 def times(kept) -> dict[str, int]:
     """The times in kept steps."""
     refresh = {s: d["ended_ns"] - d["submitted_ns"] for s, d in kept.items() if "commits" in d}
     return refresh | {s: d["duration_ns"] for s, d in kept.items() if "duration_ns" in d}
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def no_steps_of_other_tests(loaded):
     """Runs that other tests made fail have kept theirs."""
     for file in (loaded.results / "runs").glob("*/steps.jsonl"):
@@ -188,19 +193,21 @@ def test_throughput_starts_over_and_power_is_kept(references):
 
 def test_ctrl_c_keeps_finished_steps_and_says_how_to_go_on_or_discard_them(loaded):
     argv = [*POWER, "--engine", "duckdb", "--cache", "warm"]
+    before = unfinished(loaded)
     process = start_and_await(loaded, argv, 5)
     done = loaded.interrupt(process, signal.SIGINT)
     assert done.code == 130, done.err
     assert "finished steps are kept; the same command goes on" in done.err
     assert settled(loaded) == []
     kept = steps(loaded)
-    (unfinished,) = loaded("runs", "list", "--json").json["unfinished"]
+    (run_id,) = unfinished(loaded) - before
     assert f"{len(kept)} steps kept" in loaded("runs", "list").out
     assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
-    assert not (loaded.results / "runs" / unfinished).exists()
+    assert not (loaded.results / "runs" / run_id).exists()
 
 
 def test_ctrl_c_before_the_first_finished_step_leaves_nothing(loaded):
+    before = unfinished(loaded)
     process = loaded.start(*POWER, "--engine", "duckdb", "--cache", "cold-per-query")
     while process.poll() is None and not list((loaded.results / "runs").glob("*/steps.jsonl")):
         time.sleep(0.002)
@@ -208,7 +215,7 @@ def test_ctrl_c_before_the_first_finished_step_leaves_nothing(loaded):
     assert done.code == 130, done.err
     assert settled(loaded) == []
     if not steps(loaded):
-        assert loaded("runs", "list", "--json").json["unfinished"] == []
+        assert unfinished(loaded) == before
     else:  # it was faster than the interrupt
         loaded("runs", "rm", "--unfinished", "--yes")
 
