@@ -1,0 +1,132 @@
+/*
+ * What a back end is: an engine's client behind a handful of functions.
+ *
+ * A back end is a module of its own, loadgen_<name>.so, opened with dlopen when a spec
+ * names it, so that nobody needs every engine's client library. Its source is
+ * engines/<engine>/loadgen.c. It knows no workload: it prepares the statements that the
+ * spec brings (read by the harness from the engine's sql/ folder) and executes them with
+ * the values a workload offers.
+ *
+ * Life of a connection, all of it in one thread:
+ *
+ *   connect → (submit → advance … → result)* → disconnect
+ *
+ * `submit` and `advance` never block: they say what the connection waits for, and the
+ * event loop calls `advance` when its descriptor is ready. A back end without
+ * descriptors (an embedded engine) executes in `submit` and returns LG_READY.
+ */
+#ifndef LOADGEN_BACKEND_H
+#define LOADGEN_BACKEND_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LG_BACKEND_ABI 1
+/* The symbol that a module exports: `const struct lg_backend loadgen_backend`. */
+#define LG_BACKEND_SYMBOL "loadgen_backend"
+
+/* An error in words, for a person: "connect to …: …". */
+struct lg_error {
+    char text[1024];
+};
+
+void lg_fail(struct lg_error *error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+enum lg_kind {
+    LG_INT,       /* integer */
+    LG_CENTS,     /* integer: hundredths of a decimal number, 12.34 as 1234 */
+    LG_TEXT,      /* text and length */
+    LG_INT_ARRAY, /* integers and count; an engine without arrays takes the text [1,2,3] */
+};
+
+struct lg_value {
+    enum lg_kind kind;
+    bool null;
+    int64_t integer;
+    const char *text;
+    size_t length;
+    const int32_t *integers;
+    size_t count;
+};
+
+#define LG_MAX_PARAMETERS 32
+#define LG_MAX_COLUMNS 32
+
+/*
+ * One prepared statement. `sql` has :name where a value goes; `parameters[i]` is the
+ * index of the i-th such name in the values that the workload offers for `operation`,
+ * `kinds[i]` its kind. A name may stand more than once.
+ */
+struct lg_statement {
+    const char *name;
+    const char *sql;
+    size_t parameter_count;
+    struct lg_parameter {
+        size_t begin, end; /* of ":name" in sql */
+        int value;         /* index into the workload's values */
+        enum lg_kind kind;
+    } parameters[LG_MAX_PARAMETERS];
+};
+
+enum lg_state {
+    LG_WANT_READ,
+    LG_WANT_WRITE,      /* readable counts too: libpq wants both */
+    LG_READY,           /* the result is there */
+};
+
+enum lg_outcome {
+    LG_OK,
+    LG_RETRY,   /* serialization failure, deadlock, lock timeout: roll back, do it again */
+    LG_REFUSED, /* the statement failed otherwise; the connection stays usable */
+    LG_LOST,    /* the connection is gone */
+};
+
+/*
+ * Result of one statement. Every row was received; the first one is kept. Columns as
+ * text, NULL as text == NULL. `code`: SQLSTATE or the engine's error number as text.
+ */
+struct lg_result {
+    enum lg_outcome outcome;
+    size_t rows;
+    size_t columns;
+    struct {
+        const char *text;
+        size_t length;
+    } first[LG_MAX_COLUMNS];
+    char code[16];
+    char message[512];
+};
+
+struct lg_backend {
+    int abi;
+    const char *name;
+    /* One for the process; `connection` is the spec's. Returns NULL with the error. */
+    void *(*open)(const json_t *connection, struct lg_error *error);
+    void (*close)(void *client);
+    /* Connects and prepares; may block (it is done before anything is measured). */
+    void *(*connect)(void *client, const struct lg_statement *statements, size_t count,
+                     struct lg_error *error);
+    void (*disconnect)(void *connection);
+    /* The descriptor to wait on, -1 where the engine is embedded. */
+    int (*descriptor)(void *connection);
+    enum lg_state (*submit)(void *connection, const struct lg_statement *statement,
+                            const struct lg_value *values);
+    enum lg_state (*advance)(void *connection);
+    /* After LG_READY, valid until the next submit. */
+    const struct lg_result *(*result)(void *connection);
+    /*
+     * Bulk load of one table, blocking, one at a time on a connection. Rows come as text:
+     * columns apart by a tab, rows ended by a newline, NULL as \N, backslash escapes —
+     * what COPY and LOAD DATA both take as it is. `columns`: "a, b, c".
+     * `bulk_begin` … `bulk_write`* … `bulk_end` returns the rows stored, -1 with the error.
+     */
+    bool (*bulk_begin)(void *connection, const char *table, const char *columns,
+                       struct lg_error *error);
+    bool (*bulk_write)(void *connection, const char *rows, size_t length, struct lg_error *error);
+    int64_t (*bulk_end)(void *connection, struct lg_error *error);
+};
+
+#endif

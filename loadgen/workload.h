@@ -1,0 +1,97 @@
+/*
+ * What a workload is: what each terminal asks for next, and what it makes of the answer.
+ *
+ * A terminal is one emulated user. Its life:
+ *
+ *   (begin → keying time → step → execute → step … → LG_DONE → think time)*
+ *
+ * `begin` draws the next operation and everything random in it. The core submits the
+ * statement that `step` names, on a free connection, and hands the result to the next
+ * `step`, until that says LG_DONE. Latency of the operation: from its start (closed
+ * loop), or from its intended start (open loop), to LG_DONE. A result with LG_RETRY never
+ * reaches `step`: the core counts it and begins the operation again with the same values.
+ */
+#ifndef LOADGEN_WORKLOAD_H
+#define LOADGEN_WORKLOAD_H
+
+#include "backend.h"
+
+#define LG_MAX_VALUES 24
+
+/* Where a workload's random numbers come from: splitmix64 seeds xoshiro256**. */
+struct lg_random {
+    uint64_t state[4];
+};
+
+void lg_random_seed(struct lg_random *random, uint64_t seed, uint64_t stream);
+uint64_t lg_random_next(struct lg_random *random);
+/* Uniform in [low, high], without bias. */
+int64_t lg_random_between(struct lg_random *random, int64_t low, int64_t high);
+/* Uniform in (0, 1]. */
+double lg_random_fraction(struct lg_random *random);
+
+enum lg_verdict {
+    LG_EXECUTE,     /* submit `statement` with `values` */
+    LG_DONE,        /* committed, or read: counts */
+    LG_ROLLED_BACK, /* ended as the specification wants it to be: counted apart */
+    LG_WRONG,       /* the answer cannot be right: the run fails with `wrong` */
+};
+
+struct lg_terminal {
+    uint32_t number;      /* 0 … terminals of all processes - 1 */
+    struct lg_random random;
+    int operation;        /* index into the workload's operations */
+    int statement;        /* index into the workload's statements */
+    struct lg_value values[LG_MAX_VALUES];
+    uint64_t keying_ns;   /* set by `begin`; zero where there is none */
+    uint64_t think_ns;
+    const char *wrong;
+    void *own;            /* the workload's, `terminal_bytes` long, zeroed */
+};
+
+/* A name that statements may use as :name, by operation; its place is its index in values. */
+struct lg_offer {
+    const char *name;
+    enum lg_kind kind;
+};
+
+struct lg_operation {
+    const char *name;
+    struct lg_offer offers[LG_MAX_VALUES]; /* ended by a NULL name */
+};
+
+/* A growing buffer of text. */
+struct lg_text {
+    char *bytes;
+    size_t length, capacity;
+};
+
+void lg_text_add(struct lg_text *text, const char *bytes, size_t length);
+void lg_text_printf(struct lg_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+struct lg_workload {
+    const char *name;
+    const struct lg_operation *operations;
+    size_t operation_count;
+    size_t terminal_bytes;
+    /* From the spec's workload.params; NULL with the error. `notes`: facts for the result. */
+    void *(*open)(const json_t *params, uint64_t seed, uint32_t terminals, json_t *notes,
+                  struct lg_error *error);
+    void (*close)(void *self);
+    void (*terminal)(void *self, struct lg_terminal *terminal);
+    void (*begin)(void *self, struct lg_terminal *terminal);
+    /* `result` is NULL at the first step of an operation. */
+    enum lg_verdict (*step)(void *self, struct lg_terminal *terminal,
+                            const struct lg_result *result);
+    /* One line that tells what this operation has committed; nothing where it has not. */
+    void (*journal)(void *self, struct lg_terminal *terminal, const struct lg_result *result,
+                    struct lg_text *line);
+    /* Work of task "load": fills the tables in parallel. NULL where there is none. */
+    bool (*load)(const json_t *spec, const struct lg_backend *backend, void *client,
+                 json_t *result, struct lg_error *error);
+};
+
+extern const struct lg_workload lg_tpcc;
+
+#endif
