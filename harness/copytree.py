@@ -91,6 +91,14 @@ def _copy(source: Path, target: Path, threads: int, progress: Progress) -> int:
     return total
 
 
+def move_tree(source: Path, target: Path) -> None:
+    """Rename; where that cannot be (another file system), a full copy, and ``source`` stays."""
+    try:
+        source.rename(target)
+    except OSError:
+        copy_tree(source, target)
+
+
 def make_durable(folder: Path) -> None:
     """Everything written to the file system of ``folder`` is on its device (syncfs(2)).
 

@@ -19,28 +19,19 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.copytree import copy_tree, make_durable
+from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import EngineContext, Places
 from harness.engines._innodb.installation import Installation
 from harness.errors import RunFailed, UsageError
 from harness.placement import Part
+from harness.supervise.failures import log_tail
 
 ROLE = "harness"
 DATABASE = "harness"
-_LOG_LINES = 15
 #: A server's identity and keys, and which pages it happened to hold: no copy shares them.
 _NOT_KEPT = ("auto.cnf", "mysqld-auto.cnf", "*.pem", "*.pid", "ib_buffer_pool")
 #: What mariadb-install-db runs, without help texts, GIS and the sys schema; renamed in 11.
 _SYSTEM_TABLES = ("system_tables", "performance_tables", "system_tables_data")
-
-
-def last_lines(log: Path) -> str:
-    """The end of a log file, for an error message."""
-    try:
-        lines = log.read_text(errors="replace").strip().splitlines()
-    except OSError:
-        return "no log was written"
-    return "\n".join(lines[-_LOG_LINES:]) or "the log is empty"
 
 
 class Cluster:
@@ -113,7 +104,7 @@ class Cluster:
             for path in self.data.glob(pattern):
                 path.unlink()
         for folder, name in self._golden_names().items():
-            _move(folder, golden / name)
+            move_tree(folder, golden / name)
         make_durable(golden)
 
     def restore(self, golden: Path) -> None:
@@ -171,12 +162,5 @@ class Cluster:
         if (status := process.wait()) != 0:
             raise RunFailed(
                 f"{what} {self._installation.title}",
-                f"exit status {status}; its last lines:\n{last_lines(log)}",
+                f"exit status {status}; its last lines:\n{log_tail(log)}",
             )
-
-
-def _move(source: Path, target: Path) -> None:
-    try:
-        source.rename(target)
-    except OSError:
-        copy_tree(source, target)

@@ -20,9 +20,9 @@ import pymysql
 from harness.engine import QueryTimeout, SqlResult
 from harness.engines._innodb.installation import TITLES, Flavour
 from harness.engines._innodb.wire import LazyConnection, LazyResult
+from harness.engines._statement import head
 from harness.errors import RunFailed
 
-_HEAD_LENGTH = 200
 _CONNECT_TIMEOUT_S = 15
 #: Whatever the server's own default: what is cut or rounded is an error, not a warning.
 _SQL_MODE = (
@@ -182,12 +182,6 @@ def close(raw: LazyConnection) -> None:
     """Close; no error when the server is gone."""
     with contextlib.suppress(pymysql.Error, OSError):
         raw.close()
-
-
-def head(sql: str) -> str:
-    """The statement on one line, cut to what fits into a message."""
-    line = " ".join(sql.split())
-    return line if len(line) <= _HEAD_LENGTH else f"{line[:_HEAD_LENGTH]} …"
 
 
 def message(error: pymysql.Error) -> str:

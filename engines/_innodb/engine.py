@@ -32,7 +32,7 @@ from harness.engines._innodb.configuration import (
 from harness.engines._innodb.connection import MySqlConnection, open_connection
 from harness.engines._innodb.external import ExternalInnoDB, server_version
 from harness.engines._innodb.installation import TITLES, Flavour, choose
-from harness.engines._innodb.options import page_size, part_of_doublewrite, seconds
+from harness.engines._innodb.options import page_size, part_of_doublewrite
 from harness.engines._innodb.server import Server
 from harness.engines._innodb.sql import SqlOnInnoDB
 from harness.engines._innodb.values import size_bytes
@@ -43,6 +43,7 @@ from harness.engines._innodb.verify import (
     verify_variables,
 )
 from harness.engines._innodb.wire import LazyConnection
+from harness.engines._server import TIMEOUTS, Timeouts, readable_by_server
 from harness.placement import Part
 
 #: What a profile may say that decides what is stored: part of the golden key, loaded with.
@@ -52,8 +53,6 @@ _STORED = (
     "innodb_stats_persistent", "innodb_stats_persistent_sample_pages",
     "innodb_undo_tablespaces", "use_stat_tables",
 )  # fmt: skip
-_START_TIMEOUT_S = 300.0
-_STOP_TIMEOUT_S = 900.0
 
 
 class ManagedInnoDB(SqlOnInnoDB):
@@ -72,6 +71,7 @@ class ManagedInnoDB(SqlOnInnoDB):
         self._settings = applied(self._installation, context.settings)
         self._doublewrite = part_of_doublewrite(self._installation, context.options)
         self._format = {"innodb_page_size": page_size(context.options)}
+        self._timeouts = Timeouts.of(context.options)
         self._password = secrets.token_hex(16)
         self._cluster: Cluster | None = None
         self._server: Server | None = None
@@ -155,12 +155,8 @@ class ManagedInnoDB(SqlOnInnoDB):
         self.start()
 
     def can_read(self, paths: Sequence[Path]) -> bool:
-        """Whether the server's own user may read every one of ``paths``: one process for all."""
-        process = self._context.processes.spawn(
-            ["sh", "-c", 'for f; do test -r "$f" || exit 1; done', "sh", *map(str, paths)],
-            credentials=self._context.credentials,
-        )
-        return process.wait() == 0
+        """Whether the server's own user may read every one of ``paths``."""
+        return readable_by_server(self._context, paths)
 
     def processes(self) -> Sequence[ProcessId]:
         """The server: its connections are threads."""
@@ -231,15 +227,9 @@ class ManagedInnoDB(SqlOnInnoDB):
         )
 
     def _use(self, places: Places) -> Cluster:
-        options = self._context.options
         self._cluster = Cluster(self._installation, self._context, places, self._doublewrite)
         self._server = Server(
-            self._installation,
-            self._context,
-            self._cluster,
-            places.memory,
-            start_timeout_s=seconds(options, "start_timeout_s", _START_TIMEOUT_S),
-            stop_timeout_s=seconds(options, "stop_timeout_s", _STOP_TIMEOUT_S),
+            self._installation, self._context, self._cluster, places.memory, self._timeouts
         )
         self._first_start = True
         return self._cluster
@@ -274,8 +264,7 @@ class InnoDBFactory:
             "version": "release to run of those found, such as 9 or 10.11",
             "page_size": "size of a page in KiB: 4, 8, 16, 32 or 64 [16]",
             "doublewrite": "part that holds the doublewrite files, data or wal [data]",
-            "start_timeout_s": "seconds to wait for the server's start [300]",
-            "stop_timeout_s": "seconds to wait for the server's clean shutdown [900]",
+            **TIMEOUTS,
         }
 
     def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:

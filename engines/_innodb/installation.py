@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,6 +21,7 @@ from typing import Any, Literal
 
 from harness.engine import EngineVersion
 from harness.engines._install import installed, linker
+from harness.engines._installation import FoundInstallation, first_fitting, output_of
 from harness.errors import UsageError
 
 Flavour = Literal["mysql", "mariadb"]
@@ -33,34 +33,25 @@ _MACHINE = ("usr/sbin", "usr/libexec", "usr/bin", "usr/local/mysql*/bin", "usr/l
             "usr/local/bin", "usr/local/sbin", "opt/mysql*/bin", "opt/mysql/*/bin",
             "opt/mariadb*/bin")  # fmt: skip
 _VERSION = re.compile(r"Ver (\d+(?:\.\d+)+)")
-_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True)
-class Installation:
+class Installation(FoundInstallation):
     """One server binary and what belongs to it.
 
     ``command``: what starts the server, dynamic linker included. ``base``: the folder that
-    has ``share`` and ``lib``. ``source``: where it came from, as recorded with a run.
+    has ``share`` and ``lib``.
     """
 
     flavour: Flavour
-    version: str
-    banner: str
     server: Path
     command: tuple[str, ...]
     base: Path
-    source: str
 
     @property
     def title(self) -> str:
         """Name and release, for messages."""
         return f"{TITLES[self.flavour]} {self.version}"
-
-    @property
-    def version_tuple(self) -> tuple[int, ...]:
-        """(9, 7, 4) of "9.7.4"."""
-        return tuple(int(part) for part in self.version.split("."))
 
     def engine_version(self) -> EngineVersion:
         """As recorded with a run."""
@@ -95,19 +86,12 @@ def choose(flavour: Flavour, options: Mapping[str, Any], engines_prefix: Path) -
     """
     if prefix := options.get("prefix"):
         return _of_prefix(flavour, Path(str(prefix)))
-    machine = [i for i in _machine() if i.flavour == flavour]
-    machine.sort(key=lambda i: i.version_tuple, reverse=True)
-    found = [*machine, *_private(flavour, engines_prefix)]
-    wanted = str(options.get("version", ""))
-    for installation in found:
-        if not wanted or f"{installation.version}.".startswith(f"{wanted}."):
-            return installation
-    there = ", ".join(f"{i.version} ({i.source})" for i in found) or "none"
-    raise UsageError(
-        f"{TITLES[flavour]} {wanted}".strip(),
-        f"installations found: {there}",
-        f"run `harness engines install {flavour}`, install {TITLES[flavour]}, or name one "
-        "with the engine option 'prefix'",
+    return first_fitting(
+        TITLES[flavour],
+        [i for i in _machine() if i.flavour == flavour],
+        _private(flavour, engines_prefix),
+        options,
+        install=f"run `harness engines install {flavour}`",
     )
 
 
@@ -177,20 +161,10 @@ def _with_libraries(installation: Installation, moved_on: tuple[str, ...]) -> In
 @lru_cache(maxsize=64)
 def _inspect(server: Path, prefix: Path | None, source: str) -> Installation | None:
     command = (*(linker(prefix) if prefix else ()), str(server))
-    banner = _output(*command, "--no-defaults", "--version").replace(str(server), server.name)
+    banner = output_of(*command, "--no-defaults", "--version").replace(str(server), server.name)
     match = _VERSION.search(banner)
     if match is None:
         return None
     flavour: Flavour = "mariadb" if "MariaDB" in banner else "mysql"
     base = server.parent.parent
-    return Installation(flavour, match.group(1), banner, server, command, base, source)
-
-
-def _output(*command: str) -> str:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip()
+    return Installation(match.group(1), banner, source, flavour, server, command, base)

@@ -21,11 +21,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from harness.engines._innodb.connection import MySqlConnection, head
+from harness.engines._innodb.connection import MySqlConnection
 from harness.engines._innodb.installation import Flavour
 from harness.engines._innodb.wire import LazyResult
 from harness.engines._loading import has_header, verify_counts
 from harness.engines._sqlfiles import statements, tables_of
+from harness.engines._statement import head
 from harness.engines._workers import Job, Workers
 from harness.errors import RunFailed
 from harness.progress import Progress, Task
@@ -169,7 +170,7 @@ class _Load:
 
         def run(connection: MySqlConnection) -> None:
             _restarting(connection, text)
-            self.task.advance(0, note=head(text)[:60])
+            self.task.advance(0, note=head(text, 60))
 
         return _Job(stage, held, False, self._bytes[tables[0]], run)
 

@@ -45,17 +45,3 @@ def part_of_doublewrite(installation: Installation, options: Mapping[str, Any]) 
             "use MySQL 8.0.20 or later, or leave the option out",
         )
     return "wal"
-
-
-def seconds(options: Mapping[str, Any], name: str, default: float) -> float:
-    """A positive number of seconds."""
-    value = options.get(name, default)
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
-        found = 0.0
-    if found <= 0:
-        raise UsageError(
-            f"engine option {name}={value}", "not a number of seconds", f"say {name}=60"
-        )
-    return found

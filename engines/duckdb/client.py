@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import Process, QueryTimeout, SqlResult
+from harness.engines._statement import head
 from harness.errors import RunFailed
 from harness.sqlvalues import decode
-
-_LOG_LINES = 15
-_HEAD_LENGTH = 200
+from harness.supervise.failures import log_tail
 
 
 class WorkerError(Exception):
@@ -84,16 +83,9 @@ class Worker:
         return RunFailed(
             f"DuckDB: {op}",
             f"the worker process ended with status {status}; the last lines of its log:\n"
-            f"{self._last_lines()}",
+            f"{log_tail(self._log)}",
             hint,
         )
-
-    def _last_lines(self) -> str:
-        try:
-            lines = self._log.read_text(errors="replace").strip().splitlines()
-        except OSError:
-            lines = []
-        return "\n".join(lines[-_LOG_LINES:]) or "the log is empty"
 
 
 class DuckDBConnection:
@@ -129,9 +121,3 @@ class DuckDBConnection:
 def _limit(timeout_s: float | None) -> dict[str, Any]:
     # Named apart: Worker.request has a timeout of its own, on the answer.
     return {} if timeout_s is None else {"limit_s": timeout_s}
-
-
-def head(sql: str) -> str:
-    """The statement on one line, cut to what fits into a message."""
-    line = " ".join(sql.split())
-    return line if len(line) <= _HEAD_LENGTH else f"{line[:_HEAD_LENGTH]} …"

@@ -22,11 +22,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.copytree import copy_tree, make_durable
+from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import EngineContext, Places
 from harness.engines.postgres.installation import Installation
 from harness.errors import RunFailed
 from harness.placement import Part
+from harness.supervise.failures import log_tail
 
 ROLE = "harness"
 DATABASE = "harness"
@@ -36,17 +37,9 @@ INDEX_TABLESPACE = "harness_index"
 TEMP_TABLESPACE = "harness_temp"
 _TABLESPACES: Mapping[Part, str] = {"index": INDEX_TABLESPACE, "temp": TEMP_TABLESPACE}
 _LOCATION_FILE = "harness_tablespaces"
-_LOG_LINES = 15
 _SCRAM_ITERATIONS = 4096
-
-
-def last_lines(log: Path) -> str:
-    """The end of a log file, for an error message."""
-    try:
-        lines = log.read_text(errors="replace").strip().splitlines()
-    except OSError:
-        return "no log was written"
-    return "\n".join(lines[-_LOG_LINES:]) or "the log is empty"
+#: The state that pg_controldata tells of a cluster after a clean shutdown.
+CLEAN = "shut down"
 
 
 def scram_verifier(password: str) -> str:
@@ -98,18 +91,18 @@ class Cluster:
         )
 
     def state(self) -> str:
-        """``Database cluster state`` as pg_controldata has it ("shut down")."""
+        """``Database cluster state`` as pg_controldata has it (``CLEAN``)."""
         log = self._context.scratch / "pg_controldata.log"
         log.unlink(missing_ok=True)
         self._run("pg_controldata", "--pgdata", str(self.data), log=log)
         for line in log.read_text(errors="replace").splitlines():
             if line.startswith("Database cluster state:"):
                 return line.split(":", 1)[1].strip()
-        raise RunFailed(f"state of {self.data}", last_lines(log))
+        raise RunFailed(f"state of {self.data}", log_tail(log))
 
     def assert_clean(self, asked: str) -> None:
         """RunFailed unless the cluster was shut down cleanly."""
-        if (state := self.state()) != "shut down":
+        if (state := self.state()) != CLEAN:
             raise RunFailed(
                 asked, f"the cluster in {self.data} is {state!r}, not shut down", "load it again"
             )
@@ -127,7 +120,7 @@ class Cluster:
             link.unlink()
         (self.data / "pg_wal").unlink()
         for folder, name in self._golden_names().items():
-            _move(folder, golden / name)
+            move_tree(folder, golden / name)
         make_durable(golden)
 
     def restore(self, golden: Path, password: str) -> None:
@@ -186,7 +179,7 @@ class Cluster:
         if (status := process.wait()) != 0:
             raise RunFailed(
                 f"{tool} of PostgreSQL {self._installation.version}",
-                f"exit status {status}; its last lines:\n{last_lines(log)}",
+                f"exit status {status}; its last lines:\n{log_tail(log)}",
             )
 
     def _single_user(self, *statements: str) -> None:
@@ -212,15 +205,8 @@ class Cluster:
         if (status := process.wait()) != 0:
             raise RunFailed(
                 "set up the PostgreSQL cluster",
-                f"exit status {status}; its last lines:\n{last_lines(log)}",
+                f"exit status {status}; its last lines:\n{log_tail(log)}",
             )
-
-
-def _move(source: Path, target: Path) -> None:
-    try:
-        source.rename(target)
-    except OSError:
-        copy_tree(source, target)
 
 
 def _quoted(path: Path) -> str:

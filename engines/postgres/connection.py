@@ -10,9 +10,9 @@ import psycopg
 from psycopg import pq
 
 from harness.engine import QueryTimeout, SqlResult
+from harness.engines._statement import head
 from harness.errors import RunFailed
 
-_HEAD_LENGTH = 200
 _CANCEL_TIMEOUT_S = 10
 #: Transactions alone are not published: the table that every planner reads anyway makes them.
 _FLUSH = "SELECT pg_stat_force_next_flush() FROM pg_catalog.pg_am LIMIT 1"
@@ -76,12 +76,6 @@ class PostgresConnection:
         if milliseconds != self._timeout_ms:
             self.raw.execute(f"SET statement_timeout = {milliseconds}")
             self._timeout_ms = milliseconds
-
-
-def head(sql: str) -> str:
-    """The statement on one line, cut to what fits into a message."""
-    line = " ".join(sql.split())
-    return line if len(line) <= _HEAD_LENGTH else f"{line[:_HEAD_LENGTH]} …"
 
 
 def _failed(sql: str, error: psycopg.Error) -> RunFailed:

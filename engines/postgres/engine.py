@@ -24,6 +24,7 @@ from harness.engine import (
     Places,
     ProcessId,
 )
+from harness.engines._server import TIMEOUTS, Timeouts, readable_by_server
 from harness.engines.postgres import external
 from harness.engines.postgres.cluster import (
     DATABASE,
@@ -49,8 +50,6 @@ _STORED: Mapping[str, str | None] = {
     "session_preload_libraries": None,
     "shared_preload_libraries": None,
 }
-_START_TIMEOUT_S = 300.0
-_STOP_TIMEOUT_S = 900.0
 
 
 class ManagedPostgres(SqlOnPostgres):
@@ -66,6 +65,7 @@ class ManagedPostgres(SqlOnPostgres):
         self._installation = choose(context.options, context.engines_prefix)
         check_settings(self._installation, context.settings)
         self._initdb_options = _initdb_options(context.options)
+        self._timeouts = Timeouts.of(context.options)
         self._password = secrets.token_hex(16)
         self._cluster: Cluster | None = None
         self._server: Server | None = None
@@ -149,15 +149,9 @@ class ManagedPostgres(SqlOnPostgres):
         )
 
     def _use(self, places: Places) -> Cluster:
-        options = self._context.options
         self._cluster = Cluster(self._installation, self._context, places)
         self._server = Server(
-            self._installation,
-            self._context,
-            self._cluster,
-            places.memory,
-            start_timeout_s=_seconds(options, "start_timeout_s", _START_TIMEOUT_S),
-            stop_timeout_s=_seconds(options, "stop_timeout_s", _STOP_TIMEOUT_S),
+            self._installation, self._context, self._cluster, places.memory, self._timeouts
         )
         return self._cluster
 
@@ -190,13 +184,8 @@ class _LoadingServer:
         self._engine.start()
 
     def can_read(self, paths: Sequence[Path]) -> bool:
-        """Whether the server's own user may read every one of ``paths``: one process for all."""
-        context = self._engine._context
-        process = context.processes.spawn(
-            ["sh", "-c", 'for f; do test -r "$f" || exit 1; done', "sh", *map(str, paths)],
-            credentials=context.credentials,
-        )
-        return process.wait() == 0
+        """Whether the server's own user may read every one of ``paths``."""
+        return readable_by_server(self._engine._context, paths)
 
     @property
     def memory_bytes(self) -> int | None:
@@ -225,19 +214,6 @@ def _initdb_options(options: Mapping[str, Any]) -> list[str]:
     return chosen
 
 
-def _seconds(options: Mapping[str, Any], name: str, default: float) -> float:
-    value = options.get(name, default)
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        seconds = 0.0
-    if seconds <= 0:
-        raise UsageError(
-            f"engine option {name}={value}", "not a number of seconds", f"say {name}=60"
-        )
-    return seconds
-
-
 class PostgresFactory:
     """Managed unless the option ``dsn`` names a server of the user's."""
 
@@ -250,8 +226,7 @@ class PostgresFactory:
         "version": "release to run of those found, such as 18 or 15.18",
         "checksums": "on: page checksums also where the release's default is off",
         "wal_segment_size_mb": "size of a WAL segment file in MiB [16]",
-        "start_timeout_s": "seconds to wait for the server's start [300]",
-        "stop_timeout_s": "seconds to wait for the server's shutdown checkpoint [900]",
+        **TIMEOUTS,
     }
 
     def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:

@@ -7,23 +7,21 @@ looks for it anyway, or the whole DSN from ``$HARNESS_DSN``.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict
 
-from harness.engine import EngineContext, EngineKind, EngineVersion, Places, ProcessId
+from harness.engine import EngineContext, EngineVersion
+from harness.engines._external import ExternalServer, mark_text
+from harness.engines.postgres.connection import PostgresConnection
 from harness.engines.postgres.load import Loader
 from harness.engines.postgres.sql import SqlOnPostgres
-from harness.errors import RunFailed, UsageError
-from harness.placement import Part
+from harness.errors import UsageError
 
-_MARK = "tierbench"
 _CONNECT_TIMEOUT_S = 15
 #: What libpq would mask in a form, and the SCRAM keys, which are as good as a password.
 _SECRET = frozenset(
@@ -100,74 +98,28 @@ def _address(dsn: str) -> str:
     return f"{host} (database {found.get('dbname') or 'by default'})"
 
 
-class ExternalPostgres(SqlOnPostgres):
+class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
     """Runs SQL on the user's server, in a schema of ours. Implements KeepsOwnData."""
 
     name = "postgres"
-    kind: EngineKind = "external"
-    supported_parts: frozenset[Part] = frozenset()
+    schema_word = "schema"
+    holder_word = "database"
+    longest_schema_name = 63
+    _title = "PostgreSQL"
 
     def __init__(self, context: EngineContext) -> None:
         super().__init__()
         self._dsn = dsn_of(context.options)
         self._options = context.options
-        self._schema: str | None = None
         self.threads = context.threads
 
     def version(self) -> EngineVersion:
         """As the server says."""
         return server_version(self._options)
 
-    def format_options(self) -> Mapping[str, str]:
-        """None: its owner has made it."""
-        return {}
-
-    def initialise(self, places: Places) -> None:
-        """Refused: there is nothing of ours to make."""
-        raise UsageError("place an external PostgreSQL", "its owner decides where it lies")
-
-    def start(self) -> None:
-        """Only look whether it answers."""
-        self.connect().close()
-
-    def stop(self) -> None:
-        """Close our connections; the server goes on."""
-        self._close_monitor()
-        for connection in list(self._connections):
-            connection.close()
-
-    def kill(self) -> None:
-        """As ``stop``: the server is not ours."""
-        self.stop()
-
-    def processes(self) -> Sequence[ProcessId]:
-        """None of ours."""
-        return []
-
-    def files(self) -> Sequence[Path]:
-        """None that we know of."""
-        return []
-
-    def snapshot(self, golden: Path) -> None:
-        """Refused."""
-        raise UsageError("copy an external PostgreSQL", "its files are not ours")
-
-    def restore(self, golden: Path, places: Places) -> None:
-        """Refused."""
-        raise UsageError("restore into an external PostgreSQL", "its files are not ours")
-
-    def prepared(self, key: str) -> Mapping[str, Any] | None:
-        """The facts of the complete data under ``key``, which are used from now on."""
-        mark = self._mark_of(_schema_name(key))
-        if mark is None or not mark.get("complete"):
-            return None
-        self._schema = _schema_name(key)
-        facts: Mapping[str, Any] = mark["facts"]
-        return facts
-
     def prepare(self, key: str) -> None:
         """An empty schema of ours; RunFailed where one of that name is somebody else's."""
-        name = _schema_name(key)
+        name = self._schema_name(key)
         mark = self._mark_of(name)
         with _connect(self._dsn) as connection:
             if mark is not None:
@@ -176,14 +128,14 @@ class ExternalPostgres(SqlOnPostgres):
             create = sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name))
             with connection.transaction():
                 connection.execute(create)
-                _comment(connection, name, {"made_by": _MARK, "complete": False})
+                _comment(connection, name, mark_text(complete=False))
         self._schema = name
 
     def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
         """Write ``facts`` into the schema's comment."""
         with _connect(self._dsn) as connection:
-            mark = {"made_by": _MARK, "complete": True, "facts": dict(facts)}
-            _comment(connection, _schema_name(key), mark)
+            mark = mark_text(complete=True, facts=facts)
+            _comment(connection, self._schema_name(key), mark)
 
     def data_bytes(self) -> int | None:
         """Tables, indexes and TOAST of our schema."""
@@ -196,24 +148,15 @@ class ExternalPostgres(SqlOnPostgres):
             row = connection.execute(query, [self._schema]).fetchone()
         return int(row[0]) if row and row[0] is not None else None
 
-    def _mark_of(self, schema: str) -> Mapping[str, Any] | None:
-        """Our mark on a schema; None where there is no such schema; RunFailed on another's."""
+    @property
+    def _address(self) -> str:
+        return _address(self._dsn)
+
+    def _stored_mark(self, schema: str) -> str | None:
         query = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s"
         with _connect(self._dsn) as connection:
             row = connection.execute(query, [schema]).fetchone()
-        if row is None:
-            return None
-        try:
-            mark = json.loads(row[0] or "")
-        except ValueError:
-            mark = {}
-        if not isinstance(mark, dict) or mark.get("made_by") != _MARK:
-            raise RunFailed(
-                f"schema {schema} on {_address(self._dsn)}",
-                "it exists and was not made by tierbench",
-                "rename or drop it, or use another database",
-            )
-        return mark
+        return None if row is None else row[0] or ""
 
     def _open(self) -> psycopg.Connection[Any]:
         connection = _connect(self._dsn)
@@ -230,12 +173,8 @@ class ExternalPostgres(SqlOnPostgres):
         return Loader(connect=self.connect, threads=self.threads)
 
 
-def _schema_name(key: str) -> str:
-    return f"tierbench_{key.replace('-', '_')}"[:63]
-
-
-def _comment(connection: psycopg.Connection[Any], schema: str, mark: Mapping[str, Any]) -> None:
+def _comment(connection: psycopg.Connection[Any], schema: str, mark: str) -> None:
     statement = sql.SQL("COMMENT ON SCHEMA {} IS {}").format(
-        sql.Identifier(schema), sql.Literal(json.dumps(mark, sort_keys=True))
+        sql.Identifier(schema), sql.Literal(mark)
     )
     connection.execute(statement)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,7 @@ from typing import Any
 
 from harness.engine import EngineVersion
 from harness.engines._install import installed
+from harness.engines._installation import FoundInstallation, first_fitting, output_of
 from harness.errors import UsageError
 
 NEEDED = ("postgres", "initdb", "pg_ctl", "pg_controldata")
@@ -25,18 +25,15 @@ _VERSION = re.compile(r"\(PostgreSQL\) (\d+(?:\.\d+)*)")
 
 
 @dataclass(frozen=True)
-class Installation:
-    """Binaries of one PostgreSQL: ``bin`` folder, release, and where it came from."""
+class Installation(FoundInstallation):
+    """Binaries of one PostgreSQL, which lie together in ``bin``."""
 
     bin: Path
-    version: str
-    banner: str
-    source: str
 
     @property
     def major(self) -> int:
         """The major release, 15 of "15.18"."""
-        return int(self.version.split(".")[0])
+        return self.version_tuple[0]
 
     def engine_version(self) -> EngineVersion:
         """As recorded with a run."""
@@ -51,17 +48,8 @@ def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
     """
     if prefix := options.get("prefix"):
         return _of_prefix(Path(str(prefix)))
-    machine = sorted(_machine(), key=lambda i: _release(i.version), reverse=True)
-    found = [*machine, *_private(engines_prefix)]
-    wanted = str(options.get("version", ""))
-    for installation in found:
-        if not wanted or f"{installation.version}.".startswith(f"{wanted}."):
-            return installation
-    there = ", ".join(f"{i.version} ({i.source})" for i in found) or "none"
-    raise UsageError(
-        f"PostgreSQL {wanted}".strip(),
-        f"installations found: {there}",
-        "run `make setup`, install PostgreSQL, or name one with the engine option 'prefix'",
+    return first_fitting(
+        "PostgreSQL", _machine(), _private(engines_prefix), options, install="run `make setup`"
     )
 
 
@@ -90,7 +78,7 @@ def _machine_folders() -> Iterator[Path]:
     for pattern in ("lib/postgresql/*/bin", "pgsql-*/bin", "pgsql/bin", "local/pgsql/bin"):
         yield from Path("/usr").glob(pattern)
     if (config := shutil.which("pg_config")) is not None:
-        yield Path(_output(config, "--bindir"))
+        yield Path(output_of(config, "--bindir"))
     if (server := shutil.which("postgres")) is not None:
         yield Path(server).resolve().parent
 
@@ -106,18 +94,6 @@ def _private(engines_prefix: Path) -> Iterator[Installation]:
 def _inspect(folder: Path, source: str) -> Installation | None:
     if not all((folder / name).is_file() for name in NEEDED):
         return None
-    banner = _output(str(folder / "postgres"), "--version")
+    banner = output_of(str(folder / "postgres"), "--version")
     match = _VERSION.search(banner)
-    return Installation(folder, match.group(1), banner, source) if match else None
-
-
-def _output(*command: str) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip()
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    return Installation(match.group(1), banner, source, folder) if match else None

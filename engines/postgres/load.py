@@ -23,8 +23,9 @@ from psycopg import sql
 
 from harness.engines._loading import has_header, verify_counts
 from harness.engines._sqlfiles import statements, tables_of
+from harness.engines._statement import head
 from harness.engines._workers import Job, Workers
-from harness.engines.postgres.connection import PostgresConnection, head
+from harness.engines.postgres.connection import PostgresConnection
 from harness.errors import RunFailed
 from harness.progress import Progress, Task
 from harness.units import GIB, MIB
@@ -108,7 +109,7 @@ class _Load:
 
         def run(connection: PostgresConnection) -> None:
             connection.execute(text)
-            self.task.advance(0, note=head(text)[:60])
+            self.task.advance(0, note=head(text, 60))
 
         return _Job(stage, frozenset(tables), shared, self._bytes[tables[0]], run)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from harness.copytree import copy_tree, tree_bytes
+from harness.copytree import copy_tree, move_tree, tree_bytes
 from harness.errors import RunFailed
 
 
@@ -71,3 +72,19 @@ def test_a_target_that_holds_something_is_refused(tree: Path, tmp_path: Path) ->
 def test_missing_source_is_told(tmp_path: Path) -> None:
     with pytest.raises(RunFailed, match="No such file"):
         copy_tree(tmp_path / "none", tmp_path / "copy")
+
+
+def test_a_move_to_another_file_system_is_a_full_copy(tree: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        target = Path(elsewhere) / "moved"
+        assert Path(elsewhere).stat().st_dev != tree.stat().st_dev
+        move_tree(tree, target)
+        assert tree_bytes(target) == 9_000_001
+        assert (target / "a" / "link").readlink() == Path("../large")
+
+
+def test_a_move_within_a_file_system_is_a_rename(tree: Path, tmp_path: Path) -> None:
+    before = (tree / "large").stat().st_ino
+    move_tree(tree, tmp_path / "moved")
+    assert (tmp_path / "moved" / "large").stat().st_ino == before
+    assert not tree.exists()

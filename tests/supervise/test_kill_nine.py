@@ -35,11 +35,11 @@ with Supervisor(base / "state") as supervisor, memory_cap(64 << 20, supervisor) 
     (done / "table").write_text("finished")
     done.rename(base / "golden")
     journal.release_directory(done)
-    work = journal.register_directory(base / "work")
-    (work / "data").mkdir()
+    place = journal.register_directory(base / "place")
+    (place / "data").mkdir()
     if os.geteuid() == 0:
-        journal.mount("tmpfs", work / "data", "tmpfs", ["size=1m"])
-    (work / "data" / "1").write_text("rows")
+        journal.mount("tmpfs", place / "data", "tmpfs", ["size=1m"])
+    (place / "data" / "1").write_text("rows")
     start = supervisor.capped_by(cap).spawn
     start(["sleep", "1000"], credentials=unprivileged(), cwd=Path("/"))
     server = "setsid sleep 1000 & (sleep 1000 &); sleep 1000"
@@ -86,10 +86,10 @@ def test_killed_at_work(base, harness_program):
     assert program.stdout.readline() == "running\n"
     assert eventually(lambda: len(processes_of(program.pid)) == 5)
     assert (base / "sysfs").read_text() == "never\n"
-    assert (base / "work" / "data" / "1").exists()
+    assert (base / "place" / "data" / "1").exists()
     if AS_ROOT:
         assert STAT_INTERVAL.read_text() == "7\n"
-        assert f"{base}/work/data" in [m.target for m in mounts()]
+        assert f"{base}/place/data" in [m.target for m in mounts()]
     program.kill()
     assert_clean(base, program.pid, before)
 
