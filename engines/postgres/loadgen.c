@@ -1,0 +1,623 @@
+/*
+ * PostgreSQL through libpq.
+ *
+ *   "backend": "postgres",
+ *   "connection": {"host": "/run/server", "port": 5432, "user": "…", "password": "…",
+ *                  "database": "…", "options": "-c search_path=…", "sslmode": "…"}
+ *
+ * Members of "connection" are libpq's own keywords ("database" is its dbname); a member
+ * that is null is left out. A statement is prepared once a connection; its parameters'
+ * types are asked of the server and sent in their binary format, so that the server
+ * parses nothing. An execution is one send and, where its answer fits libpq's buffer, one
+ * receive: nothing here waits, asks the clock or copies a row.
+ *
+ * An error of SQLSTATE class TB comes out of a procedure that has undone its own work and
+ * was meant to (New-Order with an unused item): the result is LG_OK without rows, `code`
+ * tells which.
+ */
+#include "backend.h"
+
+#include <endian.h>
+#include <libpq-fe.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* pg_type.dat: numbers that never change. */
+enum type {
+    TYPE_INT8 = 20,
+    TYPE_INT2 = 21,
+    TYPE_INT4 = 23,
+    TYPE_INT2_ARRAY = 1005,
+    TYPE_INT4_ARRAY = 1007,
+    TYPE_INT8_ARRAY = 1016,
+};
+
+enum { MAX_KEYWORDS = 48, TEXT_FORMAT = 0, BINARY_FORMAT = 1, ARRAY_HEADER = 20 };
+
+struct client {
+    const char *keywords[MAX_KEYWORDS + 1];
+    char *values[MAX_KEYWORDS + 1];
+    size_t count;
+};
+
+struct prepared {
+    char name[24];
+    Oid types[LG_MAX_PARAMETERS];
+};
+
+struct connection {
+    PGconn *server;
+    const struct lg_statement *statements;
+    struct prepared *prepared;
+    PGresult *kept; /* its first row is what `result` points into */
+    struct lg_result result;
+    bool failed; /* of this execution; what comes behind the error is dropped */
+    char *scratch; /* the binary values of one execution */
+    size_t scratch_bytes;
+};
+
+/* ---- connection ---------------------------------------------------------------- */
+
+static bool add_keyword(struct client *client, const char *name, const json_t *value)
+{
+    char number[32];
+    const char *text = json_string_value(value);
+
+    if (json_is_null(value))
+        return true;
+    if (json_is_integer(value)) {
+        snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        text = number;
+    }
+    if (text == NULL || client->count == MAX_KEYWORDS)
+        return false;
+    client->keywords[client->count] = strcmp(name, "database") == 0 ? "dbname" : name;
+    client->values[client->count] = strdup(text);
+    return client->values[client->count++] != NULL;
+}
+
+static void postgres_close(void *own)
+{
+    struct client *client = own;
+
+    for (size_t i = 0; i < client->count; i++)
+        free(client->values[i]);
+    free(client);
+}
+
+/* The names are the spec's own, which outlives the client. */
+static void *postgres_open(const json_t *connection, struct lg_error *error)
+{
+    struct client *client = calloc(1, sizeof *client);
+    const char *name;
+    json_t *value;
+
+    if (client == NULL) {
+        lg_fail(error, "connection: out of memory");
+        return NULL;
+    }
+    json_object_foreach((json_t *)connection, name, value) {
+        if (!add_keyword(client, name, value)) {
+            lg_fail(error, "connection.%s: neither a text nor a whole number", name);
+            postgres_close(client);
+            return NULL;
+        }
+    }
+    return client;
+}
+
+static void ignore_notice(void *unused, const char *message)
+{
+    (void)unused;
+    (void)message;
+}
+
+/* libpq's own words without the newline at their end. */
+static void say(char *to, size_t size, const char *words)
+{
+    size_t length = strcspn(words, "\n");
+
+    if (length >= size)
+        length = size - 1;
+    memcpy(to, words, length);
+    to[length] = '\0';
+}
+
+static void fail_with_server(struct connection *connection, const char *asked, const char *what,
+                             struct lg_error *error)
+{
+    char found[512];
+
+    say(found, sizeof found, PQerrorMessage(connection->server));
+    lg_fail(error, "PostgreSQL: %s %s: %s", asked, what, found);
+}
+
+/* Whether it ended as wanted; its result is forgotten. */
+static bool ended(PGresult *result, ExecStatusType wanted)
+{
+    bool done = PQresultStatus(result) == wanted;
+
+    PQclear(result);
+    return done;
+}
+
+/* `sql` of the statement with $1, $2 … for its names, one for each mention. */
+static char *numbered(const struct lg_statement *statement)
+{
+    size_t length = strlen(statement->sql), begin = 0, end = 0;
+    char *text = malloc(length + 4 * statement->parameter_count + 1);
+
+    if (text == NULL)
+        return NULL;
+    for (size_t i = 0; i < statement->parameter_count; i++) {
+        size_t kept = statement->parameters[i].begin - begin;
+
+        memcpy(text + end, statement->sql + begin, kept);
+        end += kept;
+        end += (size_t)sprintf(text + end, "$%zu", i + 1);
+        begin = statement->parameters[i].end;
+    }
+    memcpy(text + end, statement->sql + begin, length - begin + 1);
+    return text;
+}
+
+static bool learn_types(struct connection *connection, struct prepared *prepared)
+{
+    PGresult *description = PQdescribePrepared(connection->server, prepared->name);
+    bool known = PQresultStatus(description) == PGRES_COMMAND_OK;
+
+    for (int i = 0; known && i < PQnparams(description); i++)
+        prepared->types[i] = PQparamtype(description, i);
+    PQclear(description);
+    return known;
+}
+
+static bool prepare(struct connection *connection, size_t index, struct lg_error *error)
+{
+    const struct lg_statement *statement = &connection->statements[index];
+    struct prepared *prepared = &connection->prepared[index];
+    char *sql = numbered(statement);
+    bool done;
+
+    if (sql == NULL) {
+        lg_fail(error, "prepare %s: out of memory", statement->name);
+        return false;
+    }
+    snprintf(prepared->name, sizeof prepared->name, "s%zu", index);
+    done = ended(PQprepare(connection->server, prepared->name, sql, 0, NULL), PGRES_COMMAND_OK) &&
+           learn_types(connection, prepared);
+    free(sql);
+    if (!done)
+        fail_with_server(connection, "prepare", statement->name, error);
+    return done;
+}
+
+static void postgres_disconnect(void *own)
+{
+    struct connection *connection = own;
+
+    PQclear(connection->kept);
+    PQfinish(connection->server);
+    free(connection->prepared);
+    free(connection->scratch);
+    free(connection);
+}
+
+static void *postgres_connect(void *own, const struct lg_statement *statements, size_t count,
+                              struct lg_error *error)
+{
+    struct client *client = own;
+    struct connection *connection = calloc(1, sizeof *connection);
+
+    if (connection == NULL) {
+        lg_fail(error, "connect: out of memory");
+        return NULL;
+    }
+    connection->statements = statements;
+    connection->prepared = calloc(count + 1, sizeof *connection->prepared);
+    connection->server =
+        PQconnectdbParams(client->keywords, (const char *const *)client->values, 0);
+    if (connection->prepared == NULL || PQstatus(connection->server) != CONNECTION_OK) {
+        fail_with_server(connection, "connect", "to the server", error);
+        postgres_disconnect(connection);
+        return NULL;
+    }
+    PQsetNoticeProcessor(connection->server, ignore_notice, NULL);
+    for (size_t i = 0; i < count; i++) {
+        if (!prepare(connection, i, error)) {
+            postgres_disconnect(connection);
+            return NULL;
+        }
+    }
+    PQsetnonblocking(connection->server, 1);
+    return connection;
+}
+
+static int postgres_descriptor(void *own)
+{
+    return PQsocket(((struct connection *)own)->server);
+}
+
+/* ---- values -------------------------------------------------------------------- */
+
+static char *put_int16(char *to, int64_t value)
+{
+    uint16_t big = htobe16((uint16_t)value);
+
+    memcpy(to, &big, sizeof big);
+    return to + sizeof big;
+}
+
+static char *put_int32(char *to, int64_t value)
+{
+    uint32_t big = htobe32((uint32_t)value);
+
+    memcpy(to, &big, sizeof big);
+    return to + sizeof big;
+}
+
+static char *put_int64(char *to, int64_t value)
+{
+    uint64_t big = htobe64((uint64_t)value);
+
+    memcpy(to, &big, sizeof big);
+    return to + sizeof big;
+}
+
+/* One integer in the binary format of `type`; NULL where it has none that it fits. */
+static char *put_integer(char *to, Oid type, int64_t value)
+{
+    if (type == TYPE_INT4 && value >= INT32_MIN && value <= INT32_MAX)
+        return put_int32(to, value);
+    if (type == TYPE_INT8)
+        return put_int64(to, value);
+    if (type == TYPE_INT2 && value >= INT16_MIN && value <= INT16_MAX)
+        return put_int16(to, value);
+    return NULL;
+}
+
+/* Dimensions, "has NULLs", element type, length, lower bound; then length and bytes of each. */
+static char *put_array(char *to, Oid element, const struct lg_value *value)
+{
+    int width = element == TYPE_INT8 ? 8 : element == TYPE_INT4 ? 4 : 2;
+
+    to = put_int32(to, 1);
+    to = put_int32(to, 0);
+    to = put_int32(to, element);
+    to = put_int32(to, (int64_t)value->count);
+    to = put_int32(to, 1);
+    for (size_t i = 0; i < value->count && to != NULL; i++)
+        to = put_integer(put_int32(to, width), element, value->integers[i]);
+    return to;
+}
+
+/* {1,2,3} */
+static char *write_array(char *to, const struct lg_value *value)
+{
+    *to++ = '{';
+    for (size_t i = 0; i < value->count; i++)
+        to += sprintf(to, i == 0 ? "%d" : ",%d", value->integers[i]);
+    to += sprintf(to, "}");
+    return to + 1;
+}
+
+static Oid element_of(Oid array)
+{
+    switch (array) {
+    case TYPE_INT4_ARRAY: return TYPE_INT4;
+    case TYPE_INT2_ARRAY: return TYPE_INT2;
+    case TYPE_INT8_ARRAY: return TYPE_INT8;
+    default: return 0;
+    }
+}
+
+/* 1234 as 12.34 */
+static char *write_cents(char *to, int64_t cents)
+{
+    uint64_t size = cents < 0 ? 0 - (uint64_t)cents : (uint64_t)cents;
+
+    to += sprintf(to, "%s%llu.%02llu", cents < 0 ? "-" : "", (unsigned long long)(size / 100),
+                  (unsigned long long)(size % 100));
+    return to + 1;
+}
+
+/* More than any value of this kind takes up in either format. */
+static size_t room_for(const struct lg_value *value)
+{
+    return value->kind == LG_INT_ARRAY ? ARRAY_HEADER + 12 * value->count + 2 : 32;
+}
+
+static bool make_room(struct connection *connection, const struct lg_statement *statement,
+                      const struct lg_value *values)
+{
+    size_t bytes = 0;
+    char *larger;
+
+    for (size_t i = 0; i < statement->parameter_count; i++)
+        bytes += room_for(&values[statement->parameters[i].value]);
+    if (bytes <= connection->scratch_bytes)
+        return true;
+    if ((larger = realloc(connection->scratch, bytes)) == NULL)
+        return false;
+    connection->scratch = larger;
+    connection->scratch_bytes = bytes;
+    return true;
+}
+
+/*
+ * Writes one value to `to` and returns where it ends; text is sent from where it lies.
+ * What has no binary format here (numeric, say) goes as text, which every type reads.
+ */
+static char *encode(char *to, Oid type, const struct lg_value *value, int *format)
+{
+    char *end = NULL;
+
+    *format = BINARY_FORMAT;
+    switch (value->kind) {
+    case LG_INT:
+        end = put_integer(to, type, value->integer);
+        if (end == NULL)
+            end = to + 1 + sprintf(to, "%lld", (long long)value->integer);
+        else
+            return end;
+        break;
+    case LG_CENTS:
+        end = write_cents(to, value->integer);
+        break;
+    case LG_INT_ARRAY:
+        if (element_of(type) != 0 && (end = put_array(to, element_of(type), value)) != NULL)
+            return end;
+        end = write_array(to, value);
+        break;
+    case LG_TEXT:
+        return to;
+    }
+    *format = TEXT_FORMAT;
+    return end;
+}
+
+/* ---- execution ----------------------------------------------------------------- */
+
+static enum lg_state lost(struct connection *connection)
+{
+    struct lg_result *result = &connection->result;
+
+    result->outcome = LG_LOST;
+    result->rows = 0;
+    result->columns = 0;
+    say(result->message, sizeof result->message, PQerrorMessage(connection->server));
+    if (result->message[0] == '\0')
+        snprintf(result->message, sizeof result->message, "the connection was closed");
+    return LG_READY;
+}
+
+static bool send_values(struct connection *connection, size_t index,
+                        const struct lg_value *values)
+{
+    const struct lg_statement *statement = &connection->statements[index];
+    const struct prepared *prepared = &connection->prepared[index];
+    const char *places[LG_MAX_PARAMETERS];
+    int lengths[LG_MAX_PARAMETERS], formats[LG_MAX_PARAMETERS];
+    char *to = connection->scratch;
+
+    for (size_t i = 0; i < statement->parameter_count; i++) {
+        const struct lg_value *value = &values[statement->parameters[i].value];
+        char *end = to;
+
+        if (value->null) {
+            places[i] = NULL;
+            lengths[i] = formats[i] = 0;
+        } else if (value->kind == LG_TEXT) {
+            places[i] = value->text; /* text's binary format is its bytes */
+            lengths[i] = (int)value->length;
+            formats[i] = BINARY_FORMAT;
+        } else {
+            end = encode(to, prepared->types[i], value, &formats[i]);
+            places[i] = to;
+            lengths[i] = (int)(end - to);
+        }
+        to = end;
+    }
+    return PQsendQueryPrepared(connection->server, prepared->name,
+                               (int)statement->parameter_count, places, lengths, formats,
+                               TEXT_FORMAT) == 1;
+}
+
+static enum lg_state postgres_submit(void *own, const struct lg_statement *statement,
+                                     const struct lg_value *values)
+{
+    struct connection *connection = own;
+    struct lg_result *result = &connection->result;
+    int unsent;
+
+    PQclear(connection->kept);
+    connection->kept = NULL;
+    connection->failed = false;
+    result->outcome = LG_OK;
+    result->rows = result->columns = 0;
+    result->code[0] = result->message[0] = '\0';
+    if (!make_room(connection, statement, values) ||
+        !send_values(connection, (size_t)(statement - connection->statements), values))
+        return lost(connection);
+    if ((unsent = PQflush(connection->server)) < 0)
+        return lost(connection);
+    return unsent == 0 ? LG_WANT_READ : LG_WANT_WRITE;
+}
+
+/* 08: connection; 57P01 … 57P03: shut down, crashed, starting up. */
+static enum lg_outcome outcome_of(const char *code)
+{
+    if (strncmp(code, "TB", 2) == 0)
+        return LG_OK;
+    if (strcmp(code, "40001") == 0 || strcmp(code, "40P01") == 0 || strcmp(code, "55P03") == 0)
+        return LG_RETRY;
+    if (strncmp(code, "08", 2) == 0 || strncmp(code, "57P0", 4) == 0)
+        return LG_LOST;
+    return LG_REFUSED;
+}
+
+static void keep_error(struct connection *connection, const PGresult *received)
+{
+    struct lg_result *result = &connection->result;
+    const char *code = PQresultErrorField(received, PG_DIAG_SQLSTATE);
+    const char *words = PQresultErrorField(received, PG_DIAG_MESSAGE_PRIMARY);
+    const char *detail = PQresultErrorField(received, PG_DIAG_MESSAGE_DETAIL);
+    size_t length;
+
+    connection->failed = true;
+    result->rows = result->columns = 0;
+    if (code == NULL) { /* libpq's own: it has not heard from the server */
+        lost(connection);
+        return;
+    }
+    result->outcome = outcome_of(code);
+    say(result->code, sizeof result->code, code);
+    say(result->message, sizeof result->message, words != NULL ? words : "");
+    length = strlen(result->message);
+    if (detail != NULL)
+        snprintf(result->message + length, sizeof result->message - length, " (%s)", detail);
+}
+
+/* Takes a result over: its first row is pointed to until the next submit. */
+static void keep_rows(struct connection *connection, PGresult *received)
+{
+    struct lg_result *result = &connection->result;
+    int columns = PQnfields(received);
+
+    PQclear(connection->kept);
+    connection->kept = received;
+    result->rows = (size_t)PQntuples(received);
+    result->columns = columns > LG_MAX_COLUMNS ? LG_MAX_COLUMNS : (size_t)columns;
+    for (int i = 0; result->rows > 0 && i < (int)result->columns; i++) {
+        result->first[i].text = PQgetisnull(received, 0, i) ? NULL : PQgetvalue(received, 0, i);
+        result->first[i].length = (size_t)PQgetlength(received, 0, i);
+    }
+}
+
+static void take(struct connection *connection, PGresult *received)
+{
+    switch (PQresultStatus(received)) {
+    case PGRES_TUPLES_OK:
+        if (!connection->failed) {
+            keep_rows(connection, received);
+            return;
+        }
+        break;
+    case PGRES_COMMAND_OK:
+    case PGRES_EMPTY_QUERY:
+        break;
+    default:
+        if (!connection->failed)
+            keep_error(connection, received);
+    }
+    PQclear(received);
+}
+
+static enum lg_state postgres_advance(void *own)
+{
+    struct connection *connection = own;
+    int unsent = PQflush(connection->server);
+
+    if (unsent < 0 || PQconsumeInput(connection->server) == 0)
+        return lost(connection);
+    while (!PQisBusy(connection->server)) {
+        PGresult *received = PQgetResult(connection->server);
+
+        if (received == NULL)
+            return connection->result.outcome != LG_LOST &&
+                           PQstatus(connection->server) != CONNECTION_OK
+                       ? lost(connection)
+                       : LG_READY;
+        take(connection, received);
+    }
+    return unsent == 0 ? LG_WANT_READ : LG_WANT_WRITE;
+}
+
+static const struct lg_result *postgres_result(void *own)
+{
+    return &((struct connection *)own)->result;
+}
+
+/* ---- bulk load ----------------------------------------------------------------- */
+
+static bool postgres_bulk_begin(void *own, const char *table, const char *columns,
+                                struct lg_error *error)
+{
+    struct connection *connection = own;
+    char command[1024];
+
+    PQsetnonblocking(connection->server, 0);
+    if ((size_t)snprintf(command, sizeof command, "COPY %s (%s) FROM STDIN", table, columns) >=
+        sizeof command) {
+        lg_fail(error, "copy into %s: the names of its columns are too long", table);
+        return false;
+    }
+    if (!ended(PQexec(connection->server, command), PGRES_COPY_IN)) {
+        fail_with_server(connection, "copy into", table, error);
+        return false;
+    }
+    return true;
+}
+
+/* The rows stored; -1, with what the server or else libpq says, where it refused them. */
+static int64_t copied(struct connection *connection, bool sent, struct lg_error *error)
+{
+    int64_t rows = -1;
+    PGresult *received;
+
+    if (!sent)
+        fail_with_server(connection, "copy", "rows", error);
+    while ((received = PQgetResult(connection->server)) != NULL) {
+        if (PQresultStatus(received) == PGRES_COMMAND_OK)
+            rows = strtoll(PQcmdTuples(received), NULL, 10);
+        else if (PQresultStatus(received) == PGRES_FATAL_ERROR)
+            fail_with_server(connection, "copy", "rows", error);
+        else if (PQresultStatus(received) == PGRES_COPY_IN)
+            sent = PQputCopyEnd(connection->server, "given up") == 1;
+        PQclear(received);
+    }
+    return sent ? rows : -1;
+}
+
+static bool postgres_bulk_write(void *own, const char *rows, size_t length,
+                                struct lg_error *error)
+{
+    struct connection *connection = own;
+
+    while (length > 0) {
+        size_t piece = length > INT_MAX ? INT_MAX : length;
+
+        if (PQputCopyData(connection->server, rows, (int)piece) != 1) {
+            copied(connection, false, error);
+            return false;
+        }
+        rows += piece;
+        length -= piece;
+    }
+    return true;
+}
+
+static int64_t postgres_bulk_end(void *own, struct lg_error *error)
+{
+    struct connection *connection = own;
+
+    return copied(connection, PQputCopyEnd(connection->server, NULL) == 1, error);
+}
+
+const struct lg_backend loadgen_backend = {
+    .abi = LG_BACKEND_ABI,
+    .name = "postgres",
+    .open = postgres_open,
+    .close = postgres_close,
+    .connect = postgres_connect,
+    .disconnect = postgres_disconnect,
+    .descriptor = postgres_descriptor,
+    .submit = postgres_submit,
+    .advance = postgres_advance,
+    .result = postgres_result,
+    .bulk_begin = postgres_bulk_begin,
+    .bulk_write = postgres_bulk_write,
+    .bulk_end = postgres_bulk_end,
+};
