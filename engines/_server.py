@@ -6,8 +6,11 @@ ends it in order; waiting, giving up, killing and telling with the log's last li
 
 from __future__ import annotations
 
+import math
+import os
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +48,7 @@ class Timeouts:
         )
 
 
-class ServerProcess:
+class ServerProcess(ABC):
     """One server at most; ``title`` names it in messages ("PostgreSQL 15.18")."""
 
     def __init__(
@@ -75,6 +78,10 @@ class ServerProcess:
         identity = process_identity(self._process.pid)
         below = [stat.id for stat in descendants(self._process.pid) if not stat.dead]
         return [identity, *below] if identity else below
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Shut down cleanly; RunFailed when it was not; no error where nothing runs."""
 
     def kill(self) -> None:
         """SIGKILL; no error where nothing runs."""
@@ -151,6 +158,35 @@ class ServerProcess:
         )
 
 
+def run_once(
+    context: EngineContext, asked: str, argv: Sequence[str], log: Path, stdin: str = ""
+) -> None:
+    """Run a program as the server's user until it ends; RunFailed with its last lines."""
+    process = context.processes.spawn(
+        argv,
+        cwd=context.scratch,
+        log=log,
+        credentials=context.credentials,
+        pipes=bool(stdin),
+    )
+    if stdin:
+        try:
+            process.stdin.write(stdin.encode())
+            process.stdin.close()
+            process.stdout.read()
+        except BrokenPipeError:
+            pass  # it ended early: its exit status and log say why
+    if (status := process.wait()) != 0:
+        raise RunFailed(asked, f"exit status {status}; its last lines:\n{log_tail(log)}")
+
+
+def make_folder(context: EngineContext, folder: Path) -> None:
+    """A new folder of the server's user, which nobody else may enter."""
+    folder.mkdir(mode=0o700)
+    if (user := context.credentials) is not None:
+        os.chown(folder, user.uid, user.gid)
+
+
 def readable_by_server(context: EngineContext, paths: Sequence[Path]) -> bool:
     """Whether the user that servers run as may read every one of ``paths``: one process for all."""
     process = context.processes.spawn(
@@ -166,7 +202,7 @@ def _seconds(options: Mapping[str, Any], name: str, default: float) -> float:
         found = float(value)
     except (TypeError, ValueError):
         found = 0.0
-    if not found > 0:  # nor is nan
+    if not 0 < found < math.inf:  # nor is nan
         raise UsageError(
             f"engine option {name}={value}", "not a number of seconds", f"say {name}=60"
         )

@@ -15,16 +15,15 @@ placed apart.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import EngineContext, Places
 from harness.engines._innodb.installation import Installation
+from harness.engines._server import make_folder, run_once
 from harness.errors import RunFailed, UsageError
 from harness.placement import Part
-from harness.supervise.failures import log_tail
 
 ROLE = "harness"
 DATABASE = "harness"
@@ -78,7 +77,7 @@ class Cluster:
     def create(self, configuration: Path) -> None:
         """The system tables of an empty server, with the option file's settings."""
         for folder in self.directories():
-            self._make_folder(folder)
+            make_folder(self._context, folder)
         if self._installation.flavour == "mysql":
             self._run("initialise", configuration, "--initialize-insecure")
         else:
@@ -112,16 +111,11 @@ class Cluster:
         for folder, name in self._golden_names().items():
             copy_tree(golden / name, folder)
         for folder in (self.tmp, self.temporary_tablespaces):
-            self._make_folder(folder)
+            make_folder(self._context, folder)
         self.clean = True
 
     def _golden_names(self) -> dict[Path, str]:
         return {self.data: "data", self.redo: "redo"}
-
-    def _make_folder(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700)
-        if (user := self._context.credentials) is not None:
-            os.chown(folder, user.uid, user.gid)
 
     def _system_tables(self) -> str:
         """The statements that make MariaDB's own tables; each begins on a line of its own."""
@@ -144,23 +138,10 @@ class Cluster:
 
     def _run(self, what: str, configuration: Path, *arguments: str, statements: str = "") -> None:
         """Run the server once, as its own user, until it ends; ``statements`` go to its stdin."""
-        log = self._context.scratch / f"{what}.log"
-        process = self._context.processes.spawn(
+        run_once(
+            self._context,
+            f"{what} {self._installation.title}",
             [*self._installation.command, f"--defaults-file={configuration}", *arguments],
-            cwd=self._context.scratch,
-            log=log,
-            credentials=self._context.credentials,
-            pipes=bool(statements),
+            self._context.scratch / f"{what}.log",
+            stdin=statements,
         )
-        if statements:
-            try:
-                process.stdin.write(statements.encode())
-                process.stdin.close()
-                process.stdout.read()
-            except BrokenPipeError:
-                pass  # it ended early: its exit status and log say why
-        if (status := process.wait()) != 0:
-            raise RunFailed(
-                f"{what} {self._installation.title}",
-                f"exit status {status}; its last lines:\n{log_tail(log)}",
-            )

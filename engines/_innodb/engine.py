@@ -7,7 +7,7 @@ with a password that is made for the run and kept in memory.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from harness.engine import (
     EngineKind,
     EngineVersion,
     Places,
-    ProcessId,
 )
 from harness.engines._innodb.cluster import DATABASE, ROLE, Cluster
 from harness.engines._innodb.configuration import (
@@ -43,7 +42,8 @@ from harness.engines._innodb.verify import (
     verify_variables,
 )
 from harness.engines._innodb.wire import LazyConnection
-from harness.engines._server import TIMEOUTS, Timeouts, readable_by_server
+from harness.engines._managed import ManagedServer
+from harness.engines._server import TIMEOUTS
 from harness.placement import Part
 
 #: What a profile may say that decides what is stored: part of the golden key, loaded with.
@@ -55,27 +55,21 @@ _STORED = (
 )  # fmt: skip
 
 
-class ManagedInnoDB(SqlOnInnoDB):
+class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
     """A server of our own on directories of our own."""
 
-    kind: EngineKind = "managed"
     supported_parts: frozenset[Part] = frozenset({"data", "wal", "temp", "memory"})
 
     def __init__(self, context: EngineContext, flavour: Flavour) -> None:
         super().__init__()
         self.name: str = flavour
         self.flavour = flavour
-        self._context = context
         self._installation = choose(flavour, context.options, context.engines_prefix)
         check_settings(self._installation, context.settings)
-        self._settings = applied(self._installation, context.settings)
+        self._manage(context, applied(self._installation, context.settings))
         self._doublewrite = part_of_doublewrite(self._installation, context.options)
         self._format = {"innodb_page_size": page_size(context.options)}
-        self._timeouts = Timeouts.of(context.options)
         self._password = secrets.token_hex(16)
-        self._cluster: Cluster | None = None
-        self._server: Server | None = None
-        self._loading = False
         self._first_start = True
         self.threads = context.threads
 
@@ -83,11 +77,6 @@ class ManagedInnoDB(SqlOnInnoDB):
     def version_tuple(self) -> tuple[int, ...]:
         """(9, 7, 4) of "9.7.4"."""
         return self._installation.version_tuple
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """The memory cap, if there is one."""
-        return self._context.memory_limit_bytes
 
     def version(self) -> EngineVersion:
         """Release and banner of the binary."""
@@ -111,12 +100,6 @@ class ManagedInnoDB(SqlOnInnoDB):
         cluster = self._use(places)
         cluster.create(self._configuration(self.stored_settings()))
 
-    def start(self) -> None:
-        """Start with the tuning profile's settings; after ``initialise`` with none of them
-        but those in the golden key, so that golden data are the same whoever loads them.
-        """
-        self._start(self._loaded_with() if self._loading else self._settings)
-
     def effective_config(self) -> Mapping[str, str]:
         """What somebody has set and what matters anyway, and how the redo log is written.
 
@@ -130,45 +113,6 @@ class ManagedInnoDB(SqlOnInnoDB):
             found[LOG_BUFFER] = f"{size_bytes(value):.0f}"
         found["log_redo_access"] = "memory-mapped" if mapped else "system calls"
         return found
-
-    def stop(self) -> None:
-        """Clean shutdown: a later start recovers nothing."""
-        self._close_monitor()
-        if self._server is not None:
-            self._server.stop()
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self._close_monitor()
-        if self._server is not None:
-            self._server.kill()
-
-    def restart_for_loading(self, settings: Mapping[str, str]) -> None:
-        """These alone, with what the golden key has of the profile."""
-        self.stop()
-        self._start({**settings, **self.stored_settings()})
-
-    def restart_for_use(self) -> None:
-        """Everything on its device, then as ``start`` does it."""
-        self.stop()
-        self._placed().make_durable()
-        self.start()
-
-    def can_read(self, paths: Sequence[Path]) -> bool:
-        """Whether the server's own user may read every one of ``paths``."""
-        return readable_by_server(self._context, paths)
-
-    def processes(self) -> Sequence[ProcessId]:
-        """The server: its connections are threads."""
-        return self._server.processes() if self._server is not None else []
-
-    def files(self) -> Sequence[Path]:
-        """Data, redo log and the two temporary directories."""
-        return self._cluster.directories() if self._cluster is not None else []
-
-    def snapshot(self, golden: Path) -> None:
-        """Move the stopped server's files to ``golden``."""
-        self._placed().snapshot(golden)
 
     def restore(self, golden: Path, places: Places) -> None:
         """Copy ``golden`` into the places; nothing in it says where it lies."""
@@ -233,16 +177,6 @@ class ManagedInnoDB(SqlOnInnoDB):
         )
         self._first_start = True
         return self._cluster
-
-    def _placed(self) -> Cluster:
-        if self._cluster is None:
-            raise RuntimeError("initialise or restore comes first")
-        return self._cluster
-
-    def _used(self) -> Server:
-        if self._server is None:
-            raise RuntimeError("initialise or restore comes first")
-        return self._server
 
 
 class InnoDBFactory:

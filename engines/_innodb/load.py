@@ -21,10 +21,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from harness.engines import _loading
 from harness.engines._innodb.connection import MySqlConnection
 from harness.engines._innodb.installation import Flavour
 from harness.engines._innodb.wire import LazyResult
-from harness.engines._loading import has_header, verify_counts
+from harness.engines._loading import has_header, readable_by, verify_counts
 from harness.engines._sqlfiles import statements, tables_of
 from harness.engines._statement import head
 from harness.engines._workers import Job, Workers
@@ -50,25 +51,12 @@ _FIRST_WITH_REDO_CAPACITY = (8, 0, 30)
 
 
 @runtime_checkable
-class LoadingServer(Protocol):
+class LoadingServer(_loading.LoadingServer, Protocol):
     """What a loader may ask of a managed server."""
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """The memory cap, if there is one."""
 
     @property
     def version_tuple(self) -> tuple[int, ...]:
         """(9, 7, 4) of "9.7.4"."""
-
-    def restart_for_loading(self, settings: Mapping[str, str]) -> None:
-        """Restart with these, and of the profile's only what decides what is stored."""
-
-    def restart_for_use(self) -> None:
-        """Make all durable, restart without them."""
-
-    def can_read(self, paths: Sequence[Path]) -> bool:
-        """Whether the server's user may read every one of ``paths``."""
 
 
 def loading_settings(
@@ -226,7 +214,7 @@ class Loader:
         """See BulkLoads.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
         total = sum(path.stat().st_size for paths in files.values() for path in paths)
         without_redo = self._prepare_server(total)
-        by_server = self._readable_by_server(files)
+        by_server = readable_by(self._server, files)
         with (
             progress.task("loading tables", total=total) as task,
             Workers(self._connect, self._connections) as workers,
@@ -270,11 +258,6 @@ class Loader:
         )
         server.restart_for_loading(settings)
         return self._flavour == "mysql" and version >= _FIRST_WITHOUT_REDO
-
-    def _readable_by_server(self, files: Mapping[str, Sequence[Path]]) -> bool:
-        if self._server is None:
-            return False
-        return self._server.can_read([path for paths in files.values() for path in paths])
 
 
 def load_file(

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import EngineContext, Places
+from harness.engines._server import make_folder, run_once
 from harness.engines.postgres.installation import Installation
 from harness.errors import RunFailed
 from harness.placement import Part
@@ -72,7 +73,7 @@ class Cluster:
     def create(self, initdb_options: Sequence[str], password: str) -> None:
         """initdb, tablespaces, database, and the password of our role."""
         for folder in self.tablespaces.values():
-            self._make_folder(folder)
+            make_folder(self._context, folder)
         self._run(
             "initdb",
             "--pgdata", str(self.data), "--waldir", str(self.wal), "--username", ROLE,
@@ -157,11 +158,6 @@ class Cluster:
         links = (self.data / "pg_tblspc").iterdir()
         return {wanted[link.resolve()]: link for link in links if link.resolve() in wanted}
 
-    def _make_folder(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700)
-        if (user := self._context.credentials) is not None:
-            os.chown(folder, user.uid, user.gid)
-
     def _link(self, link: Path, target: Path) -> None:
         link.symlink_to(target)
         if (user := self._context.credentials) is not None:
@@ -169,44 +165,26 @@ class Cluster:
 
     def _run(self, tool: str, *arguments: str, log: Path | None = None) -> None:
         """Run one of PostgreSQL's programs as the server's user."""
-        log = log or self._context.scratch / f"{tool}.log"
-        process = self._context.processes.spawn(
+        run_once(
+            self._context,
+            f"{tool} of PostgreSQL {self._installation.version}",
             [str(self._installation.bin / tool), *arguments],
-            cwd=self._context.scratch,
-            log=log,
-            credentials=self._context.credentials,
+            log or self._context.scratch / f"{tool}.log",
         )
-        if (status := process.wait()) != 0:
-            raise RunFailed(
-                f"{tool} of PostgreSQL {self._installation.version}",
-                f"exit status {status}; its last lines:\n{log_tail(log)}",
-            )
 
     def _single_user(self, *statements: str) -> None:
         """Statements in single-user mode: before anyone can connect, and without a socket."""
-        log = self._context.scratch / "single-user.log"
-        process = self._context.processes.spawn(
+        run_once(
+            self._context,
+            "set up the PostgreSQL cluster",
             [
                 str(self._installation.bin / "postgres"), "--single", "-D", str(self.data),
                 "-c", "exit_on_error=on", "-c", "shared_buffers=16MB", "-c", "huge_pages=off",
                 MAINTENANCE_DATABASE,
             ],
-            cwd=self._context.scratch,
-            log=log,
-            credentials=self._context.credentials,
-            pipes=True,
+            self._context.scratch / "single-user.log",
+            stdin="".join(f"{s};\n" for s in statements),
         )  # fmt: skip
-        try:
-            process.stdin.write("".join(f"{s};\n" for s in statements).encode())
-            process.stdin.close()
-            process.stdout.read()
-        except BrokenPipeError:
-            pass  # it ended early: its exit status and log say why
-        if (status := process.wait()) != 0:
-            raise RunFailed(
-                "set up the PostgreSQL cluster",
-                f"exit status {status}; its last lines:\n{log_tail(log)}",
-            )
 
 
 def _quoted(path: Path) -> str:

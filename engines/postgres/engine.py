@@ -9,7 +9,7 @@ run and kept in memory.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ from harness.engine import (
     EngineKind,
     EngineVersion,
     Places,
-    ProcessId,
 )
-from harness.engines._server import TIMEOUTS, Timeouts, readable_by_server
+from harness.engines._managed import ManagedServer
+from harness.engines._server import TIMEOUTS
 from harness.engines.postgres import external
 from harness.engines.postgres.cluster import (
     DATABASE,
@@ -52,24 +52,19 @@ _STORED: Mapping[str, str | None] = {
 }
 
 
-class ManagedPostgres(SqlOnPostgres):
+class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
     """A server of our own on directories of our own."""
 
     name = "postgres"
-    kind: EngineKind = "managed"
     supported_parts: frozenset[Part] = frozenset(PARTS)
 
     def __init__(self, context: EngineContext) -> None:
         super().__init__()
-        self._context = context
+        self._manage(context, context.settings)
         self._installation = choose(context.options, context.engines_prefix)
         check_settings(self._installation, context.settings)
         self._initdb_options = _initdb_options(context.options)
-        self._timeouts = Timeouts.of(context.options)
         self._password = secrets.token_hex(16)
-        self._cluster: Cluster | None = None
-        self._server: Server | None = None
-        self._loading = False
         self.threads = context.threads
 
     def version(self) -> EngineVersion:
@@ -83,44 +78,13 @@ class ManagedPostgres(SqlOnPostgres):
 
     def stored_settings(self) -> dict[str, str]:
         """The tuning profile's settings that decide what a load stores, such as statistics."""
-        given = {name: self._context.settings.get(name, usual) for name, usual in _STORED.items()}
+        given = {name: self._settings.get(name, usual) for name, usual in _STORED.items()}
         return {name: value for name, value in given.items() if value is not None}
 
     def initialise(self, places: Places) -> None:
         """An empty cluster in the places, from now on with the settings for loading."""
         self._loading = True
         self._use(places).create(self._initdb_options, self._password)
-
-    def start(self) -> None:
-        """Start with the tuning profile's settings; after ``initialise`` with none of them
-        but those in the golden key, so that golden data are the same whoever loads them.
-        """
-        settings = self.stored_settings() if self._loading else self._context.settings
-        self._started_or_found().start(settings)
-
-    def stop(self) -> None:
-        """Fast shutdown with its checkpoint."""
-        self._close_monitor()
-        if self._server is not None:
-            self._server.stop()
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self._close_monitor()
-        if self._server is not None:
-            self._server.kill()
-
-    def processes(self) -> Sequence[ProcessId]:
-        """Postmaster, background processes, backends."""
-        return self._server.processes() if self._server is not None else []
-
-    def files(self) -> Sequence[Path]:
-        """The four directories."""
-        return self._cluster.directories() if self._cluster is not None else []
-
-    def snapshot(self, golden: Path) -> None:
-        """Move the stopped cluster to ``golden``."""
-        self._placed().snapshot(golden)
 
     def restore(self, golden: Path, places: Places) -> None:
         """Copy ``golden`` into the places and link its parts together."""
@@ -145,8 +109,11 @@ class ManagedPostgres(SqlOnPostgres):
             connect=self.connect,
             threads=self._context.threads,
             index_tablespace=INDEX_TABLESPACE,
-            server=_LoadingServer(self),
+            server=self,
         )
+
+    def _start(self, settings: Mapping[str, str]) -> None:
+        self._used().start(settings)
 
     def _use(self, places: Places) -> Cluster:
         self._cluster = Cluster(self._installation, self._context, places)
@@ -154,43 +121,6 @@ class ManagedPostgres(SqlOnPostgres):
             self._installation, self._context, self._cluster, places.memory, self._timeouts
         )
         return self._cluster
-
-    def _placed(self) -> Cluster:
-        if self._cluster is None:
-            raise RuntimeError("initialise or restore comes first")
-        return self._cluster
-
-    def _started_or_found(self) -> Server:
-        if self._server is None:
-            raise RuntimeError("initialise or restore comes first")
-        return self._server
-
-
-class _LoadingServer:
-    """Lets the loader restart the server with settings for loading, and back."""
-
-    def __init__(self, engine: ManagedPostgres) -> None:
-        self._engine = engine
-
-    def restart_for_loading(self, settings: Mapping[str, str]) -> None:
-        """These alone, with what the golden key has of the profile."""
-        self._engine.stop()
-        self._engine._started_or_found().start({**settings, **self._engine.stored_settings()})
-
-    def restart_for_use(self) -> None:
-        """Everything on its device, then as ``start`` does it."""
-        self._engine.stop()
-        self._engine._placed().make_durable()
-        self._engine.start()
-
-    def can_read(self, paths: Sequence[Path]) -> bool:
-        """Whether the server's own user may read every one of ``paths``."""
-        return readable_by_server(self._engine._context, paths)
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """The memory cap, if there is one."""
-        return self._engine._context.memory_limit_bytes
 
 
 def _initdb_options(options: Mapping[str, Any]) -> list[str]:

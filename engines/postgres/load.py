@@ -16,12 +16,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from harness.engines._loading import has_header, verify_counts
+from harness.engines._loading import LoadingServer, has_header, readable_by, verify_counts
 from harness.engines._sqlfiles import statements, tables_of
 from harness.engines._statement import head
 from harness.engines._workers import Job, Workers
@@ -36,23 +36,6 @@ _PIECE_BYTES = 1 << 20
 _SPREAD_FACTOR = 3
 _DEFAULT_MAINTENANCE_BYTES = 512 * MIB
 _SPARE_CONNECTIONS = 20
-
-
-class LoadingServer(Protocol):
-    """What a loader may ask of a managed server."""
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """The memory cap, if there is one."""
-
-    def restart_for_loading(self, settings: Mapping[str, str]) -> None:
-        """Restart with these, and of the profile's only what decides what is stored."""
-
-    def restart_for_use(self) -> None:
-        """Make all durable, restart without them."""
-
-    def can_read(self, paths: Sequence[Path]) -> bool:
-        """Whether the server's user may read every one of ``paths``."""
 
 
 def loading_settings(threads: int, memory_bytes: int | None) -> dict[str, str]:
@@ -179,16 +162,11 @@ class Loader:
             if self._index_tablespace is not None:
                 for connection in workers.connections:
                     connection.raw.execute(f"SET default_tablespace = {self._index_tablespace}")
-            load = _Load(files, self._connections, self._readable_by_server(files), task)
+            load = _Load(files, self._connections, readable_by(self._server, files), task)
             workers.run(_jobs(load, folder))
         verify_counts(load.copied, row_counts)
         if self._server is not None:
             self._server.restart_for_use()
-
-    def _readable_by_server(self, files: Mapping[str, Sequence[Path]]) -> bool:
-        if self._server is None:
-            return False
-        return self._server.can_read([path for paths in files.values() for path in paths])
 
 
 def _jobs(load: _Load, folder: Path) -> list[_Job]:
