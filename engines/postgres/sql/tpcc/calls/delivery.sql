@@ -1,0 +1,1 @@
+select * from tpcc_delivery(:w_id, :carrier_id)

@@ -1,0 +1,1 @@
+select delivery(:w_id, :carrier_id)

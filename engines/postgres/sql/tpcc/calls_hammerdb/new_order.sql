@@ -1,0 +1,1 @@
+select neword(:w_id, :warehouses, :d_id, :c_id, :ol_cnt, 0)

@@ -1,0 +1,1 @@
+select slev(:w_id, :d_id, :threshold)

@@ -1,0 +1,1 @@
+call delivery(:w_id, :carrier_id, localtimestamp)

@@ -1,0 +1,1 @@
+call slev(:w_id, :d_id, :threshold, 0)

@@ -1,0 +1,56 @@
+-- Payment (clause 2.5.2.2). Locks are taken in one order, that of this statement: the
+-- customer, the district, and last the warehouse, which every Payment to it waits for.
+create function tpcc_payment(
+    p_w_id integer, p_d_id integer, p_c_w_id integer, p_c_d_id integer, p_c_id integer,
+    p_c_last varchar, p_amount numeric,
+    out c_id integer, out c_balance numeric, out h_date timestamp,
+    out w_street_1 varchar, out w_street_2 varchar, out w_city varchar, out w_state char(2),
+    out w_zip char(9), out d_street_1 varchar, out d_street_2 varchar, out d_city varchar,
+    out d_state char(2), out d_zip char(9), out c_first varchar, out c_middle char(2),
+    out c_last varchar, out c_street_1 varchar, out c_street_2 varchar, out c_city varchar,
+    out c_state char(2), out c_zip char(9), out c_phone char(16), out c_since timestamp,
+    out c_credit char(2), out c_credit_lim numeric, out c_discount numeric,
+    out c_data varchar
+) language plpgsql as $$
+#variable_conflict use_column
+begin
+    if p_c_id is null then
+        p_c_id := tpcc_customer_named(p_c_w_id, p_c_d_id, p_c_last);
+    end if;
+    with payer as (
+        update customer
+        set c_balance = c_balance - p_amount,
+            c_ytd_payment = c_ytd_payment + p_amount,
+            c_payment_cnt = c_payment_cnt + 1,
+            c_data = case when c_credit = 'BC'
+                then left(concat_ws(' ', c_id, c_d_id, c_w_id, p_d_id, p_w_id, p_amount, c_data),
+                    500)
+                else c_data end
+        where c_w_id = p_c_w_id and c_d_id = p_c_d_id and c_id = p_c_id
+        returning *
+    ), office as (
+        update district set d_ytd = d_ytd + p_amount
+        where d_w_id = p_w_id and d_id = p_d_id and (select c_id from payer) is not null
+        returning *
+    ), house as (
+        update warehouse set w_ytd = w_ytd + p_amount
+        where w_id = p_w_id and (select d_id from office) is not null
+        returning *
+    ), noted as (
+        insert into history
+            (h_c_id, h_c_w_id, h_w_id, h_c_d_id, h_d_id, h_date, h_amount, h_data)
+        select c_id, p_c_w_id, p_w_id, p_c_d_id, p_d_id, localtimestamp, p_amount,
+            w_name || '    ' || d_name
+        from payer, office, house
+    )
+    select c_id, c_balance, localtimestamp, w_street_1, w_street_2, w_city, w_state, w_zip,
+        d_street_1, d_street_2, d_city, d_state, d_zip, c_first, c_middle, c_last, c_street_1,
+        c_street_2, c_city, c_state, c_zip, c_phone, c_since, c_credit, c_credit_lim,
+        c_discount, case when c_credit = 'BC' then left(c_data, 200) end
+    into strict c_id, c_balance, h_date, w_street_1, w_street_2, w_city, w_state, w_zip,
+        d_street_1, d_street_2, d_city, d_state, d_zip, c_first, c_middle, c_last, c_street_1,
+        c_street_2, c_city, c_state, c_zip, c_phone, c_since, c_credit, c_credit_lim,
+        c_discount, c_data
+    from payer, office, house;
+end
+$$
