@@ -22,6 +22,7 @@ from harness.preflight import Prepared, prepare
 from harness.progress import SilentProgress
 from harness.reports.statistics import compare_paired
 from harness.spec import RunSpec
+from harness.workload import Clients, Loading
 from harness.workloads.tpch import WORKLOAD
 
 #: Loads by hand: the started engine, table → its files in order, the largest table
@@ -54,7 +55,12 @@ def timed(by_hand: ByHand | None, prepared: Prepared, env: Environment, source: 
         engine.start()
         started = time.monotonic()
         if by_hand is None:
-            WORKLOAD.load(prepared.spec.params, engine, source, SilentProgress())
+            scratch = stack.enter_context(env.scratch())
+            clients = Clients(env.supervisor, env.credentials, scratch)
+            loading = Loading(
+                engine, prepared.spec.driver, source, clients, prepared.threads, SilentProgress()
+            )
+            WORKLOAD.load(prepared.spec.params, loading)
         else:
             by_hand(engine, tables_of(source), prepared.threads)
         return time.monotonic() - started

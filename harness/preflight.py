@@ -30,10 +30,9 @@ from harness.tiers.model import Tier
 from harness.tiers.resolve import check_space, resolve
 from harness.tuning import settings_for
 from harness.units import MIB, format_bytes
-from harness.workload import ChangesData, Workload
+from harness.workload import AsksOfEngine, ChangesData, HasSource, Workload
 
-#: What offers the load, and what samples beside it.
-DRIVERS = ("native",)
+#: What samples beside the load.
 MONITORS = ("process", "memory-traffic")
 _LEAST_MEMORY = 128 * MIB
 #: Scratch of an engine that is made to be checked and never started.
@@ -58,6 +57,7 @@ class Prepared:
     load_format: str = ""
     #: Names of its datasets; no golden data of an external engine.
     golden_name: str = ""
+    #: Empty where the workload loads from no files.
     source_name: str = ""
 
     @property
@@ -70,7 +70,7 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
     """Check one spec; UsageError for the first thing that cannot work."""
     factory = registry.engine(spec.engine)
     workload = registry.workload(spec.workload)
-    _check_known("driver", [spec.driver], DRIVERS)
+    _check_known(f"driver of {spec.workload}", [spec.driver], list(registry.drivers(spec.workload)))
     _check_known("monitor", spec.monitors, MONITORS)
     _check_options(factory, spec)
     supported = factory.supported_parts(spec.engine_options)
@@ -89,17 +89,21 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
             "memory": float(spec.memory_limit_bytes or env.memory_bytes),
             "cores": float(threads),
             "scale": _scale(spec.params),
+            "users": float(spec.params.get("users") or math.nan),
         },
         spec.settings,
     )
     prepared = Prepared(spec, factory, version, workload, tiers, policy, settings, threads, cpus)
     _check_cache(prepared)
     engine = factory.create(engine_context(prepared, env, env.supervisor, _NOWHERE))
+    if isinstance(workload, AsksOfEngine):
+        workload.check_engine(spec.params, spec.driver, engine, settings)
+    source = workload.source_key(spec.params, engine) if isinstance(workload, HasSource) else ""
     return replace(
         prepared,
         load_format=getattr(engine, "load_format", ""),
         golden_name="" if prepared.external else golden_name(prepared, engine),
-        source_name=workload.source_key(spec.params, engine),
+        source_name=source,
     )
 
 
@@ -266,8 +270,9 @@ def _data_wanted(runs: Sequence[Prepared], env: Environment) -> list[tuple[Tier,
         if env.golden.find(run.golden_name) is not None:
             continue
         golden[run.golden_name] = sum(needed_bytes(run).values())
-        if env.source.find(run.source_name) is None:
-            source[run.source_name] = run.workload.source_bytes(run.spec.params, run.load_format)
+        workload = run.workload
+        if isinstance(workload, HasSource) and env.source.find(run.source_name) is None:
+            source[run.source_name] = workload.source_bytes(run.spec.params, run.load_format)
     source |= {name: size for run in runs for name, size in _changes_wanted(run, env).items()}
     wanted = [(env.golden.root, "golden copies", golden), (env.source.root, "source files", source)]
     return [(store_tier(root), what, sum(sizes.values())) for root, what, sizes in wanted if sizes]
@@ -301,7 +306,7 @@ def golden_key(prepared: Prepared, engine: Engine) -> dict[str, Any]:
         "build": prepared.version.build,
         "driver": spec.driver,
         "workload": spec.workload,
-        "data": prepared.workload.data_key(spec.params),
+        "data": prepared.workload.data_key(spec.params, spec.driver),
         "format": dict(engine.format_options()),
         "schema": _schema_digest(folder) if folder else "",
     }
@@ -309,7 +314,7 @@ def golden_key(prepared: Prepared, engine: Engine) -> dict[str, Any]:
 
 def _schema_digest(folder: Path) -> str:
     """Of the files that make and load the tables: data of an older schema are not reused."""
-    files = sorted(folder.glob("[0-9]*.sql"))
+    files = sorted([*folder.glob("[0-9]*.sql"), *folder.glob("procedures/*.sql")])
     return content_hash({file.name: text_of(file) for file in files})
 
 

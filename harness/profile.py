@@ -30,12 +30,14 @@ from harness.errors import UsageError, nearest
 from harness.expression import evaluate, is_expression
 from harness.placement import parse_placement
 from harness.processors import parse_cpus
-from harness.spec import RunSpec, content_hash
+from harness.spec import NATIVE, RunSpec, content_hash
 from harness.units import parse_size
 from harness.yamlfile import Document, Where, load_yaml
 
 #: Checks a workload's parameters and fills in defaults (pure).
 Normalise = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+#: The driver of a workload where the profile names none.
+DefaultDriver = Callable[[str], str]
 
 #: A key of a point: ``("engine",)`` or ``("params", "scale")``.
 _Key = tuple[str, ...]
@@ -120,8 +122,17 @@ def published_of(experiment: str) -> tuple[Path | None, tuple[str, ...]]:
     return None, ()
 
 
+def native(_workload: str) -> str:
+    """The default of workloads that the harness itself offers."""
+    return NATIVE
+
+
 def load_profile(
-    path: Path, normalise: Normalise, emulate: tuple[str, ...] = (), size: float | None = None
+    path: Path,
+    normalise: Normalise,
+    emulate: tuple[str, ...] = (),
+    size: float | None = None,
+    driver: DefaultDriver = native,
 ) -> Plan:
     """Read, validate and expand a profile file.
 
@@ -131,7 +142,7 @@ def load_profile(
     if size is not None:
         document = _resized(document, size)
     published = path.with_name(_PUBLISHED)
-    return expand(document, normalise, published if published.exists() else None, emulate)
+    return expand(document, normalise, published if published.exists() else None, emulate, driver)
 
 
 def _resized(document: Document, size: float) -> Document:
@@ -151,6 +162,7 @@ def expand(
     normalise: Normalise,
     published: Path | None = None,
     emulate: tuple[str, ...] = (),
+    driver: DefaultDriver = native,
 ) -> Plan:
     """The plan of a profile (see the module); UsageError names file and line."""
     profile: Mapping[str, Any] = document.value
@@ -160,7 +172,8 @@ def expand(
     requests = {_tier(request): request for request in (*fixed.get("emulate", ()), *emulate)}
     specs = [
         replace(
-            _spec(document, _point(document, profile, choice), normalise), emulate=tuple(requests)
+            _spec(document, _point(document, profile, choice), normalise, driver),
+            emulate=tuple(requests),
         )
         for choice in _choices(profile["axes"])
     ]
@@ -353,7 +366,9 @@ def _ordered(
     return specs if block % 2 == 0 else specs[::-1]
 
 
-def _spec(document: Document, point: _Point, normalise: Normalise) -> RunSpec:
+def _spec(
+    document: Document, point: _Point, normalise: Normalise, driver: DefaultDriver
+) -> RunSpec:
     values = point.values
     engine = values.get("engine")
     if engine is None:
@@ -379,10 +394,15 @@ def _spec(document: Document, point: _Point, normalise: Normalise) -> RunSpec:
         required_host_mode=values.get("host_mode"),
         label=values.get("label"),
         seed=int(values.get("seed", 0)),
-        driver=values.get("driver", "native"),
+        driver=values.get("driver") or _default_driver(document, point, driver),
         monitors=tuple(values.get("monitors", ("process",))),
         cpus=held,
     )
+
+
+def _default_driver(document: Document, point: _Point, driver: DefaultDriver) -> str:
+    with _blaming(document, ("workload",)):
+        return driver(point.workload)
 
 
 def _params(document: Document, point: _Point, normalise: Normalise) -> dict[str, Any]:

@@ -99,6 +99,7 @@ class Recorder:
                 *self._external(),
                 *self._uncapped(),
                 *self._uncounted(),
+                *(self.outcome.uncontrolled if self.outcome else ()),
             ],
             "data_bytes": self.data_bytes,
             "memory_bytes": self._memory_bytes(),

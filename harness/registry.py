@@ -19,7 +19,8 @@ import harness.engines
 import harness.workloads
 from harness.engine import EngineFactory
 from harness.errors import UsageError, nearest
-from harness.workload import Workload
+from harness.spec import NATIVE
+from harness.workload import HasDrivers, Workload
 
 Entry = TypeVar("Entry")
 
@@ -55,6 +56,17 @@ def workload(name: str) -> Workload:
 def normalise(workload_name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """``params`` of a workload with its defaults filled in and every value checked."""
     return workload(workload_name).normalise(params)
+
+
+def drivers(workload_name: str) -> Mapping[str, str]:
+    """What can offer the load of a workload, in a line each; the first unless one is named."""
+    entry = workload(workload_name)
+    return entry.drivers if isinstance(entry, HasDrivers) else {NATIVE: "the harness itself"}
+
+
+def default_driver(workload_name: str) -> str:
+    """The driver of a workload where none is named."""
+    return next(iter(drivers(workload_name)))
 
 
 def _named(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:

@@ -26,7 +26,7 @@ from harness.session import RunSession
 from harness.store import Store, StoredRun
 from harness.tiers.residency import residency as numa_residency
 from harness.tiers.traffic import TierTraffic
-from harness.workload import ChangesData
+from harness.workload import ChangesData, Clients, HasSource, Loading, SpendsData
 
 #: A process that ran before its policy was set may have a few pages elsewhere.
 _BOUND_SHARE = 0.99
@@ -124,6 +124,9 @@ def _walk(
         traffic=TierTraffic(prepared.tiers.values()),
         page_cached=_page_cached(prepared),
         steps=recorder.writer.steps,
+        driver=spec.driver,
+        seed=spec.seed_of_block(),
+        client_starter=_clients(env, stack),
     )
     if (changes := changes_data(prepared, env)) is not None:
         stack.enter_context(changes.in_use())
@@ -275,7 +278,8 @@ def golden_data(prepared: Prepared, env: Environment) -> Dataset:
         if (found := env.golden.find(name)) is not None:
             return found
         source = source_data(prepared, env, engine)
-        stack.enter_context(source.in_use())
+        if source is not None:
+            stack.enter_context(source.in_use())
         with env.golden.building(name) as building:
             if building is None:  # another harness has built it while we waited
                 return golden_data(prepared, env)
@@ -284,7 +288,11 @@ def golden_data(prepared: Prepared, env: Environment) -> Dataset:
 
 
 def _load(
-    prepared: Prepared, env: Environment, engine: Engine, source: Dataset, building: Building
+    prepared: Prepared,
+    env: Environment,
+    engine: Engine,
+    source: Dataset | None,
+    building: Building,
 ) -> dict[str, Any]:
     """Load in directories beside the content, stop, and move the result into it."""
     spec = prepared.spec
@@ -297,21 +305,44 @@ def _load(
         stack.callback(engine.kill)  # before the building's directories go
         engine.initialise(places)
         engine.start()
-        facts = prepared.workload.load(spec.params, engine, source.content, env.progress)
+        facts = _loaded(prepared, env, engine, source)
         engine.stop()
         engine.snapshot(building.content)
     return facts
 
 
-def source_data(prepared: Prepared, env: Environment, engine: Engine) -> Dataset:
-    """Generated source files, made first where they are missing."""
-    params = prepared.spec.params
+def _loaded(
+    prepared: Prepared, env: Environment, engine: Engine, source: Dataset | None
+) -> dict[str, Any]:
+    """The workload's load into the started engine; its facts."""
+    spec = prepared.spec
+    with ExitStack() as stack:
+        loading = Loading(
+            engine,
+            spec.driver,
+            None if source is None else source.content,
+            _clients(env, stack),
+            prepared.threads,
+            env.progress,
+        )
+        return prepared.workload.load(spec.params, loading)
+
+
+def _clients(env: Environment, stack: ExitStack) -> Clients:
+    return Clients(env.supervisor, env.credentials, stack.enter_context(env.scratch()))
+
+
+def source_data(prepared: Prepared, env: Environment, engine: Engine) -> Dataset | None:
+    """Generated source files, made first where they are missing; None: loaded from no files."""
+    workload, params = prepared.workload, prepared.spec.params
     name = prepared.source_name
+    if not isinstance(workload, HasSource):
+        return None
     while (found := env.source.find(name)) is None:
         with env.source.building(name) as building:
             if building is None:
                 continue
-            prepared.workload.generate(params, engine, building.content, env.progress)
+            workload.generate(params, engine, building.content, env.progress)
             return building.publish({"source": name}, {}, env.progress)
     return found
 
@@ -332,23 +363,24 @@ def changes_data(prepared: Prepared, env: Environment) -> Dataset | None:
 
 
 def _existing_source(prepared: Prepared, env: Environment) -> Path | None:
-    found = env.source.find(prepared.source_name)
+    found = env.source.find(prepared.source_name) if prepared.source_name else None
     return found.content if found else None
 
 
 def _external_data(prepared: Prepared, env: Environment, engine: KeepsOwnData) -> dict[str, Any]:
-    """Load into the user's server, in a schema of ours, unless it is there already."""
+    """Load into the user's server, in a schema of ours, unless it is there already.
+
+    Data that runs change are loaded for each of them, and are never marked as complete.
+    """
     assert isinstance(engine, KeepsOwnData)
-    key = dataset_name(prepared.spec.workload, prepared.workload.data_key(prepared.spec.params))
-    if (facts := engine.prepared(key)) is not None:
+    spec, workload = prepared.spec, prepared.workload
+    key = dataset_name(spec.workload, workload.data_key(spec.params, spec.driver))
+    spent = isinstance(workload, SpendsData) and workload.spends_data(spec.params)
+    if not spent and (facts := engine.prepared(key)) is not None:
         return dict(facts)
     engine.prepare(key)
     source = source_data(prepared, env, engine)  # type: ignore[arg-type]
-    loaded = prepared.workload.load(
-        prepared.spec.params,
-        engine,  # type: ignore[arg-type]
-        source.content,
-        env.progress,
-    )
-    engine.mark_prepared(key, loaded)
+    loaded = _loaded(prepared, env, engine, source)  # type: ignore[arg-type]
+    if not spent:
+        engine.mark_prepared(key, loaded)
     return loaded

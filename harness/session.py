@@ -15,6 +15,7 @@ from harness.monitors.process import read_counters
 from harness.progress import Progress
 from harness.steps import Steps
 from harness.tiers.traffic import TierTraffic
+from harness.workload import Clients
 
 Moment = Literal["before", "after"]
 
@@ -36,6 +37,11 @@ class RunSession:
     drop_caches: bool
     #: What the measured phase changes the data by, where it does.
     changes: Path | None = None
+    #: What offers the load, and the seed of what it draws.
+    driver: str = "native"
+    seed: int = 0
+    #: How client programs are started; None in a session that starts none.
+    client_starter: Clients | None = None
     #: The finished steps of the run, those of earlier sittings among them.
     steps: Steps | None = None
     #: The tiers in use, whose devices count what they move.
@@ -130,6 +136,12 @@ class RunSession:
         """
         self.engine.counters()
         return Footprint(self.engine.files, self.engine.processes, self.page_cached)
+
+    def clients(self) -> Clients:
+        """With what client programs are started."""
+        if self.client_starter is None:
+            raise RuntimeError("a session without a scratch directory starts no clients")
+        return self.client_starter
 
     def evict(self, label: str) -> None:
         """Evict the stopped engine's files, and note what of its data is still cached."""

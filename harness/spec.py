@@ -10,6 +10,9 @@ from typing import Any
 
 from harness.placement import Placement, parse_placement
 
+#: The driver of workloads that the harness itself offers, through one connection a stream.
+NATIVE = "native"
+
 
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no spaces: the form that is hashed."""
@@ -44,7 +47,7 @@ class RunSpec:
     label: str | None = None
     seed: int = 0
     block: int = 0
-    driver: str = "native"
+    driver: str = NATIVE
     monitors: tuple[str, ...] = ("process",)
     #: Processors the engine may run on (harness.processors); None: all of them.
     cpus: str | None = None
@@ -94,6 +97,10 @@ class RunSpec:
         if self.placement and set(self.placement.tiers()) & set(self.emulate):
             allowed |= {"Default"} if "AppDirect" in allowed else set()
         return mode in allowed
+
+    def seed_of_block(self) -> int:
+        """What a workload draws from: repeats differ in it, the runs of one block share it."""
+        return int(content_hash({"seed": self.seed, "block": self.block})[:8], 16)
 
     def hash(self) -> str:
         """Content hash: equal specs, equal hash. A complete run of it is not run again."""

@@ -8,12 +8,13 @@ it reads from the engine's own folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from harness.engine import Engine
+from harness.engine import Credentials, Engine, ProcessStarter
+from harness.host.uncontrolled import Finding
 from harness.memory.working_set import Footprint
 from harness.placement import Part
 from harness.progress import Progress
@@ -27,12 +28,43 @@ class Outcome:
     """What the measured phase gave.
 
     ``artifacts``: JSON documents stored beside run.json, by file name without
-    ending (``{"plans": {...}, "answers": {...}}``).
+    ending (``{"plans": {...}, "answers": {...}}``). ``uncontrolled``: what the workload
+    found that makes its numbers doubtful, beside what the host is found to be.
     """
 
     metrics: list[Metric]
     checks: list[Check]
     artifacts: Mapping[str, Any] = field(default_factory=dict)
+    uncontrolled: Sequence[Finding] = ()
+
+
+@dataclass(frozen=True)
+class Clients:
+    """How client programs are started: under the supervisor, outside the engine's memory cap.
+
+    ``scratch``: a private directory of the user they run as. ``credentials``: that user;
+    None where the harness itself is unprivileged.
+    """
+
+    processes: ProcessStarter
+    credentials: Credentials | None
+    scratch: Path
+
+
+@dataclass(frozen=True)
+class Loading:
+    """What a load works with: a started, empty engine, and the driver that will run on it.
+
+    ``source``: where ``generate`` has put the source data; None where there are none.
+    ``threads``: how many of them may work on the load.
+    """
+
+    engine: Engine
+    driver: str
+    source: Path | None
+    clients: Clients
+    threads: int
+    progress: Progress
 
 
 class Session(Protocol):
@@ -44,6 +76,10 @@ class Session(Protocol):
     source: Path | None
     #: What the measured phase changes the data by (as made by ``generate_changes``).
     changes: Path | None
+    #: What offers the load, one of the workload's ``drivers``.
+    driver: str
+    #: Of all that is drawn at random: the same in every run of one block of an experiment.
+    seed: int
 
     def cold_start(self, label: str) -> None:
         """Stop the engine, evict its files, start it; residency is measured and recorded."""
@@ -68,6 +104,9 @@ class Session(Protocol):
     def footprint(self) -> Footprint:
         """What is touched of the engine's files and memory from now on (after a cold start)."""
 
+    def clients(self) -> Clients:
+        """With what client programs are started."""
+
 
 class Workload(Protocol):
     """One workload. ``params`` below is always what ``normalise`` returned."""
@@ -78,11 +117,28 @@ class Workload(Protocol):
     def normalise(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Defaults filled in, every value checked: UsageError on an unknown key or bad value."""
 
-    def data_key(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters that golden data depend on (scale, seed …)."""
+    def data_key(self, params: Mapping[str, Any], driver: str) -> dict[str, Any]:
+        """The parameters that golden data depend on (scale, seed …), given who drives."""
 
     def estimate_bytes(self, params: Mapping[str, Any], engine_format: str) -> dict[Part, int]:
         """An upper estimate of what each directory part needs, before anything is loaded."""
+
+    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+        """Load into the started, empty engine; returns facts for the data's fingerprint."""
+
+    def measure(self, params: Mapping[str, Any], session: Session) -> Outcome:
+        """Warm up, measure, check."""
+
+
+# Optional abilities ------------------------------------------------------------
+
+
+@runtime_checkable
+class HasSource(Protocol):
+    """Workloads that load from files which are made once and kept."""
+
+    def source_key(self, params: Mapping[str, Any], engine: Engine) -> str:
+        """Name of the source data's folder: same name, same bytes."""
 
     def source_bytes(self, params: Mapping[str, Any], engine_format: str) -> int:
         """An estimate of what ``generate`` writes."""
@@ -92,16 +148,39 @@ class Workload(Protocol):
     ) -> None:
         """Make the source data in ``folder`` in the format the engine loads (idempotent)."""
 
-    def source_key(self, params: Mapping[str, Any], engine: Engine) -> str:
-        """Name of the source data's folder: same name, same bytes."""
 
-    def load(
-        self, params: Mapping[str, Any], engine: Engine, source: Path, progress: Progress
-    ) -> dict[str, Any]:
-        """Load into the started, empty engine; returns facts for the data's fingerprint."""
+@runtime_checkable
+class HasDrivers(Protocol):
+    """Workloads whose load is offered by a client program, one of several."""
 
-    def measure(self, params: Mapping[str, Any], session: Session) -> Outcome:
-        """Warm up, measure, check."""
+    #: What each is, in a line, by name; the first is the one that is used unless another is named.
+    drivers: Mapping[str, str]
+
+
+@runtime_checkable
+class AsksOfEngine(Protocol):
+    """Workloads that not every engine, or not every setting of it, suits."""
+
+    def check_engine(
+        self,
+        params: Mapping[str, Any],
+        driver: str,
+        engine: Engine,
+        settings: Mapping[str, str],
+    ) -> None:
+        """UsageError for what can be known to fail; the engine is not started."""
+
+
+@runtime_checkable
+class SpendsData(Protocol):
+    """Workloads whose measured phase leaves other data behind than it found.
+
+    Where the harness cannot put the data back (a server of the user's) they are loaded
+    anew for every run.
+    """
+
+    def spends_data(self, params: Mapping[str, Any]) -> bool:
+        """Whether it does under these parameters."""
 
 
 @runtime_checkable

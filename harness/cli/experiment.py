@@ -56,7 +56,13 @@ def run(
     quiet: QuietOption = False,
 ) -> None:
     """Expand a profile and run what is not complete yet; what was cut off is gone on with."""
-    plan = load_profile(find_profile(profile), registry.normalise, tuple(emulate or ()), size)
+    plan = load_profile(
+        find_profile(profile),
+        registry.normalise,
+        tuple(emulate or ()),
+        size,
+        registry.default_driver,
+    )
     into = store(results)
     with (
         progress_on_stderr(quiet) as progress,
@@ -114,7 +120,15 @@ def _print_plan(steps: list[Step], json_: bool) -> None:
 
 
 #: What tells the runs of a plan from one another beside engine, placement and block.
-_TELLING = ("tuning", "settings", "threads", "cpus", "memory_limit_bytes", "required_host_mode")
+_TELLING = (
+    "driver",
+    "tuning",
+    "settings",
+    "threads",
+    "cpus",
+    "memory_limit_bytes",
+    "required_host_mode",
+)
 
 
 def _told_apart(specs: Sequence[RunSpec]) -> list[str]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import BulkLoads, Engine
-from harness.errors import UsageError
+from harness.errors import RunFailed, UsageError
 from harness.placement import Part
 from harness.progress import Progress
-from harness.workload import Outcome, Session
+from harness.workload import Loading, Outcome, Session
 from harness.workloads.tpch import data
 from harness.workloads.tpch.measured import measure, sets_needed
 from harness.workloads.tpch.options import normalise
@@ -31,7 +31,7 @@ class Tpch:
         """Parameters with defaults filled in; see harness.workloads.tpch.options."""
         return normalise(params)
 
-    def data_key(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def data_key(self, params: Mapping[str, Any], driver: str = "native") -> dict[str, Any]:
         """Scale and generator: the parameters of the queries change no data."""
         return {"scale": params["scale"], "generator": data.generator()}
 
@@ -66,12 +66,13 @@ class Tpch:
         """Make the refresh sets of the run's refresh functions."""
         prepare(params["scale"], range(1, sets_needed(params) + 1), folder, progress)
 
-    def load(
-        self, params: Mapping[str, Any], engine: Engine, source: Path, progress: Progress
-    ) -> dict[str, Any]:
+    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
         """Bulk load; the facts are scale, generator and rows of every table."""
-        made = data.read_source(source)
-        _loading(engine).bulk_load(self.name, made.files, made.row_counts, progress)
+        if loading.source is None:
+            raise RunFailed("load TPC-H", "its source data are not there", "run again")
+        made = data.read_source(loading.source)
+        engine = _loading(loading.engine)
+        engine.bulk_load(self.name, made.files, made.row_counts, loading.progress)
         return self.data_key(params) | {"row_counts": dict(made.row_counts)}
 
     def measure(self, params: Mapping[str, Any], session: Session) -> Outcome:

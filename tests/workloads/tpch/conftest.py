@@ -14,6 +14,7 @@ from harness.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
+from harness.workload import Clients, Loading
 from harness.workloads.tpch import WORKLOAD, data
 
 SCALE = 0.01
@@ -71,7 +72,9 @@ def running(name, root, source, progress):
         stack.callback(engine.kill)
         engine.initialise(Places(directories))
         engine.start()
-        WORKLOAD.load(WORKLOAD.normalise({"scale": SCALE}), engine, source, progress)
+        clients = Clients(supervisor, credentials, scratch)
+        loading = Loading(engine, "native", source, clients, 2, progress)
+        WORKLOAD.load(WORKLOAD.normalise({"scale": SCALE}), loading)
         yield engine
         engine.stop()
 
