@@ -1,0 +1,63 @@
+/*
+ * Random numbers: xoshiro256** (Blackman and Vigna, 2018), seeded by splitmix64.
+ *
+ * A stream is a pair (seed, number): every terminal has its own, so that what a terminal
+ * asks for does not depend on how terminals are spread over threads and processes.
+ */
+#include "workload.h"
+
+static uint64_t splitmix(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+void lg_random_seed(struct lg_random *random, uint64_t seed, uint64_t stream)
+{
+    uint64_t mixed = splitmix(&seed);
+    uint64_t state = mixed ^ splitmix(&stream);
+    for (int i = 0; i < 4; i++)
+        random->state[i] = splitmix(&state);
+}
+
+static uint64_t rotate(uint64_t x, int by)
+{
+    return (x << by) | (x >> (64 - by));
+}
+
+uint64_t lg_random_next(struct lg_random *random)
+{
+    uint64_t *s = random->state;
+    uint64_t next = rotate(s[1] * 5, 7) * 9;
+    uint64_t shifted = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= shifted;
+    s[3] = rotate(s[3], 45);
+    return next;
+}
+
+/* Lemire's multiplication (2019): one division in rare cases only. */
+int64_t lg_random_between(struct lg_random *random, int64_t low, int64_t high)
+{
+    uint64_t range = (uint64_t)high - (uint64_t)low + 1;
+    uint64_t bits = lg_random_next(random);
+    if (range == 0) /* all 2^64 numbers */
+        return (int64_t)bits;
+    __uint128_t product = (__uint128_t)bits * range;
+    if ((uint64_t)product < range) {
+        uint64_t threshold = -range % range;
+        while ((uint64_t)product < threshold)
+            product = (__uint128_t)lg_random_next(random) * range;
+    }
+    return (int64_t)((uint64_t)low + (uint64_t)(product >> 64));
+}
+
+double lg_random_fraction(struct lg_random *random)
+{
+    return (double)((lg_random_next(random) >> 11) + 1) * 0x1.0p-53;
+}

@@ -1,0 +1,80 @@
+/*
+ * Rows of a bulk load as text, written by hand: this is where the client's time goes.
+ *
+ * A buffer holds whole rows and goes to the sink when the next row might not fit. Every
+ * lg_put_… writes one field with the separator behind it and returns where the next
+ * field goes; lg_row_end turns the last separator into the end of the row. Nothing in
+ * TPC-C's data needs escaping.
+ */
+#ifndef LOADGEN_TPCC_ROWS_H
+#define LOADGEN_TPCC_ROWS_H
+
+#include "../workload.h"
+
+#include <string.h>
+
+/* The longest row (customer, under 800 bytes), and what a writer of strings runs over. */
+enum { LG_ROW_BYTES = 1024 };
+
+/* Takes whole rows; false stops the load. */
+typedef bool (*lg_row_sink)(void *context, const char *rows, size_t length);
+
+struct lg_rows {
+    char *buffer;
+    size_t capacity; /* ≥ LG_ROW_BYTES */
+    size_t length;
+    int64_t count;
+    bool failed; /* the sink said no: what is still written goes nowhere */
+    lg_row_sink sink;
+    void *context;
+};
+
+/* Pairs of alphanumeric characters, 62 × 62: half the draws of single characters. */
+struct lg_alphabet {
+    char pairs[62 * 62][2];
+};
+
+void lg_alphabet_fill(struct lg_alphabet *alphabet);
+
+/* Sends what is still in the buffer; false when the sink has said no. */
+bool lg_rows_flush(struct lg_rows *rows);
+
+/* `length` random characters; up to 9 more bytes behind them are overwritten. */
+char *lg_put_alphanumeric(char *at, struct lg_random *random, const struct lg_alphabet *alphabet,
+                          size_t length);
+char *lg_put_integer(char *at, int64_t number);
+/* A number given in 10^-places, as a decimal number. Not negative. */
+char *lg_put_decimal(char *at, int64_t scaled, int places);
+/* `digits` decimal digits (even), with leading zeros and no separator behind. */
+char *lg_write_digits(char *at, uint64_t number, int digits);
+
+static inline char *lg_row_begin(struct lg_rows *rows)
+{
+    if (rows->capacity - rows->length < LG_ROW_BYTES)
+        lg_rows_flush(rows);
+    return rows->buffer + rows->length;
+}
+
+static inline void lg_row_end(struct lg_rows *rows, char *at)
+{
+    at[-1] = '\n';
+    rows->length = (size_t)(at - rows->buffer);
+    rows->count++;
+}
+
+static inline char *lg_put_bytes(char *at, const char *bytes, size_t length)
+{
+    memcpy(at, bytes, length);
+    at[length] = '\t';
+    return at + length + 1;
+}
+
+/* A string known to the compiler. */
+#define lg_put_literal(at, literal) lg_put_bytes((at), (literal), sizeof(literal) - 1)
+
+static inline char *lg_put_null(char *at)
+{
+    return lg_put_literal(at, "\\N");
+}
+
+#endif

@@ -1,0 +1,154 @@
+/*
+ * TPC-C as a workload: which transaction a terminal does next, and when.
+ *
+ * The five transactions are one statement each; inputs.c draws what they are called with,
+ * answers.c judges what comes back, load.c fills the tables.
+ */
+#include "answers.h"
+#include "load.h"
+
+#include "../support.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* HammerDB builds its customers' names, and looks for them, with this constant. */
+enum { HAMMERDB_C_LOAD = 123 };
+
+/* Keying time and mean of the think time (clause 5.2.5.7), in seconds. */
+static const struct {
+    uint64_t keying_s;
+    double think_s;
+} pace[TPCC_TRANSACTIONS] = {
+    [TPCC_NEW_ORDER] = {18, 12}, [TPCC_PAYMENT] = {3, 12},   [TPCC_ORDER_STATUS] = {2, 10},
+    [TPCC_DELIVERY] = {2, 5},    [TPCC_STOCK_LEVEL] = {2, 5},
+};
+
+static void *tpcc_open(const json_t *params, uint64_t seed, uint32_t terminals, json_t *notes,
+                       struct lg_error *error)
+{
+    struct lg_tpcc *tpcc = lg_allocate(1, sizeof *tpcc);
+    int32_t c_load;
+
+    (void)terminals;
+    if (!lg_tpcc_params_read(&tpcc->params, params, error)) {
+        free(tpcc);
+        return NULL;
+    }
+    c_load = tpcc->params.hammerdb ? HAMMERDB_C_LOAD : lg_tpcc_c_load(tpcc->params.data_seed);
+    tpcc->constants = lg_tpcc_c_run(seed, c_load);
+    json_object_set_new(notes, "c_load", json_integer(c_load));
+    json_object_set_new(notes, "c_run",
+                        json_pack("{s:i, s:i, s:i}", "c_last", (int)tpcc->constants.c_last, "c_id",
+                                  (int)tpcc->constants.c_id, "ol_i_id",
+                                  (int)tpcc->constants.ol_i_id));
+    return tpcc;
+}
+
+static void tpcc_close(void *self)
+{
+    free(self);
+}
+
+static void tpcc_terminal(void *self, struct lg_terminal *terminal)
+{
+    const struct lg_tpcc *tpcc = self;
+    struct lg_tpcc_terminal *own = terminal->own;
+
+    own->dealt = TPCC_DECK;
+    if (tpcc->params.fixed_home) {
+        own->home_w = (int32_t)(terminal->number / TPCC_DISTRICTS %
+                                (uint32_t)tpcc->params.warehouses) + 1;
+        own->home_d = (int32_t)(terminal->number % TPCC_DISTRICTS) + 1;
+    }
+}
+
+static void shuffle_deck(struct lg_tpcc_terminal *own, struct lg_random *random)
+{
+    static const uint8_t cards[TPCC_DECK] = {
+        TPCC_NEW_ORDER,    TPCC_NEW_ORDER, TPCC_NEW_ORDER, TPCC_NEW_ORDER, TPCC_NEW_ORDER,
+        TPCC_NEW_ORDER,    TPCC_NEW_ORDER, TPCC_NEW_ORDER, TPCC_NEW_ORDER, TPCC_NEW_ORDER,
+        TPCC_PAYMENT,      TPCC_PAYMENT,   TPCC_PAYMENT,   TPCC_PAYMENT,   TPCC_PAYMENT,
+        TPCC_PAYMENT,      TPCC_PAYMENT,   TPCC_PAYMENT,   TPCC_PAYMENT,   TPCC_PAYMENT,
+        TPCC_ORDER_STATUS, TPCC_DELIVERY,  TPCC_STOCK_LEVEL};
+
+    memcpy(own->deck, cards, sizeof cards);
+    for (int i = TPCC_DECK - 1; i > 0; i--) {
+        int j = (int)lg_random_between(random, 0, i);
+        uint8_t card = own->deck[i];
+
+        own->deck[i] = own->deck[j];
+        own->deck[j] = card;
+    }
+    own->dealt = 0;
+}
+
+static int draw_transaction(const struct lg_tpcc *tpcc, struct lg_terminal *terminal)
+{
+    struct lg_tpcc_terminal *own = terminal->own;
+
+    if (tpcc->params.deck) {
+        if (own->dealt == TPCC_DECK)
+            shuffle_deck(own, &terminal->random);
+        return own->deck[own->dealt++];
+    }
+
+    double fraction = lg_random_fraction(&terminal->random);
+    int transaction = 0;
+
+    while (fraction > tpcc->params.weights[transaction])
+        transaction++;
+    return transaction;
+}
+
+/* Negative exponential, cut off at ten times the mean (clause 5.2.5.4). */
+static uint64_t draw_think_ns(struct lg_random *random, double mean_s)
+{
+    double means = -log(lg_random_fraction(random));
+
+    return (uint64_t)((means < 10 ? means : 10) * mean_s * 1e9);
+}
+
+static void tpcc_begin(void *self, struct lg_terminal *terminal)
+{
+    const struct lg_tpcc *tpcc = self;
+
+    terminal->operation = draw_transaction(tpcc, terminal);
+    terminal->keying_ns = pace[terminal->operation].keying_s * LG_SECOND;
+    terminal->think_ns = draw_think_ns(&terminal->random, pace[terminal->operation].think_s);
+    lg_tpcc_draw_inputs(tpcc, terminal);
+}
+
+static enum lg_verdict tpcc_step(void *self, struct lg_terminal *terminal,
+                                 const struct lg_result *result)
+{
+    const struct lg_tpcc *tpcc = self;
+
+    if (!result)
+        return LG_EXECUTE;
+    /* HammerDB's procedures decide themselves what is rolled back, and do not say it. */
+    return tpcc->params.hammerdb ? LG_DONE : lg_tpcc_judge(terminal, result);
+}
+
+static void tpcc_journal(void *self, struct lg_terminal *terminal, const struct lg_result *result,
+                         struct lg_text *line)
+{
+    const struct lg_tpcc *tpcc = self;
+
+    if (!tpcc->params.hammerdb)
+        lg_tpcc_journal(terminal, result, line);
+}
+
+const struct lg_workload lg_tpcc = {
+    .name = "tpcc",
+    .operations = lg_tpcc_operations,
+    .operation_count = TPCC_TRANSACTIONS,
+    .terminal_bytes = sizeof(struct lg_tpcc_terminal),
+    .open = tpcc_open,
+    .close = tpcc_close,
+    .terminal = tpcc_terminal,
+    .begin = tpcc_begin,
+    .step = tpcc_step,
+    .journal = tpcc_journal,
+    .load = lg_tpcc_load,
+};
