@@ -1,0 +1,88 @@
+"""What a driver saw: one shape, whoever drove, so that one driver calibrates another.
+
+What a driver does not tell is None or absent, never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from harness.engine import Engine
+from harness.workload import Clients, Session
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One type of transaction in the measured window.
+
+    ``committed_count``: those that only read are among them; of New-Order without the 1 %
+    that roll back. ``duration_hdr``: HdrHistogram V2 compressed, base64, in ns or, by
+    ``hdr_unit``, another unit; ``percentiles_ns``: by percentile (``"95"``), from a driver
+    that tells no histogram.
+    """
+
+    committed_count: int | None = None
+    rolled_back_count: int | None = None
+    retried_count: int | None = None
+    unfinished_count: int | None = None
+    duration_hdr: str | None = None
+    hdr_unit: str = "ns"
+    percentiles_ns: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Driven:
+    """The measured window, as its driver tells it.
+
+    ``window_ns``: its length. ``new_orders_per_minute``: committed ones.
+    ``database_transactions_per_minute``: as the server counts them, from a driver that asks
+    it: not the transactions of the workload. ``client_threads``: event loops or threads
+    that ``client_cpu_ns`` was spent in. ``offered_count``: intended starts in the window,
+    of an open loop; ``backlog_count``: of those due, how many were not begun at the
+    window's beginning and end. ``series``: committed transactions by interval.
+    """
+
+    driver: str
+    version: str
+    window_ns: int
+    new_orders_per_minute: float
+    transactions: Mapping[str, Transaction] = field(default_factory=dict)
+    transactions_per_minute: float | None = None
+    database_transactions_per_minute: float | None = None
+    client_cpu_ns: int | None = None
+    client_threads: int | None = None
+    busiest_thread_share: float | None = None
+    offered_count: int | None = None
+    backlog_count: tuple[int, int] | None = None
+    retried_by_code: Mapping[str, int] = field(default_factory=dict)
+    series: list[Mapping[str, Any]] = field(default_factory=list)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Driver(Protocol):
+    """A client program that offers TPC-C's load: ``loadgen``, ``hammerdb``."""
+
+    name: str
+
+    def check(
+        self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]
+    ) -> None:
+        """UsageError for what can be known beforehand: not installed, not able to do this."""
+
+    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the data it builds depend on, beside the number of warehouses."""
+
+    def load(self, params: Mapping[str, Any], engine: Engine, clients: Clients, threads: int,
+             progress: Any) -> Mapping[str, Any]:  # fmt: skip
+        """Schema and data into the started, empty engine; facts for the fingerprint."""
+
+    def drive(
+        self,
+        params: Mapping[str, Any],
+        session: Session,
+        on_measuring: Callable[[], None],
+        on_measured: Callable[[], None],
+    ) -> Driven:
+        """Offer the load; the two are called as the measured window begins and ends."""
