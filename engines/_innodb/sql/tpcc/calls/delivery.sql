@@ -1,0 +1,1 @@
+call tpcc_delivery(:w_id, :carrier_id);
