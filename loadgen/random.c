@@ -14,17 +14,18 @@ static uint64_t splitmix(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-void lg_random_seed(struct lg_random *random, uint64_t seed, uint64_t stream)
-{
-    uint64_t mixed = splitmix(&seed);
-    uint64_t state = mixed ^ splitmix(&stream);
-    for (int i = 0; i < 4; i++)
-        random->state[i] = splitmix(&state);
-}
-
 static uint64_t rotate(uint64_t x, int by)
 {
     return (x << by) | (x >> (64 - by));
+}
+
+void lg_random_seed(struct lg_random *random, uint64_t seed, uint64_t stream)
+{
+    /* Turned, so that seed 1 stream 2 is another sequence than seed 2 stream 1. */
+    uint64_t mixed = rotate(splitmix(&seed), 32);
+    uint64_t state = mixed ^ splitmix(&stream);
+    for (int i = 0; i < 4; i++)
+        random->state[i] = splitmix(&state);
 }
 
 uint64_t lg_random_next(struct lg_random *random)

@@ -41,7 +41,8 @@ struct lg_terminal {
     uint32_t number;      /* 0 … terminals of all processes - 1 */
     struct lg_random random;
     int operation;        /* index into the workload's operations */
-    int statement;        /* index into the workload's statements */
+    int statement;        /* index into the spec's statements, which are one an operation;
+                             the operation's own where `begin` and `step` leave it alone */
     struct lg_value values[LG_MAX_VALUES];
     uint64_t keying_ns;   /* set by `begin`; zero where there is none */
     uint64_t think_ns;
@@ -69,6 +70,12 @@ struct lg_text {
 void lg_text_add(struct lg_text *text, const char *bytes, size_t length);
 void lg_text_printf(struct lg_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/*
+ * One line of progress on descriptor 3, {"event": …, "monotonic_ns": …, "counts": {…}},
+ * where that is open; callable from any thread. `counts` may be NULL and stays the caller's.
+ */
+void lg_progress(const char *event, json_t *counts);
 
 struct lg_workload {
     const char *name;

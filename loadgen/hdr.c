@@ -1,0 +1,151 @@
+/*
+ * The histogram's arithmetic and its encoding "V2 compressed".
+ *
+ * Values are dropped to units of 512 ns (the largest power of two that is not above the
+ * lowest value, 1 µs). The first 2048 units have a counter each; behind them every
+ * doubling of the value has 1024 counters, each twice as wide as those before: three
+ * digits everywhere. The index of a value is found from its leading zeros, without a
+ * division.
+ *
+ * Encoding: header (big-endian), then the counters up to the last one that is not zero
+ * as zigzag LEB128 numbers, a run of n zeros as the number -n; all that deflated.
+ */
+#include "hdr.h"
+#include "support.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+enum {
+    DIGITS = 3,
+    UNIT_BITS = 9,      /* floor(log2(1000)) */
+    SUB_BITS = 11,      /* ceil(log2(2 * 10^3)) */
+    HALF = 1 << (SUB_BITS - 1),
+    BUCKETS = 23,       /* 2^(9 + 11 + 22) ns > 1 h */
+    COUNTERS = (BUCKETS + 1) * HALF,
+    LEB128_LONGEST = 9,
+};
+
+#define COOKIE_V2 UINT32_C(0x1c849313)
+#define COOKIE_V2_COMPRESSED UINT32_C(0x1c849314)
+
+struct header {
+    uint32_t cookie, payload_bytes, normalizing_offset, digits;
+    uint64_t lowest, highest, ratio;
+} __attribute__((packed));
+
+struct envelope {
+    uint32_t cookie, compressed_bytes;
+} __attribute__((packed));
+
+void lg_hdr_init(struct lg_hdr *histogram)
+{
+    histogram->total = 0;
+    histogram->counts = lg_allocate(COUNTERS, sizeof *histogram->counts);
+}
+
+void lg_hdr_free(struct lg_hdr *histogram)
+{
+    free(histogram->counts);
+    histogram->counts = NULL;
+}
+
+static size_t index_of(uint64_t value_ns)
+{
+    uint64_t units_mask = ((uint64_t)1 << (UNIT_BITS + SUB_BITS)) - 1;
+    int bucket = 64 - __builtin_clzll(value_ns | units_mask) - (UNIT_BITS + SUB_BITS);
+    size_t sub = (size_t)(value_ns >> (bucket + UNIT_BITS));
+    return ((size_t)(bucket + 1) << (SUB_BITS - 1)) + sub - HALF;
+}
+
+void lg_hdr_record(struct lg_hdr *histogram, uint64_t value_ns, uint64_t times)
+{
+    if (value_ns > (uint64_t)LG_HDR_HIGHEST_NS)
+        value_ns = (uint64_t)LG_HDR_HIGHEST_NS;
+    histogram->counts[index_of(value_ns)] += times;
+    histogram->total += times;
+}
+
+void lg_hdr_add(struct lg_hdr *histogram, const struct lg_hdr *other)
+{
+    for (size_t i = 0; i < COUNTERS; i++)
+        histogram->counts[i] += other->counts[i];
+    histogram->total += other->total;
+}
+
+/* Seven bits a byte, the lowest first; the ninth byte has all of its eight. */
+static size_t put_number(uint8_t *into, int64_t number)
+{
+    uint64_t zigzag = ((uint64_t)number << 1) ^ (uint64_t)(number >> 63);
+    size_t length = 0;
+    while (zigzag >= 0x80 && length < LEB128_LONGEST - 1) {
+        into[length++] = (uint8_t)(zigzag | 0x80);
+        zigzag >>= 7;
+    }
+    into[length++] = (uint8_t)zigzag;
+    return length;
+}
+
+static size_t put_counts(uint8_t *into, const struct lg_hdr *histogram)
+{
+    size_t used = COUNTERS, length = 0;
+    while (used > 0 && histogram->counts[used - 1] == 0)
+        used--;
+    for (size_t i = 0; i < used;) {
+        size_t zeros = 0;
+        while (histogram->counts[i + zeros] == 0)
+            zeros++;
+        if (zeros > 0) {
+            length += put_number(into + length, -(int64_t)zeros);
+            i += zeros;
+        }
+        length += put_number(into + length, (int64_t)histogram->counts[i++]);
+    }
+    return length;
+}
+
+static char *base64(const uint8_t *bytes, size_t length)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *text = lg_allocate((length + 2) / 3 * 4 + 1, 1), *at = text;
+    for (size_t i = 0; i < length; i += 3) {
+        uint32_t three = (uint32_t)bytes[i] << 16;
+        three |= i + 1 < length ? (uint32_t)bytes[i + 1] << 8 : 0;
+        three |= i + 2 < length ? (uint32_t)bytes[i + 2] : 0;
+        *at++ = digits[three >> 18];
+        *at++ = digits[three >> 12 & 63];
+        *at++ = i + 1 < length ? digits[three >> 6 & 63] : '=';
+        *at++ = i + 2 < length ? digits[three & 63] : '=';
+    }
+    return text;
+}
+
+char *lg_hdr_encode(const struct lg_hdr *histogram)
+{
+    uint8_t *plain = lg_allocate(sizeof(struct header) + COUNTERS * LEB128_LONGEST, 1);
+    size_t counts = put_counts(plain + sizeof(struct header), histogram);
+    double one = 1.0;
+    uint64_t ratio;
+    memcpy(&ratio, &one, sizeof ratio);
+    struct header header = {
+        .cookie = htobe32(COOKIE_V2),
+        .payload_bytes = htobe32((uint32_t)counts),
+        .digits = htobe32(DIGITS),
+        .lowest = htobe64((uint64_t)LG_HDR_LOWEST_NS),
+        .highest = htobe64((uint64_t)LG_HDR_HIGHEST_NS),
+        .ratio = htobe64(ratio),
+    };
+    memcpy(plain, &header, sizeof header);
+    uLongf compressed = compressBound(sizeof header + counts);
+    uint8_t *whole = lg_allocate(sizeof(struct envelope) + compressed, 1);
+    if (compress(whole + sizeof(struct envelope), &compressed, plain, sizeof header + counts))
+        abort(); /* out of memory: nothing else can happen in a buffer of compressBound */
+    struct envelope envelope = {htobe32(COOKIE_V2_COMPRESSED), htobe32((uint32_t)compressed)};
+    memcpy(whole, &envelope, sizeof envelope);
+    char *text = base64(whole, sizeof envelope + compressed);
+    free(plain);
+    free(whole);
+    return text;
+}

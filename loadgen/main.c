@@ -1,0 +1,115 @@
+/*
+ * loadgen: the native client.
+ *
+ *   loadgen - < spec.json > result.json 3> progress.jsonl
+ *
+ * Exit status: 0 complete; 1 failed, with the reason in the result and on stderr; 2 the
+ * spec cannot be run as it is, nothing was started; 130 and 143 ended by a signal.
+ */
+#include "module.h"
+#include "run.h"
+#include "support.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern const struct lg_workload lg_ping;
+
+static const struct lg_workload *const workloads[] = {
+#ifdef LOADGEN_TPCC
+    &lg_tpcc,
+#endif
+    &lg_ping,
+};
+
+enum { FAILED = 1, USAGE = 2 };
+
+static int refuse(const struct lg_error *error)
+{
+    fprintf(stderr, "loadgen: %s\n", error->text);
+    return USAGE;
+}
+
+static const struct lg_workload *find_workload(const char *name, struct lg_error *error)
+{
+    for (size_t i = 0; i < sizeof workloads / sizeof *workloads; i++)
+        if (strcmp(workloads[i]->name, name) == 0)
+            return workloads[i];
+    lg_fail(error, "workload.name: there is no workload %s", name);
+    return NULL;
+}
+
+static json_t *load(const struct lg_spec *spec, const struct lg_workload *workload,
+                    const struct lg_backend *backend)
+{
+    struct lg_error error = {""};
+    uint64_t begin_ns = lg_monotonic_ns();
+    json_t *result = json_pack("{s:i, s:s, s:s}", "schema", 1, "task", "load", "version",
+                               LOADGEN_VERSION);
+    bool done = false;
+    if (!workload->load) {
+        lg_fail(&error, "workload %s has nothing to load", workload->name);
+    } else {
+        void *client = backend->open(spec->connection, &error);
+        if (client) {
+            done = workload->load(spec->document, backend, client, result, &error);
+            backend->close(client);
+        }
+    }
+    json_object_set_new(result, "status", json_string(done ? "complete" : "failed"));
+    json_object_set_new(result, "error", done ? json_null() : json_string(error.text));
+    json_object_set_new(result, "client_cpu_ns", json_integer((json_int_t)lg_process_cpu_ns()));
+    json_object_set_new(result, "duration_ns",
+                        json_integer((json_int_t)(lg_monotonic_ns() - begin_ns)));
+    return result;
+}
+
+/* A result that did not reach its reader is a failure, whatever stands in it. */
+static int print(json_t *result)
+{
+    bool complete = strcmp(json_string_value(json_object_get(result, "status")), "complete") == 0;
+    if (!complete)
+        fprintf(stderr, "loadgen: %s\n", json_string_value(json_object_get(result, "error")));
+    if (json_dumpf(result, stdout, JSON_COMPACT) != 0 || putchar('\n') == EOF ||
+        fflush(stdout) != 0) {
+        perror("loadgen: the result cannot be written");
+        return FAILED;
+    }
+    json_decref(result);
+    return complete ? EXIT_SUCCESS : FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    lg_progress_open();
+    signal(SIGPIPE, SIG_IGN);
+    if (argc != 2 || strcmp(argv[1], "-") != 0) {
+        fprintf(stderr, "usage: loadgen - < spec.json > result.json\n");
+        return USAGE;
+    }
+    struct lg_error error = {""};
+    json_error_t parse_error;
+    json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES, &parse_error);
+    if (!document) {
+        lg_fail(&error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
+        return refuse(&error);
+    }
+    struct lg_spec spec;
+    if (!lg_spec_read(&spec, document, &error))
+        return refuse(&error);
+    const struct lg_workload *workload = find_workload(spec.workload, &error);
+    if (!workload)
+        return refuse(&error);
+    const struct lg_backend *backend = lg_module_open(spec.backend, spec.modules, &error);
+    if (!backend)
+        return refuse(&error);
+    int status = print(spec.load ? load(&spec, workload, backend)
+                                 : lg_run(&spec, workload, backend));
+    if (status != EXIT_SUCCESS)
+        _exit(status); /* threads of a failed run may still be there */
+    lg_spec_free(&spec);
+    return status;
+}

@@ -1,0 +1,45 @@
+/*
+ * Progress: JSON lines on descriptor 3, if whoever started us has opened it.
+ *
+ * A reader that does not read must not hold up the load: the descriptor does not block,
+ * and a line that does not fit into the pipe is dropped. A line is shorter than PIPE_BUF,
+ * so it arrives whole or not at all.
+ */
+#include "support.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROGRESS_FD 3
+
+static bool opened;
+
+void lg_progress_open(void)
+{
+    int flags = fcntl(PROGRESS_FD, F_GETFL);
+    opened = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+    if (opened) {
+        fcntl(PROGRESS_FD, F_SETFL, flags | O_NONBLOCK);
+        fcntl(PROGRESS_FD, F_SETFD, FD_CLOEXEC);
+    }
+}
+
+void lg_progress(const char *event, json_t *counts)
+{
+    if (!opened)
+        return;
+    json_t *line = json_pack("{s:s, s:I}", "event", event, "monotonic_ns",
+                             (json_int_t)lg_monotonic_ns());
+    if (counts)
+        json_object_set(line, "counts", counts);
+    char text[PIPE_BUF];
+    size_t length = json_dumpb(line, text, sizeof text - 1, JSON_COMPACT);
+    json_decref(line);
+    if (length == 0 || length > sizeof text - 1)
+        return;
+    text[length] = '\n';
+    ssize_t written = write(PROGRESS_FD, text, length + 1);
+    (void)written; /* the reader is slow or gone: its loss */
+}

@@ -1,0 +1,120 @@
+/* The result document: harness/schemas/loadgen-result.json. */
+#include "run.h"
+#include "support.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#define CLOSED_LOOP                                                                            \
+    "closed loop: a terminal that waits for a slow answer asks for nothing meanwhile, so "     \
+    "these latencies leave out what would have come during a stall (coordinated omission); "   \
+    "an open loop at a set rate shows it"
+#define OPEN_LOOP                                                                              \
+    "open loop: starts evenly spaced over the process, latency from the intended start"
+
+static json_t *integer(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *clock_pair(void)
+{
+    return json_pack("{s:o, s:o}", "monotonic_ns", integer(lg_monotonic_ns()), "realtime_ns",
+                     integer(lg_realtime_ns()));
+}
+
+static json_t *operation_result(const char *name, const struct lg_tally *tally)
+{
+    char *hdr = lg_hdr_encode(&tally->latency);
+    json_t *operation = json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:s}", "type", name, "count", integer(tally->count),
+        "rolled_back", integer(tally->rolled_back), "failed", integer(tally->failed), "retried",
+        integer(tally->retried), "unfinished", integer(tally->unfinished), "latency_hdr", hdr);
+    free(hdr);
+    return operation;
+}
+
+static json_t *series_of(const struct lg_run *run, const struct lg_tally *tallies,
+                         uint64_t measured_ns)
+{
+    uint64_t interval = run->spec->series_interval_ns;
+    json_t *series = json_array();
+    for (uint64_t i = 0; i * interval < measured_ns; i++) {
+        json_t *counts = json_object();
+        for (size_t op = 0; op < run->workload->operation_count; op++)
+            json_object_set_new(counts, run->workload->operations[op].name,
+                                integer(i < tallies[op].intervals ? tallies[op].series[i] : 0));
+        json_array_append_new(series, json_pack("{s:o, s:o}", "monotonic_ns",
+                                                integer(run->measure_ns + i * interval),
+                                                "counts", counts));
+    }
+    return series;
+}
+
+static json_t *errors_of(const struct lg_codes *codes)
+{
+    json_t *errors = json_object();
+    for (size_t i = 0; i < codes->count; i++)
+        json_object_set_new(errors, codes->of[i].code, integer(codes->of[i].times));
+    return errors;
+}
+
+static json_t *offered_of(const struct lg_run *run, const struct lg_worker *workers)
+{
+    if (!run->spec->open_loop || !workers)
+        return json_null();
+    uint64_t count = 0, begin = 0, end = 0;
+    for (unsigned w = 0; w < run->spec->threads; w++) {
+        count += workers[w].offered;
+        begin += workers[w].backlog_begin;
+        end += workers[w].backlog_end;
+    }
+    return json_pack("{s:o, s:o, s:o}", "count", integer(count), "backlog_begin",
+                     integer(begin), "backlog_end", integer(end));
+}
+
+static void add_counts(json_t *result, const struct lg_run *run, struct lg_worker *workers,
+                       uint64_t measured_ns)
+{
+    size_t operation_count = run->workload->operation_count;
+    struct lg_tally *total = lg_tallies_new(operation_count);
+    struct lg_codes codes = {0};
+    for (unsigned w = 0; workers && w < run->spec->threads; w++) {
+        for (size_t op = 0; op < operation_count; op++)
+            lg_tally_add(&total[op], &workers[w].tallies[op]);
+        for (size_t i = 0; i < workers[w].codes.count; i++)
+            lg_codes_count(&codes, workers[w].codes.of[i].code, workers[w].codes.of[i].times);
+    }
+    json_t *operations = json_array();
+    for (size_t op = 0; op < operation_count; op++)
+        json_array_append_new(operations, operation_result(run->workload->operations[op].name,
+                                                           &total[op]));
+    json_object_set_new(result, "operations", operations);
+    json_object_set_new(result, "series", series_of(run, total, measured_ns));
+    json_object_set_new(result, "errors", errors_of(&codes));
+    json_object_set_new(result, "offered", offered_of(run, workers));
+    lg_tallies_free(total, operation_count);
+}
+
+json_t *lg_result(const struct lg_run *run, struct lg_worker *workers,
+                  const struct lg_window *window, json_t *notes)
+{
+    bool complete = workers && !run->failed;
+    struct rusage usage = {0};
+    getrusage(RUSAGE_SELF, &usage);
+    json_object_set_new(notes, "loop", json_string(run->spec->open_loop ? OPEN_LOOP : CLOSED_LOOP));
+    json_t *threads = json_array();
+    for (unsigned w = 0; complete && w < run->spec->threads; w++)
+        json_array_append_new(threads, integer(window->thread_cpu_ns[w]));
+    json_t *result = json_pack(
+        "{s:i, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", 1, "status",
+        complete ? "complete" : "failed", "task", "run", "clock", clock_pair(), "version",
+        LOADGEN_VERSION, "started_monotonic_ns", integer(run->measure_ns), "measured_ns",
+        integer(window->measured_ns), "client_cpu_ns",
+        integer(complete ? window->process_cpu_ns : 0), "threads_cpu_ns", threads,
+        "memory_peak_bytes", integer((uint64_t)usage.ru_maxrss * 1024), "notes", notes);
+    json_object_set_new(result, "error",
+                        complete ? json_null() : json_string(run->error.text));
+    add_counts(result, run, workers, window->measured_ns);
+    return result;
+}

@@ -1,0 +1,346 @@
+/*
+ * The run as a whole: starts the event loops, tells them the common times, watches over
+ * them, and puts together what they have counted.
+ *
+ *   connect all → gate → ramp-up → measured window → drain → result
+ *
+ * The loops know the phases by the clock alone; the main thread only announces them and
+ * reads the processor time at the window's ends. It also notices what a loop cannot: a
+ * server that no longer answers, and signals.
+ */
+#include "run.h"
+#include "support.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define LOOK_EVERY_NS (100 * LG_MILLISECOND)
+/* How long loops may take to end when one has failed; what they counted is lost behind it. */
+#define FAREWELL_NS (500 * LG_MILLISECOND)
+
+struct watch {
+    struct lg_run *run;
+    struct lg_worker *workers;
+    struct lg_window window;
+    int signals;
+    uint64_t next_second_ns; /* the next "second" event; UINT64_MAX before the start */
+    uint64_t started_ns;
+};
+
+void lg_run_wake(struct lg_run *run)
+{
+    uint64_t one = 1;
+    ssize_t written = write(run->wake, &one, sizeof one);
+    (void)written; /* fails only where it is awake anyway */
+}
+
+void lg_run_fail(struct lg_run *run, const char *format, ...)
+{
+    pthread_mutex_lock(&run->lock);
+    if (!run->failed) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(run->error.text, sizeof run->error.text, format, arguments);
+        va_end(arguments);
+        run->failed = true;
+    }
+    pthread_cond_broadcast(&run->gate);
+    pthread_mutex_unlock(&run->lock);
+    atomic_store(&run->stop, true);
+    lg_run_wake(run);
+}
+
+static void announce(const struct watch *watch, const char *event)
+{
+    const struct lg_run *run = watch->run;
+    json_t *counts = json_object();
+    for (size_t i = 0; i < run->workload->operation_count; i++) {
+        uint64_t finished = 0;
+        for (unsigned w = 0; w < run->spec->threads; w++)
+            finished += atomic_load_explicit(&watch->workers[w].tallies[i].finished,
+                                             memory_order_relaxed);
+        json_object_set_new(counts, run->workload->operations[i].name,
+                            json_integer((json_int_t)finished));
+    }
+    lg_progress(event, counts);
+    json_decref(counts);
+}
+
+/* No answer on any connection for too long, although something was asked. */
+static void check_for_stall(const struct watch *watch, bool connecting)
+{
+    struct lg_run *run = watch->run;
+    uint64_t last = watch->started_ns, now = lg_monotonic_ns();
+    unsigned asked = 0;
+    for (unsigned w = 0; w < run->spec->threads; w++) {
+        unsigned flying = atomic_load_explicit(&watch->workers[w].flying, memory_order_relaxed);
+        uint64_t heard = atomic_load_explicit(&watch->workers[w].heard_ns, memory_order_relaxed);
+        asked += flying;
+        if ((flying || connecting) && heard > last)
+            last = heard;
+    }
+    if ((!asked && !connecting) || now < last || now - last < run->spec->stall_timeout_ns)
+        return;
+    if (connecting)
+        lg_run_fail(run, "the server has let no connection in for %.1f s",
+                    (double)(now - last) / (double)LG_SECOND);
+    else
+        lg_run_fail(run, "the server has answered none of %u calls for %.1f s", asked,
+                    (double)(now - last) / (double)LG_SECOND);
+}
+
+static void take_signal(const struct watch *watch)
+{
+    struct signalfd_siginfo signal;
+    if (read(watch->signals, &signal, sizeof signal) != sizeof signal)
+        return;
+    fprintf(stderr, "loadgen: ended by signal %u\n", signal.ssi_signo);
+    fflush(stderr);
+    _exit(128 + (int)signal.ssi_signo);
+}
+
+static bool done_waiting(const struct watch *watch, const atomic_uint *loops)
+{
+    return atomic_load(loops) == watch->run->spec->threads;
+}
+
+/* Sleeps until `until_ns`, until all loops are counted in `loops`, or until a failure. */
+static bool wait_until(struct watch *watch, uint64_t until_ns, const atomic_uint *loops)
+{
+    struct lg_run *run = watch->run;
+    bool connecting = loops == &run->connected;
+    while (!atomic_load(&run->stop) && !done_waiting(watch, loops)) {
+        uint64_t now = lg_monotonic_ns(), until = now + LOOK_EVERY_NS;
+        if (now >= until_ns)
+            break;
+        if (now >= watch->next_second_ns) {
+            announce(watch, "second");
+            watch->next_second_ns += LG_SECOND;
+        }
+        until = until_ns < until ? until_ns : until;
+        until = watch->next_second_ns < until ? watch->next_second_ns : until;
+        uint64_t left = until > now ? until - now : 0;
+        struct timespec timeout = {.tv_sec = (time_t)(left / LG_SECOND),
+                                   .tv_nsec = (long)(left % LG_SECOND)};
+        struct pollfd polled[] = {{.fd = run->wake, .events = POLLIN},
+                                  {.fd = watch->signals, .events = POLLIN}};
+        ppoll(polled, 2, &timeout, NULL);
+        uint64_t told;
+        if (polled[0].revents && read(run->wake, &told, sizeof told) < 0 && errno != EAGAIN)
+            lg_run_fail(run, "eventfd: %s", strerror(errno));
+        if (polled[1].revents)
+            take_signal(watch);
+        check_for_stall(watch, connecting);
+    }
+    return !atomic_load(&run->stop);
+}
+
+static bool set_times(struct lg_run *run)
+{
+    const struct lg_spec *spec = run->spec;
+    uint64_t now = lg_monotonic_ns();
+    run->begin_ns = now + LG_MILLISECOND; /* the loops wake up first */
+    if (spec->start_at_realtime_ns) {
+        int64_t ahead = (int64_t)(spec->start_at_realtime_ns - lg_realtime_ns());
+        if (ahead < 0) {
+            lg_run_fail(run, "start_at_realtime_ns: all connections were there only %.3f s "
+                        "behind that time: set it later", -(double)ahead / (double)LG_SECOND);
+            return false;
+        }
+        run->begin_ns = now + (uint64_t)ahead;
+    }
+    run->measure_ns = run->begin_ns + spec->ramp_up_ns;
+    run->end_ns = run->deadline_ns = UINT64_MAX;
+    if (spec->duration_ns) {
+        run->end_ns = run->measure_ns + spec->duration_ns;
+        run->deadline_ns = run->end_ns + spec->drain_ns;
+    }
+    return true;
+}
+
+static void open_gate(struct lg_run *run)
+{
+    pthread_mutex_lock(&run->lock);
+    run->gate_open = true;
+    pthread_cond_broadcast(&run->gate);
+    pthread_mutex_unlock(&run->lock);
+}
+
+/* Adds (sign 1) or takes away (sign -1) the processor times used so far. */
+static void read_cpu(struct watch *watch, int sign)
+{
+    uint64_t factor = (uint64_t)(int64_t)sign;
+    watch->window.process_cpu_ns += factor * lg_process_cpu_ns();
+    for (unsigned w = 0; w < watch->run->spec->threads; w++)
+        watch->window.thread_cpu_ns[w] += factor * lg_thread_cpu_ns(watch->workers[w].thread);
+}
+
+static bool pass_phases(struct watch *watch)
+{
+    struct lg_run *run = watch->run;
+    if (!wait_until(watch, UINT64_MAX, &run->connected))
+        return false;
+    lg_progress("connected", NULL);
+    if (!set_times(run))
+        return false;
+    open_gate(run);
+    if (!wait_until(watch, run->begin_ns, &run->ended))
+        return false;
+    lg_progress("ramp_up", NULL);
+    watch->next_second_ns = run->begin_ns + LG_SECOND;
+    if (!wait_until(watch, run->measure_ns, &run->ended))
+        return false;
+    announce(watch, "measuring");
+    read_cpu(watch, -1);
+    if (!wait_until(watch, run->end_ns, &run->ended))
+        return false;
+    read_cpu(watch, 1);
+    announce(watch, "draining");
+    if (!wait_until(watch, UINT64_MAX, &run->ended))
+        return false;
+    announce(watch, "done");
+    return true;
+}
+
+static void start_workers(struct lg_run *run, struct lg_worker *workers)
+{
+    for (unsigned i = 0; i < run->spec->threads; i++) {
+        struct lg_worker *worker = &workers[i];
+        worker->run = run;
+        worker->index = i;
+        worker->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        worker->tallies = lg_tallies_new(run->workload->operation_count);
+        int failure = pthread_create(&worker->thread, NULL, lg_worker_main, worker);
+        if (failure) {
+            fprintf(stderr, "loadgen: thread %u of %u: %s\n", i + 1, run->spec->threads,
+                    strerror(failure));
+            exit(EXIT_FAILURE);
+        }
+    }
+}
+
+static void stop_workers(struct watch *watch)
+{
+    for (unsigned w = 0; w < watch->run->spec->threads; w++) {
+        uint64_t one = 1;
+        ssize_t written = write(watch->workers[w].stop_fd, &one, sizeof one);
+        (void)written;
+    }
+    uint64_t until = lg_monotonic_ns() + FAREWELL_NS;
+    while (!done_waiting(watch, &watch->run->ended) && lg_monotonic_ns() < until)
+        usleep(1000);
+}
+
+/* SIGINT and SIGTERM come to the main thread alone, as readable data. */
+static int hold_signals(void)
+{
+    sigset_t ours;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGINT);
+    sigaddset(&ours, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &ours, NULL);
+    return signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/*
+ * A loop that does not end (its client library blocks) keeps what it has counted; the
+ * result then has the error alone. Connections are left to the kernel's clean-up.
+ */
+static json_t *failed_result(struct watch *watch, json_t *notes)
+{
+    struct lg_run *run = watch->run;
+    stop_workers(watch);
+    bool all_ended = done_waiting(watch, &run->ended);
+    return lg_result(run, all_ended ? watch->workers : NULL, &watch->window, notes);
+}
+
+static json_t *complete_result(struct watch *watch, json_t *notes)
+{
+    struct lg_run *run = watch->run;
+    watch->window.measured_ns = run->spec->duration_ns;
+    for (unsigned w = 0; w < run->spec->threads; w++) {
+        struct lg_worker *worker = &watch->workers[w];
+        pthread_join(worker->thread, NULL);
+        if (!run->spec->duration_ns && worker->last_done_ns > run->measure_ns &&
+            worker->last_done_ns - run->measure_ns > watch->window.measured_ns)
+            watch->window.measured_ns = worker->last_done_ns - run->measure_ns;
+    }
+    json_t *result = lg_result(run, watch->workers, &watch->window, notes);
+    for (unsigned w = 0; w < run->spec->threads; w++)
+        lg_worker_free(&watch->workers[w]);
+    free(watch->workers);
+    return result;
+}
+
+static bool open_all(struct lg_run *run, json_t *notes)
+{
+    const struct lg_spec *spec = run->spec;
+    run->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    run->statements = lg_statements_read(spec->statements, run->workload, &run->error);
+    if (!run->statements)
+        return false;
+    run->work = run->workload->open(spec->params, spec->seed, spec->all_terminals, notes,
+                                    &run->error);
+    if (!run->work)
+        return false;
+    if (spec->journal) {
+        int flags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC;
+        run->journal = open(spec->journal, flags, 0600);
+        if (run->journal < 0) {
+            lg_fail(&run->error, "journal %s: %s", spec->journal, strerror(errno));
+            return false;
+        }
+    }
+    run->client = run->backend->open(spec->connection, &run->error);
+    return run->client != NULL;
+}
+
+json_t *lg_run(const struct lg_spec *spec, const struct lg_workload *workload,
+               const struct lg_backend *backend)
+{
+    /* Threads that do not end when a run has failed go on using it: it is never freed. */
+    struct lg_run *run = lg_allocate(1, sizeof *run);
+    *run = (struct lg_run){
+        .spec = spec,
+        .workload = workload,
+        .backend = backend,
+        .journal = -1,
+        .lock = PTHREAD_MUTEX_INITIALIZER,
+        .gate = PTHREAD_COND_INITIALIZER,
+    };
+    json_t *notes = json_object();
+    struct watch watch = {
+        .run = run,
+        .signals = hold_signals(),
+        .next_second_ns = UINT64_MAX,
+        .started_ns = lg_monotonic_ns(),
+    };
+    if (!open_all(run, notes))
+        return lg_result(run, NULL, &watch.window, notes);
+    watch.window.thread_cpu_ns = lg_allocate(spec->threads, sizeof(uint64_t));
+    watch.workers = lg_allocate(spec->threads, sizeof *watch.workers);
+    start_workers(run, watch.workers);
+    if (!pass_phases(&watch))
+        return failed_result(&watch, notes);
+    json_t *result = complete_result(&watch, notes);
+    backend->close(run->client);
+    workload->close(run->work);
+    if (run->journal >= 0 && close(run->journal) != 0)
+        fprintf(stderr, "loadgen: journal %s: %s\n", spec->journal, strerror(errno));
+    free(watch.window.thread_cpu_ns);
+    free(run->statements);
+    close(watch.signals);
+    close(run->wake);
+    free(run);
+    return result;
+}

@@ -1,0 +1,99 @@
+/* One run of this process: what its event loops share. */
+#ifndef LOADGEN_RUN_H
+#define LOADGEN_RUN_H
+
+#include "spec.h"
+#include "tally.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct lg_run {
+    const struct lg_spec *spec;
+    const struct lg_workload *workload;
+    void *work; /* the workload's own */
+    const struct lg_backend *backend;
+    void *client; /* the back end's own */
+    struct lg_statement *statements;
+    int journal; /* -1: none */
+
+    /* Set before the gate opens, then only read. */
+    uint64_t begin_ns, measure_ns;
+    uint64_t end_ns, deadline_ns; /* UINT64_MAX where operations bound the phase */
+
+    atomic_bool stop;
+    atomic_uint connected, ended;  /* event loops */
+    atomic_uint_fast64_t tickets;  /* operations begun, where their number is bounded */
+    int wake;                      /* eventfd: a loop is connected, has ended, has failed */
+    pthread_mutex_t lock;
+    pthread_cond_t gate;
+    bool gate_open;
+    bool failed;
+    struct lg_error error;
+};
+
+struct lg_connection;
+struct lg_seat;
+
+/* One event loop: a thread with its connections and terminals. */
+struct lg_worker {
+    struct lg_run *run;
+    unsigned index;
+    pthread_t thread;
+    int stop_fd; /* eventfd: look at run->stop */
+
+    /* Results; whole when the thread has ended. */
+    struct lg_tally *tallies; /* by operation */
+    struct lg_codes codes;
+    uint64_t offered;                    /* open loop: intended starts in the window */
+    uint64_t backlog_begin, backlog_end; /* due and not begun at the window's ends */
+    uint64_t last_done_ns;
+
+    /* Read by the main thread while we write. */
+    atomic_uint flying;            /* calls that are not answered yet */
+    atomic_uint_fast64_t heard_ns; /* the last sign of life of the server */
+
+    /* The loop's own (worker.c). */
+    int epoll, timer;
+    uint64_t now_ns, armed_ns;
+    struct lg_connection *connections;
+    size_t connection_count;
+    struct lg_connection *free, *ready;
+    struct lg_seat *seats;
+    size_t seat_count;
+    void *own; /* the workload's part of all seats */
+    struct lg_seat *waiting, **waiting_end; /* for a connection, first come first served */
+    struct lg_seat *idle;                   /* open loop: for the next intended start */
+    struct lg_seat **idle_end;
+    size_t busy; /* seats between their send and their end */
+    uint64_t next_start;                    /* open loop: number of the next intended start */
+    bool exhausted;                         /* no operation is left to begin */
+    struct lg_timers *timers;
+    struct lg_random random;
+    struct lg_text journal;
+};
+
+/* Keeps the first failure and stops everything; from any thread. */
+void lg_run_fail(struct lg_run *run, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Tells the main thread to look. */
+void lg_run_wake(struct lg_run *run);
+
+/* Body of an event loop's thread. */
+void *lg_worker_main(void *worker);
+void lg_worker_free(struct lg_worker *worker);
+
+/* Runs and returns the result document; its "status" tells how it ended. */
+json_t *lg_run(const struct lg_spec *spec, const struct lg_workload *workload,
+               const struct lg_backend *backend);
+
+/* Result document of all event loops (result.c); `window_cpu_ns`: by loop, in the window. */
+struct lg_window {
+    uint64_t measured_ns;
+    uint64_t process_cpu_ns;
+    uint64_t *thread_cpu_ns;
+};
+json_t *lg_result(const struct lg_run *run, struct lg_worker *workers,
+                  const struct lg_window *window, json_t *notes);
+
+#endif

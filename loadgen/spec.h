@@ -1,0 +1,40 @@
+/* What was asked for: the JSON document on stdin, checked, with its defaults. */
+#ifndef LOADGEN_SPEC_H
+#define LOADGEN_SPEC_H
+
+#include "workload.h"
+
+struct lg_spec {
+    json_t *document; /* owns every text below */
+    bool load;        /* task "load" instead of "run" */
+    const char *backend;
+    const json_t *modules; /* directories to look for modules in; may be NULL */
+    const json_t *connection;
+    const char *workload;
+    const json_t *params;
+    const json_t *statements;
+    uint32_t threads, connections;
+    uint32_t terminals, first_terminal, all_terminals;
+    bool open_loop, think_time;
+    double rate_per_s; /* of this process */
+    uint64_t ramp_up_ns, drain_ns, series_interval_ns, stall_timeout_ns;
+    uint64_t duration_ns;          /* 0: until `operations` are done */
+    uint64_t operations;           /* 0: until `duration_ns` has passed */
+    uint64_t start_at_realtime_ns; /* 0: as soon as everything is connected */
+    const char *journal;           /* may be NULL */
+    uint64_t seed;
+};
+
+/* Every error names the key. The spec owns `document` in either case. */
+bool lg_spec_read(struct lg_spec *spec, json_t *document, struct lg_error *error);
+void lg_spec_free(struct lg_spec *spec);
+
+/*
+ * The spec's statements in the order of the workload's operations, with the places of
+ * their :names. Returns an array of `operation_count`, NULL with the error.
+ */
+struct lg_statement *lg_statements_read(const json_t *statements,
+                                        const struct lg_workload *workload,
+                                        struct lg_error *error);
+
+#endif

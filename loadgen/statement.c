@@ -1,0 +1,107 @@
+/*
+ * Finding the :names in a statement, past everything in which a colon means something
+ * else: texts, quoted identifiers, comments, PostgreSQL's :: casts.
+ */
+#include "spec.h"
+#include "support.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool name_begins(char c)
+{
+    return c == '_' || isalpha((unsigned char)c);
+}
+
+static bool name_goes_on(char c)
+{
+    return name_begins(c) || isdigit((unsigned char)c);
+}
+
+static const char *behind(const char *at, const char *end)
+{
+    const char *found = strstr(at, end);
+    return found ? found + strlen(end) : at + strlen(at);
+}
+
+/* The next ':' that begins a name; NULL at the end of the text. */
+static const char *next_name(const char *at)
+{
+    while (*at) {
+        if (*at == '\'' || *at == '"' || *at == '`')
+            at = behind(at + 1, (char[]){*at, 0});
+        else if (strncmp(at, "--", 2) == 0)
+            at = behind(at, "\n");
+        else if (strncmp(at, "/*", 2) == 0)
+            at = behind(at + 2, "*/");
+        else if (strncmp(at, "::", 2) == 0)
+            at += 2;
+        else if (*at == ':' && name_begins(at[1]))
+            return at;
+        else
+            at++;
+    }
+    return NULL;
+}
+
+static int find_offer(const struct lg_operation *operation, const char *name, size_t length)
+{
+    for (int i = 0; i < LG_MAX_VALUES && operation->offers[i].name; i++)
+        if (strlen(operation->offers[i].name) == length &&
+            memcmp(operation->offers[i].name, name, length) == 0)
+            return i;
+    return -1;
+}
+
+static bool read_statement(struct lg_statement *statement, const struct lg_operation *operation,
+                           struct lg_error *error)
+{
+    const char *sql = statement->sql, *at = sql;
+    while ((at = next_name(at))) {
+        size_t length = 1;
+        while (name_goes_on(at[1 + length]))
+            length++;
+        int value = find_offer(operation, at + 1, length);
+        if (value < 0) {
+            lg_fail(error, "statements.%s: the workload offers no :%.*s", operation->name,
+                    (int)length, at + 1);
+            return false;
+        }
+        if (statement->parameter_count == LG_MAX_PARAMETERS) {
+            lg_fail(error, "statements.%s: more than %d parameters", operation->name,
+                    LG_MAX_PARAMETERS);
+            return false;
+        }
+        struct lg_parameter *parameter = &statement->parameters[statement->parameter_count++];
+        parameter->begin = (size_t)(at - sql);
+        parameter->end = parameter->begin + 1 + length;
+        parameter->value = value;
+        parameter->kind = operation->offers[value].kind;
+        at += 1 + length;
+    }
+    return true;
+}
+
+struct lg_statement *lg_statements_read(const json_t *statements,
+                                        const struct lg_workload *workload,
+                                        struct lg_error *error)
+{
+    struct lg_statement *all = lg_allocate(workload->operation_count, sizeof *all);
+    for (size_t i = 0; i < workload->operation_count; i++) {
+        const struct lg_operation *operation = &workload->operations[i];
+        all[i].name = operation->name;
+        all[i].sql = json_string_value(json_object_get(statements, operation->name));
+        if (!all[i].sql) {
+            lg_fail(error, "statements.%s: is missing; the workload wants one an operation",
+                    operation->name);
+            free(all);
+            return NULL;
+        }
+        if (!read_statement(&all[i], operation, error)) {
+            free(all);
+            return NULL;
+        }
+    }
+    return all;
+}

@@ -1,0 +1,94 @@
+/*
+ * What modules and workloads share: errors in words, growing text, clocks.
+ */
+#include "support.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void lg_fail(struct lg_error *error, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->text, sizeof error->text, format, arguments);
+    va_end(arguments);
+}
+
+void *lg_allocate(size_t count, size_t size)
+{
+    void *memory = calloc(count ? count : 1, size ? size : 1);
+    if (!memory) {
+        fprintf(stderr, "loadgen: out of memory: %zu times %zu bytes\n", count, size);
+        abort();
+    }
+    return memory;
+}
+
+static uint64_t read_clock(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * LG_SECOND + (uint64_t)now.tv_nsec;
+}
+
+uint64_t lg_monotonic_ns(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t lg_realtime_ns(void)
+{
+    return read_clock(CLOCK_REALTIME);
+}
+
+uint64_t lg_process_cpu_ns(void)
+{
+    return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+uint64_t lg_thread_cpu_ns(pthread_t thread)
+{
+    clockid_t clock;
+    return pthread_getcpuclockid(thread, &clock) == 0 ? read_clock(clock) : 0;
+}
+
+static void text_reserve(struct lg_text *text, size_t more)
+{
+    if (text->capacity - text->length >= more)
+        return;
+    size_t capacity = text->capacity ? text->capacity : 4096;
+    while (capacity - text->length < more)
+        capacity *= 2;
+    char *bytes = realloc(text->bytes, capacity);
+    if (!bytes) {
+        fprintf(stderr, "loadgen: out of memory: %zu bytes of text\n", capacity);
+        abort();
+    }
+    text->bytes = bytes;
+    text->capacity = capacity;
+}
+
+void lg_text_add(struct lg_text *text, const char *bytes, size_t length)
+{
+    text_reserve(text, length);
+    memcpy(text->bytes + text->length, bytes, length);
+    text->length += length;
+}
+
+void lg_text_printf(struct lg_text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return;
+    text_reserve(text, (size_t)length + 1);
+    va_start(arguments, format);
+    vsnprintf(text->bytes + text->length, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    text->length += (size_t)length;
+}

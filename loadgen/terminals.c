@@ -1,0 +1,375 @@
+/*
+ * What terminals do, from one operation to the next.
+ *
+ * Closed loop: a terminal begins its next operation when the last one is done (and its
+ * think time has passed). Open loop: operations are meant to start evenly spaced, at
+ * numbers index, index + threads, index + 2 * threads … of the process's schedule; each
+ * is begun by the first free terminal, late where there is none, and its latency counts
+ * from when it was meant to start. A stall of the server is so seen by every operation
+ * that would have come during it.
+ *
+ * The clock is read when an answer is there, and when a timer fires; in between the
+ * loop's `now_ns` stands.
+ */
+#include "support.h"
+#include "worker.h"
+
+#include <sys/epoll.h>
+
+#define MOST_RETRIES 1000
+#define SHORTEST_PAUSE_NS (LG_MILLISECOND / 10)
+#define PAUSE_DOUBLINGS 6
+/* Drawing the operations of a backlog one by one ends here; behind it, by the sample. */
+#define BACKLOG_DRAWN 1000000
+
+static bool in_window(const struct lg_run *run, uint64_t at_ns)
+{
+    return at_ns >= run->measure_ns && at_ns < run->end_ns;
+}
+
+static const char *operation_name(const struct lg_worker *worker, const struct lg_seat *seat)
+{
+    return worker->run->workload->operations[seat->terminal.operation].name;
+}
+
+static void fail(struct lg_worker *worker, const struct lg_seat *seat, const char *code,
+                 const char *message)
+{
+    worker->tallies[seat->terminal.operation].failed++;
+    if (*code)
+        lg_codes_count(&worker->codes, code, 1);
+    lg_run_fail(worker->run, "%s of terminal %u on connection %u: %s%s%s",
+                operation_name(worker, seat), seat->terminal.number, seat->connection->number,
+                code, *code ? ": " : "", message);
+}
+
+static void later(struct lg_worker *worker, struct lg_seat *seat, enum lg_place place,
+                  uint64_t due_ns)
+{
+    seat->place = place;
+    lg_timers_add(worker->timers, due_ns, seat);
+}
+
+static void call(struct lg_worker *worker, struct lg_seat *seat, const struct lg_result *result);
+static void begin(struct lg_worker *worker, struct lg_seat *seat);
+
+static void occupy(struct lg_worker *worker, struct lg_seat *seat,
+                   struct lg_connection *connection)
+{
+    connection->seat = seat;
+    seat->connection = connection;
+    seat->place = LG_WORKING;
+    call(worker, seat, NULL);
+}
+
+/* Where operations are counted, one that starts in the window needs a ticket. */
+static bool may_start(struct lg_worker *worker, uint64_t start_ns)
+{
+    struct lg_run *run = worker->run;
+    if (run->spec->operations == 0)
+        return start_ns < run->end_ns;
+    if (start_ns < run->measure_ns)
+        return true;
+    if (atomic_fetch_add_explicit(&run->tickets, 1, memory_order_relaxed) < run->spec->operations)
+        return true;
+    worker->exhausted = true;
+    return false;
+}
+
+static void send(struct lg_worker *worker, struct lg_seat *seat, uint64_t start_ns)
+{
+    if (!may_start(worker, start_ns)) {
+        seat->place = LG_AWAY;
+        return;
+    }
+    seat->start_ns = start_ns;
+    seat->attempts = 0;
+    worker->busy++;
+    struct lg_connection *connection = worker->free;
+    if (connection) {
+        worker->free = connection->next;
+        occupy(worker, seat, connection);
+        return;
+    }
+    seat->place = LG_WAITING;
+    seat->next = NULL;
+    *worker->waiting_end = seat;
+    worker->waiting_end = &seat->next;
+}
+
+/* Closed loop: the terminal's next operation. */
+static void begin(struct lg_worker *worker, struct lg_seat *seat)
+{
+    struct lg_run *run = worker->run;
+    if (worker->exhausted || worker->now_ns >= run->end_ns) {
+        seat->place = LG_AWAY;
+        return;
+    }
+    seat->terminal.keying_ns = seat->terminal.think_ns = 0;
+    run->workload->begin(run->work, &seat->terminal);
+    seat->terminal.statement = seat->terminal.operation;
+    if (run->spec->think_time && seat->terminal.keying_ns)
+        later(worker, seat, LG_KEYING, worker->now_ns + seat->terminal.keying_ns);
+    else
+        send(worker, seat, worker->now_ns);
+}
+
+static void rest(struct lg_worker *worker, struct lg_seat *seat)
+{
+    if (worker->run->spec->open_loop) {
+        seat->place = LG_AWAY;
+        seat->next = NULL;
+        *worker->idle_end = seat;
+        worker->idle_end = &seat->next;
+    } else if (worker->run->spec->think_time && seat->terminal.think_ns) {
+        later(worker, seat, LG_THINKING, worker->now_ns + seat->terminal.think_ns);
+    } else {
+        begin(worker, seat);
+    }
+}
+
+static void release(struct lg_worker *worker, struct lg_connection *connection)
+{
+    struct lg_seat *next = worker->waiting;
+    connection->seat = NULL;
+    if (next) {
+        worker->waiting = next->next;
+        if (!worker->waiting)
+            worker->waiting_end = &worker->waiting;
+        occupy(worker, next, connection);
+    } else {
+        connection->next = worker->free;
+        worker->free = connection;
+    }
+}
+
+static void count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict verdict)
+{
+    const struct lg_run *run = worker->run;
+    struct lg_tally *tally = &worker->tallies[seat->terminal.operation];
+    uint64_t now = worker->now_ns;
+    if (in_window(run, seat->start_ns)) {
+        lg_hdr_record(&tally->latency, now - seat->start_ns, 1);
+        worker->last_done_ns = now;
+    }
+    uint64_t so_far = atomic_load_explicit(&tally->finished, memory_order_relaxed);
+    atomic_store_explicit(&tally->finished, so_far + 1, memory_order_relaxed);
+    if (!in_window(run, now))
+        return;
+    if (verdict == LG_ROLLED_BACK)
+        tally->rolled_back++;
+    else
+        lg_tally_done(tally, (now - run->measure_ns) / run->spec->series_interval_ns);
+}
+
+static void finish(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict verdict,
+                   const struct lg_result *result)
+{
+    const struct lg_run *run = worker->run;
+    struct lg_connection *connection = seat->connection;
+    count(worker, seat, verdict);
+    if (verdict == LG_DONE && run->journal >= 0 && run->workload->journal)
+        run->workload->journal(run->work, &seat->terminal, result, &worker->journal);
+    worker->busy--;
+    seat->connection = NULL;
+    release(worker, connection);
+    rest(worker, seat);
+}
+
+/* The workload's next step, on the connection the terminal has. */
+static void call(struct lg_worker *worker, struct lg_seat *seat, const struct lg_result *result)
+{
+    struct lg_run *run = worker->run;
+    struct lg_connection *connection = seat->connection;
+    enum lg_verdict verdict = run->workload->step(run->work, &seat->terminal, result);
+    if (verdict == LG_WRONG) {
+        fail(worker, seat, "", seat->terminal.wrong ? seat->terminal.wrong : "a wrong answer");
+    } else if (verdict != LG_EXECUTE && !result) {
+        fail(worker, seat, "", "the workload ends it without having asked anything");
+    } else if (verdict != LG_EXECUTE) {
+        finish(worker, seat, verdict, result);
+    } else {
+        const struct lg_statement *statement = &run->statements[seat->terminal.statement];
+        unsigned flying = atomic_load_explicit(&worker->flying, memory_order_relaxed);
+        if (flying == 0)
+            atomic_store_explicit(&worker->heard_ns, worker->now_ns, memory_order_relaxed);
+        atomic_store_explicit(&worker->flying, flying + 1, memory_order_relaxed);
+        lg_connection_settled(worker, connection,
+                              run->backend->submit(connection->handle, statement,
+                                                   seat->terminal.values));
+    }
+}
+
+void lg_connection_settled(struct lg_worker *worker, struct lg_connection *connection,
+                           enum lg_state state)
+{
+    if (state == LG_READY) { /* not at once: an embedded engine would never let others in */
+        connection->ready = true;
+        connection->next = worker->ready;
+        worker->ready = connection;
+    } else {
+        lg_watch(worker, connection,
+                 state == LG_WANT_WRITE ? EPOLLIN | EPOLLOUT | EPOLLRDHUP
+                                        : EPOLLIN | EPOLLRDHUP);
+    }
+}
+
+static void retry(struct lg_worker *worker, struct lg_seat *seat, const struct lg_result *result)
+{
+    struct lg_tally *tally = &worker->tallies[seat->terminal.operation];
+    if (++seat->attempts > MOST_RETRIES) {
+        fail(worker, seat, result->code, "undone and tried again 1000 times, to no avail");
+        return;
+    }
+    if (in_window(worker->run, worker->now_ns)) {
+        tally->retried++;
+        lg_codes_count(&worker->codes, result->code, 1);
+    }
+    unsigned doublings = seat->attempts < PAUSE_DOUBLINGS ? seat->attempts : PAUSE_DOUBLINGS;
+    int64_t longest = (int64_t)(SHORTEST_PAUSE_NS << doublings);
+    uint64_t pause = (uint64_t)lg_random_between(&worker->random, 0, longest);
+    later(worker, seat, LG_PAUSING, worker->now_ns + pause);
+}
+
+void lg_connection_answered(struct lg_worker *worker, struct lg_connection *connection)
+{
+    struct lg_seat *seat = connection->seat;
+    const struct lg_result *result = worker->run->backend->result(connection->handle);
+    unsigned flying = atomic_load_explicit(&worker->flying, memory_order_relaxed);
+    worker->now_ns = lg_monotonic_ns();
+    atomic_store_explicit(&worker->flying, flying - 1, memory_order_relaxed);
+    atomic_store_explicit(&worker->heard_ns, worker->now_ns, memory_order_relaxed);
+    if (result->outcome == LG_OK)
+        call(worker, seat, result);
+    else if (result->outcome == LG_RETRY)
+        retry(worker, seat, result);
+    else
+        fail(worker, seat, result->code, result->message);
+}
+
+void lg_seat_wake(struct lg_worker *worker, struct lg_seat *seat, uint64_t due_ns)
+{
+    if (seat->place == LG_PAUSING) {
+        seat->place = LG_WORKING;
+        seat->terminal.statement = seat->terminal.operation;
+        call(worker, seat, NULL);
+    } else if (seat->place == LG_KEYING) {
+        send(worker, seat, due_ns);
+    } else {
+        begin(worker, seat);
+    }
+}
+
+/*
+ * Closed loop: everybody begins with the run; emulated users that think come one by one
+ * within the first cycle, as they would if they had been at it for long.
+ */
+void lg_seats_start(struct lg_worker *worker)
+{
+    struct lg_run *run = worker->run;
+    for (size_t i = 0; i < worker->seat_count; i++) {
+        struct lg_seat *seat = &worker->seats[i];
+        if (run->spec->open_loop) {
+            rest(worker, seat);
+        } else if (run->spec->think_time) {
+            run->workload->begin(run->work, &seat->terminal);
+            seat->terminal.statement = seat->terminal.operation;
+            uint64_t cycle = seat->terminal.keying_ns + seat->terminal.think_ns;
+            double share = 1.0 - lg_random_fraction(&worker->random);
+            later(worker, seat, LG_KEYING, run->begin_ns + (uint64_t)(share * (double)cycle));
+        } else {
+            later(worker, seat, LG_THINKING, run->begin_ns);
+        }
+    }
+}
+
+static uint64_t start_of(const struct lg_worker *worker, uint64_t number)
+{
+    const struct lg_spec *spec = worker->run->spec;
+    double place = (double)(worker->index + number * spec->threads);
+    return worker->run->begin_ns + (uint64_t)(place / spec->rate_per_s * (double)LG_SECOND);
+}
+
+uint64_t lg_next_start_ns(const struct lg_worker *worker)
+{
+    if (!worker->run->spec->open_loop)
+        return UINT64_MAX;
+    uint64_t start = start_of(worker, worker->next_start);
+    return start < worker->run->end_ns ? start : UINT64_MAX;
+}
+
+void lg_begin_due(struct lg_worker *worker)
+{
+    struct lg_run *run = worker->run;
+    while (worker->idle && !atomic_load_explicit(&run->stop, memory_order_relaxed)) {
+        uint64_t start = lg_next_start_ns(worker);
+        if (start > worker->now_ns)
+            return;
+        struct lg_seat *seat = worker->idle;
+        worker->idle = seat->next;
+        if (!worker->idle)
+            worker->idle_end = &worker->idle;
+        worker->next_start++;
+        worker->offered += start >= run->measure_ns;
+        run->workload->begin(run->work, &seat->terminal);
+        seat->terminal.statement = seat->terminal.operation;
+        send(worker, seat, start);
+    }
+}
+
+uint64_t lg_backlog(const struct lg_worker *worker, uint64_t until_ns)
+{
+    const struct lg_spec *spec = worker->run->spec;
+    if (!spec->open_loop || until_ns <= worker->run->begin_ns)
+        return 0;
+    double places = (double)(until_ns - worker->run->begin_ns) / (double)LG_SECOND *
+                    spec->rate_per_s;
+    double mine = (places - worker->index) / spec->threads;
+    uint64_t numbers = mine > 0 ? (uint64_t)mine : 0;
+    while (start_of(worker, numbers) < until_ns)
+        numbers++;
+    return numbers > worker->next_start ? numbers - worker->next_start : 0;
+}
+
+static void count_unfinished(struct lg_worker *worker, int operation, uint64_t start_ns,
+                             uint64_t times)
+{
+    struct lg_tally *tally = &worker->tallies[operation];
+    uint64_t now = worker->now_ns;
+    if (!in_window(worker->run, start_ns))
+        return;
+    tally->unfinished += times;
+    lg_hdr_record(&tally->latency, now > start_ns ? now - start_ns : 0, times);
+}
+
+/* What was meant to start and has not begun is drawn now: it would have been some operation. */
+static void count_never_begun(struct lg_worker *worker)
+{
+    struct lg_run *run = worker->run;
+    bool cut = worker->now_ns < run->end_ns; /* the run has failed */
+    uint64_t left = lg_backlog(worker, cut ? worker->now_ns : run->end_ns);
+    uint64_t each = left / BACKLOG_DRAWN + 1;
+    struct lg_terminal *drawn = &worker->seats[0].terminal;
+    while (left > 0) {
+        uint64_t times = left < each ? left : each;
+        uint64_t start = start_of(worker, worker->next_start);
+        if (start >= run->measure_ns) {
+            worker->offered += times;
+            run->workload->begin(run->work, drawn);
+            count_unfinished(worker, drawn->operation, start, times);
+        }
+        worker->next_start += times;
+        left -= times;
+    }
+}
+
+void lg_count_unfinished(struct lg_worker *worker)
+{
+    for (size_t i = 0; i < worker->seat_count; i++) {
+        const struct lg_seat *seat = &worker->seats[i];
+        if (seat->place >= LG_WAITING)
+            count_unfinished(worker, seat->terminal.operation, seat->start_ns, 1);
+    }
+    if (worker->run->spec->open_loop)
+        count_never_begun(worker);
+}

@@ -1,0 +1,294 @@
+/*
+ * One event loop: a thread that connects, waits for the common start, and turns until
+ * the run is over. Nothing in here takes a lock once the run has begun.
+ *
+ * One turn: sleep until a descriptor or the timer is ready → advance the connections →
+ * answers of embedded engines → timers → open loop's due starts → write the journal.
+ */
+#include "worker.h"
+#include "support.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define EVENTS_A_TURN 64
+
+void lg_watch(struct lg_worker *worker, struct lg_connection *connection, uint32_t events)
+{
+    if (connection->watched == events)
+        return;
+    struct epoll_event event = {.events = events, .data.ptr = connection};
+    int operation = connection->watched == 0 ? EPOLL_CTL_ADD
+                    : events == 0            ? EPOLL_CTL_DEL
+                                             : EPOLL_CTL_MOD;
+    if (epoll_ctl(worker->epoll, operation, connection->descriptor, &event) != 0)
+        lg_run_fail(worker->run, "connection %u: cannot be waited for: %s", connection->number,
+                    strerror(errno));
+    connection->watched = events;
+}
+
+static uint64_t earliest(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The next time that anything is to be done without the server having answered. */
+static uint64_t next_due(const struct lg_worker *worker)
+{
+    const struct lg_run *run = worker->run;
+    uint64_t due = lg_timers_next(worker->timers);
+    if (worker->idle)
+        due = earliest(due, lg_next_start_ns(worker));
+    const uint64_t bounds[] = {run->measure_ns, run->end_ns, run->deadline_ns};
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        if (bounds[i] > worker->now_ns)
+            due = earliest(due, bounds[i]);
+    return due;
+}
+
+static void arm(struct lg_worker *worker)
+{
+    uint64_t due = next_due(worker);
+    if (due == worker->armed_ns || due == UINT64_MAX)
+        return;
+    struct itimerspec when = {
+        .it_value = {.tv_sec = (time_t)(due / LG_SECOND), .tv_nsec = (long)(due % LG_SECOND)},
+    };
+    timerfd_settime(worker->timer, TFD_TIMER_ABSTIME, &when, NULL);
+    worker->armed_ns = due;
+}
+
+static void fire_timers(struct lg_worker *worker)
+{
+    while (lg_timers_next(worker->timers) <= worker->now_ns &&
+           !atomic_load_explicit(&worker->run->stop, memory_order_relaxed)) {
+        struct lg_timer timer = lg_timers_take(worker->timers);
+        lg_seat_wake(worker, timer.who, timer.due_ns);
+    }
+}
+
+static void hear(struct lg_worker *worker, struct lg_connection *connection, uint32_t events)
+{
+    if (connection->ready)
+        return;
+    if (!connection->seat || connection->seat->place != LG_WORKING) {
+        /* A message of the server between two calls: the next call will see it. */
+        lg_watch(worker, connection, 0);
+        if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
+            lg_run_fail(worker->run, "connection %u: the server has closed it while it was idle",
+                        connection->number);
+        return;
+    }
+    enum lg_state state = worker->run->backend->advance(connection->handle);
+    if (state == LG_READY) {
+        lg_connection_answered(worker, connection);
+        return;
+    }
+    atomic_store_explicit(&worker->heard_ns, lg_monotonic_ns(), memory_order_relaxed);
+    lg_connection_settled(worker, connection, state);
+}
+
+static void answer_ready(struct lg_worker *worker)
+{
+    struct lg_connection *connection = worker->ready;
+    worker->ready = NULL;
+    while (connection && !atomic_load_explicit(&worker->run->stop, memory_order_relaxed)) {
+        struct lg_connection *next = connection->next;
+        connection->ready = false;
+        lg_connection_answered(worker, connection);
+        connection = next;
+    }
+}
+
+static void write_journal(struct lg_worker *worker)
+{
+    size_t done = 0;
+    while (done < worker->journal.length) {
+        ssize_t written = write(worker->run->journal, worker->journal.bytes + done,
+                                worker->journal.length - done);
+        if (written < 0 && errno != EINTR) {
+            lg_run_fail(worker->run, "journal %s: %s", worker->run->spec->journal,
+                        strerror(errno));
+            break;
+        }
+        done += written > 0 ? (size_t)written : 0;
+    }
+    worker->journal.length = 0;
+}
+
+/* Open loop: how far behind it is at the window's two ends. */
+static void note_backlog(struct lg_worker *worker, uint64_t before_ns)
+{
+    const struct lg_run *run = worker->run;
+    if (before_ns < run->measure_ns && worker->now_ns >= run->measure_ns)
+        worker->backlog_begin = lg_backlog(worker, run->measure_ns);
+    if (before_ns < run->end_ns && worker->now_ns >= run->end_ns)
+        worker->backlog_end = lg_backlog(worker, run->end_ns);
+}
+
+static void turn(struct lg_worker *worker)
+{
+    struct epoll_event events[EVENTS_A_TURN];
+    uint64_t before = worker->now_ns;
+    arm(worker);
+    int count = epoll_wait(worker->epoll, events, EVENTS_A_TURN, worker->ready ? 0 : -1);
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.ptr == worker) {
+            worker->now_ns = lg_monotonic_ns();
+            worker->armed_ns = 0;
+        } else if (events[i].data.ptr) {
+            hear(worker, events[i].data.ptr, events[i].events);
+        }
+        if (atomic_load_explicit(&worker->run->stop, memory_order_relaxed))
+            break;
+    }
+    answer_ready(worker);
+    fire_timers(worker);
+    note_backlog(worker, before);
+    lg_begin_due(worker);
+    if (worker->journal.length)
+        write_journal(worker);
+}
+
+static bool over(const struct lg_worker *worker)
+{
+    const struct lg_run *run = worker->run;
+    if (atomic_load_explicit(&run->stop, memory_order_relaxed) ||
+        worker->now_ns >= run->deadline_ns)
+        return true;
+    bool more = worker->now_ns < run->end_ns && !worker->exhausted;
+    return !more && worker->busy == 0 && lg_next_start_ns(worker) > worker->now_ns;
+}
+
+static bool watch_descriptor(struct lg_worker *worker, int descriptor, uint32_t events, void *data)
+{
+    struct epoll_event event = {.events = events, .data.ptr = data};
+    return descriptor >= 0 &&
+           epoll_ctl(worker->epoll, EPOLL_CTL_ADD, descriptor, &event) == 0;
+}
+
+static bool open_descriptors(struct lg_worker *worker)
+{
+    worker->epoll = epoll_create1(EPOLL_CLOEXEC);
+    worker->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    /* Edge-triggered: setting the timer anew is enough, it is never read. */
+    if (worker->epoll >= 0 &&
+        watch_descriptor(worker, worker->timer, EPOLLIN | EPOLLET, worker) &&
+        watch_descriptor(worker, worker->stop_fd, EPOLLIN, NULL))
+        return true;
+    lg_run_fail(worker->run, "event loop %u: %s", worker->index, strerror(errno));
+    return false;
+}
+
+static size_t share(size_t of, const struct lg_worker *worker)
+{
+    unsigned threads = worker->run->spec->threads;
+    return of / threads + (worker->index < of % threads);
+}
+
+static void open_seats(struct lg_worker *worker)
+{
+    const struct lg_run *run = worker->run;
+    const struct lg_spec *spec = run->spec;
+    size_t own = run->workload->terminal_bytes;
+    worker->seat_count = share(spec->terminals, worker);
+    worker->seats = lg_allocate(worker->seat_count, sizeof *worker->seats);
+    worker->own = lg_allocate(worker->seat_count, own);
+    worker->timers = lg_allocate(1, sizeof *worker->timers);
+    lg_timers_init(worker->timers, worker->seat_count);
+    worker->waiting_end = &worker->waiting;
+    worker->idle_end = &worker->idle;
+    lg_random_seed(&worker->random, spec->seed, UINT64_MAX - worker->index);
+    for (size_t i = 0; i < worker->seat_count; i++) {
+        struct lg_terminal *terminal = &worker->seats[i].terminal;
+        terminal->number = spec->first_terminal + worker->index + (uint32_t)i * spec->threads;
+        terminal->own = own ? (char *)worker->own + i * own : NULL;
+        lg_random_seed(&terminal->random, spec->seed, terminal->number);
+        run->workload->terminal(run->work, terminal);
+    }
+}
+
+static bool open_connections(struct lg_worker *worker)
+{
+    struct lg_run *run = worker->run;
+    struct lg_error error = {""};
+    size_t count = share(run->spec->connections, worker);
+    worker->connections = lg_allocate(count, sizeof *worker->connections);
+    for (size_t i = 0; i < count; i++) {
+        struct lg_connection *connection = &worker->connections[i];
+        connection->number = worker->index + (unsigned)i * run->spec->threads;
+        connection->handle = run->backend->connect(run->client, run->statements,
+                                                   run->workload->operation_count, &error);
+        if (!connection->handle) {
+            lg_run_fail(run, "connection %u of %u: %s", connection->number + 1,
+                        run->spec->connections, error.text);
+            return false;
+        }
+        connection->descriptor = run->backend->descriptor(connection->handle);
+        connection->next = worker->free;
+        worker->free = connection;
+        worker->connection_count++;
+        atomic_store_explicit(&worker->heard_ns, lg_monotonic_ns(), memory_order_relaxed);
+        if (atomic_load(&run->stop))
+            return false;
+    }
+    return true;
+}
+
+static bool wait_for_gate(struct lg_run *run)
+{
+    atomic_fetch_add(&run->connected, 1);
+    lg_run_wake(run);
+    pthread_mutex_lock(&run->lock);
+    while (!run->gate_open && !run->failed)
+        pthread_cond_wait(&run->gate, &run->lock);
+    bool opened = run->gate_open && !run->failed;
+    pthread_mutex_unlock(&run->lock);
+    return opened;
+}
+
+static void turn_until_over(struct lg_worker *worker)
+{
+    worker->now_ns = lg_monotonic_ns();
+    lg_seats_start(worker);
+    while (!over(worker))
+        turn(worker);
+    worker->now_ns = lg_monotonic_ns();
+    lg_count_unfinished(worker);
+}
+
+void *lg_worker_main(void *argument)
+{
+    struct lg_worker *worker = argument;
+    struct lg_run *run = worker->run;
+    if (open_descriptors(worker) && open_connections(worker)) {
+        open_seats(worker);
+        if (wait_for_gate(run))
+            turn_until_over(worker);
+    }
+    atomic_fetch_add(&run->ended, 1);
+    lg_run_wake(run);
+    return NULL;
+}
+
+void lg_worker_free(struct lg_worker *worker)
+{
+    for (size_t i = 0; i < worker->connection_count; i++)
+        worker->run->backend->disconnect(worker->connections[i].handle);
+    if (worker->timers)
+        lg_timers_free(worker->timers);
+    free(worker->timers);
+    free(worker->connections);
+    free(worker->seats);
+    free(worker->own);
+    free(worker->journal.bytes);
+    lg_tallies_free(worker->tallies, worker->run->workload->operation_count);
+    close(worker->epoll);
+    close(worker->timer);
+    close(worker->stop_fd);
+}

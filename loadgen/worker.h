@@ -1,0 +1,57 @@
+/* Inside of an event loop: worker.c turns it, terminals.c is what happens in it. */
+#ifndef LOADGEN_WORKER_H
+#define LOADGEN_WORKER_H
+
+#include "run.h"
+#include "timers.h"
+
+struct lg_connection {
+    unsigned number;
+    void *handle;     /* the back end's */
+    int descriptor;   /* -1: the engine is embedded */
+    uint32_t watched; /* epoll events that are asked for */
+    struct lg_seat *seat; /* whom it works for */
+    bool ready;           /* answered within submit, not looked at yet */
+    struct lg_connection *next; /* in the list of free or of ready ones */
+};
+
+/* A terminal and where it stands. */
+enum lg_place {
+    LG_AWAY,     /* nothing to do: open loop between two starts, or at the end */
+    LG_THINKING, /* begins its next operation when its time comes */
+    LG_KEYING,   /* sends the operation it has begun */
+    LG_WAITING,  /* has sent, and no connection is free */
+    LG_WORKING,
+    LG_PAUSING,  /* between two attempts, keeps its connection */
+};
+
+struct lg_seat {
+    struct lg_terminal terminal;
+    enum lg_place place;
+    struct lg_connection *connection;
+    uint64_t start_ns; /* of the operation: sent, or meant to be sent */
+    unsigned attempts;
+    struct lg_seat *next;
+};
+
+/* terminals.c */
+void lg_seats_start(struct lg_worker *worker);
+/* A terminal's timer has come. */
+void lg_seat_wake(struct lg_worker *worker, struct lg_seat *seat, uint64_t due_ns);
+/* What submit or advance has said of a connection. */
+void lg_connection_settled(struct lg_worker *worker, struct lg_connection *connection,
+                           enum lg_state state);
+void lg_connection_answered(struct lg_worker *worker, struct lg_connection *connection);
+/* Open loop: begins what is due while terminals are free. */
+void lg_begin_due(struct lg_worker *worker);
+/* Open loop: when the next operation is meant to start; UINT64_MAX behind the window. */
+uint64_t lg_next_start_ns(const struct lg_worker *worker);
+/* Open loop: intended starts before `until_ns` that have not begun. */
+uint64_t lg_backlog(const struct lg_worker *worker, uint64_t until_ns);
+/* What is not done at the end, with its age so far. */
+void lg_count_unfinished(struct lg_worker *worker);
+
+/* worker.c: watches the connection's descriptor for these epoll events. */
+void lg_watch(struct lg_worker *worker, struct lg_connection *connection, uint32_t events);
+
+#endif
