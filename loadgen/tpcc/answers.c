@@ -191,8 +191,6 @@ void lg_tpcc_journal(const struct lg_terminal *terminal, const struct lg_result 
 
     switch (terminal->operation) {
     case TPCC_NEW_ORDER:
-        if (values[NEW_ORDER_ROLLBACK].integer)
-            break;
         lg_text_printf(line, "N %lld %lld %lld %lld %lld\n", (long long)values[NEW_ORDER_W].integer,
                        (long long)values[NEW_ORDER_D].integer, (long long)own->answer,
                        (long long)values[NEW_ORDER_C].integer,

@@ -7,7 +7,7 @@
  */
 #include "population.h"
 
-/* A stream a table and warehouse; the constants C have streams 1 and 2 (rules.c). */
+/* One stream a table and warehouse. */
 enum table_stream {
     STREAM_ITEM = 16,
     STREAM_WAREHOUSE,

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Streams of the constants: no population or terminal uses them (see population.c). */
-enum { STREAM_C_LOAD = 1, STREAM_C_RUN = 2 };
+/* Streams of the constants, beyond those of tables (population.c) and terminals. */
+#define STREAM_C_LOAD (UINT64_C(1) << 48)
+#define STREAM_C_RUN (UINT64_C(2) << 48)
 
 int32_t lg_tpcc_nurand(struct lg_random *random, int32_t a, int32_t x, int32_t y, int32_t c)
 {

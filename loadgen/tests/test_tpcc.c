@@ -1,0 +1,332 @@
+/* The parts of TPC-C that need no server: numbers, names, text of rows, judged answers. */
+#include "../support.h"
+#include "../tpcc/answers.h"
+#include "../tpcc/rows.h"
+#include "check.h"
+
+#include <stdlib.h>
+
+static void random_is_reproducible_and_streams_differ(void)
+{
+    struct lg_random a, b, c, d;
+
+    lg_random_seed(&a, 1, 2);
+    lg_random_seed(&b, 1, 2);
+    lg_random_seed(&c, 2, 1);
+    lg_random_seed(&d, 1, 3);
+    for (int i = 0; i < 100; i++) {
+        uint64_t drawn = lg_random_next(&a);
+
+        CHECK(drawn == lg_random_next(&b));
+        CHECK(drawn != lg_random_next(&c));
+        CHECK(drawn != lg_random_next(&d));
+    }
+}
+
+static void random_between_reaches_both_ends_evenly(void)
+{
+    struct lg_random random;
+    int counts[7] = {0};
+
+    lg_random_seed(&random, 42, 0);
+    for (int i = 0; i < 70000; i++) {
+        int64_t drawn = lg_random_between(&random, -3, 3);
+
+        CHECK(drawn >= -3 && drawn <= 3);
+        counts[drawn + 3]++;
+    }
+    for (int i = 0; i < 7; i++) /* 10000 ± 93 is one standard deviation */
+        CHECK(counts[i] > 9500 && counts[i] < 10500);
+    CHECK(lg_random_between(&random, 5, 5) == 5);
+    lg_random_between(&random, INT64_MIN, INT64_MAX);
+    for (int i = 0; i < 1000; i++) {
+        double fraction = lg_random_fraction(&random);
+
+        CHECK(fraction > 0 && fraction <= 1);
+    }
+}
+
+static void nurand_follows_its_formula(void)
+{
+    struct lg_random drawn, again;
+
+    lg_random_seed(&drawn, 7, 7);
+    again = drawn;
+    for (int i = 0; i < 1000; i++) {
+        int64_t a = lg_random_between(&again, 0, 1023);
+        int64_t b = lg_random_between(&again, 1, 3000);
+
+        CHECK(lg_tpcc_nurand(&drawn, 1023, 1, 3000, 259) == ((a | b) + 259) % 3000 + 1);
+    }
+}
+
+static void c_run_keeps_its_distance_from_c_load(void)
+{
+    int distinct[256] = {0};
+
+    for (uint64_t seed = 0; seed < 2000; seed++) {
+        int32_t c_load = lg_tpcc_c_load(seed % 50);
+        struct lg_tpcc_constants c = lg_tpcc_c_run(seed, c_load);
+        int delta = abs(c.c_last - c_load);
+
+        CHECK(c_load >= 0 && c_load <= 255 && c.c_last >= 0 && c.c_last <= 255);
+        CHECK(delta >= 65 && delta <= 119 && delta != 96 && delta != 112);
+        CHECK(c.c_id >= 0 && c.c_id <= 1023 && c.ol_i_id >= 0 && c.ol_i_id <= 8191);
+        CHECK(lg_tpcc_c_run(seed, c_load).c_last == c.c_last);
+        distinct[c.c_last] = 1;
+    }
+
+    int different = 0;
+
+    for (int i = 0; i < 256; i++)
+        different += distinct[i];
+    CHECK(different > 128);
+    for (int32_t c_load = 0; c_load <= 255; c_load++) /* each has a partner */
+        CHECK(lg_tpcc_c_delta_allowed(c_load, lg_tpcc_c_run(9, c_load).c_last));
+    CHECK(!lg_tpcc_c_delta_allowed(0, 64) && lg_tpcc_c_delta_allowed(0, 65));
+    CHECK(!lg_tpcc_c_delta_allowed(100, 4) && !lg_tpcc_c_delta_allowed(112, 0));
+    CHECK(lg_tpcc_c_delta_allowed(119, 0) && !lg_tpcc_c_delta_allowed(120, 0));
+}
+
+static void last_names_are_the_specifications(void)
+{
+    char name[TPCC_LAST_NAME_BYTES];
+
+    /* Clause 4.3.2.3's own example is 371. */
+    CHECK(lg_tpcc_last_name(371, name) == 13);
+    CHECK_TEXT(name, "PRICALLYOUGHT");
+    lg_tpcc_last_name(0, name);
+    CHECK_TEXT(name, "BARBARBAR");
+    lg_tpcc_last_name(40, name);
+    CHECK_TEXT(name, "BARPRESBAR");
+    CHECK(lg_tpcc_last_name(777, name) == 15);
+    CHECK_TEXT(name, "CALLYCALLYCALLY");
+}
+
+static void check_field(char *end, char *field, const char *expected)
+{
+    CHECK(end[-1] == '\t');
+    end[-1] = '\0';
+    CHECK_TEXT(field, expected);
+}
+
+static void numbers_are_written_as_text(void)
+{
+    char field[64];
+
+    check_field(lg_put_integer(field, 0), field, "0");
+    check_field(lg_put_integer(field, 9), field, "9");
+    check_field(lg_put_integer(field, 10), field, "10");
+    check_field(lg_put_integer(field, 12345), field, "12345");
+    check_field(lg_put_integer(field, -100), field, "-100");
+    check_field(lg_put_integer(field, INT64_MAX), field, "9223372036854775807");
+    check_field(lg_put_integer(field, INT64_MIN), field, "-9223372036854775808");
+    check_field(lg_put_decimal(field, 0, 2), field, "0.00");
+    check_field(lg_put_decimal(field, 7, 2), field, "0.07");
+    check_field(lg_put_decimal(field, 999999, 2), field, "9999.99");
+    check_field(lg_put_decimal(field, 1203, 4), field, "0.1203");
+    CHECK(lg_write_digits(field, 42, 4) == field + 4);
+    CHECK(memcmp(field, "0042", 4) == 0);
+}
+
+static bool refuse(void *context, const char *rows, size_t length)
+{
+    int *calls = context;
+
+    (void)rows;
+    CHECK(length > 0);
+    ++*calls;
+    return false;
+}
+
+static void a_sink_that_fails_is_not_asked_again(void)
+{
+    char buffer[2 * LG_ROW_BYTES];
+    int calls = 0;
+    struct lg_rows rows = {
+        .buffer = buffer, .capacity = sizeof buffer, .sink = refuse, .context = &calls};
+
+    for (int i = 0; i < 1000; i++)
+        lg_row_end(&rows, lg_put_integer(lg_row_begin(&rows), 1234567));
+    CHECK(!lg_rows_flush(&rows));
+    CHECK(calls == 1);
+}
+
+static struct lg_result answer(size_t rows, const char *first, const char *second)
+{
+    struct lg_result result = {.outcome = LG_OK, .rows = rows, .columns = 2};
+
+    result.first[0].text = first;
+    result.first[0].length = first ? strlen(first) : 0;
+    result.first[1].text = second;
+    result.first[1].length = second ? strlen(second) : 0;
+    return result;
+}
+
+struct judged {
+    int transaction;
+    size_t rows;
+    const char *first, *second;
+    enum lg_verdict verdict;
+};
+
+/* Values all 0, no customer asked by number. */
+static const struct judged answers[] = {
+    {TPCC_NEW_ORDER, 1, "3001", "12.50", LG_DONE},
+    {TPCC_NEW_ORDER, 15, "2147483647", "12.50", LG_DONE},
+    {TPCC_NEW_ORDER, 1, "3000", "12.50", LG_WRONG}, /* an order of the initial data */
+    {TPCC_NEW_ORDER, 1, NULL, NULL, LG_WRONG},      /* rolled back, and should not */
+    {TPCC_NEW_ORDER, 0, NULL, NULL, LG_WRONG},
+    {TPCC_NEW_ORDER, 1, "3001x", NULL, LG_WRONG},
+    {TPCC_NEW_ORDER, 1, "", NULL, LG_WRONG},
+    {TPCC_NEW_ORDER, 1, "99999999999999999999", NULL, LG_WRONG},
+    {TPCC_PAYMENT, 1, "1", NULL, LG_DONE},
+    {TPCC_PAYMENT, 1, "3000", NULL, LG_DONE},
+    {TPCC_PAYMENT, 1, "3001", NULL, LG_WRONG},
+    {TPCC_PAYMENT, 1, "0", NULL, LG_WRONG},
+    {TPCC_PAYMENT, 0, "1", NULL, LG_WRONG},
+    {TPCC_ORDER_STATUS, 7, "12", "3004", LG_DONE},
+    {TPCC_ORDER_STATUS, 7, "12", NULL, LG_WRONG},
+    {TPCC_ORDER_STATUS, 7, "12", "0", LG_WRONG},
+    {TPCC_DELIVERY, 1, "10", "1,2,3,4,5,6,7,8,9,10", LG_DONE},
+    {TPCC_DELIVERY, 1, "9", "1,2,3,4,5,6,7,8,0,10", LG_DONE},
+    {TPCC_DELIVERY, 1, "0", "0,0,0,0,0,0,0,0,0,0", LG_DONE},
+    {TPCC_DELIVERY, 1, "10", "1,2,3,4,5,6,7,8,0,10", LG_WRONG}, /* counts another number */
+    {TPCC_DELIVERY, 1, "9", "1,2,3,4,5,6,7,8,9", LG_WRONG},
+    {TPCC_DELIVERY, 1, "10", "1,2,3,4,5,6,7,8,9,10,11", LG_WRONG},
+    {TPCC_DELIVERY, 1, "10", "1,2,3,4,5,6,7,8,9,-1", LG_WRONG},
+    {TPCC_DELIVERY, 1, "10", NULL, LG_WRONG},
+    {TPCC_DELIVERY, 1, "11", "1,2,3,4,5,6,7,8,9,10", LG_WRONG},
+    {TPCC_STOCK_LEVEL, 1, "0", NULL, LG_DONE},
+    {TPCC_STOCK_LEVEL, 1, "300", NULL, LG_DONE},
+    {TPCC_STOCK_LEVEL, 1, "301", NULL, LG_WRONG},
+    {TPCC_STOCK_LEVEL, 1, NULL, NULL, LG_WRONG},
+};
+
+static void wrong_answers_are_noticed(void)
+{
+    struct lg_tpcc_terminal own = {0};
+
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        struct lg_terminal terminal = {.own = &own, .operation = answers[i].transaction};
+        struct lg_result result = answer(answers[i].rows, answers[i].first, answers[i].second);
+
+        terminal.values[PAYMENT_C].null = terminal.operation == TPCC_PAYMENT;
+        if (terminal.operation == TPCC_ORDER_STATUS)
+            terminal.values[ORDER_STATUS_C].null = true;
+        CHECK_CASE(lg_tpcc_judge(&terminal, &result) == answers[i].verdict, i);
+        CHECK_CASE((terminal.wrong != NULL) == (answers[i].verdict == LG_WRONG), i);
+    }
+}
+
+static void rollback_belongs_to_an_unused_item(void)
+{
+    struct lg_tpcc_terminal own = {0};
+    struct lg_terminal terminal = {.own = &own, .operation = TPCC_NEW_ORDER};
+    struct lg_result rolled_back = answer(1, NULL, NULL), committed = answer(1, "3001", NULL);
+
+    terminal.values[NEW_ORDER_ROLLBACK].integer = 1;
+    CHECK(lg_tpcc_judge(&terminal, &rolled_back) == LG_ROLLED_BACK);
+    CHECK(lg_tpcc_judge(&terminal, &committed) == LG_WRONG);
+}
+
+static void another_customer_than_asked_is_wrong(void)
+{
+    struct lg_tpcc_terminal own = {0};
+    struct lg_terminal terminal = {.own = &own, .operation = TPCC_PAYMENT};
+    struct lg_result right = answer(1, "17", NULL), other = answer(1, "18", NULL);
+
+    terminal.values[PAYMENT_C].integer = 17;
+    CHECK(lg_tpcc_judge(&terminal, &right) == LG_DONE);
+    CHECK(lg_tpcc_judge(&terminal, &other) == LG_WRONG);
+    CHECK_TEXT(terminal.wrong, "payment answered 18 where the customer's number belongs");
+}
+
+static void check_journal(struct lg_terminal *terminal, const struct lg_result *result,
+                          const char *expected)
+{
+    struct lg_text line = {0};
+
+    CHECK(lg_tpcc_judge(terminal, result) == LG_DONE);
+    lg_tpcc_journal(terminal, result, &line);
+    lg_text_add(&line, "", 1);
+    CHECK_TEXT(line.bytes, expected);
+    free(line.bytes);
+}
+
+static void the_journal_tells_what_was_committed(void)
+{
+    struct lg_tpcc_terminal own = {0};
+    struct lg_terminal new_order = {.own = &own, .operation = TPCC_NEW_ORDER};
+    struct lg_terminal payment = {.own = &own, .operation = TPCC_PAYMENT};
+    struct lg_terminal delivery = {.own = &own, .operation = TPCC_DELIVERY};
+    struct lg_terminal stock_level = {.own = &own, .operation = TPCC_STOCK_LEVEL};
+    struct lg_result order = answer(1, "3456", NULL), customer = answer(1, "21", NULL),
+                     orders = answer(1, "9", "1,2,3,4,5,6,7,8,0,10"), low = answer(1, "4", NULL);
+
+    new_order.values[NEW_ORDER_W].integer = 2;
+    new_order.values[NEW_ORDER_D].integer = 7;
+    new_order.values[NEW_ORDER_C].integer = 99;
+    new_order.values[NEW_ORDER_OL_CNT].integer = 11;
+    check_journal(&new_order, &order, "N 2 7 3456 99 11\n");
+    payment.values[PAYMENT_W].integer = 1;
+    payment.values[PAYMENT_D].integer = 2;
+    payment.values[PAYMENT_C_W].integer = 3;
+    payment.values[PAYMENT_C_D].integer = 4;
+    payment.values[PAYMENT_C].null = true; /* by name: the answer says who it was */
+    payment.values[PAYMENT_AMOUNT].integer = 12345;
+    check_journal(&payment, &customer, "P 1 2 3 4 21 12345\n");
+    delivery.values[DELIVERY_W].integer = 5;
+    delivery.values[DELIVERY_CARRIER].integer = 6;
+    check_journal(&delivery, &orders, "D 5 6 1,2,3,4,5,6,7,8,0,10\n");
+    check_journal(&stock_level, &low, "");
+}
+
+static void check_params(const char *text, const char *error_holds)
+{
+    json_t *params = json_loads(text, 0, NULL);
+    struct lg_tpcc_params read;
+    struct lg_error error = {""};
+
+    CHECK(params != NULL);
+    CHECK_CASE(lg_tpcc_params_read(&read, params, &error) == (error_holds == NULL), 0);
+    if (error_holds)
+        CHECK(strstr(error.text, error_holds) != NULL);
+    json_decref(params);
+}
+
+static void params_are_checked(void)
+{
+    check_params("{\"warehouses\": 1, \"data_seed\": 0}", NULL);
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"threshold\": null, \"mix\": \"deck\","
+                 " \"home\": \"fixed\", \"procedures\": \"hammerdb\"}", NULL);
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": {\"payment\": 0.5}}", NULL);
+    check_params("{\"data_seed\": 0}", "warehouses");
+    check_params("{\"warehouses\": 0, \"data_seed\": 0}", "warehouses");
+    check_params("{\"warehouses\": 1}", "data_seed");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"home\": \"away\"}", "home");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"home\": 7}", "home");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": {\"pay\": 1}}", "mix.pay");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": {\"payment\": -1}}", "mix");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": {\"payment\": 0}}", "mix");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"mix\": 7}", "mix");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"threshold\": 0}", "threshold");
+    check_params("{\"warehouses\": 1, \"data_seed\": 0, \"wharehouses\": 2}", "wharehouses");
+}
+
+int main(void)
+{
+    random_is_reproducible_and_streams_differ();
+    random_between_reaches_both_ends_evenly();
+    nurand_follows_its_formula();
+    c_run_keeps_its_distance_from_c_load();
+    last_names_are_the_specifications();
+    numbers_are_written_as_text();
+    a_sink_that_fails_is_not_asked_again();
+    wrong_answers_are_noticed();
+    rollback_belongs_to_an_unused_item();
+    another_customer_than_asked_is_wrong();
+    the_journal_tells_what_was_committed();
+    params_are_checked();
+    return checks_failed();
+}
