@@ -37,12 +37,16 @@ def has_header(file: Path, columns: Sequence[str]) -> bool:
         return stream.readline().decode().strip().lower().split(",") == list(columns)
 
 
-def verify_counts(loaded: Mapping[str, int], wanted: Mapping[str, int]) -> None:
+def verify_counts(
+    loaded: Mapping[str, int],
+    wanted: Mapping[str, int],
+    do: str = "the source files are not complete: remove them with `harness data rm`",
+) -> None:
     """RunFailed for the first table that has another number of rows than it should."""
     for table, rows in wanted.items():
         if loaded.get(table, 0) != rows:
             raise RunFailed(
                 f"load {rows} rows into {table}",
                 f"{loaded.get(table, 0)} were loaded",
-                "the source files are not complete: remove them with `harness data rm`",
+                do,
             )

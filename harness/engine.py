@@ -16,7 +16,7 @@ by ``isinstance``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -297,6 +297,47 @@ class BulkLoads(Protocol):
 
         ``files``: for each table its chunk files; loaded in parallel. ``row_counts``
         are verified afterwards; a difference is RunFailed.
+        """
+
+
+@runtime_checkable
+class RunsNatively(Protocol):
+    """Engines that the native client (``loadgen``) speaks to."""
+
+    def native_backend(self) -> str:
+        """Name of the client's module for this engine ("postgres", "innodb")."""
+
+    def native_connection(self) -> Mapping[str, Any]:
+        """Where the started engine's data are, and as whom: ``connection`` of the client's spec.
+
+        It holds a password: it goes to the client's stdin and nowhere else.
+        """
+
+
+@runtime_checkable
+class DrivenByHammerDb(RunsNatively, Protocol):
+    """Engines that HammerDB knows too."""
+
+    #: The engine in HammerDB's own words, as its command ``dbset db`` takes it.
+    hammerdb_database: str
+
+
+#: Fills empty tables through a connection, and returns the rows it stored by table.
+Fill = Callable[[Mapping[str, Any]], Mapping[str, int]]
+
+
+@runtime_checkable
+class LoadsNatively(RunsNatively, Protocol):
+    """Engines whose bulk path the native client fills."""
+
+    def native_load(
+        self, workload: str, fill: Fill, row_counts: Mapping[str, int], progress: Progress
+    ) -> None:
+        """Create the schema from ``sql/<workload>/``, have it filled; index, procedures, analyse.
+
+        ``fill`` is called once, while the empty tables stand without keys, or with those
+        they are stored by. ``row_counts``: what is known of its rows beforehand; a
+        difference is RunFailed. Everything is durable at the end.
         """
 
 

@@ -57,6 +57,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
 
     name = "postgres"
     supported_parts: frozenset[Part] = frozenset(PARTS)
+    hammerdb_database = "pg"
 
     def __init__(self, context: EngineContext) -> None:
         super().__init__()
@@ -97,12 +98,17 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
     def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:
         return self._open_database(MAINTENANCE_DATABASE), DATABASE
 
+    def native_connection(self) -> Mapping[str, Any]:
+        """The private socket."""
+        return {
+            "host": str(self._context.scratch), "port": 5432, "user": ROLE,
+            "password": self._password, "database": DATABASE, "application_name": "harness",
+            "options": "-c client_min_messages=warning",
+        }  # fmt: skip
+
     def _open_database(self, name: str) -> psycopg.Connection[Any]:
-        return psycopg.connect(
-            host=str(self._context.scratch), port=5432, user=ROLE, dbname=name,
-            password=self._password, autocommit=True, application_name="harness",
-            options="-c client_min_messages=warning",
-        )  # fmt: skip
+        keywords = {**self.native_connection(), "database": None, "dbname": name}
+        return psycopg.connect(**keywords, autocommit=True)
 
     def _loader(self) -> Loader:
         return Loader(

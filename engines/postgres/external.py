@@ -165,6 +165,21 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
             connection.execute(path)
         return connection
 
+    def native_connection(self) -> Mapping[str, Any]:
+        """What the DSN, the environment and ~/.pgpass make of it, and our schema."""
+        with _connect(self._dsn) as connection:
+            info = connection.info
+            found = info.get_parameters()
+            options = found.pop("options", "")
+            if self._schema is not None:
+                options = f"{options} -c search_path={self._schema}".strip()
+            return {
+                **{name: value for name, value in found.items() if name != "dbname"},
+                "host": info.host, "port": info.port, "user": info.user,
+                "password": info.password or None, "database": info.dbname,
+                "application_name": "harness", "options": options or None,
+            }  # fmt: skip
+
     def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:
         connection = self._open()  # its other databases are not ours to use
         return connection, connection.info.dbname

@@ -14,7 +14,8 @@ are built while another is being copied (_workers.py), the largest first.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import psycopg
 from psycopg import sql
 
 from harness.engines._loading import LoadingServer, has_header, readable_by, verify_counts
-from harness.engines._sqlfiles import statements, tables_of
+from harness.engines._sqlfiles import statements, tables_of, text_of
 from harness.engines._statement import head
 from harness.engines._workers import Job, Workers
 from harness.engines.postgres.connection import PostgresConnection
@@ -69,32 +70,19 @@ class _Load:
         self.task = task
         self.copied = dict.fromkeys(files, 0)
         self._lock = threading.Lock()
-        self._bytes = {t: sum(p.stat().st_size for p in paths) for t, paths in files.items()}
+        self.bytes = {t: sum(p.stat().st_size for p in paths) for t, paths in files.items()}
         #: A table above this size would keep one connection busy long after the others.
-        self._spread_above = _SPREAD_FACTOR * sum(self._bytes.values()) / connections
+        self._spread_above = _SPREAD_FACTOR * sum(self.bytes.values()) / connections
 
     def copy_jobs(self, stage: int) -> list[_Job]:
         """One job a table, or one a file for the tables that are spread."""
         jobs: list[_Job] = []
         for table, paths in self.files.items():
-            if self._bytes[table] > self._spread_above and len(paths) > 1:
+            if self.bytes[table] > self._spread_above and len(paths) > 1:
                 jobs += [self._copy_job(stage, table, [path], whole=False) for path in paths]
             else:
                 jobs.append(self._copy_job(stage, table, paths, whole=True))
         return jobs
-
-    def statement_jobs(self, stage: int, texts: Sequence[str], shared: bool) -> list[_Job]:
-        """One job a statement, on the tables it names (on all of them if it names none)."""
-        return [self._statement_job(stage, text, shared) for text in texts]
-
-    def _statement_job(self, stage: int, text: str, shared: bool) -> _Job:
-        tables = tables_of(text, self.files) or list(self.files)
-
-        def run(connection: PostgresConnection) -> None:
-            connection.execute(text)
-            self.task.advance(0, note=head(text, 60))
-
-        return _Job(stage, frozenset(tables), shared, self._bytes[tables[0]], run)
 
     def _copy_job(self, stage: int, table: str, paths: Sequence[Path], whole: bool) -> _Job:
         def run(connection: PostgresConnection) -> None:
@@ -148,37 +136,84 @@ class Loader:
         progress: Progress,
     ) -> None:
         """See BulkLoads.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
+        total = sum(path.stat().st_size for paths in files.values() for path in paths)
+        with (
+            self._loading(),
+            progress.task("loading tables", total=total) as task,
+            self._workers(folder) as workers,
+        ):
+            load = _Load(files, self._connections, readable_by(self._server, files), task)
+            workers.run([*load.copy_jobs(1), *_jobs_behind(folder, load.bytes, task)])
+            verify_counts(load.copied, row_counts)
+
+    def fill(
+        self,
+        folder: Path,
+        fill: Callable[[], Mapping[str, int]],
+        row_counts: Mapping[str, int],
+        progress: Progress,
+    ) -> None:
+        """See LoadsNatively.native_load; ``folder`` has ``procedures/`` too."""
+        with self._loading(), self._workers(folder) as workers:
+            stored = fill()
+            verify_counts(stored, row_counts, "load again; the server's log may tell why")
+            with progress.task("building keys and indexes", total=None) as task:
+                workers.run(_jobs_behind(folder, stored, task))
+                for file in sorted((folder / "procedures").glob("*.sql")):
+                    workers.connections[0].execute(text_of(file))
+
+    @contextmanager
+    def _loading(self) -> Iterator[None]:
+        """A managed server has its settings for loading, and at the end all is durable."""
         if self._server is not None:
             settings = loading_settings(self._connections, self._server.memory_bytes)
             self._server.restart_for_loading(settings)
-        total = sum(path.stat().st_size for paths in files.values() for path in paths)
-        with (
-            progress.task("loading tables", total=total) as task,
-            Workers(self._connect, self._connections) as workers,
-        ):
-            first = workers.connections[0]
-            for statement in statements(folder, "10_tables"):
-                first.execute(statement)
-            if self._index_tablespace is not None:
-                for connection in workers.connections:
-                    connection.raw.execute(f"SET default_tablespace = {self._index_tablespace}")
-            load = _Load(files, self._connections, readable_by(self._server, files), task)
-            workers.run(_jobs(load, folder))
-        verify_counts(load.copied, row_counts)
+        yield
         if self._server is not None:
             self._server.restart_for_use()
 
+    @contextmanager
+    def _workers(self, folder: Path) -> Iterator[Workers[PostgresConnection]]:
+        """Connections to a schema of empty tables, which put indexes where they belong."""
+        with Workers(self._connect, self._connections) as workers:
+            for statement in statements(folder, "10_tables"):
+                workers.connections[0].execute(statement)
+            if self._index_tablespace is not None:
+                for connection in workers.connections:
+                    connection.raw.execute(f"SET default_tablespace = {self._index_tablespace}")
+            yield workers
 
-def _jobs(load: _Load, folder: Path) -> list[_Job]:
-    """All work on the tables, by stages. Only copies of parts and index builds share a table."""
-    final = statements(folder, "50_analyze") or [f"VACUUM (ANALYZE) {t}" for t in load.files]
-    return [
-        *load.copy_jobs(1),
-        *load.statement_jobs(2, statements(folder, "20_keys"), shared=False),
-        *load.statement_jobs(3, statements(folder, "30_indexes"), shared=True),
-        *load.statement_jobs(4, statements(folder, "40_foreign_keys"), shared=False),
-        *load.statement_jobs(5, final, shared=False),
+
+def _jobs_behind(folder: Path, weights: Mapping[str, int], task: Task) -> list[_Job]:
+    """All work on the filled tables, by stages; only builds of indexes share a table.
+
+    ``weights``: how large each table is, in any unit.
+    """
+    final = statements(folder, "50_analyze") or [f"VACUUM (ANALYZE) {t}" for t in weights]
+    stages = [
+        (2, statements(folder, "20_keys"), False),
+        (3, statements(folder, "30_indexes"), True),
+        (4, statements(folder, "40_foreign_keys"), False),
+        (5, final, False),
     ]
+    return [
+        _statement_job(stage, text, shared, weights, task)
+        for stage, texts, shared in stages
+        for text in texts
+    ]
+
+
+def _statement_job(
+    stage: int, text: str, shared: bool, weights: Mapping[str, int], task: Task
+) -> _Job:
+    """A statement, on the tables it names (on all of them if it names none)."""
+    tables = tables_of(text, weights) or list(weights)
+
+    def run(connection: PostgresConnection) -> None:
+        connection.execute(text)
+        task.advance(0, note=head(text, 60))
+
+    return _Job(stage, frozenset(tables), shared, weights[tables[0]], run)
 
 
 def _copy_file(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import psycopg
 
-from harness.engine import LoadFormat, SqlConnection
+from harness.engine import Fill, LoadFormat, SqlConnection
 from harness.engines.postgres import counters, explain
 from harness.engines.postgres.connection import PostgresConnection
 from harness.engines.postgres.load import Loader
@@ -23,7 +23,7 @@ from harness.progress import Progress
 _ALWAYS = (
     "block_size", "checkpoint_timeout", "data_checksums", "effective_cache_size",
     "effective_io_concurrency", "fsync", "full_page_writes", "huge_pages", "huge_pages_status",
-    "io_method", "jit", "maintenance_work_mem", "max_parallel_workers",
+    "io_method", "jit", "maintenance_work_mem", "max_connections", "max_parallel_workers",
     "max_parallel_workers_per_gather", "max_wal_size", "max_worker_processes", "random_page_cost",
     "server_version", "shared_buffers", "synchronous_commit", "wal_buffers", "wal_compression",
     "wal_level", "wal_segment_size", "work_mem",
@@ -78,6 +78,22 @@ class SqlOnPostgres(ABC):
     ) -> None:
         """Schema, parallel COPY, keys, indexes, statistics; row counts verified."""
         self._loader().load(self.sql_folder / workload, files, row_counts, progress)
+
+    def native_backend(self) -> str:
+        """libpq."""
+        return "postgres"
+
+    @abstractmethod
+    def native_connection(self) -> Mapping[str, Any]:
+        """libpq's keywords for a connection to the data, with its password."""
+
+    def native_load(
+        self, workload: str, fill: Fill, row_counts: Mapping[str, int], progress: Progress
+    ) -> None:
+        """Schema, ``fill``, keys, indexes, procedures, statistics; row counts verified."""
+        self._loader().fill(
+            self.sql_folder / workload, lambda: fill(self.native_connection()), row_counts, progress
+        )
 
     def effective_config(self) -> Mapping[str, str]:
         """What differs from the defaults and what matters anyway, without secrets."""
