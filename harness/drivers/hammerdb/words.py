@@ -1,0 +1,118 @@
+"""What HammerDB says while it works, line by line, and what that means.
+
+It ends with status 0 and "ALL VIRTUAL USERS COMPLETE" also where all of them have failed,
+and a build whose monitor has failed waits for minutes before it does: the first line that
+tells of a failure is taken for one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
+
+#: Where a timed run is: nothing measured yet, in the measured window, behind it.
+Phase = Literal["starting", "measuring", "ending"]
+
+_USER = re.compile(r"Vuser (\d+):(.*)")
+_RESULT = re.compile(r"TEST RESULT : System achieved (\d+) NOPM from (\d+) .*TPM")
+_VERSION = re.compile(r"DBVersion:(.+)")
+_ACTIVE = re.compile(r"(\d+) Active Virtual Users configured")
+_PROFILE = re.compile(r"Writing timing data to (.+)")
+_ERROR = re.compile(
+    r"Error in Virtual User \d+: ?(?P<user>.*)"
+    r"|Error: ?(?P<own>.*)"
+    r"|(?P<thread>Failed to created? .*)"
+    r"|(?P<script>No Script loaded.*)"
+)
+_FAILED = re.compile(
+    r"FINISHED FAILED|(.*exists but is not empty.*)|(the .* connection to .* could not be.*)"
+    r"|(Monitor failed to notify ready state.*)"
+)
+#: What InnoDB says when a transaction is to be tried again, by its error number.
+_TRANSIENT = {
+    "1213": re.compile(r"Deadlock found", re.IGNORECASE),
+    "1205": re.compile(r"Lock wait timeout exceeded", re.IGNORECASE),
+    "1020": re.compile(r"Record has changed since last read", re.IGNORECASE),
+}
+
+
+@dataclass
+class Words:
+    """What was understood so far; ``failure`` ends it.
+
+    ``refused``: transactions that the server wanted tried again and HammerDB gave up, by the
+    server's error number. ``customers``, ``orders``: districts that a build has filled.
+    """
+
+    failure: str | None = None
+    phase: Phase = "starting"
+    new_orders_per_minute: int | None = None
+    transactions_per_minute: int | None = None
+    users: int | None = None
+    database_version: str | None = None
+    profile: str | None = None
+    profile_complete: bool = True
+    refused: Counter[str] = field(default_factory=Counter)
+    customers: int = 0
+    orders: int = 0
+    built: bool = False
+    complete: bool = False
+    _driving: set[int] = field(default_factory=set)
+
+    def hear(self, line: str) -> None:
+        """Take in one line."""
+        if self.failure is not None:
+            return
+        text = line.strip()
+        if found := _ERROR.match(text):
+            self.failure = next((part for part in found.groups() if part), text)
+        elif text == "ALL VIRTUAL USERS COMPLETE":
+            self.complete = True
+        elif found := _USER.match(text):
+            self._hear_user(int(found[1]), found[2].strip())
+
+    def _hear_user(self, user: int, said: str) -> None:
+        if found := _FAILED.match(said):
+            self.failure = next((part for part in found.groups() if part), f"Vuser {user}: {said}")
+        elif said.startswith("Processing ") and "transactions" in said:
+            self._driving.add(user)
+        elif said == "FINISHED SUCCESS":
+            self._driving.discard(user)
+        elif user in self._driving:
+            self._hear_driving(user, said)
+        else:
+            self._hear_progress(said)
+
+    def _hear_driving(self, user: int, said: str) -> None:
+        """A user that drives says nothing but the server's errors."""
+        for code, pattern in _TRANSIENT.items():
+            if pattern.search(said):
+                self.refused[code] += 1
+                return
+        if said:
+            self.failure = f"Vuser {user}: {said}"
+
+    def _hear_progress(self, said: str) -> None:
+        if said == "Customer Done":
+            self.customers += 1
+        elif said == "Orders Done":
+            self.orders += 1
+        elif said.endswith("SCHEMA COMPLETE"):
+            self.built = True
+        elif said.startswith("Timing test period of"):
+            self.phase = "measuring"
+        elif said.startswith("Test complete,"):
+            self.phase = "ending"
+        elif found := _RESULT.match(said):
+            self.new_orders_per_minute = int(found[1])
+            self.transactions_per_minute = int(found[2])
+        elif found := _ACTIVE.match(said):
+            self.users = int(found[1])
+        elif found := _VERSION.match(said):
+            self.database_version = found[1].strip()
+        elif found := _PROFILE.search(said):
+            self.profile = found[1].strip()
+        elif said.startswith(("ERROR:Timing", "WARNING:Timing")):
+            self.profile_complete = False
