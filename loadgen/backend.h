@@ -52,13 +52,14 @@ struct lg_value {
     size_t count;
 };
 
-#define LG_MAX_PARAMETERS 32
+#define LG_MAX_PARAMETERS 64
 #define LG_MAX_COLUMNS 32
 
 /*
  * One prepared statement. `sql` has :name where a value goes; `parameters[i]` is the
  * index of the i-th such name in the values that the workload offers for `operation`,
- * `kinds[i]` its kind. A name may stand more than once.
+ * its kind beside it. A name may stand more than once. Where an engine has no arrays,
+ * its back end takes :name[2], the second number of one.
  */
 struct lg_statement {
     const char *name;
