@@ -13,7 +13,7 @@ What HammerDB does otherwise than the specification, and than our client: docs/h
 """
 
 from harness.drivers.hammerdb.client import build, measure
-from harness.drivers.hammerdb.dialect import Target, target_of
+from harness.drivers.hammerdb.dialect import Target, drivable, target_of
 from harness.drivers.hammerdb.installation import HammerDb, find
 from harness.drivers.hammerdb.measured import Measured
 from harness.drivers.hammerdb.script import Build, Timed, whole_minutes
@@ -25,6 +25,7 @@ __all__ = [
     "Target",
     "Timed",
     "build",
+    "drivable",
     "find",
     "measure",
     "target_of",
