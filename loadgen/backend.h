@@ -79,7 +79,7 @@ enum lg_state {
 };
 
 enum lg_outcome {
-    LG_OK,
+    LG_OK,      /* without rows but with a code: it undid its own work, as it was meant to */
     LG_RETRY,   /* serialization failure, deadlock, lock timeout: roll back, do it again */
     LG_REFUSED, /* the statement failed otherwise; the connection stays usable */
     LG_LOST,    /* the connection is gone */

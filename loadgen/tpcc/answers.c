@@ -84,7 +84,10 @@ static enum lg_verdict judge_new_order(struct lg_terminal *terminal,
     struct lg_tpcc_terminal *own = terminal->own;
     bool to_roll_back = terminal->values[NEW_ORDER_ROLLBACK].integer != 0;
 
-    if (result->rows >= 1 && result->columns >= 1 && !result->first[0].text) {
+    bool no_order = result->rows >= 1 && result->columns >= 1 && !result->first[0].text;
+    bool undone = result->rows == 0 && result->code[0] != '\0'; /* see LG_OK in backend.h */
+
+    if (no_order || undone) {
         if (to_roll_back)
             return LG_ROLLED_BACK;
         return wrong(terminal, "new_order was rolled back, though item holds all of its items");
