@@ -10,7 +10,11 @@ demo: setup
 
 setup: .venv/.setup
 
-.venv/.setup: pyproject.toml CMakeLists.txt scripts/setup.sh $(wildcard engines/*/versions.yml)
+# What is compiled: a change of it is installed anew.
+NATIVE := $(wildcard CMakeLists.txt loadgen/CMakeLists.txt loadgen/*.[ch] loadgen/*/*.[ch] \
+            engines/*/loadgen.c)
+
+.venv/.setup: pyproject.toml scripts/setup.sh $(wildcard engines/*/versions.yml) $(NATIVE)
 	./scripts/setup.sh
 
 setup-dev: .venv/.setup-dev

@@ -85,6 +85,7 @@ class Process(Protocol):
     pid: int
     stdin: Any
     stdout: Any
+    progress: Any
 
     def poll(self) -> int | None:
         """Its exit status, None while it runs."""
@@ -113,13 +114,15 @@ class ProcessStarter(Protocol):
         memory: MemoryPolicy | None = None,
         capped: bool = True,
         pipes: bool = False,
+        progress: bool = False,
         stop_signal: int = 15,
         nice: int = 0,
     ) -> Process:
         """Start ``argv`` in its own session.
 
         ``log`` takes stdout and stderr (stderr only with ``pipes``, which connects
-        stdin and stdout to the caller). ``capped`` puts it into the run's memory
+        stdin and stdout to the caller). With ``progress`` (and ``pipes``) its descriptor 3
+        is a pipe to the caller too, as the native programs write their progress. ``capped`` puts it into the run's memory
         cgroup and on its processors, if there are such. ``stop_signal`` is what the
         supervisor sends first when the harness has died (SIGKILL follows after 2 s).
         """

@@ -1,4 +1,4 @@
-"""Messages and descriptors between harness and supervisor, and a child's three streams."""
+"""Messages and descriptors between harness and supervisor, and a child's streams."""
 
 from __future__ import annotations
 
@@ -39,16 +39,17 @@ def _exactly(connection: socket.socket, length: int) -> bytes:
 
 
 class Streams:
-    """stdin, stdout, stderr and the exit-status pipe of one child.
+    """stdin, stdout, stderr, the exit-status pipe and, if wanted, descriptor 3 of one child.
 
     ``theirs`` is passed to the supervisor and closed here at the end of the block; our
     ends are closed too unless ``keep`` has handed them out.
     """
 
-    def __init__(self, log: Path | None, pipes: bool) -> None:
+    def __init__(self, log: Path | None, pipes: bool, progress: bool = False) -> None:
         self._ours: list[int] = []
         self._opened: list[int] = []
         self._pipes = pipes
+        self._progress = progress
         try:
             error = self._open_log(log)
             if pipes:
@@ -59,11 +60,13 @@ class Streams:
                 stdin = self._open(os.devnull, os.O_RDONLY)
                 stdout = error
             status, status_write = self._pipe()
+            reports = [self._pipe()] if progress else []
         except BaseException:
             self.close()
             raise
         self._ours.insert(0, status)
-        self.theirs = [stdin, stdout, error, status_write]
+        self._ours += [read for read, _ in reports]
+        self.theirs = [stdin, stdout, error, status_write, *(write for _, write in reports)]
 
     def _open(self, path: str | Path, flags: int) -> int:
         descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
@@ -80,12 +83,14 @@ class Streams:
         self._opened += [read, write]
         return read, write
 
-    def keep(self) -> tuple[int, Any, Any]:
-        """The exit-status descriptor, the child's stdin and stdout (None without pipes)."""
+    def keep(self) -> tuple[int, Any, Any, Any]:
+        """The exit-status descriptor, the child's stdin, stdout and descriptor 3 (else None)."""
         self._opened = [d for d in self._opened if d not in self._ours]
+        status, *pipes = self._ours
+        progress = os.fdopen(pipes.pop(), "rb") if self._progress else None
         if not self._pipes:
-            return self._ours[0], None, None
-        return self._ours[0], os.fdopen(self._ours[1], "wb"), os.fdopen(self._ours[2], "rb")
+            return status, None, None, progress
+        return status, os.fdopen(pipes[0], "wb"), os.fdopen(pipes[1], "rb"), progress
 
     def close(self) -> None:
         """Close what was not kept."""

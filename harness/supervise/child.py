@@ -9,6 +9,7 @@ must live in it) → exec. A step that fails is reported by name, errno and path
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import pwd
@@ -19,11 +20,13 @@ from harness.supervise import linux
 from harness.supervise.process import MARK, process_identity
 
 _MAX_LINKS = 40
+#: Standard streams and the one for progress: 0 … 3.
+_STREAMS = 4
 
 
 def run_child(
     request: dict[str, Any],
-    streams: tuple[int, int, int],
+    streams: tuple[int, ...],
     journal_fd: int,
     error_fd: int,
     supervisor_pid: int,
@@ -32,8 +35,10 @@ def run_child(
     step = "set up"
     try:
         os.setsid()
+        journal_fd, error_fd = _out_of_the_way(journal_fd), _out_of_the_way(error_fd)
         for number, stream in enumerate(streams):
-            os.dup2(stream, number, inheritable=True)
+            os.dup2(stream, number)
+            os.set_inheritable(number, True)  # also where it had this number before
         _restore_signals()
         step = "journal"
         _note_start(journal_fd)
@@ -62,6 +67,11 @@ def run_child(
     except BaseException as error:
         _report(error_fd, step, error, request)
     os._exit(127)
+
+
+def _out_of_the_way(descriptor: int) -> int:
+    # Descriptor 3 may be one of ours, and a stream of the child's is to have that number.
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _STREAMS)
 
 
 def _restore_signals() -> None:

@@ -41,8 +41,9 @@ GRACE_S = 2.0
 _KILL_S = 1.5
 _POLL_S = 0.01
 _FRAME_BYTES = 4
-#: stdin, stdout, stderr of the child, and the pipe its exit status is written to.
-_DESCRIPTORS = 4
+#: stdin, stdout, stderr of the child, the pipe its exit status is written to, and, where
+#: it reports its progress, its descriptor 3.
+_DESCRIPTORS = 5
 
 
 @dataclass
@@ -156,13 +157,13 @@ class Daemon:
         return self._kill(child)
 
     def _spawn(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        stdin, stdout, stderr, status_fd = descriptors
+        stdin, stdout, stderr, status_fd, *progress = descriptors
+        streams = (stdin, stdout, stderr, *progress)
         error_read, error_write = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
-            streams = (stdin, stdout, stderr)
             run_child(request, streams, self._journal_fd, error_write, self._pid)
-        for descriptor in (stdin, stdout, stderr, error_write):
+        for descriptor in (*streams, error_write):
             os.close(descriptor)
         with open(error_read, "rb") as errors:
             report = errors.read()  # ends when exec closes the other end

@@ -76,7 +76,8 @@ def minimal_environment(home: Path) -> dict[str, str]:
 class SupervisedProcess:
     """A direct child of the supervisor (``harness.engine.Process``).
 
-    ``stdin`` and ``stdout``: binary, buffered (flush!), None without ``pipes``.
+    ``stdin`` and ``stdout``: binary, buffered (flush!), None without ``pipes``;
+    ``progress``: what it writes to descriptor 3, None where that was not asked for.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class SupervisedProcess:
     ) -> None:
         self.id = identity
         self.pid = identity.pid
-        self._status, self.stdin, self.stdout = streams.keep()
+        self._status, self.stdin, self.stdout, self.progress = streams.keep()
         self.returncode: int | None = None
         self._supervisor = supervisor
         self._mark = mark
@@ -224,6 +225,7 @@ class Supervisor:
         memory: MemoryPolicy | None = None,
         capped: bool = True,
         pipes: bool = False,
+        progress: bool = False,
         stop_signal: int = signal.SIGTERM,
         nice: int = 0,
         confinement: Confinement | None = None,
@@ -255,7 +257,7 @@ class Supervisor:
             "stop_signal": int(stop_signal),
             "nice": nice,
         }
-        with channel.Streams(log, pipes) as streams:
+        with channel.Streams(log, pipes, progress) as streams:
             answer = self.request(request, streams.theirs)
             if "failed" in answer:
                 raise failures.spawn_failure(argv, credentials, answer["failed"])

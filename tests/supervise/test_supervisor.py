@@ -45,6 +45,36 @@ def test_death_by_signal_is_a_negative_status(supervisor):
     process.signal(signal.SIGTERM)  # it has ended: nothing happens
 
 
+@pytest.mark.parametrize("taken", [0, 1, 8])
+def test_descriptor_three_carries_progress_whatever_number_the_pipe_has(supervisor, taken):
+    """Processes before it move the numbers that the supervisor's own descriptors have."""
+    before = [supervisor.spawn(["sleep", "1000"], pipes=True) for _ in range(taken)]
+    code = "echo working >&3; read line; echo got $line; echo done >&3"
+    process = supervisor.spawn(["sh", "-c", code], pipes=True, progress=True)
+    assert process.progress.readline() == b"working\n"
+    process.stdin.write(b"answer\n")
+    process.stdin.close()
+    assert process.stdout.read() == b"got answer\n"
+    assert process.progress.read() == b"done\n"
+    assert process.wait(30) == 0
+    process.stdout.close()
+    process.progress.close()
+    for sleeper in before:
+        sleeper.kill()
+        sleeper.stdin.close()
+        sleeper.stdout.close()
+
+
+def test_descriptor_three_is_closed_where_no_progress_is_wanted(supervisor, tmp_path):
+    code = "if (echo x >&3) 2>/dev/null; then exit 1; fi"
+    assert supervisor.spawn(["sh", "-c", code], log=tmp_path / "log").wait(30) == 0
+
+
+def test_a_program_that_is_not_there_is_named_with_a_progress_pipe_too(supervisor):
+    with pytest.raises(RunFailed, match="/no/such/program"):
+        supervisor.spawn(["/no/such/program"], pipes=True, progress=True)
+
+
 def test_pipes_carry_a_conversation_and_stderr_goes_to_the_log(supervisor, tmp_path):
     echo = "import sys\nfor line in sys.stdin: print(line.upper(), end='', flush=True)"
     code = f"import sys; print('hello', file=sys.stderr)\n{echo}"

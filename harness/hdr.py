@@ -1,0 +1,210 @@
+"""Histograms of durations: HdrHistogram V2, compressed and in base64, as loadgen prints them.
+
+A histogram is an array of counts; where each counter lies on the axis of values follows
+from three numbers in the header: the lowest value that is told apart (its largest power of
+two is the unit), the highest value, and the significant digits. Histograms of the same
+three numbers are merged by adding counts, and percentiles are taken from the merged one:
+percentiles are never averaged.
+
+The format: an envelope (cookie, length) around deflated data; in those a header of 40
+bytes, big-endian, and the counts as zigzag LEB128 numbers, where a negative number -n is a
+run of n zeros.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+_ENVELOPE = struct.Struct(">II")
+_HEADER = struct.Struct(">IIIIQQd")
+_COOKIE = 0x1C849303
+_COMPRESSED = 0x1C849304
+#: The lower byte's upper half is the word size, which V2 does not use.
+_COOKIE_MASK = 0xFFFFFF0F
+_LEB128_LONGEST = 9
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What determines where a counter lies: values in the histogram's unit."""
+
+    lowest: int
+    highest: int
+    digits: int
+
+    @property
+    def unit_bits(self) -> int:
+        """Values are told apart in units of two to this power."""
+        return self.lowest.bit_length() - 1
+
+    @property
+    def half_bits(self) -> int:
+        """Two to this power counters cover each doubling of the value."""
+        return (2 * 10**self.digits - 1).bit_length() - 1
+
+    @property
+    def counters(self) -> int:
+        """How many there are at most."""
+        doublings, untrackable = 1, 2 << (self.half_bits + self.unit_bits)
+        while untrackable <= self.highest:
+            untrackable <<= 1
+            doublings += 1
+        return (doublings + 1) << self.half_bits
+
+    def bounds(self) -> tuple[Counts, Counts]:
+        """The lowest value of each counter, and the highest."""
+        return _bounds(self)
+
+
+@functools.cache
+def _bounds(layout: Layout) -> tuple[Counts, Counts]:
+    index = np.arange(layout.counters, dtype=np.int64)
+    half = np.int64(1 << layout.half_bits)
+    bucket = np.maximum((index >> layout.half_bits) - 1, 0)
+    sub = np.where(index < 2 * half, index, index % half + half)
+    low = sub << (bucket + layout.unit_bits)
+    high = low + (np.int64(1) << (bucket + layout.unit_bits)) - 1
+    return low, high
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts by counter; durations in nanoseconds in everything the harness stores."""
+
+    layout: Layout
+    counts: Counts
+
+    @property
+    def total(self) -> int:
+        """How many values were recorded."""
+        return int(self.counts.sum())
+
+    @property
+    def max(self) -> int:
+        """The highest value that the last counter in use stands for; 0 of an empty histogram."""
+        used = np.flatnonzero(self.counts)
+        return int(self.layout.bounds()[1][used[-1]]) if len(used) else 0
+
+    @property
+    def mean(self) -> float:
+        """Of the counters' middles; 0 of an empty histogram."""
+        low, high = self.layout.bounds()
+        middles = (low + (high - low + 1) // 2).astype(np.float64)
+        return float((self.counts * middles).sum()) / self.total if self.total else 0.0
+
+    def percentile(self, percent: float) -> int:
+        """The highest value that is equivalent to that of rank ``percent``; 0 of an empty one.
+
+        As HdrHistogram has it: the rank is rounded to the nearest value, the first at least.
+        """
+        return self.percentiles([percent])[0]
+
+    def percentiles(self, percents: Sequence[float]) -> list[int]:
+        """:meth:`percentile` of several."""
+        total = self.total
+        if total == 0:
+            return [0] * len(percents)
+        ranks = [max(1, int(min(p, 100.0) * total / 100 + 0.5)) for p in percents]
+        found = np.searchsorted(np.cumsum(self.counts), ranks)
+        high = self.layout.bounds()[1]
+        return [int(high[index]) for index in found]
+
+    def encode(self) -> str:
+        """V2, compressed, in base64."""
+        numbers = b"".join(_zigzag(number) for number in _runs(self.counts))
+        one = self.layout
+        header = _HEADER.pack(
+            _COOKIE | 0x10, len(numbers), 0, one.digits, one.lowest, one.highest, 1.0
+        )
+        deflated = zlib.compress(header + numbers)
+        return base64.b64encode(
+            _ENVELOPE.pack(_COMPRESSED | 0x10, len(deflated)) + deflated
+        ).decode()
+
+
+def decode(text: str) -> Histogram:
+    """ValueError for what is not a V2 compressed histogram."""
+    try:
+        data = base64.b64decode(text, validate=True)
+        cookie, length = _ENVELOPE.unpack_from(data)
+        if cookie & _COOKIE_MASK != _COMPRESSED:
+            raise ValueError(f"cookie {cookie:#x} is not that of HdrHistogram V2 compressed")
+        plain = zlib.decompress(data[_ENVELOPE.size : _ENVELOPE.size + length])
+        cookie, length, _, digits, lowest, highest, _ = _HEADER.unpack_from(plain)
+    except (binascii.Error, struct.error, zlib.error) as error:
+        raise ValueError(f"not an HdrHistogram: {error}") from error
+    if cookie & _COOKIE_MASK != _COOKIE:
+        raise ValueError(f"cookie {cookie:#x} is not that of HdrHistogram V2")
+    layout = Layout(lowest, highest, digits)
+    counts = np.zeros(layout.counters, dtype=np.int64)
+    at = 0
+    for number in _numbers(plain[_HEADER.size : _HEADER.size + length]):
+        if number < 0:
+            at -= number
+            continue
+        if at >= len(counts):
+            raise ValueError(f"more than {len(counts)} counts in an HdrHistogram")
+        counts[at] = number
+        at += 1
+    return Histogram(layout, counts)
+
+
+def merge(histograms: Iterable[Histogram]) -> Histogram:
+    """One histogram of all their values; ValueError for none, or for different layouts."""
+    several = list(histograms)
+    if len(layouts := {one.layout for one in several}) != 1:
+        raise ValueError(f"histograms of {len(layouts)} layouts cannot be merged")
+    return Histogram(several[0].layout, np.sum([one.counts for one in several], axis=0))
+
+
+def merge_encoded(texts: Iterable[str]) -> str:
+    """:func:`merge` of encoded histograms, encoded."""
+    return merge(decode(text) for text in texts).encode()
+
+
+def _numbers(data: bytes) -> Iterator[int]:
+    at = 0
+    while at < len(data):
+        value = shift = 0
+        for place in range(_LEB128_LONGEST):
+            if at >= len(data):
+                raise ValueError("an HdrHistogram's counts end within a number")
+            byte = data[at]
+            at += 1
+            last = place == _LEB128_LONGEST - 1  # has eight bits of the number, not seven
+            value |= (byte if last else byte & 0x7F) << shift
+            shift += 7
+            if last or not byte & 0x80:
+                break
+        yield (value >> 1) ^ -(value & 1)
+
+
+def _runs(counts: Counts) -> Iterator[int]:
+    """Counts up to the last that is not zero, runs of zeros as their negative length."""
+    before = -1
+    for index in np.flatnonzero(counts):
+        if zeros := int(index) - before - 1:
+            yield -zeros
+        yield int(counts[index])
+        before = int(index)
+
+
+def _zigzag(number: int) -> bytes:
+    value = (number << 1) ^ (number >> 63)
+    encoded = bytearray()
+    while value >= 0x80 and len(encoded) < _LEB128_LONGEST - 1:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
