@@ -4,6 +4,7 @@ Layout, the same for every placement, so that only the devices differ::
 
     <data>/data     the data directory: tables with their indexes, undo, doublewrite
     <wal>/redo      InnoDB's redo log
+    <wal>/binlog    the binary log, where a run has one: golden data never do
     <temp>/tmp      tmpdir: sorts that spill, internal temporary tables
     <temp>/innodb   InnoDB's temporary tablespaces, empty whenever the server is stopped
 
@@ -47,6 +48,7 @@ class Cluster:
         self._context = context
         self.data = places["data"] / "data"
         self.redo = places["wal"] / "redo"
+        self.binary_log = places["wal"] / "binlog"
         self.tmp = places["temp"] / "tmp"
         self.temporary_tablespaces = places["temp"] / "innodb"
         self.doublewrite = self.redo if doublewrite == "wal" else self.data
@@ -55,8 +57,8 @@ class Cluster:
         self.clean = False
 
     def directories(self) -> list[Path]:
-        """All four directories."""
-        return [self.data, self.redo, self.tmp, self.temporary_tablespaces]
+        """All five directories."""
+        return [self.data, self.redo, self.binary_log, self.tmp, self.temporary_tablespaces]
 
     def locations(self, knows: Callable[[str], bool]) -> dict[str, str]:
         """The options that put every part into its place, of those that this release knows."""
@@ -73,6 +75,11 @@ class Cluster:
             "aria_log_dir_path": self.data,
         }
         return {name: str(value) for name, value in found.items() if knows(name)}
+
+    def binary_log_options(self) -> dict[str, str]:
+        """The options that turn the binary log on, in its place."""
+        base = self.binary_log / "binlog"
+        return {"log_bin": str(base), "log_bin_index": f"{base}.index"}
 
     def create(self, configuration: Path) -> None:
         """The system tables of an empty server, with the option file's settings."""
@@ -110,7 +117,7 @@ class Cluster:
         """Copy data and redo log into the places; temporary parts begin empty."""
         for folder, name in self._golden_names().items():
             copy_tree(golden / name, folder)
-        for folder in (self.tmp, self.temporary_tablespaces):
+        for folder in (self.binary_log, self.tmp, self.temporary_tablespaces):
             make_folder(self._context, folder)
         self.clean = True
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from harness.engine import EngineContext
+from harness.engines._innodb.accepted import Ask, accepted
 from harness.engines._innodb.cluster import Cluster
 from harness.engines._innodb.installation import Installation
 from harness.engines._innodb.values import same_value
@@ -51,12 +52,22 @@ _FIXED = frozenset({*_OURS, *_OURS_WHERE_KNOWN, *BINARY}) | {
     "innodb_doublewrite_dir", "innodb_fast_shutdown", "innodb_log_group_home_dir",
     "innodb_page_size", "innodb_read_only", "innodb_temp_data_file_path",
     "innodb_temp_tablespaces_dir", "innodb_tmpdir", "innodb_undo_directory", "lc_messages_dir",
-    "log_bin", "log_error", "lower_case_table_names", "pid_file", "plugin_dir", "port",
-    "replica_load_tmpdir", "skip_grant_tables", "slave_load_tmpdir", "socket", "tmpdir", "user",
+    "log_bin_basename", "log_bin_index", "log_error", "lower_case_table_names", "pid_file",
+    "plugin_dir", "port", "replica_load_tmpdir", "skip_grant_tables", "skip_log_bin",
+    "slave_load_tmpdir", "socket", "tmpdir", "user",
 }  # fmt: skip
+#: On or off is the profile's choice, the place is not: it is a log, and lies with the other.
+BINARY_LOG = "log_bin"
+#: The engine option that decides a setting which a profile cannot.
+_BY_OPTION: Mapping[str, str] = {"innodb_page_size": "page_size"}
+#: The redo log's size, as one number or as that of each file: the first that is known counts.
+_REDO_SIZE = ("innodb_redo_log_capacity", "innodb_log_file_size")
+_REDO_FILES = ("innodb_log_file_size", "innodb_log_files_in_group")
 _LOOSE = "loose_"
 #: Two spellings of a line of the error log, before and since MySQL 8.
 _ERROR = re.compile(r"^\S+(?: \S+)? \d+ \[ERROR\] (?:\[MY-\d+\] \[\w+\] )?(.*)$")
+#: What only follows from an error that was told before it.
+_FOLLOWS = re.compile(r"Parsing options for plugin .* failed|Failed to .*plugin")
 _TABLE_HEAD = re.compile(r"^-{20,} -+$", re.MULTILINE)
 
 
@@ -77,6 +88,10 @@ def write_configuration(
     lines = dict(settings) | dict(_OURS) | dict(BINARY) | dict(format_settings)
     lines |= {name: value for name, value in _OURS_WHERE_KNOWN.items() if name in known}
     lines |= installation.folders() | cluster.locations(known.__contains__)
+    if binary_log_is_on(settings):
+        lines |= cluster.binary_log_options()
+    else:
+        lines[BINARY_LOG] = ""
     lines["socket"] = str(context.scratch / SOCKET)
     lines["pid_file"] = str(context.scratch / "server.pid")
     if init_statements:
@@ -115,27 +130,63 @@ def check_settings(installation: Installation, settings: Mapping[str, str]) -> N
     too: the run would not be the one that was asked for.
     """
     if taken := sorted(n for n in settings if _plain(n).removeprefix(_LOOSE) in _FIXED):
+        options = [_BY_OPTION[plain] for n in taken if (plain := _plain(n)) in _BY_OPTION]
         raise UsageError(
             f"{installation.title}: setting {', '.join(taken)}",
             "decided by the harness (sockets, places, access, the data's format)",
-            "leave it out; the placement says where the parts lie",
-        )
+            f"say it by the engine option {', '.join(options)}" if options
+            else "leave it out; the placement says where the parts lie",
+        )  # fmt: skip
     known = known_settings(installation)
+    _check_redo_size(installation.title, settings, known)
     settings = applied(installation, settings)
     for name in settings:
         # The server takes abbreviations and dashes too, which a comparison of runs must not.
         if _plain(name) != name or name not in known:
             raise UsageError(
                 f"{installation.title}: setting {name}",
-                f"no such setting{nearest(_plain(name), list(known))}",
+                f"no such setting{_instead(_plain(name), known)}",
                 f"see {installation.server.name} --verbose --help; names are written with _",
             )
     if problems := _problems(installation, settings):
+        told = "; ".join(problems)
+        named = [name for name in settings if name in _plain(told)]
+        taken = [text for name in named if (text := accepted(name, _asking(installation)))]
         raise UsageError(
             f"settings for {installation.title}",
-            "; ".join(problems),
-            f"see {installation.server.name} --verbose --help",
+            told,
+            f"it takes {'; '.join(taken)}" if taken
+            else f"see {installation.server.name} --verbose --help",
+        )  # fmt: skip
+
+
+def binary_log_is_on(settings: Mapping[str, str]) -> bool:
+    """Whether ``log_bin`` is asked for; no server of a run has one else."""
+    return same_value(settings.get(BINARY_LOG, "OFF"), "ON")
+
+
+def _check_redo_size(title: str, settings: Mapping[str, str], known: Collection[str]) -> None:
+    """UsageError for the size of a file where the release would rather take the whole's.
+
+    MySQL 8.0.30 to 8.4 know both; where both are given, that of the files is ignored, and
+    the tuning profiles give the whole's.
+    """
+    capacity = _REDO_SIZE[0]
+    given = [name for name in _REDO_FILES if name in settings]
+    if capacity in known and given and {capacity, _LOOSE + capacity} & set(settings):
+        raise UsageError(
+            f"{title}: setting {', '.join(given)}",
+            f"ignored beside {capacity}, which this release has",
+            f"say {capacity}, the size of the whole redo log",
         )
+
+
+def _instead(name: str, known: Collection[str]) -> str:
+    """What this release calls it, else the nearest name that it knows."""
+    renamed = next((n for n in _REDO_SIZE if n in known), "")
+    if name in (*_REDO_SIZE, *_REDO_FILES) and renamed:
+        return f": this release has {renamed}"
+    return nearest(name, list(known))
 
 
 def configured(installation: Installation, settings: Mapping[str, str], name: str) -> str:
@@ -145,15 +196,12 @@ def configured(installation: Installation, settings: Mapping[str, str], name: st
 
 def _problems(installation: Installation, settings: Mapping[str, str]) -> list[str]:
     """What the server says of the settings when it only reads them."""
-    # A file without a name: nothing is left behind, however the harness ends.
-    descriptor = os.memfd_create("server.cnf")
-    with os.fdopen(descriptor, "w") as configuration:
-        os.fchmod(descriptor, 0o600)  # a file that others may write is not read
-        configuration.write(_render(dict(settings) | installation.folders()))
-        configuration.flush()
-        done = _described(installation, f"--defaults-file=/proc/self/fd/{descriptor}", descriptor)
+    settings = dict(settings)
+    if not _is_truth(binary_log := settings.pop(BINARY_LOG, "OFF")):
+        return [f"{BINARY_LOG}={binary_log} is neither ON nor OFF: its place is that of wal"]
+    done = _read(installation, settings)
     if errors := [m[1] for line in done.stderr.splitlines() if (m := _ERROR.match(line))]:
-        return [text for text in errors if text != "Aborting"]
+        return [text for text in errors if text != "Aborting" and not _FOLLOWS.match(text)]
     values = _values(done.stdout)
     if not values:
         return [done.stderr.strip() or f"exit status {done.returncode}"]
@@ -162,6 +210,28 @@ def _problems(installation: Installation, settings: Mapping[str, str]) -> list[s
         for name, asked in settings.items()
         if asked and not same_value(asked, values[name])
     ]
+
+
+def _asking(installation: Installation) -> Ask:
+    """The values that settings would have by a few of them, one reading each."""
+    return lambda settings: _values(_read(installation, settings).stdout)
+
+
+def _is_truth(text: str) -> bool:
+    return same_value(text, "ON") or same_value(text, "OFF")
+
+
+def _read(
+    installation: Installation, settings: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """The server reads the settings and describes what it would have; nothing is started."""
+    # A file without a name: nothing is left behind, however the harness ends.
+    descriptor = os.memfd_create("server.cnf")
+    with os.fdopen(descriptor, "w") as configuration:
+        os.fchmod(descriptor, 0o600)  # a file that others may write is not read
+        configuration.write(_render({**settings, **installation.folders(), BINARY_LOG: ""}))
+        configuration.flush()
+        return _described(installation, f"--defaults-file=/proc/self/fd/{descriptor}", descriptor)
 
 
 @lru_cache(maxsize=8)
@@ -194,12 +264,15 @@ def _plain(name: str) -> str:
 
 
 def _render(settings: Mapping[str, str]) -> str:
+    """The option file. Without a place for it there is no binary log, MySQL's default or not."""
     lines = ["[mysqld]\n"]
     for name, value in settings.items():
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        lines.append(f'{name} = "{escaped}"\n')
-    # MySQL's binary log is on by default; the paper's servers have none.
-    return "".join([*lines, "skip_log_bin\n"])
+        if name == BINARY_LOG and not value:
+            lines.append(f"skip_{BINARY_LOG}\n")
+        else:
+            lines.append(f'{name} = "{escaped}"\n')
+    return "".join(lines)
 
 
 def _write(context: EngineContext, path: Path, text: str) -> None:

@@ -98,6 +98,13 @@ def verify_variables(
                 f"the server has {found}",
                 "say a value that it takes as it is",
             )
+    binary_log = variables.get("log_bin_basename", "")
+    if binary_log and Path(binary_log).parent != cluster.binary_log:
+        raise RunFailed(
+            f"the binary log of {cluster.title} in {cluster.binary_log}",
+            f"the server has it in {Path(binary_log).parent}",
+            "leave log_bin out, or use another release",
+        )
     if variables.get("innodb_flush_method", "").upper() in _DIRECT:
         _verify_direct(pid, cluster)
 

@@ -383,6 +383,8 @@ def test_a_pool_that_would_be_another_size_fails_the_start(
         ("mrr=on", "batched=off,mrr=off", False),
         ("100M", "104M", True),
         ("100M", "106M", False),
+        ("65", "64", False),  # threads are not rounded
+        ("64", "64.0", True),
     ],
 )
 def test_two_spellings_of_a_value(asked: str, found: str, same: bool) -> None:

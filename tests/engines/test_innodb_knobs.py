@@ -1,0 +1,242 @@
+"""The settings that the VLDB 2023 paper turns (§5.3), on every release: refused beforehand
+where it cannot take them, and seen to hold in the running server where it can.
+
+What a release takes is written down here (docs/tuning.md has the same table), what it does
+is asked of the server and of the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.engines._innodb.configuration import _check_redo_size
+from harness.engines._innodb.installation import Flavour, _private, choose
+from harness.engines._innodb.verify import open_files, verify_variables
+from harness.errors import RunFailed, UsageError
+from harness.golden import directory_bytes
+from harness.paths import engines_prefix
+from harness.units import MIB
+
+METHODS = ("fsync", "O_DSYNC", "O_DIRECT", "O_DIRECT_NO_FSYNC")
+
+
+#: All that any release takes, in the order of the message.
+DOUBLEWRITE = ("ON", "OFF", "DETECT_AND_RECOVER", "DETECT_ONLY", "FAST")
+
+
+@dataclass(frozen=True)
+class Release:
+    engine: Flavour
+    version: str
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        return tuple(map(int, self.version.split(".")))
+
+    @property
+    def doublewrite(self) -> tuple[str, ...]:
+        """MySQL from 8.0.30 can find torn pages only; MariaDB 11.4 can leave a flush out."""
+        if self.engine == "mysql":
+            return DOUBLEWRITE[: 4 if self.number >= (8, 0, 30) else 2]
+        return DOUBLEWRITE[:2] + (DOUBLEWRITE[4:] if self.number >= (11, 4) else ())
+
+    @property
+    def write_threads(self) -> tuple[str, str]:
+        """From, to."""
+        return ("1" if self.engine == "mysql" else "2", "64")
+
+    @property
+    def redo(self) -> dict[str, str]:
+        """A redo log of 96 MiB in all."""
+        if self.engine == "mysql" and self.number >= (8, 0, 30):
+            return {"innodb_redo_log_capacity": "96M"}
+        if self.engine == "mysql":
+            return {"innodb_log_file_size": "32M", "innodb_log_files_in_group": "3"}
+        return {"innodb_log_file_size": "96M"}
+
+
+def releases(engine: Flavour) -> list[Release]:
+    """The one that a run would take, and the others of the private prefix."""
+    prefix = engines_prefix()
+    found = [choose(engine, {}, prefix), *_private(engine, prefix)]
+    return [Release(engine, version) for version in sorted({i.version for i in found})]
+
+
+RELEASES = [*releases("mysql"), *releases("mariadb")]
+
+
+class Kept:
+    """Golden data of one release, and servers on copies of them."""
+
+    def __init__(self, release: Release, lab: Any) -> None:
+        self.release = release
+        self._lab = lab
+        engine = self.engine({})
+        engine.initialise(lab.places())
+        engine.start()
+        engine.stop()
+        self._golden = lab.directory("golden")
+        engine.snapshot(self._golden)
+
+    def engine(self, settings: dict[str, str], options: dict[str, Any] | None = None) -> Any:
+        given = {"version": self.release.version} | (options or {})
+        return self._lab.engine(self.release.engine, settings, given)
+
+    def started(self, settings: dict[str, str]) -> tuple[Any, Any]:
+        """A server with these settings, and its places."""
+        engine, places = self.engine(settings), self._lab.places()
+        engine.restore(self._golden, places)
+        engine.start()
+        return engine, places
+
+
+@pytest.fixture(scope="module", params=RELEASES, ids=lambda r: f"{r.engine}-{r.version}")
+def kept(request: pytest.FixtureRequest, module_lab: Any) -> Iterator[Kept]:
+    yield Kept(request.param, module_lab)
+
+
+def variables(engine: Any) -> dict[str, str]:
+    connection = engine.connect()
+    try:
+        return dict(connection.execute("show global variables").rows)
+    finally:
+        connection.close()
+
+
+def write_threads(engine: Any) -> int:
+    """Threads that MySQL itself says write pages."""
+    connection = engine.connect()
+    try:
+        (row,) = connection.execute(
+            "select count(*) from performance_schema.threads "
+            "where name = 'thread/innodb/io_write_thread'"
+        ).rows
+    finally:
+        connection.close()
+    return int(row[0])
+
+
+def tablespace(engine: Any, places: Any) -> Any:
+    (process,) = engine.processes()
+    (found,) = [f for f in open_files(process.pid) if f.path == places["data"] / "data/ibdata1"]
+    return found
+
+
+def bypasses_cache(release: Release, method: str) -> bool:
+    """Whether data files are to be opened with O_DIRECT: MariaDB's O_DSYNC does that, too."""
+    return method.startswith("O_DIRECT") or (release.engine, method) == ("mariadb", "O_DSYNC")
+
+
+# What holds in the running server -------------------------------------------------
+
+
+def test_every_value_that_a_release_takes_holds(kept: Kept) -> None:
+    """Each of them in some start, several settings at a time: a start takes seconds."""
+    least, most = kept.release.write_threads
+    for method, doublewrite, threads, aio in zip_longest(
+        METHODS, kept.release.doublewrite, (least, "8", most), ("OFF", "ON"), fillvalue=None
+    ):
+        asked = {
+            "innodb_flush_method": method,
+            "innodb_doublewrite": doublewrite,
+            "innodb_write_io_threads": threads,
+            "innodb_use_native_aio": aio,
+        }
+        settings = {name: value for name, value in asked.items() if value is not None}
+        engine, places = kept.started(settings)
+        found, config = variables(engine), engine.effective_config()
+        for name, value in settings.items():
+            assert found[name].casefold() == config[name].casefold() == value.casefold()
+        assert tablespace(engine, places).direct is bypasses_cache(kept.release, method or "")
+        if threads and kept.release.engine == "mysql":  # MariaDB takes them from a pool
+            assert write_threads(engine) == int(threads)
+        engine.kill()
+
+
+def test_the_binary_log_lies_with_the_wal_and_the_redo_log_has_its_size(kept: Kept) -> None:
+    engine, places = kept.started({"log_bin": "ON", "sync_binlog": "1", **kept.release.redo})
+    found = variables(engine)
+    assert (found["log_bin"], found["sync_binlog"]) == ("ON", "1")
+    assert Path(found["log_bin_basename"]).parent == places["wal"] / "binlog"
+    (process,) = engine.processes()
+    written = {f.path for f in open_files(process.pid) if f.path.name.startswith("binlog.0")}
+    assert {path.parent for path in written} == {places["wal"] / "binlog"}
+    before = directory_bytes(places["wal"] / "binlog")
+    connection = engine.connect()
+    connection.execute("create table t (a int primary key)")
+    connection.execute("insert into t values (1), (2)")
+    connection.close()
+    assert directory_bytes(places["wal"] / "binlog") > before
+    elsewhere = {**found, "log_bin_basename": str(places["data"] / "data/binlog")}
+    with pytest.raises(RunFailed, match="the server has it in"):
+        verify_variables(process.pid, elsewhere, engine._cluster, {})
+    engine.stop()
+    assert directory_bytes(places["wal"] / "redo") == pytest.approx(96 * MIB, rel=0.02)
+    off, places = kept.started({})
+    assert variables(off)["log_bin"] == "OFF"
+    assert not any((places["wal"] / "binlog").iterdir())
+    off.kill()
+
+
+# What is refused before anything is made ------------------------------------------
+
+
+def refused(kept: Kept, settings: dict[str, str]) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        kept.engine(settings)
+    return caught.value
+
+
+def test_a_doublewrite_of_other_releases_is_refused_with_those_of_this_one(kept: Kept) -> None:
+    for word in set(DOUBLEWRITE) - set(kept.release.doublewrite):
+        error = refused(kept, {"innodb_doublewrite": word})
+        assert error.do == f"it takes innodb_doublewrite: {', '.join(kept.release.doublewrite)}"
+
+
+def test_a_way_of_flushing_that_is_none_is_refused_with_those_there_are(kept: Kept) -> None:
+    error = refused(kept, {"innodb_flush_method": "O_DIRCT"})
+    assert error.do.startswith(f"it takes innodb_flush_method: {', '.join(METHODS)}")
+
+
+@pytest.mark.parametrize("threads", ["0", "65", "many"])
+def test_write_threads_out_of_range_are_refused_with_the_range(kept: Kept, threads: str) -> None:
+    error = refused(kept, {"innodb_write_io_threads": threads})
+    least, most = kept.release.write_threads
+    assert error.do == f"it takes innodb_write_io_threads from {least} to {most}"
+
+
+def test_a_redo_log_s_size_is_told_in_the_release_s_own_word(kept: Kept) -> None:
+    words = {"innodb_redo_log_capacity", "innodb_log_file_size"}
+    known = words & set(kept.release.redo)
+    for word in words - known:
+        error = refused(kept, {word: "96M"})
+        assert error.found == f"no such setting: this release has {''.join(known)}"
+
+
+def test_the_size_of_a_file_beside_that_of_the_whole_is_refused() -> None:
+    """MySQL 8.0.30 to 8.4 know both and ignore the file's: by their settings' names."""
+    known = {"innodb_redo_log_capacity", "innodb_log_file_size", "innodb_log_files_in_group"}
+    profile = {"loose_innodb_redo_log_capacity": "1G", "loose_innodb_log_file_size": "512M"}
+    _check_redo_size("MySQL 8.4.0", profile, known)
+    _check_redo_size("MySQL 8.0.15", profile | {"innodb_log_file_size": "1G"}, known - {
+        "innodb_redo_log_capacity"
+    })  # fmt: skip
+    with pytest.raises(UsageError, match="innodb_log_file_size: ignored beside"):
+        _check_redo_size("MySQL 8.4.0", profile | {"innodb_log_file_size": "1G"}, known)
+
+
+def test_a_place_of_the_binary_log_is_refused(kept: Kept) -> None:
+    assert "neither ON nor OFF" in refused(kept, {"log_bin": "/tmp/binlog"}).found
+    assert "decided by the harness" in refused(kept, {"log_bin_index": "/tmp/index"}).found
+
+
+def test_the_page_size_is_an_engine_option_since_it_is_the_data_s_format(kept: Kept) -> None:
+    error = refused(kept, {"innodb_page_size": "4096"})
+    assert error.do == "say it by the engine option page_size"
+    assert kept.engine({}, {"page_size": 4}).format_options()["innodb_page_size"] == "4096"
