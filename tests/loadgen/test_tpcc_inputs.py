@@ -1,0 +1,343 @@
+"""What terminals ask for follows the input rules of clauses 2.4.1 to 2.8.1 and 5.2."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+Loadgen = Callable[[dict[str, Any]], dict[str, Any]]
+Calls = dict[str, list[dict[str, str]]]
+
+#: A fit is refused where chance alone gives a worse one in a million runs.
+CHANCE = 1e-6
+NULL = r"\N"
+OFFERED = {
+    "new_order": "w_id d_id c_id ol_cnt all_local rollback warehouses "
+    "item_ids supply_w_ids quantities",
+    "payment": "w_id d_id c_w_id c_d_id c_id c_last by_name amount warehouses",
+    "order_status": "w_id d_id c_id c_last by_name",
+    "delivery": "w_id carrier_id",
+    "stock_level": "w_id d_id threshold",
+}
+
+
+def spec(to: Path, **changes: Any) -> dict[str, Any]:
+    """A run of the back end that writes down what it is asked for; `params` are added to."""
+    to.mkdir()
+    params = {"warehouses": 8, "data_seed": 7, **changes.pop("params", {})}
+    return {
+        "task": "run",
+        "backend": "record",
+        "connection": {"directory": str(to)},
+        "workload": {"name": "tpcc", "params": params},
+        "statements": {
+            name: " ".join(f":{value}" for value in values.split())
+            for name, values in OFFERED.items()
+        },
+        "threads": 2,
+        "connections": 10,
+        "mode": {"kind": "closed", "think_time": False},
+        "ramp_up_ns": 0,
+        "operations": 100_000,
+        "seed": 3,
+        **changes,
+    }
+
+
+def read(directory: Path) -> Calls:
+    calls: Calls = {name: [] for name in OFFERED}
+    for path in directory.glob("*.calls"):
+        for line in path.read_text("ascii").splitlines():
+            name, *values = line.split("\t")
+            calls[name].append(dict(zip(OFFERED[name].split(), values, strict=True)))
+    return calls
+
+
+@pytest.fixture(scope="session")
+def asked(
+    loadgen: Loadgen, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Calls, dict[str, Any]]:
+    """100,000 transactions by deck over all of 8 warehouses, and the result of the run."""
+    directory = tmp_path_factory.mktemp("tpcc") / "asked"
+    result = loadgen(spec(directory))
+    return read(directory), result
+
+
+def column(calls: list[dict[str, str]], name: str) -> np.ndarray:
+    return np.array([int(call[name]) for call in calls])
+
+
+def listed(call: dict[str, str], name: str) -> list[int]:
+    return [int(number) for number in call[name].split(",")]
+
+
+def assert_uniform(drawn: np.ndarray, low: int, high: int) -> None:
+    counts = np.bincount(drawn - low)
+    assert drawn.min() >= low
+    assert drawn.max() <= high
+    if high - low < 1000:
+        assert len(counts) == high - low + 1
+        assert stats.chisquare(counts).pvalue > CHANCE
+    else:
+        fit = stats.kstest((drawn - low + 0.5) / (high - low + 1), "uniform")
+        assert fit.pvalue > CHANCE
+
+
+def assert_share(chosen: int, of: int, share: float) -> None:
+    assert stats.binomtest(chosen, of, share).pvalue > CHANCE
+
+
+def nurand_weights(a: int, low: int, high: int, c: int) -> np.ndarray:
+    """How often NURand(A, low, high) gives each number, from its formula (clause 2.1.6)."""
+    span = high - low + 1
+    weights = np.zeros(span)
+    numbers = np.arange(low, high + 1)
+    for bits in range(a + 1):
+        weights += np.bincount(((bits | numbers) + c) % span, minlength=span)
+    return weights
+
+
+def assert_nurand(drawn: np.ndarray, a: int, low: int, high: int, c: int) -> None:
+    assert drawn.min() >= low
+    assert drawn.max() <= high
+    weights = nurand_weights(a, low, high, c)
+    order = np.argsort(weights, kind="stable")
+    counts = np.bincount(drawn - low, minlength=len(weights))[order]
+    expected = weights[order] / weights.sum() * len(drawn)
+    assert counts[expected == 0].sum() == 0
+    bins = np.minimum(np.cumsum(expected) / len(drawn) * 200, 199).astype(int)
+    observed, wanted = np.bincount(bins, counts), np.bincount(bins, expected)
+    used = wanted > 0
+    statistic = ((observed[used] - wanted[used]) ** 2 / wanted[used]).sum()
+    assert wanted[used].min() > 5
+    assert stats.chi2.sf(statistic, used.sum() - 1) > CHANCE
+
+
+def test_the_mix_is_the_decks(asked: tuple[Calls, dict[str, Any]]) -> None:
+    calls, result = asked
+    finished = {
+        operation["type"]: operation["count"] + operation["rolled_back"]
+        for operation in result["operations"]
+    }
+    assert finished == {name: len(made) for name, made in calls.items()}
+    assert sum(finished.values()) == 100_000
+    # Whole decks of 23 a terminal; only the last deck of each of the ten may be cut off.
+    for name, cards in {"new_order": 10, "payment": 10}.items():
+        assert abs(finished[name] - 100_000 * cards / 23) <= 10 * cards
+    for name in ("order_status", "delivery", "stock_level"):
+        assert abs(finished[name] - 100_000 / 23) <= 10
+    assert min(finished[name] for name in ("order_status", "delivery", "stock_level")) > 4_000
+    assert finished["payment"] > 43_000  # clause 5.2.3's minimum, with the minima above
+
+
+def test_a_terminal_deals_whole_shuffled_decks(loadgen: Loadgen, tmp_path: Path) -> None:
+    loadgen(spec(tmp_path / "one", connections=1, threads=1, operations=2_300))
+    [path] = (tmp_path / "one").glob("*.calls")
+    names = [line.split("\t")[0] for line in path.read_text().splitlines()]
+    decks = [tuple(names[i : i + 23]) for i in range(0, 2_300, 23)]
+    for deck in decks:
+        assert Counter(deck) == {
+            "new_order": 10,
+            "payment": 10,
+            "order_status": 1,
+            "delivery": 1,
+            "stock_level": 1,
+        }
+    assert len(set(decks)) == len(decks)
+    assert len({deck.index("delivery") for deck in decks}) > 15
+
+
+def test_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
+    calls, result = asked
+    orders = calls["new_order"]
+    c_run = result["notes"]["c_run"]
+    assert_uniform(column(orders, "w_id"), 1, 8)
+    assert_uniform(column(orders, "d_id"), 1, 10)
+    assert_uniform(column(orders, "ol_cnt"), 5, 15)
+    assert_nurand(column(orders, "c_id"), 1023, 1, 3000, c_run["c_id"])
+    assert set(column(orders, "warehouses")) == {8}
+    quantities = [listed(order, "quantities") for order in orders]
+    assert_uniform(np.concatenate(quantities), 1, 10)
+    for order in orders:
+        lines = int(order["ol_cnt"])
+        assert len(listed(order, "item_ids")) == len(listed(order, "supply_w_ids")) == lines
+        assert len(listed(order, "quantities")) == lines
+        at_home = set(listed(order, "supply_w_ids")) == {int(order["w_id"])}
+        assert order["all_local"] == str(int(at_home))
+
+
+def test_items_of_new_order(asked: tuple[Calls, dict[str, Any]]) -> None:
+    """NURand items; in one order of a hundred the last one, and only that, is unused."""
+    calls, result = asked
+    used: list[int] = []
+    rolled_back = 0
+    for order in calls["new_order"]:
+        *items, last = listed(order, "item_ids")
+        used += items
+        if order["rollback"] == "1":
+            rolled_back += 1
+            assert last > 100_000
+        else:
+            used.append(last)
+    assert_nurand(np.array(used), 8191, 1, 100_000, result["notes"]["c_run"]["ol_i_id"])
+    assert_share(rolled_back, len(calls["new_order"]), 0.01)
+    [operation] = [o for o in result["operations"] if o["type"] == "new_order"]
+    assert operation["rolled_back"] == rolled_back
+
+
+def test_one_line_in_a_hundred_is_supplied_from_elsewhere(
+    asked: tuple[Calls, dict[str, Any]],
+) -> None:
+    calls, _ = asked
+    lines, distances = 0, []
+    for order in calls["new_order"]:
+        supply = listed(order, "supply_w_ids")
+        lines += len(supply)
+        distances += [(w - int(order["w_id"])) % 8 for w in supply if w != int(order["w_id"])]
+    assert_share(len(distances), lines, 0.01)
+    assert_uniform(np.array(distances), 1, 7)
+
+
+def test_payment(asked: tuple[Calls, dict[str, Any]]) -> None:
+    calls, _ = asked
+    payments = calls["payment"]
+    assert_uniform(column(payments, "w_id"), 1, 8)
+    assert_uniform(column(payments, "d_id"), 1, 10)
+    assert_uniform(column(payments, "amount"), 100, 500_000)
+    remote = [call for call in payments if call["w_id"] != call["c_w_id"]]
+    assert_share(len(remote), len(payments), 0.15)
+    assert_uniform((column(remote, "c_w_id") - column(remote, "w_id")) % 8, 1, 7)
+    assert_uniform(column(remote, "c_d_id"), 1, 10)
+    assert_share(sum(call["d_id"] == call["c_d_id"] for call in remote), len(remote), 0.1)
+    home = [call for call in payments if call["w_id"] == call["c_w_id"]]
+    assert all(call["d_id"] == call["c_d_id"] for call in home)
+
+
+@pytest.mark.parametrize("transaction", ["payment", "order_status"])
+def test_customers_are_asked_for_by_name_or_number(
+    asked: tuple[Calls, dict[str, Any]], transaction: str, last_names: list[str]
+) -> None:
+    calls, result = asked
+    c_run = result["notes"]["c_run"]
+    by_name = [call for call in calls[transaction] if call["by_name"] == "1"]
+    by_id = [call for call in calls[transaction] if call["by_name"] == "0"]
+    assert_share(len(by_name), len(calls[transaction]), 0.6)
+    assert len(by_name) + len(by_id) == len(calls[transaction])
+    assert {call["c_id"] for call in by_name} == {NULL}
+    assert {call["c_last"] for call in by_id} == {NULL}
+    assert_nurand(column(by_id, "c_id"), 1023, 1, 3000, c_run["c_id"])
+    numbers = np.array([last_names.index(call["c_last"]) for call in by_name])
+    assert_nurand(numbers, 255, 0, 999, c_run["c_last"])
+
+
+def test_order_status_delivery_and_stock_level(asked: tuple[Calls, dict[str, Any]]) -> None:
+    calls, _ = asked
+    for transaction in ("order_status", "delivery", "stock_level"):
+        assert_uniform(column(calls[transaction], "w_id"), 1, 8)
+    for transaction in ("order_status", "stock_level"):
+        assert_uniform(column(calls[transaction], "d_id"), 1, 10)
+    assert_uniform(column(calls["delivery"], "carrier_id"), 1, 10)
+    assert_uniform(column(calls["stock_level"], "threshold"), 10, 20)
+
+
+def test_c_run_keeps_its_distance_from_c_load(asked: tuple[Calls, dict[str, Any]]) -> None:
+    _, result = asked
+    delta = abs(result["notes"]["c_load"] - result["notes"]["c_run"]["c_last"])
+    assert 65 <= delta <= 119
+    assert delta not in (96, 112)
+
+
+def test_one_warehouse_has_no_remote_one(loadgen: Loadgen, tmp_path: Path) -> None:
+    loadgen(spec(tmp_path / "one", params={"warehouses": 1}, operations=20_000))
+    calls = read(tmp_path / "one")
+    assert {call["c_w_id"] for call in calls["payment"]} == {"1"}
+    assert {call["all_local"] for call in calls["new_order"]} == {"1"}
+
+
+def test_fixed_homes_are_one_district_a_terminal(loadgen: Loadgen, tmp_path: Path) -> None:
+    """As many terminals as connections: each connection's file is of some terminals only."""
+    loadgen(
+        spec(
+            tmp_path / "fixed",
+            params={"warehouses": 3, "home": "fixed"},
+            connections=20,
+            first_terminal=10,
+            all_terminals=30,
+            operations=20_000,
+        )
+    )
+    calls = read(tmp_path / "fixed")
+    for transaction, made in calls.items():
+        assert {call["w_id"] for call in made} == {"2", "3"}, transaction
+    districts = {(call["w_id"], call["d_id"]) for call in calls["stock_level"]}
+    assert districts == {(w, str(d)) for w in "23" for d in range(1, 11)}
+    assert {call["d_id"] for call in calls["payment"]} == {str(d) for d in range(1, 11)}
+
+
+def test_more_terminals_than_districts_share_them(loadgen: Loadgen, tmp_path: Path) -> None:
+    params = {"warehouses": 2, "home": "fixed"}
+    loadgen(spec(tmp_path / "many", params=params, terminals=100, operations=20_000))
+    calls = read(tmp_path / "many")
+    assert {call["w_id"] for call in calls["new_order"]} == {"1", "2"}
+
+
+def test_weights_instead_of_the_deck(loadgen: Loadgen, tmp_path: Path) -> None:
+    mix = {"new_order": 45, "payment": 43, "order_status": 4, "stock_level": 8}
+    loadgen(spec(tmp_path / "mix", params={"mix": mix}))
+    calls = read(tmp_path / "mix")
+    assert calls["delivery"] == []
+    for transaction, weight in mix.items():
+        assert_share(len(calls[transaction]), 100_000, weight / 100)
+
+
+def test_a_threshold_that_is_given_is_taken(loadgen: Loadgen, tmp_path: Path) -> None:
+    loadgen(spec(tmp_path / "15", params={"threshold": 15}, operations=5_000))
+    assert {call["threshold"] for call in read(tmp_path / "15")["stock_level"]} == {"15"}
+
+
+def test_a_seed_names_a_sequence(loadgen: Loadgen, tmp_path: Path) -> None:
+    """One terminal asks the same of any run with that seed, and other things with another."""
+    texts = {}
+    for name, seed, number in (("a", 5, 4), ("b", 5, 4), ("seed", 6, 4), ("terminal", 5, 5)):
+        one = {"connections": 1, "threads": 1, "first_terminal": number, "all_terminals": 9}
+        loadgen(spec(tmp_path / name, seed=seed, operations=500, **one))
+        [path] = (tmp_path / name).glob("*.calls")
+        texts[name] = path.read_text()
+    assert texts["a"] == texts["b"]
+    assert len(set(texts.values())) == 3
+
+
+def test_the_journal_has_every_committed_transaction(loadgen: Loadgen, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    loadgen(spec(tmp_path / "run", journal=str(journal), operations=5_000))
+    calls = read(tmp_path / "run")
+    lines = [line.split(" ") for line in journal.read_text().splitlines()]
+    committed = [call for call in calls["new_order"] if call["rollback"] == "0"]
+    by_kind = Counter(line[0] for line in lines)
+    assert by_kind == {
+        "N": len(committed),
+        "P": len(calls["payment"]),
+        "D": len(calls["delivery"]),
+    }
+
+    def sorted_calls(made: list[dict[str, str]], *names: str) -> list[list[str]]:
+        return sorted([call[name] for name in names] for call in made)
+
+    orders = [line for line in lines if line[0] == "N"]
+    assert sorted([w, d, c, lines_] for _, w, d, _, c, lines_ in orders) == sorted_calls(
+        committed, "w_id", "d_id", "c_id", "ol_cnt"
+    )
+    assert {int(line[3]) for line in orders} == set(range(3001, 3001 + len(committed)))
+    assert sorted(line[1:5] + line[6:] for line in lines if line[0] == "P") == sorted_calls(
+        calls["payment"], "w_id", "d_id", "c_w_id", "c_d_id", "amount"
+    )
+    assert sorted(line[1:] for line in lines if line[0] == "D") == sorted(
+        [w, carrier, "1,2,3,4,5,6,7,8,9,0"]
+        for w, carrier in sorted_calls(calls["delivery"], "w_id", "carrier_id")
+    )

@@ -1,0 +1,355 @@
+"""The initial database follows clause 4.3.3.1 and depends on data seed and size only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+Loadgen = Callable[[dict[str, Any]], dict[str, Any]]
+Table = dict[str, np.ndarray]
+
+#: A fit is refused where chance alone gives a worse one in a million data sets.
+CHANCE = 1e-6
+ENTRY_DATE = "2020-01-01 00:00:00"
+
+
+def load(
+    loadgen: Loadgen, to: Path, warehouses: int, threads: int, data_seed: int = 7
+) -> dict[str, Any]:
+    to.mkdir()
+    params = {"warehouses": warehouses, "data_seed": data_seed}
+    return loadgen(
+        {
+            "task": "load",
+            "backend": "record",
+            "connection": {"directory": str(to)},
+            "workload": {"name": "tpcc", "params": params},
+            "threads": threads,
+        }
+    )
+
+
+def packages(directory: Path, table: str) -> list[str]:
+    """What each bulk load of a table sent, in an order that threads do not change."""
+    return sorted(path.read_text("ascii") for path in directory.glob(f"{table}.*.rows"))
+
+
+def read(directory: Path, table: str) -> Table:
+    """Columns of a table, as text."""
+    columns: list[str] = []
+    rows: list[list[str]] = []
+    for package in packages(directory, table):
+        head, *lines = package.removesuffix("\n").split("\n")
+        columns = head.split(", ")
+        rows += [line.split("\t") for line in lines]
+    assert {len(row) for row in rows} == {len(columns)}
+    values = zip(*rows, strict=True)
+    return {name: np.array(column) for name, column in zip(columns, values, strict=True)}
+
+
+@pytest.fixture(scope="session")
+def loaded(
+    loadgen: Loadgen, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
+    """Two warehouses as four threads load them, and the result of the load."""
+    directory = tmp_path_factory.mktemp("tpcc") / "two"
+    return directory, load(loadgen, directory, warehouses=2, threads=4)
+
+
+@pytest.fixture(scope="session")
+def tables(loaded: tuple[Path, dict[str, Any]]) -> dict[str, Table]:
+    directory, result = loaded
+    return {table: read(directory, table) for table in result["rows"]}
+
+
+def integers(column: np.ndarray) -> np.ndarray:
+    return column.astype(np.int64)
+
+
+def scaled(column: np.ndarray, places: int) -> np.ndarray:
+    """Decimal numbers as integers in 10^-places; each has exactly so many places."""
+    assert all(re.fullmatch(rf"-?\d+\.\d{{{places}}}", text) for text in np.unique(column))
+    return integers(np.char.replace(column, ".", ""))
+
+
+def assert_uniform(drawn: np.ndarray, low: int, high: int) -> None:
+    """Each number of [low, high] is there, none beyond, and their counts fit chance."""
+    assert drawn.min() >= low
+    assert drawn.max() <= high
+    bins = min(high - low + 1, 100)
+    edges = np.linspace(low, high + 1, bins + 1)
+    whole = np.array([np.ceil(b) - np.ceil(a) for a, b in pairwise(edges)])
+    counts, _ = np.histogram(drawn, edges)
+    expected = whole / whole.sum() * len(drawn)
+    assert stats.chisquare(counts, expected).pvalue > CHANCE
+
+
+def assert_strings(column: np.ndarray, low: int, high: int) -> None:
+    """Random a-strings: alphanumeric, lengths evenly within [low, high]."""
+    text = "".join(column[:20000])
+    assert re.fullmatch("[0-9A-Za-z]+", text)
+    lengths = np.char.str_len(column)
+    assert lengths.min() >= low
+    assert lengths.max() <= high
+    if len(column) > 1000 and high > low:
+        assert_uniform(lengths, low, high)
+    if len(column) > 1000:
+        assert len(np.unique(column)) > 0.9 * len(column)
+
+
+def assert_original(column: np.ndarray, groups: np.ndarray) -> None:
+    """Exactly a tenth of the rows hold ORIGINAL, anywhere in the string."""
+    places = np.char.find(column, "ORIGINAL")
+    for group in np.unique(groups):
+        rows = groups == group
+        assert (places[rows] >= 0).sum() == rows.sum() // 10
+    held = places[places >= 0]
+    room = np.char.str_len(column[places >= 0]) - 8
+    assert held.min() == 0
+    assert (held == room).any()
+    assert stats.kstest((held + 0.5) / (room + 1), "uniform").statistic < 0.03
+
+
+def test_row_counts_are_those_of_the_clause(
+    loaded: tuple[Path, dict[str, Any]], tables: dict[str, Table]
+) -> None:
+    _, result = loaded
+    rows = {name: len(next(iter(table.values()))) for name, table in tables.items()}
+    assert result["status"] == "complete"
+    assert result["rows"] == rows
+    lines = rows.pop("order_line")
+    assert rows == {
+        "warehouse": 2,
+        "district": 20,
+        "customer": 60_000,
+        "history": 60_000,
+        "orders": 60_000,
+        "new_order": 18_000,
+        "stock": 200_000,
+        "item": 100_000,
+    }
+    assert lines == integers(tables["orders"]["o_ol_cnt"]).sum()
+    assert 595_000 < lines < 605_000
+
+
+def test_keys_are_complete_and_unique(tables: dict[str, Table]) -> None:
+    def keys(table: str, *columns: str) -> list[tuple[int, ...]]:
+        picked = [integers(tables[table][column]).tolist() for column in columns]
+        return sorted(zip(*picked, strict=True))
+
+    districts = [(w, d) for w in (1, 2) for d in range(1, 11)]
+    each_of_3000 = [(w, d, i) for w, d in districts for i in range(1, 3001)]
+    assert keys("item", "i_id") == [(i,) for i in range(1, 100_001)]
+    assert keys("warehouse", "w_id") == [(1,), (2,)]
+    assert keys("district", "d_w_id", "d_id") == districts
+    assert keys("stock", "s_w_id", "s_i_id") == [(w, i) for w in (1, 2) for i in range(1, 100_001)]
+    assert keys("customer", "c_w_id", "c_d_id", "c_id") == each_of_3000
+    assert keys("history", "h_c_w_id", "h_c_d_id", "h_c_id") == each_of_3000
+    assert keys("orders", "o_w_id", "o_d_id", "o_id") == each_of_3000
+    assert keys("new_order", "no_w_id", "no_d_id", "no_o_id") == [
+        key for key in each_of_3000 if key[2] > 2100
+    ]
+    orders = tables["orders"]
+    heads = (integers(orders[c]).tolist() for c in ("o_w_id", "o_d_id", "o_id", "o_ol_cnt"))
+    assert keys("order_line", "ol_w_id", "ol_d_id", "ol_o_id", "ol_number") == sorted(
+        (w, d, o, n) for w, d, o, lines in zip(*heads, strict=True) for n in range(1, lines + 1)
+    )
+
+
+def test_item(tables: dict[str, Table]) -> None:
+    item = tables["item"]
+    assert_uniform(integers(item["i_im_id"]), 1, 10_000)
+    assert_strings(item["i_name"], 14, 24)
+    assert_uniform(scaled(item["i_price"], 2), 100, 10_000)
+    assert_strings(item["i_data"], 26, 50)
+    assert_original(item["i_data"], np.zeros(100_000))
+
+
+def test_stock(tables: dict[str, Table]) -> None:
+    stock = tables["stock"]
+    assert_uniform(integers(stock["s_quantity"]), 10, 100)
+    for district in range(1, 11):
+        assert_strings(stock[f"s_dist_{district:02}"], 24, 24)
+    for counter in ("s_ytd", "s_order_cnt", "s_remote_cnt"):
+        assert set(stock[counter]) == {"0"}
+    assert_strings(stock["s_data"], 26, 50)
+    assert_original(stock["s_data"], stock["s_w_id"])
+
+
+def test_no_character_is_favoured(tables: dict[str, Table]) -> None:
+    text = "".join(tables["stock"]["s_dist_03"])
+    codes = np.frombuffer(text.encode("ascii"), np.uint8).reshape(-1, 24)
+    for place in (0, 9, 10, 23):  # within draws, at their ends
+        _, counts = np.unique(codes[:, place], return_counts=True)
+        assert len(counts) == 62
+        assert stats.chisquare(counts).pvalue > CHANCE
+
+
+@pytest.mark.parametrize(
+    ("table", "prefix", "ytd"), [("warehouse", "w", "300000.00"), ("district", "d", "30000.00")]
+)
+def test_warehouse_and_district(
+    tables: dict[str, Table], table: str, prefix: str, ytd: str
+) -> None:
+    rows = tables[table]
+    assert_strings(rows[f"{prefix}_name"], 6, 10)
+    assert_address(rows, prefix)
+    tax = scaled(rows[f"{prefix}_tax"], 4)
+    assert tax.min() >= 0
+    assert tax.max() <= 2000
+    assert set(rows[f"{prefix}_ytd"]) == {ytd}
+    if table == "district":
+        assert set(rows["d_next_o_id"]) == {"3001"}
+
+
+def assert_address(rows: Table, prefix: str) -> None:
+    for part in ("street_1", "street_2", "city"):
+        assert_strings(rows[f"{prefix}_{part}"], 10, 20)
+    assert all(re.fullmatch("[0-9A-Za-z]{2}", state) for state in rows[f"{prefix}_state"])
+    assert all(re.fullmatch(r"\d{4}11111", code) for code in rows[f"{prefix}_zip"])
+
+
+def test_customer(tables: dict[str, Table]) -> None:
+    customer = tables["customer"]
+    assert_strings(customer["c_first"], 8, 16)
+    assert set(customer["c_middle"]) == {"OE"}
+    assert_address(customer, "c")
+    assert_uniform(integers(np.array([code[:4] for code in customer["c_zip"]])), 0, 9999)
+    assert all(re.fullmatch(r"\d{16}", phone) for phone in customer["c_phone"])
+    assert set(customer["c_since"]) == {ENTRY_DATE}
+    assert set(customer["c_credit"]) == {"GC", "BC"}
+    for w, d in {*zip(customer["c_w_id"], customer["c_d_id"], strict=True)}:
+        rows = (customer["c_w_id"] == w) & (customer["c_d_id"] == d)
+        assert (customer["c_credit"][rows] == "BC").sum() == 300
+    assert_uniform(scaled(customer["c_discount"], 4), 0, 5000)
+    assert_strings(customer["c_data"], 300, 500)
+    for column, value in {
+        "c_credit_lim": "50000.00",
+        "c_balance": "-10.00",
+        "c_ytd_payment": "10.00",
+        "c_payment_cnt": "1",
+        "c_delivery_cnt": "0",
+    }.items():
+        assert set(customer[column]) == {value}
+
+
+def test_last_names(
+    loaded: tuple[Path, dict[str, Any]], tables: dict[str, Table], last_names: list[str]
+) -> None:
+    """The first thousand have each name once, the others follow NURand(255, 0, 999)."""
+    _, result = loaded
+    customer = tables["customer"]
+    ids = integers(customer["c_id"])
+    number_of = {name: number for number, name in enumerate(last_names)}
+    numbers = np.array([number_of[name] for name in customer["c_last"]])
+    first = ids <= 1000
+    assert (numbers[first] == ids[first] - 1).all()
+
+    c_load = result["notes"]["c_load"]
+    assert 0 <= c_load <= 255
+    a, b = np.meshgrid(np.arange(256), np.arange(1000))
+    weights = np.bincount((((a | b) + c_load) % 1000).ravel(), minlength=1000)
+    assert_drawn_by(numbers[~first], weights)
+
+
+def assert_drawn_by(numbers: np.ndarray, weights: np.ndarray) -> None:
+    """Counts fit the weights; rare numbers are taken together, so that each bin counts."""
+    order = np.argsort(weights)
+    expected = weights[order] / weights.sum() * len(numbers)
+    counts = np.bincount(numbers, minlength=len(weights))[order]
+    assert counts[expected == 0].sum() == 0
+    bins = np.floor(np.cumsum(expected) / 20).astype(int)
+    observed, wanted = np.bincount(bins, counts), np.bincount(bins, expected)
+    kept = wanted > 5
+    observed = np.append(observed[kept], observed[~kept].sum())
+    wanted = np.append(wanted[kept], wanted[~kept].sum())
+    if wanted[-1] < 5:
+        observed, wanted = observed[:-1], wanted[:-1]
+    assert len(wanted) > 100
+    statistic = ((observed - wanted) ** 2 / wanted).sum()
+    assert stats.chi2.sf(statistic, len(wanted) - 1) > CHANCE
+
+
+def test_history(tables: dict[str, Table]) -> None:
+    history = tables["history"]
+    assert (history["h_c_d_id"] == history["h_d_id"]).all()
+    assert (history["h_c_w_id"] == history["h_w_id"]).all()
+    assert set(history["h_date"]) == {ENTRY_DATE}
+    assert set(history["h_amount"]) == {"10.00"}
+    assert_strings(history["h_data"], 12, 24)
+
+
+def test_orders_are_a_permutation_of_the_customers(tables: dict[str, Table]) -> None:
+    orders = tables["orders"]
+    seen = set()
+    for w, d in {*zip(orders["o_w_id"], orders["o_d_id"], strict=True)}:
+        rows = (orders["o_w_id"] == w) & (orders["o_d_id"] == d)
+        customers = integers(orders["o_c_id"][rows])[np.argsort(integers(orders["o_id"][rows]))]
+        assert sorted(customers) == list(range(1, 3001))
+        fixed_points = (customers == np.arange(1, 3001)).sum()
+        assert fixed_points < 12  # a random permutation has one, give or take one
+        seen.add(tuple(customers))
+    assert len(seen) == 20
+
+
+def test_orders(tables: dict[str, Table]) -> None:
+    orders = tables["orders"]
+    delivered = integers(orders["o_id"]) < 2101
+    assert set(orders["o_carrier_id"][~delivered]) == {r"\N"}
+    assert_uniform(integers(orders["o_carrier_id"][delivered]), 1, 10)
+    assert_uniform(integers(orders["o_ol_cnt"]), 5, 15)
+    assert set(orders["o_entry_d"]) == {ENTRY_DATE}
+    assert set(orders["o_all_local"]) == {"1"}
+
+
+def test_order_lines(tables: dict[str, Table]) -> None:
+    line = tables["order_line"]
+    delivered = integers(line["ol_o_id"]) < 2101
+    assert_uniform(integers(line["ol_i_id"]), 1, 100_000)
+    assert (line["ol_supply_w_id"] == line["ol_w_id"]).all()
+    assert set(line["ol_quantity"]) == {"5"}
+    assert set(line["ol_delivery_d"][delivered]) == {ENTRY_DATE}
+    assert set(line["ol_delivery_d"][~delivered]) == {r"\N"}
+    assert set(line["ol_amount"][delivered]) == {"0.00"}
+    assert_uniform(scaled(line["ol_amount"][~delivered], 2), 1, 999_999)
+    assert_strings(line["ol_dist_info"], 24, 24)
+
+
+def test_columns_are_independent(tables: dict[str, Table]) -> None:
+    """Streams of tables and warehouses have nothing of each other."""
+    stock = tables["stock"]
+    first = integers(stock["s_quantity"][stock["s_w_id"] == "1"])
+    second = integers(stock["s_quantity"][stock["s_w_id"] == "2"])
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.02
+    prices = scaled(tables["item"]["i_price"], 2)
+    assert abs(np.corrcoef(first, prices)[0, 1]) < 0.02
+
+
+def test_data_do_not_depend_on_threads_or_on_other_warehouses(
+    loadgen: Loadgen, loaded: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    two, result = loaded
+    load(loadgen, tmp_path / "again", warehouses=2, threads=1)
+    for table in result["rows"]:
+        assert packages(tmp_path / "again", table) == packages(two, table), table
+    load(loadgen, tmp_path / "one", warehouses=1, threads=2)
+    for table in ("stock", "customer", "order_line"):
+        [alone] = packages(tmp_path / "one", table)
+        assert alone in packages(two, table)
+
+
+def test_another_data_seed_gives_other_data(
+    loadgen: Loadgen, loaded: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    two, _ = loaded
+    load(loadgen, tmp_path / "other", warehouses=1, threads=2, data_seed=8)
+    for table in ("stock", "customer", "order_line", "orders", "history", "item", "district"):
+        begin = packages(tmp_path / "other", table)[0][:5000]
+        assert not any(package.startswith(begin) for package in packages(two, table)), table
