@@ -49,6 +49,15 @@ class Dsn:
             local_infile=local_infile, ssl_ca=self.ssl_ca,
         )  # fmt: skip
 
+    def native(self, database: str | None = None) -> dict[str, Any]:
+        """The same for the native client, which wants no member that is None."""
+        found = {
+            "socket": self.socket, "host": self.host, "port": self.port, "user": self.user,
+            "password": self.password, "database": database or self.database,
+            "ssl_ca": self.ssl_ca,
+        }  # fmt: skip
+        return {name: value for name, value in found.items() if value is not None}
+
 
 def dsn_of(flavour: Flavour, options: Mapping[str, Any]) -> Dsn:
     """The DSN; UsageError where it is none, holds a password, or $HARNESS_DSN is unset."""

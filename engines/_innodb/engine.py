@@ -64,6 +64,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         super().__init__()
         self.name: str = flavour
         self.flavour = flavour
+        self.hammerdb_database = {"mysql": "mysql", "mariadb": "maria"}[flavour]
         self._installation = choose(flavour, context.options, context.engines_prefix)
         check_settings(self._installation, context.settings)
         self._manage(context, applied(self._installation, context.settings))
@@ -121,6 +122,13 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
 
     def _open(self, local_infile: bool = False) -> LazyConnection:
         return self._open_database(DATABASE, local_infile)
+
+    def native_connection(self) -> Mapping[str, Any]:
+        """The private socket."""
+        return {
+            "socket": str(self._used().socket), "user": ROLE, "password": self._password,
+            "database": DATABASE,
+        }  # fmt: skip
 
     def _open_database(self, name: str, local_infile: bool = False) -> LazyConnection:
         return open_connection(

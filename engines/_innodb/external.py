@@ -106,6 +106,10 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
     def _address(self) -> str:
         return self._dsn.address
 
+    def native_connection(self) -> Mapping[str, Any]:
+        """Where the DSN says, in our database."""
+        return self._dsn.native(self._schema)
+
     def _open(self, local_infile: bool = False) -> LazyConnection:
         return self._dsn.open(self._schema, local_infile)
 

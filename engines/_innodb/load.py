@@ -17,7 +17,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -26,7 +27,7 @@ from harness.engines._innodb.connection import MySqlConnection
 from harness.engines._innodb.installation import Flavour
 from harness.engines._innodb.wire import LazyResult
 from harness.engines._loading import has_header, readable_by, verify_counts
-from harness.engines._sqlfiles import statements, tables_of
+from harness.engines._sqlfiles import statements, tables_of, text_of
 from harness.engines._statement import head
 from harness.engines._workers import Job, Workers
 from harness.errors import RunFailed
@@ -37,6 +38,8 @@ _Job = Job[MySqlConnection]
 _SPARE_CONNECTIONS = 20
 _ATTEMPTS = 5
 _LEAST_POOL, _MOST_POOL = 256 * MIB, 8 * GIB
+#: Of a source that is no file: enough for the redo log's size, which goes by the source's.
+_ABOUT_ROW_BYTES = 400
 #: Keys are checked by the verified counts and the files' origin, not row by row. A file may
 #: wait for another one's: MariaDB locks an empty table to fill it faster.
 _SESSION = "SET SESSION unique_checks = 0, foreign_key_checks = 0, innodb_lock_wait_timeout = 86400"
@@ -79,7 +82,8 @@ def loading_settings(
         "innodb_io_capacity_max": "40000",
         "innodb_log_buffer_size": str(64 * MIB),
         "local_infile": "ON",
-        "max_connections": str(threads + _SPARE_CONNECTIONS),
+        # Ours, and as many of a native client.
+        "max_connections": str(2 * threads + _SPARE_CONNECTIONS),
     }
     # What a plan reserves on the redo log's tier: more would make checkpoints rarer.
     redo = min(2 * GIB, 64 * MIB + source_bytes // 4) // MIB * MIB
@@ -127,7 +131,7 @@ class _Load:
         self.task = task
         self.loaded = dict.fromkeys(files, 0)
         self._lock = threading.Lock()
-        self._bytes = {t: sum(p.stat().st_size for p in paths) for t, paths in files.items()}
+        self.bytes = {t: sum(p.stat().st_size for p in paths) for t, paths in files.items()}
 
     def file_jobs(self, stage: int, columns: Mapping[str, Sequence[str]]) -> list[_Job]:
         """One job a file: the largest table first, its files in their order."""
@@ -137,12 +141,6 @@ class _Load:
             for path in paths
         ]
 
-    def statement_jobs(
-        self, stage: int, texts: Sequence[str], one_at_a_time: bool = False
-    ) -> list[_Job]:
-        """One job a statement, alone on the tables it names (on all if it names none)."""
-        return [self._statement_job(stage, text, one_at_a_time) for text in texts]
-
     def _file_job(self, stage: int, table: str, path: Path, columns: Sequence[str]) -> _Job:
         def run(connection: MySqlConnection) -> None:
             rows = load_file(connection, table, path, columns, self.by_server)
@@ -150,17 +148,7 @@ class _Load:
                 self.loaded[table] += rows
             self.task.advance(path.stat().st_size, note=table)
 
-        return _Job(stage, frozenset({table}), True, self._bytes[table], run)
-
-    def _statement_job(self, stage: int, text: str, alone: bool) -> _Job:
-        tables = tables_of(text, self.files) or list(self.files)
-        held = frozenset(self.files) if alone else frozenset(tables)
-
-        def run(connection: MySqlConnection) -> None:
-            _restarting(connection, text)
-            self.task.advance(0, note=head(text, 60))
-
-        return _Job(stage, held, False, self._bytes[tables[0]], run)
+        return _Job(stage, frozenset({table}), True, self.bytes[table], run)
 
 
 def _restarting(connection: MySqlConnection, text: str) -> None:
@@ -213,38 +201,68 @@ class Loader:
     ) -> None:
         """See BulkLoads.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
         total = sum(path.stat().st_size for paths in files.values() for path in paths)
-        without_redo = self._prepare_server(total)
-        by_server = readable_by(self._server, files)
         with (
+            self._loading(folder, total) as workers,
             progress.task("loading tables", total=total) as task,
-            Workers(self._connect, self._connections) as workers,
         ):
+            for connection in workers.connections:
+                connection.run(_SESSION)
+            first = workers.connections[0]
+            columns = {t: first.run(f"SELECT * FROM {t} LIMIT 0").columns for t in files}
+            load = _Load(files, readable_by(self._server, files), task)
+            behind = self._jobs_behind(folder, load.bytes, task)
+            workers.run([*load.file_jobs(1, columns), *behind])
+            verify_counts(load.loaded, row_counts)
+
+    def fill(
+        self,
+        folder: Path,
+        fill: Callable[[], Mapping[str, int]],
+        row_counts: Mapping[str, int],
+        progress: Progress,
+    ) -> None:
+        """See LoadsNatively.native_load; ``folder`` has ``procedures/`` too."""
+        about_bytes = sum(row_counts.values()) * _ABOUT_ROW_BYTES
+        with self._loading(folder, about_bytes) as workers:
+            stored = fill()
+            verify_counts(stored, row_counts, "load again; the server's log may tell why")
+            with progress.task("building indexes", total=None) as task:
+                workers.run(self._jobs_behind(folder, stored, task))
+            for file in sorted((folder / "procedures").glob("*.sql")):
+                workers.connections[0].run(text_of(file))
+
+    @contextmanager
+    def _loading(self, folder: Path, source_bytes: int) -> Iterator[Workers[MySqlConnection]]:
+        """Connections to empty tables with their keys; at the end all is durable.
+
+        A managed server has its settings for loading meanwhile.
+        """
+        without_redo = self._prepare_server(source_bytes)
+        with Workers(self._connect, self._connections) as workers:
             first = workers.connections[0]
             if without_redo:
                 first.run("ALTER INSTANCE DISABLE INNODB REDO_LOG")
-            for connection in workers.connections:
-                connection.run(_SESSION)
             for text in (*statements(folder, "10_tables"), *statements(folder, "20_keys")):
                 first.run(text)
-            columns = {t: first.run(f"SELECT * FROM {t} LIMIT 0").columns for t in files}
-            load = _Load(files, by_server, task)
-            workers.run(self._jobs(load, folder, columns))
-            verify_counts(load.loaded, row_counts)
+            yield workers
             if without_redo:
                 first.run("ALTER INSTANCE ENABLE INNODB REDO_LOG")
         if self._server is not None:
             self._server.restart_for_use()
 
-    def _jobs(self, load: _Load, folder: Path, columns: Mapping[str, Sequence[str]]) -> list[_Job]:
-        """All work on the loaded tables, by stages."""
+    def _jobs_behind(self, folder: Path, weights: Mapping[str, int], task: Task) -> list[_Job]:
+        """All work on the filled tables, by stages; ``weights``: their sizes, in any unit."""
         analyse = statements(folder, f"50_analyze_{self._flavour}")
-        foreign_keys = combined(statements(folder, "40_foreign_keys"))
-        return [
-            *load.file_jobs(1, columns),
-            *load.statement_jobs(2, combined(statements(folder, "30_indexes"))),
+        stages = [
+            (2, combined(statements(folder, "30_indexes")), False),
             # Quick, and two at a time often deadlock in MySQL's data dictionary.
-            *load.statement_jobs(3, foreign_keys, one_at_a_time=True),
-            *load.statement_jobs(4, analyse or [f"ANALYZE TABLE {t}" for t in load.files]),
+            (3, combined(statements(folder, "40_foreign_keys")), True),
+            (4, analyse or [f"ANALYZE TABLE {t}" for t in weights], False),
+        ]
+        return [
+            _statement_job(stage, text, alone, weights, task)
+            for stage, texts, alone in stages
+            for text in texts
         ]
 
     def _prepare_server(self, source_bytes: int) -> bool:
@@ -258,6 +276,19 @@ class Loader:
         )
         server.restart_for_loading(settings)
         return self._flavour == "mysql" and version >= _FIRST_WITHOUT_REDO
+
+
+def _statement_job(
+    stage: int, text: str, alone: bool, weights: Mapping[str, int], task: Task
+) -> _Job:
+    """A statement, by itself on the tables it names; on all if it is ``alone`` or names none."""
+    tables = tables_of(text, weights) or list(weights)
+
+    def run(connection: MySqlConnection) -> None:
+        _restarting(connection, text)
+        task.advance(0, note=head(text, 60))
+
+    return _Job(stage, frozenset(weights if alone else tables), False, weights[tables[0]], run)
 
 
 def load_file(

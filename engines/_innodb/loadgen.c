@@ -208,7 +208,7 @@ static void *innodb_connect(void *own, const struct lg_statement *statements, si
     /* An empty host is the machine itself, by the socket. */
     if (!mysql_real_connect(&connection->server, client->socket ? "localhost" : client->host,
                             client->user, client->password, client->database, client->port,
-                            client->socket, CLIENT_MULTI_RESULTS) ||
+                            client->socket, CLIENT_MULTI_STATEMENTS) ||
         mysql_real_query(&connection->server, SESSION, sizeof SESSION - 1)) {
         fail_with_server(connection, "connect", error);
         innodb_disconnect(connection);

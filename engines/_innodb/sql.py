@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from harness.engine import LoadFormat, SqlConnection
+from harness.engine import Fill, LoadFormat, SqlConnection
 from harness.engines._innodb import counters, explain
 from harness.engines._innodb.connection import MySqlConnection, connecting
 from harness.engines._innodb.installation import Flavour
@@ -86,13 +86,31 @@ class SqlOnInnoDB(ABC):
         progress: Progress,
     ) -> None:
         """Schema with keys, parallel LOAD DATA, indexes, statistics; row counts verified."""
-        loader = Loader(
+        self._loader().load(self.sql_folder / workload, files, row_counts, progress)
+
+    def _loader(self) -> Loader:
+        return Loader(
             connect=partial(self._connect, local_infile=True),
             flavour=self.flavour,
             threads=self.threads,
             server=self if isinstance(self, LoadingServer) else None,
         )
-        loader.load(self.sql_folder / workload, files, row_counts, progress)
+
+    def native_backend(self) -> str:
+        """MariaDB's Connector/C, which speaks to both."""
+        return "innodb"
+
+    @abstractmethod
+    def native_connection(self) -> Mapping[str, Any]:
+        """Socket or host of the server, the user, its password and the database."""
+
+    def native_load(
+        self, workload: str, fill: Fill, row_counts: Mapping[str, int], progress: Progress
+    ) -> None:
+        """Schema with keys, ``fill``, indexes, statistics, procedures; row counts verified."""
+        self._loader().fill(
+            self.sql_folder / workload, lambda: fill(self.native_connection()), row_counts, progress
+        )
 
     def effective_config(self) -> Mapping[str, str]:
         """What somebody has set and what matters anyway, without secrets."""

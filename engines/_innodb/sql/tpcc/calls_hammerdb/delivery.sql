@@ -1,0 +1,1 @@
+call DELIVERY(:w_id, :carrier_id, now())
