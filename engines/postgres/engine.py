@@ -38,6 +38,7 @@ from harness.engines.postgres.installation import choose
 from harness.engines.postgres.load import Loader
 from harness.engines.postgres.server import Server
 from harness.engines.postgres.sql import SqlOnPostgres
+from harness.engines.postgres.verify import verify_settings
 from harness.errors import UsageError
 from harness.placement import PARTS, Part
 
@@ -120,6 +121,14 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
 
     def _start(self, settings: Mapping[str, str]) -> None:
         self._used().start(settings)
+        try:
+            with self._open_database(MAINTENANCE_DATABASE) as connection:
+                verify_settings(
+                    connection, DATABASE, settings, f"PostgreSQL {self._installation.version}"
+                )
+        except BaseException:
+            self._used().kill()
+            raise
 
     def _use(self, places: Places) -> Cluster:
         self._cluster = Cluster(self._installation, self._context, places)

@@ -1,0 +1,123 @@
+"""The settings that the VLDB 2023 paper turns (§5.3.1, §5.3.7), and those of durability, on every
+release: refused beforehand where it cannot take them, and seen to hold in the running server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.engines.postgres.installation import choose
+from harness.errors import RunFailed, UsageError
+from harness.paths import engines_prefix
+
+RELEASES = sorted({choose({"version": v}, engines_prefix()).version for v in ("", "18")})
+#: Of a kind each: what compresses the log, when checkpoints are, what a commit waits for.
+STARTS = (
+    {"wal_compression": "on", "checkpoint_timeout": "30s", "max_wal_size": "5GB"},
+    {"wal_compression": "pglz", "synchronous_commit": "off", "full_page_writes": "off"},
+    {"wal_compression": "off", "synchronous_commit": "local", "wal_sync_method": "open_datasync"},
+)
+SAME = {"on": "pglz"}
+
+
+class Kept:
+    """Golden data of one release, and servers on copies of them."""
+
+    def __init__(self, version: str, lab: Any) -> None:
+        self._version, self._lab = version, lab
+        engine = self.engine({})
+        engine.initialise(lab.places())
+        self.golden = lab.directory("golden")
+        engine.snapshot(self.golden)
+
+    def engine(self, settings: dict[str, str]) -> Any:
+        return self._lab.engine("postgres", settings, {"version": self._version})
+
+    def restored(self, settings: dict[str, str], golden: Path | None = None) -> Any:
+        engine = self.engine(settings)
+        engine.restore(golden or self.golden, self._lab.places())
+        return engine
+
+    def directory(self, name: str) -> Path:
+        folder: Path = self._lab.directory(name)
+        return folder
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def kept(request: pytest.FixtureRequest, module_lab: Any) -> Iterator[Kept]:
+    yield Kept(request.param, module_lab)
+
+
+def test_every_value_that_a_release_takes_holds(kept: Kept) -> None:
+    for settings in STARTS:
+        engine = kept.restored(settings)
+        engine.start()
+        config = engine.effective_config()
+        for name, value in settings.items():
+            assert config[name] == SAME.get(value, value), name
+        engine.kill()
+
+
+@pytest.mark.parametrize("method", ["lz4", "zstd"])
+def test_a_compression_that_the_build_lacks_is_refused_with_those_it_has(
+    kept: Kept, method: str
+) -> None:
+    """Whether a release has been built with it, its server alone knows."""
+    try:
+        engine = kept.restored({"wal_compression": method})
+    except UsageError as error:
+        assert (
+            "Available values: pglz" in error.found
+            and method not in error.found.split("Available values")[1]
+        )
+        return
+    engine.start()
+    assert engine.effective_config()["wal_compression"] == method
+    engine.kill()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "told"),
+    [
+        ("wal_compression", "gzip", "Available values: pglz"),
+        ("checkpoint_timeout", "10s", "outside the valid range"),
+        ("max_wal_size", "1MB", "outside the valid range"),
+        ("synchronous_commit", "sometimes", "Available values: local"),
+        ("full_page_writes", "never", "requires a Boolean value"),
+    ],
+)
+def test_a_value_that_is_none_is_refused_with_what_there_is(
+    kept: Kept, setting: str, value: str, told: str
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        kept.engine({setting: value})
+
+
+def test_a_setting_that_golden_data_override_fails_the_start(kept: Kept) -> None:
+    """ALTER DATABASE … SET goes with the data, and the configuration file would say otherwise."""
+    engine = kept.restored({})
+    engine.start()
+    connection = engine.connect()
+    connection.execute("alter database harness set synchronous_commit = off")
+    connection.close()
+    engine.stop()
+    golden = kept.directory("overriding")
+    engine.snapshot(golden)
+    engine = kept.restored({"synchronous_commit": "on"}, golden)
+    with pytest.raises(RunFailed, match=r"synchronous_commit=on: the server has off, set for a"):
+        engine.start()
+    assert engine.processes() == []
+    untouched = kept.restored({"full_page_writes": "on"}, golden)
+    untouched.start()
+    untouched.kill()
+
+
+def test_a_size_left_to_the_server_is_its_own(kept: Kept) -> None:
+    engine = kept.restored({"wal_buffers": "-1"})
+    engine.start()
+    assert engine.effective_config()["wal_buffers"] != "-1"
+    engine.kill()
