@@ -89,7 +89,7 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
             "memory": float(spec.memory_limit_bytes or env.memory_bytes),
             "cores": float(threads),
             "scale": _scale(spec.params),
-            "users": float(spec.params.get("users") or math.nan),
+            "connections": float(spec.params.get("connections") or 0),
         },
         spec.settings,
     )

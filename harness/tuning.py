@@ -15,7 +15,8 @@ A value that begins with ``=`` is arithmetic (harness.expression) over
 
 - ``memory``: bytes: the run's memory cap if it has one, else the host's memory,
 - ``cores``: the run's threads,
-- ``scale``: the workload's scale; not there for workloads without one.
+- ``scale``: the workload's scale (TPC-C: warehouses); not there for workloads without one,
+- ``connections``: those that the workload's clients hold; 0 where it names no number.
 
 A profile with ``base`` computes as that one does, from what ``memory`` says, and its own
 settings replace those::

@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from harness.tuning import settings_for, tunings
 from harness.units import GIB
 
-HOST = {"memory": 16.0 * GIB, "cores": 8.0, "scale": math.nan}
+HOST = {"memory": 16.0 * GIB, "cores": 8.0, "scale": math.nan, "connections": 0.0}
 
 
 def test_computed_from_memory_and_cores() -> None:
