@@ -44,6 +44,19 @@ _METRICS = {
     "queries_duration_ns": MetricInfo("sum of the query times", "headline"),
     "throughput_interval_ns": MetricInfo("time of the throughput test", "headline"),
     "query_streams_interval_ns": MetricInfo("time of the streams without refresh", "headline"),
+    "new_orders_per_minute": MetricInfo("New-Orders per minute, TPC-C-derived", "headline"),
+    "transactions_per_minute": MetricInfo("transactions per minute, TPC-C-derived", "part"),
+    "transaction_duration_ns": MetricInfo("time of a transaction", "detail", "transaction"),
+    "transaction_percentile_ns": MetricInfo(
+        "time of a transaction, as its driver tells it", "part", "transaction"
+    ),
+    "server_cpu_per_transaction_ns": MetricInfo(
+        "processor time of the server, a transaction", "part"
+    ),
+    "client_cpu_per_transaction_ns": MetricInfo(
+        "processor time of the client, a transaction", "part"
+    ),
+    "recovery_duration_ns": MetricInfo("time of the start after a kill", "headline"),
     "query_duration_ns": MetricInfo("query time", "detail", "query"),
     "refresh_duration_ns": MetricInfo("refresh function", "part", "function"),
     "stream_duration_ns": MetricInfo("query stream", "part", "stream"),

@@ -36,6 +36,7 @@ from harness.reports.values import (
     limit_of,
     measured,
     summarise,
+    summarise_repeats,
 )
 from harness.result import Better
 from harness.store import StoredRun
@@ -252,13 +253,25 @@ def _row(
         present = [
             [v for v in side if v is not None] for side in zip(*both, strict=True)
         ] or present
-    summaries = [summarise(side) for side in present]
+    summaries = [
+        _summary(side, quantity, held) for side, held in ((a, present[0]), (b, present[1]))
+    ]
     estimate, note = _estimate(present[0], present[1], one.better, pairing)
     if reached := sum(_cut_off(run, quantity, one.better) for run in (*a, *b)):
         # What is left are the values of the runs that happened to be fast enough.
         estimate, note = None, f"the time limit was reached in {reached} of {len(a) + len(b)} runs"
     return Row(quantity, one.unit, one.better, summaries[0], summaries[1], estimate, None,
                "; ".join(part for part in (note, one.note) if part))  # fmt: skip
+
+
+def _summary(
+    side: Sequence[Mapping[Quantity, Measured]], quantity: Quantity, values: Sequence[float]
+) -> Summary | None:
+    """Of the values compared; of histograms, of all repeats of the side that have one."""
+    repeats = [run[quantity] for run in side if quantity in run]
+    if any(one.hdr for one in repeats):
+        return summarise_repeats(repeats)
+    return summarise(values)
 
 
 def _cut_off(run: Mapping[Quantity, Measured], quantity: Quantity, better: Better) -> bool:

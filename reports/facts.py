@@ -72,7 +72,11 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension("cache", "params.cache"),
         Dimension("threads", "threads", _TUNED),
         Dimension("cpus", "cpus", ("threads", *_TUNED)),
-        Dimension("driver", "driver", ("tools.*",)),
+        # Each driver builds the data that it drives.
+        Dimension("driver", "driver", ("tools.*", "dataset.*")),
+        Dimension(
+            "users", "params.users", ("params.connections", "params.client_threads", *_TUNED)
+        ),
         Dimension("restore_method", "restore_method"),
         Dimension("harness", "harness.version", ("harness.*",)),
         Dimension("tuning", "tuning", ("settings.*", *_TUNED)),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
+from harness import hdr
 from harness.result import Better
 from harness.store import StoredRun
 
@@ -41,6 +43,9 @@ class Measured:
     better: Better
     value: float | None
     note: str = ""
+    #: The histogram that ``value`` is a percentile of, and which; repeats are merged by it.
+    hdr: str | None = None
+    percent: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,9 +75,23 @@ def summarise(values: Iterable[float]) -> Summary | None:
     return Summary(len(held), statistics.median(held), held[0], held[-1])
 
 
+def summarise_repeats(repeats: Sequence[Measured]) -> Summary | None:
+    """As ``summarise`` of their values; of histograms the percentile of all repeats together.
+
+    Percentiles are never averaged: ``median`` is then read from the merged histogram, and
+    the range is that of the repeats' own.
+    """
+    found = summarise(one.value for one in repeats if one.value is not None)
+    texts = [one.hdr for one in repeats if one.hdr is not None]
+    if found is None or not texts:
+        return found
+    merged = hdr.merge(_decoded(text) for text in texts)
+    return replace(found, median=float(merged.percentile(repeats[0].percent)))
+
+
 def measured(run: StoredRun) -> dict[Quantity, Measured]:
     """Every metric of a run, in the order run.json has them."""
-    found = (_measured(metric) for metric in run.run["metrics"])
+    found = (one for metric in run.run["metrics"] for one in _of_metric(metric))
     return {one.quantity: one for one in found}
 
 
@@ -96,6 +115,42 @@ def duration_of(metric: str) -> str:
 IN_STREAMS = "stream_"
 
 
+#: What is read from a histogram of durations.
+PERCENTS = (50.0, 95.0, 99.0, 99.9)
+
+
+@lru_cache(maxsize=4096)
+def _decoded(text: str) -> hdr.Histogram:
+    return hdr.decode(text)
+
+
+def _of_metric(metric: Mapping[str, Any]) -> Iterator[Measured]:
+    if "hdr" not in metric:
+        yield _measured(metric)
+        return
+    try:
+        histogram = _decoded(metric["hdr"])
+    except ValueError as error:
+        quantity = Quantity(metric["name"], tuple(sorted(metric["labels"].items())))
+        unit, better = metric["unit"], metric["better"]
+        yield Measured(quantity, metric["name"], unit, better, None, str(error))
+        return
+    if not histogram.total:
+        return
+    for percent, value in zip(PERCENTS, histogram.percentiles(PERCENTS), strict=True):
+        labels = (*sorted(metric["labels"].items()), ("percentile", f"{percent:g}"))
+        yield Measured(
+            Quantity(metric["name"], labels),
+            metric["name"],
+            metric["unit"],
+            metric["better"],
+            float(value),
+            "a percentile of the merged histograms",
+            metric["hdr"],
+            percent,
+        )
+
+
 def _measured(metric: Mapping[str, Any]) -> Measured:
     name, labels = metric["name"], metric["labels"]
     if "stream" in labels and name.startswith("query_"):
@@ -110,9 +165,7 @@ def _measured(metric: Mapping[str, Any]) -> Measured:
 def _one_number(metric: Mapping[str, Any]) -> tuple[float | None, str]:
     """The number that stands for the run among its repeats.
 
-    Samples within a run are not repeats of it, so a run counts once, with their
-    median. Histograms are to be merged over repeats before a percentile is read,
-    never averaged: that needs the decoder, and goes here when it exists.
+    Samples within a run are not repeats of it, so a run counts once, with their median.
     """
     if "value" in metric:
         return float(metric["value"]), ""
@@ -120,7 +173,7 @@ def _one_number(metric: Mapping[str, Any]) -> tuple[float | None, str]:
         samples = metric["samples"]
         text = f"median of {len(samples)} samples a run"
         return (float(statistics.median(samples)), text) if samples else (None, "no samples")
-    return None, "a histogram: not compared yet"
+    raise ValueError(f"metric {metric['name']} has neither value nor samples")
 
 
 def natural(text: str) -> tuple[tuple[int, int | str], ...]:

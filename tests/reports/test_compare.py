@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from report_runs import EMULATED, Case, demo, write, write_unfinished
 from rich.console import Console
 
+from harness import hdr
 from harness.errors import UsageError
 from harness.reports.compare import Comparison, Row, compare
 from harness.reports.compare_output import table, to_json
@@ -208,6 +210,38 @@ def test_zero_has_no_ratio_and_samples_count_once(tmp_path: Path) -> None:
     assert latency.a is not None and (latency.a.n, latency.a.median) == (2, 2.0)
     assert "median of 3 samples" in latency.note
     assert row(comparison, "tail_ns").estimate is None
+
+
+def histogram(durations_ms: list[float]) -> dict[str, Any]:
+    layout = hdr.Layout(1000, 3_600_000_000_000, 3)
+    at = np.searchsorted(layout.bounds()[0], [1e6 * ms for ms in durations_ms], "right") - 1
+    found = hdr.Histogram(layout, np.bincount(at, minlength=layout.counters))
+    labels = {"transaction": "payment"}
+    return {"name": "transaction_duration_ns", "unit": "ns", "better": "lower", "labels": labels,
+            "hdr": found.encode()}  # fmt: skip
+
+
+def test_percentiles_are_of_the_merged_histograms_never_averaged(tmp_path: Path) -> None:
+    """99 quick ones in one repeat and 99 slow ones in the other: the middle lies between."""
+    quick, slow = [1.0] * 99 + [500.0], [2.0] * 301
+    ssd, pmem = (
+        [
+            write(tmp_path, Case(placement=place, block=block, metrics=[histogram(held)]))
+            for block, held in enumerate((quick, slow))
+        ]
+        for place in ("ssd-both", "pmem-both")
+    )
+    comparison = compare(ssd, pmem)
+    labels = (("transaction", "payment"), ("percentile", "50"))
+    rows = {row.quantity.labels: row for row in comparison.groups[0].rows}
+    assert [dict(labels)["percentile"] for labels in rows] == ["50", "95", "99", "99.9"]
+    middle = rows[labels].a
+    assert middle is not None and middle.n == 2
+    assert middle.median == pytest.approx(2e6, rel=1e-3)  # the median of medians is 1.5 ms
+    assert (middle.low, middle.high) == (pytest.approx(1e6, rel=1e-3), pytest.approx(2e6, rel=1e-3))
+    tail = rows[(("transaction", "payment"), ("percentile", "99.9"))].a
+    assert tail is not None and tail.median == pytest.approx(500e6, rel=1e-3)
+    assert "merged histograms" in rows[labels].note
 
 
 def test_mixed_sides_and_shared_runs_are_refused_even_when_forced(tmp_path: Path) -> None:
