@@ -209,7 +209,8 @@ class _Conversation:
     def expect(self, asked: str, reached: bool, otherwise: str) -> None:
         """RunFailed where it has told of a failure, or has ended without what was wanted."""
         if self.words.failure is not None:
-            self.listen()  # what follows its first line often says more
+            while not self.words.failure_told and self.listen():
+                pass  # the lines behind its first often say more
             raise self.failed(asked, self.words.failure)
         if not reached:
             raise self.failed(asked, otherwise)

@@ -40,13 +40,14 @@ _TRANSIENT = {
 
 @dataclass
 class Words:
-    """What was understood so far; ``failure`` ends it.
+    """What was understood so far; ``failure`` ends it, ``failure_told``: all of it was heard.
 
     ``refused``: transactions that the server wanted tried again and HammerDB gave up, by the
     server's error number. ``customers``, ``orders``: districts that a build has filled.
     """
 
     failure: str | None = None
+    failure_told: bool = False
     phase: Phase = "starting"
     new_orders_per_minute: int | None = None
     transactions_per_minute: int | None = None
@@ -62,16 +63,22 @@ class Words:
     _driving: set[int] = field(default_factory=set)
 
     def hear(self, line: str) -> None:
-        """Take in one line."""
-        if self.failure is not None:
-            return
+        """Take in one line; of a failure, also what it goes on with."""
         text = line.strip()
+        if self.failure is not None:
+            self._hear_more(text)
+            return
         if found := _ERROR.match(text):
             self.failure = next((part for part in found.groups() if part), text)
         elif text == "ALL VIRTUAL USERS COMPLETE":
             self.complete = True
         elif found := _USER.match(text):
             self._hear_user(int(found[1]), found[2].strip())
+
+    def _hear_more(self, text: str) -> None:
+        self.failure_told = self.failure_told or text.startswith("Vuser ")
+        if text and not self.failure_told:
+            self.failure = f"{self.failure} {text}"
 
     def _hear_user(self, user: int, said: str) -> None:
         if found := _FAILED.match(said):

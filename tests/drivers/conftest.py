@@ -1,0 +1,96 @@
+"""HammerDB as recorded, always; and the real one where HAMMERDB_HOME names it.
+
+It is in no package registry, so that not every machine can have it: the tests that need it
+are deselected there, which the end of the test run says.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.drivers.hammerdb import find
+from harness.drivers.hammerdb.installation import HammerDb
+from harness.supervise.credentials import unprivileged
+from harness.supervise.supervisor import Supervisor
+from harness.workload import Clients
+
+RECORDINGS = Path(__file__).with_name("recordings")
+_deselected: list[str] = []
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "hammerdb: needs HammerDB 4.x at HAMMERDB_HOME")
+
+
+def pytest_collection_modifyitems(config, items):
+    if os.environ.get("HAMMERDB_HOME"):
+        return
+    real = [item for item in items if item.get_closest_marker("hammerdb")]
+    if real:
+        config.hook.pytest_deselected(items=real)
+        items[:] = [item for item in items if item not in real]
+        _deselected.extend(item.nodeid for item in real)
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _deselected:
+        terminalreporter.write_line(
+            f"{len(_deselected)} tests of the real HammerDB deselected: HAMMERDB_HOME is not set "
+            "(it is in no registry; docs/hammerdb.md says how to get it)",
+            yellow=True,
+        )
+
+
+def _recording(name: str) -> str:
+    return (RECORDINGS / name).read_text()
+
+
+@pytest.fixture
+def recording() -> Callable[[str], str]:
+    return _recording
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A directory that the unprivileged user can enter."""
+    path = Path(tempfile.mkdtemp(prefix="tb-test-"))
+    path.chmod(0o755)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def clients(folder) -> Iterator[Clients]:
+    credentials = unprivileged()
+    scratch = folder / "scratch"
+    scratch.mkdir(mode=0o700)
+    if credentials is not None:
+        os.chown(scratch, credentials.uid, credentials.gid)
+    with Supervisor(folder / "state") as supervisor:
+        yield Clients(supervisor, credentials, scratch)
+
+
+@pytest.fixture
+def replay(folder, monkeypatch) -> Callable[..., HammerDb]:
+    """An installation that says what was recorded, whatever it is asked, and then ``does``."""
+
+    def make(name: str, does: str = "exit 0", version: str = "v4.12", before: str = "") -> HammerDb:
+        home = folder / "home"
+        (home / "bin").mkdir(parents=True)
+        (home / "words").write_text(_recording(name))
+        (home / "hammerdbcli").write_text(f'set hdb_version "{version}"\n')
+        tclsh = home / "bin" / "tclsh8.6"
+        tclsh.write_text(f"#!/bin/sh\n{before}\ncat {home}/words\n{does}\n")
+        tclsh.chmod(0o755)
+        monkeypatch.setenv("HAMMERDB_HOME", str(home))
+        return find()
+
+    return make

@@ -1,0 +1,138 @@
+"""HammerDB's process is started, watched and ended; here one that says what was recorded."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from harness.drivers.hammerdb import Build, Timed, build, measure
+from harness.drivers.hammerdb.dialect import dialect_of, target
+from harness.errors import RunFailed
+from harness.progress import SilentProgress
+from harness.supervise.process import all_processes, mark_of
+
+TARGET = target(
+    dialect_of("pg"),
+    {"host": "/run/bench", "port": 5432, "user": "bench", "password": "pw-4711", "database": "b"},
+)
+ONE_MINUTE = Timed(users=2, ramp_up_min=1, duration_min=1, time_profile=False)
+#: Far above what a busy machine needs to start a process; never a measurement.
+PATIENCE_S = 60
+
+
+def run(hammerdb, clients, **more):
+    return measure(hammerdb, TARGET, clients, ONE_MINUTE, SilentProgress(), **more)
+
+
+def nothing_left(clients) -> bool:
+    marks = [mark_of(stat.id.pid) or "" for stat in all_processes()]
+    return not list(clients.scratch.iterdir()) and not any(
+        mark.startswith(f"{os.getpid()}-") for mark in marks
+    )
+
+
+def test_a_timed_run(replay, clients):
+    moments = []
+    found = run(replay("postgres-15.18-timed.log"), clients, at=moments.append)
+    assert moments == ["before", "after"]
+    assert (found.new_orders_per_minute, found.transactions_per_minute) == (27198, 63589)
+    assert found.version == "HammerDB 4.12"
+    assert found.response_times == {}
+    assert nothing_left(clients)
+
+
+def test_a_build(replay, clients):
+    facts = build(
+        replay("postgres-15.18-build.log"), TARGET, clients, Build(2, 2), SilentProgress()
+    )
+    assert facts["driver"] == "HammerDB 4.12"
+    assert nothing_left(clients)
+
+
+def test_its_response_times_are_read_from_its_own_folder(replay, clients, folder, recording):
+    # The recorded profile is put where a real run writes it, and said so as a real run does.
+    (folder / "profile.log").write_text(recording("postgres-15.18-hdbxtprofile.log"))
+    to = "$TMP/hdbxtprofile.log"
+    hammerdb = replay(
+        "postgres-15.18-timed.log",
+        before=f'cat {folder}/profile.log > {to}; echo "Vuser 1:Writing timing data to {to}"',
+    )
+    found = measure(hammerdb, TARGET, clients, Timed(2, 1, 1), SilentProgress())
+    assert found.response_times["payment"].calls == 8916 + 8871
+
+
+def test_a_failed_build_that_goes_on_waiting_is_ended_at_once(replay, clients):
+    hammerdb = replay("postgres-15.18-build-wrong-password.log", does="exec sleep 3600")
+    started = time.monotonic()
+    with pytest.raises(RunFailed, match="password authentication failed") as failed:
+        build(hammerdb, TARGET, clients, Build(2, 2), SilentProgress())
+    assert time.monotonic() - started < PATIENCE_S
+    assert "Vuser 1:FINISHED FAILED" in failed.value.found
+    assert nothing_left(clients)
+
+
+def test_a_lost_server_ends_the_run_at_once(replay, clients):
+    hammerdb = replay("postgres-15.18-timed-killed.log", does="exec sleep 3600")
+    with pytest.raises(RunFailed, match="server closed the connection unexpectedly"):
+        run(hammerdb, clients)
+    assert nothing_left(clients)
+
+
+def test_status_0_after_failures_is_a_failure(replay, clients):
+    with pytest.raises(RunFailed, match="does not exist"):
+        run(replay("postgres-15.18-timed-no-schema.log"), clients)
+
+
+def cut(replay, name, before, does):
+    """A recording up to the line that has ``before``."""
+    hammerdb = replay(name, does=does)
+    words = hammerdb.home / "words"
+    words.write_text(words.read_text().split(before)[0])
+    return hammerdb
+
+
+def test_a_run_that_hangs_is_ended_with_its_last_lines(replay, clients):
+    hammerdb = cut(replay, "postgres-15.18-timed.log", "Vuser 1:TEST RESULT", "exec sleep 3600")
+    with pytest.raises(RunFailed, match="it hangs: its result is not there") as failed:
+        run(hammerdb, clients, margin_s=1.0)
+    assert "Active Virtual Users configured" in failed.value.found
+    assert nothing_left(clients)
+
+
+def test_a_run_that_ends_too_early_has_no_result(replay, clients):
+    hammerdb = cut(replay, "postgres-15.18-timed.log", "Vuser 1:Test complete", "exit 0")
+    with pytest.raises(RunFailed, match="it ended before its time"):
+        run(hammerdb, clients)
+
+
+def test_a_silent_build_is_ended(replay, clients):
+    hammerdb = cut(replay, "postgres-15.18-build.log", "Vuser 1:CREATING TPCC", "exec sleep 3600")
+    with pytest.raises(RunFailed, match="said nothing for 1 s"):
+        build(hammerdb, TARGET, clients, Build(2, 2), SilentProgress(), silence_s=1.0)
+    assert nothing_left(clients)
+
+
+def test_a_run_in_which_a_user_was_missing_is_no_result(replay, clients):
+    hammerdb = replay("postgres-15.18-timed.log")
+    three = Timed(users=3, ramp_up_min=1, duration_min=1, time_profile=False)
+    with pytest.raises(RunFailed, match="2 virtual users were active"):
+        measure(hammerdb, TARGET, clients, three, SilentProgress())
+
+
+def test_its_script_is_private_and_its_password_in_no_message(replay, clients):
+    """The stand-in prints the script it was given, and its mode, and fails."""
+    hammerdb = replay(
+        "postgres-15.18-timed-no-schema.log",
+        before='stat -c "mode %a owner %U" "$4"; cat "$4" >&2; cat "$4"; echo "$@"',
+    )
+    with pytest.raises(RunFailed) as failed:
+        run(hammerdb, clients)
+    assert "pw-4711" not in str(failed.value.to_json())
+    assert "{…}" in failed.value.found  # its stderr had the script, without the password
+
+
+def test_a_password_is_not_in_its_arguments(replay, clients):
+    hammerdb = replay("postgres-15.18-timed.log", before='echo "$@" | grep -q pw-4711 && exit 1')
+    assert run(hammerdb, clients).new_orders_per_minute == 27198

@@ -1,0 +1,128 @@
+"""The Tcl that HammerDB is given, and where HammerDB is looked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.drivers.hammerdb import Build, Timed, find, whole_minutes
+from harness.drivers.hammerdb.dialect import Target, dialect_of, target
+from harness.drivers.hammerdb.script import build_script, timed_script
+from harness.errors import UsageError
+
+SECRET = "0123secret"
+
+
+def connected(word: str, **more: object) -> Target:
+    connection = {"user": "bench", "password": SECRET, "database": "shop", **more}
+    return target(dialect_of(word), connection)
+
+
+def settings(script: str) -> dict[str, str]:
+    """``diset`` lines as name → value."""
+    found = [line.split(" ", 3) for line in script.splitlines() if line.startswith("diset ")]
+    return {name: value.strip("{}") for _, _, name, value in found}
+
+
+def test_a_build_on_postgres():
+    host = "/run/bench"
+    script = build_script(connected("pg", host=host, port=5432), Build(10, 4))
+    assert settings(script) == {
+        "pg_host": host, "pg_port": "5432", "pg_sslmode": "disable",
+        "pg_user": "bench", "pg_superuser": "bench", "pg_dbase": "shop",
+        "pg_defaultdbase": "shop", "pg_pass": SECRET, "pg_superuserpass": SECRET,
+        "pg_count_ware": "10", "pg_num_vu": "4", "pg_storedprocs": "true",
+    }  # fmt: skip
+    assert script.splitlines()[-2:] == ["buildschema", "exit"]
+
+
+def test_no_more_builders_than_warehouses():
+    script = build_script(connected("pg"), Build(warehouses=2, users=8))
+    assert settings(script)["pg_num_vu"] == "2"
+
+
+@pytest.mark.parametrize(("word", "prefix"), [("mysql", "mysql"), ("maria", "maria")])
+def test_a_timed_run_on_innodb_goes_through_the_socket(word, prefix):
+    script = timed_script(
+        connected(word, socket="/run/bench/sql.sock"), Timed(8, ramp_up_min=1, duration_min=3)
+    )
+    found = settings(script)
+    assert found[f"{prefix}_socket"] == "/run/bench/sql.sock"
+    assert found[f"{prefix}_rampup"] == "1"
+    assert found[f"{prefix}_duration"] == "3"
+    assert found[f"{prefix}_allwarehouse"] == "true"
+    assert found[f"{prefix}_raiseerror"] == "false"
+    assert "vuset vu 8" in script.splitlines()
+
+
+def test_on_postgres_an_error_ends_its_user():
+    script = timed_script(connected("pg"), Timed(1, 0, 1))
+    assert settings(script)["pg_raiseerror"] == "true"
+
+
+def test_passwords_are_set_while_hammerdb_does_not_echo():
+    lines = timed_script(connected("pg"), Timed(1, 0, 1)).splitlines()
+    secret = [i for i, line in enumerate(lines) if SECRET in line]
+    silent = lines.index("rename putscli putscli_aloud; proc putscli args {}")
+    aloud = lines.index("rename putscli {}; rename putscli_aloud putscli")
+    assert secret
+    assert all(silent < i < aloud for i in secret)
+
+
+def test_a_target_does_not_show_its_password():
+    assert SECRET not in repr(connected("pg"))
+
+
+@pytest.mark.parametrize("name", ["host", "user", "password", "database", "socket"])
+def test_what_hammerdb_would_take_apart_is_refused(name):
+    with pytest.raises(UsageError) as refused:
+        connected("maria", **{name: "a b[exec id]"})
+    assert refused.value.asked == f"HammerDB with this {name}"
+    if name == "password":
+        assert "exec" not in str(refused.value.to_json())
+
+
+def test_an_unknown_database_is_refused():
+    with pytest.raises(UsageError, match="only pg, mysql, maria"):
+        dialect_of("oracle")
+
+
+def test_minutes_are_whole():
+    assert whole_minutes("ramp_up", 0, least=0) == 0
+    assert whole_minutes("duration", 180 * 10**9, least=1) == 3
+    for wrong in (30 * 10**9, 0, 90 * 10**9):
+        with pytest.raises(UsageError, match="whole minutes"):
+            whole_minutes("duration", wrong, least=1)
+
+
+def test_where_it_comes_from_is_said(monkeypatch, tmp_path):
+    monkeypatch.delenv("HAMMERDB_HOME", raising=False)
+    with pytest.raises(UsageError) as missing:
+        find()
+    assert "HAMMERDB_HOME is not set" in missing.value.found
+    assert "hammerdb.com" in missing.value.do
+    monkeypatch.setenv("HAMMERDB_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match="has no hammerdbcli"):
+        find()
+
+
+@pytest.mark.parametrize(("version", "said"), [("v5.0", "Tcl 9"), ("v6.0", "6.0"), ("v3.2", "3.2")])
+def test_other_major_versions_are_refused(replay, version, said):
+    with pytest.raises(UsageError, match=said) as refused:
+        replay("postgres-15.18-timed.log", version=version)
+    assert "4.x is driven" in refused.value.do
+
+
+def test_its_version_is_read(replay):
+    assert replay("postgres-15.18-timed.log").version == (4, 12)
+    assert find().name == "HammerDB 4.12"
+
+
+def test_a_missing_tcl_package_is_known_beforehand(replay):
+    """The stand-in Tcl says what the real one says of each package that it does not find."""
+    hammerdb = replay(
+        "postgres-15.18-timed.log",
+        before="""echo "Pgtcl: can't find package Pgtcl"; exit 0""",
+    )
+    with pytest.raises(UsageError, match="can't find package Pgtcl") as missing:
+        hammerdb.check(dialect_of("pg"), None)
+    assert "docs/hammerdb.md" in missing.value.do
