@@ -48,6 +48,10 @@ class RunFailed(HarnessError):
     exit_code = 1
 
 
+#: What DuckDB in this process makes of Ctrl-C during a statement.
+_DUCKDB_INTERRUPTED = "Query interrupted"
+
+
 def interruption(error: BaseException) -> BaseException | None:
     """The Ctrl-C or SIGTERM in whose wake ``error`` was raised, None where there was none.
 
@@ -57,6 +61,8 @@ def interruption(error: BaseException) -> BaseException | None:
     while link is not None:
         if not isinstance(link, Exception):
             return link
+        if isinstance(link, RuntimeError) and str(link) == _DUCKDB_INTERRUPTED:
+            return KeyboardInterrupt()
         link = link.__context__
     return None
 

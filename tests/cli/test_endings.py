@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import duckdb
 import pytest
+
+from harness.errors import interruption
 
 #: The command, interrupted by itself while it still imports.
 INTERRUPTED_IMPORT = """
@@ -54,3 +60,18 @@ def test_a_reader_that_has_gone_is_no_error_worth_words(harness):
     process.stdout.close()
     assert "Traceback" not in process.stderr.read()
     assert process.wait() == 1
+
+
+def test_ctrl_c_within_a_statement_of_our_own_duckdb_is_an_interruption():
+    """It raises RuntimeError instead, and the KeyboardInterrupt is lost."""
+    # A test run in the background of a script ignores Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+    try:
+        with pytest.raises(RuntimeError) as raised:
+            duckdb.sql(
+                "SELECT sum(a.i * b.i % 7) FROM range(20000) a(i), range(200000) b(i)"
+            ).show()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert isinstance(interruption(raised.value), KeyboardInterrupt)
