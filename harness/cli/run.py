@@ -26,7 +26,7 @@ from harness.yamlfile import Document, scalar
 
 
 def run(
-    workload: Annotated[str, typer.Argument(help="tpch")],
+    workload: Annotated[str, typer.Argument(help="tpch, tpcc")],
     engine: Annotated[list[str] | None, typer.Option(help="duckdb, postgres; may repeat.")] = None,
     placement: Annotated[
         list[str] | None,
@@ -41,7 +41,11 @@ def run(
         str | None, typer.Option(help="Time limit of one query in seconds.")
     ] = None,
     test: Annotated[
-        str | None, typer.Option(help="queries, power, throughput or both (power, throughput).")
+        str | None,
+        typer.Option(
+            help="tpch: queries, power, throughput or both (power, throughput). "
+            "tpcc: throughput or durability."
+        ),
     ] = None,
     streams: Annotated[
         int | None, typer.Option(help="Query streams of a throughput test [the specification's].")
@@ -49,6 +53,26 @@ def run(
     refresh: Annotated[
         bool | None,
         typer.Option("--refresh/--no-refresh", help="Refresh functions in power and throughput."),
+    ] = None,
+    warehouses: Annotated[int | None, typer.Option(help="Warehouses of TPC-C.")] = None,
+    users: Annotated[
+        int | None, typer.Option(help="Emulated users of TPC-C [8; 10 a warehouse that think].")
+    ] = None,
+    ramp_up: Annotated[
+        str | None, typer.Option(help="Before anything is measured: 30s, 3m.")
+    ] = None,
+    duration: Annotated[str | None, typer.Option(help="Of the measured window: 3m, 90s.")] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="Transactions a second, offered whatever the server answers."),
+    ] = None,
+    think_time: Annotated[
+        bool | None,
+        typer.Option("--think-time/--no-think-time", help="Keying and think times of users."),
+    ] = None,
+    driver: Annotated[
+        str | None,
+        typer.Option(help="What offers the load: loadgen, hammerdb, or both in turn."),
     ] = None,
     cache: Annotated[str | None, typer.Option(help="cold-per-query, cold-per-run or warm.")] = None,
     plans: Annotated[
@@ -85,8 +109,8 @@ def run(
         int,
         typer.Option(
             min=0,
-            help="Seed of what a workload draws. TPC-H draws nothing of its own: its query "
-            "parameters follow --query-seed.",
+            help="Seed of what a workload draws: the users' choices of TPC-C. TPC-H draws "
+            "nothing of its own: its query parameters follow --query-seed.",
         ),
     ] = 0,
     again: Annotated[
@@ -112,6 +136,12 @@ def run(
         "refresh": refresh,
         "cache": cache,
         "plans": plans,
+        "warehouses": warehouses,
+        "users": users,
+        "ramp_up": ramp_up,
+        "duration": duration,
+        "rate_per_s": rate,
+        "think_time": think_time,
     }
     params = {key: value for key, value in given.items() if value is not None}
     params |= key_values(param, "--param")
@@ -138,11 +168,16 @@ def run(
         },
         "repeats": repeats,
     }
+    if driver is not None:
+        both = list(registry.drivers(workload)) if driver == "both" else [driver]
+        profile["axes"]["driver"] = both
     if placement:
         profile["axes"]["placement"] = list(dict.fromkeys(placement))
     given = {"threads": threads, "cpus": cpus, "memory_limit": memory_limit, "label": label}
     profile["fixed"] |= {key: value for key, value in given.items() if value is not None}
-    plan = expand(Document("command line", profile, {}), registry.normalise)
+    plan = expand(
+        Document("command line", profile, {}), registry.normalise, driver=registry.default_driver
+    )
     into = store(results)
     with (
         progress_on_stderr(quiet) as progress,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
 
+from harness import hdr
 from harness.cli.common import metric_value, print_json, print_table
 from harness.preflight import placement_label
 from harness.store import StoredRun
@@ -18,10 +19,7 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
     if json_:
         print_json({"runs": [stored.run for stored in finished]})
         return
-    print_table(
-        ("run", "status", "total", "geomean", "answers", "note"),
-        [_row(stored) for stored in finished],
-    )
+    _print_headlines(finished)
     _print_figures(finished)
     for stored in finished:
         if stored.run["error"]:
@@ -46,22 +44,52 @@ def _print_figures(finished: Sequence[StoredRun]) -> None:
         print_table(("run", "figure (see docs/tpch.md)", "queries/h"), rows)
 
 
-def _row(stored: StoredRun) -> tuple[Any, ...]:
-    run = stored.run
-    total = metric_value(run, "queries_duration_ns")
-    mean = metric_value(run, "queries_geomean_ns")
-    answers = [check for check in run["checks"] if check["name"] == "answer"]
-    passed = sum(check["status"] == "passed" for check in answers)
-    notes = ["EMULATED " + ", ".join(e["tier"] for e in run["emulated"])] if run["emulated"] else []
-    notes += ["resumed"] if run.get("resumed") else []
-    return (
-        stored.run_id,
-        run["status"],
-        format_ns(total) if total is not None else "",
-        format_ns(mean) if mean is not None else "",
-        f"{passed}/{len(answers)} right" if answers else "",
-        "; ".join(notes),
+def _print_headlines(finished: Sequence[StoredRun]) -> None:
+    """What each run says in short; a column for whatever one of them tells."""
+    told = [_headline(stored.run) for stored in finished]
+    columns = list(dict.fromkeys(name for one in told for name in one))
+    print_table(
+        ("run", "status", *columns, "note"),
+        [
+            (stored.run_id, stored.run["status"], *(one.get(c, "") for c in columns), _note(stored))
+            for stored, one in zip(finished, told, strict=True)
+        ],
     )
+
+
+def _headline(run: Mapping[str, Any]) -> dict[str, str]:
+    """Column to text: times of queries, or rates of transactions."""
+    found: dict[str, str] = {}
+    for column, name in (("total", "queries_duration_ns"), ("geomean", "queries_geomean_ns")):
+        if (value := metric_value(run, name)) is not None:
+            found[column] = format_ns(value)
+    for column, name in _RATES.items():
+        if (value := metric_value(run, name)) is not None:
+            found[column] = f"{value:,.0f}"
+    for metric in run["metrics"]:
+        if metric["name"] == "transaction_duration_ns" and metric["labels"] == _NEW_ORDER:
+            found["New-Order p95"] = format_ns(hdr.decode(metric["hdr"]).percentile(95.0))
+    for column, names in _CHECKS.items():
+        checks = [check for check in run["checks"] if check["name"] in names]
+        if checks:
+            passed = sum(check["status"] == "passed" for check in checks)
+            found[column] = f"{passed}/{len(checks)} right"
+    return found
+
+
+#: The rates of a run of transactions, and the checks, by the columns they stand in.
+_RATES = {
+    "New-Orders/min": "new_orders_per_minute",
+    "transactions/min": "transactions_per_minute",
+}
+_NEW_ORDER = {"transaction": "new_order"}
+_CHECKS = {"answers": ("answer",), "data": ("consistency", "durability")}
+
+
+def _note(stored: StoredRun) -> str:
+    run = stored.run
+    notes = ["EMULATED " + ", ".join(e["tier"] for e in run["emulated"])] if run["emulated"] else []
+    return "; ".join(notes + (["resumed"] if run.get("resumed") else []))
 
 
 def exit_for(finished: Sequence[StoredRun]) -> None:

@@ -1,16 +1,16 @@
-"""What a driver saw: one shape, whoever drove, so that one driver calibrates another.
+"""Drivers, and what a driver saw: one shape, so that one driver calibrates another.
 
 What a driver does not tell is None or absent, never zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from harness.engine import Engine
-from harness.workload import Clients, Session
+from harness.workload import Loading, Session
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,8 @@ class Transaction:
     """One type of transaction in the measured window.
 
     ``committed_count``: those that only read are among them; of New-Order without the 1 %
-    that roll back. ``duration_hdr``: HdrHistogram V2 compressed, base64, in ns or, by
-    ``hdr_unit``, another unit; ``percentiles_ns``: by percentile (``"95"``), from a driver
-    that tells no histogram.
+    that roll back. ``duration_hdr``: HdrHistogram V2 compressed, base64, of nanoseconds;
+    ``percentiles_ns``: by percentile (``"95"``), from a driver that tells no histogram.
     """
 
     committed_count: int | None = None
@@ -28,7 +27,6 @@ class Transaction:
     retried_count: int | None = None
     unfinished_count: int | None = None
     duration_hdr: str | None = None
-    hdr_unit: str = "ns"
     percentiles_ns: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -38,10 +36,12 @@ class Driven:
 
     ``window_ns``: its length. ``new_orders_per_minute``: committed ones.
     ``database_transactions_per_minute``: as the server counts them, from a driver that asks
-    it: not the transactions of the workload. ``client_threads``: event loops or threads
-    that ``client_cpu_ns`` was spent in. ``offered_count``: intended starts in the window,
-    of an open loop; ``backlog_count``: of those due, how many were not begun at the
-    window's beginning and end. ``series``: committed transactions by interval.
+    it: not the transactions of the workload. ``client_cpu_ns``: of the client's processes
+    in the window; ``busiest_thread_share``: of the window, how much its busiest thread
+    computed. ``offered_count``: intended starts in the window of an open loop;
+    ``backlog_count``: of those due, how many were not begun at the window's beginning and
+    end. ``series``: ``{"monotonic_ns", "counts": {transaction: done}}`` by interval.
+    ``notes``: facts about the client for the result.
     """
 
     driver: str
@@ -57,32 +57,36 @@ class Driven:
     offered_count: int | None = None
     backlog_count: tuple[int, int] | None = None
     retried_by_code: Mapping[str, int] = field(default_factory=dict)
-    series: list[Mapping[str, Any]] = field(default_factory=list)
+    series: Sequence[Mapping[str, Any]] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Drives:
+    """What a driver calls as the measured window begins and ends, in the calling thread or not."""
+
+    on_measuring: Callable[[], None]
+    on_measured: Callable[[], None]
+
+
 class Driver(Protocol):
-    """A client program that offers TPC-C's load: ``loadgen``, ``hammerdb``."""
+    """A client program that offers TPC-C's load. Every verb says what it must do, in one line."""
 
     name: str
+    #: Consistency conditions (by number) that its own transactions or data do not keep, and why.
+    not_kept: Mapping[int, str]
 
-    def check(
-        self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]
-    ) -> None:
-        """UsageError for what can be known beforehand: not installed, not able to do this."""
+    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+        """UsageError for what can be known beforehand: not installed, cannot do this."""
 
     def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the data it builds depend on, beside the number of warehouses."""
+        """What the data that it builds depend on, beside the number of warehouses."""
 
-    def load(self, params: Mapping[str, Any], engine: Engine, clients: Clients, threads: int,
-             progress: Any) -> Mapping[str, Any]:  # fmt: skip
+    def mix(self, params: Mapping[str, Any]) -> str | Mapping[str, float]:
+        """The mix it offers: ``deck``, or weights by transaction."""
+
+    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
         """Schema and data into the started, empty engine; facts for the fingerprint."""
 
-    def drive(
-        self,
-        params: Mapping[str, Any],
-        session: Session,
-        on_measuring: Callable[[], None],
-        on_measured: Callable[[], None],
-    ) -> Driven:
-        """Offer the load; the two are called as the measured window begins and ends."""
+    def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
+        """Offer the load and return what was seen; RunFailed where it did not go well."""

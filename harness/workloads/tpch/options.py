@@ -57,6 +57,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "refresh_batch_orders": None,
     "q6_dates": None,
 }
+#: What the same thing is called in TPC-C here.
+_ELSEWHERE: Mapping[str, str] = {"warehouses": "scale", "users": "streams"}
 #: With the pair of a power test as many refresh sets as there are.
 _MOST_STREAMS = LARGEST_SET - 1
 _SMALLEST_SCALE = 0.001
@@ -68,9 +70,11 @@ def normalise(params: Mapping[str, Any]) -> dict[str, Any]:
     """Defaults filled in, every value checked; idempotent. UsageError names what is allowed."""
     for name in params:
         if name not in _DEFAULTS:
+            same = _ELSEWHERE.get(name)
+            hint = f" (did you mean {same!r}?)" if same else nearest(name, list(_DEFAULTS))
             raise UsageError(
                 f"tpch parameter {name!r}",
-                f"not a parameter of tpch{nearest(name, list(_DEFAULTS))}",
+                f"not a parameter of tpch{hint}",
                 f"the parameters are {', '.join(_DEFAULTS)}",
             )
     given = dict(_DEFAULTS) | dict(params)

@@ -1,0 +1,8 @@
+"""TPC-C-derived order entry: five transactions over nine tables (TPC-C 5.11).
+
+Results are not TPC-C results: nothing here was audited.
+"""
+
+from harness.workloads.tpcc.workload import Tpcc
+
+WORKLOAD = Tpcc()

@@ -1,0 +1,157 @@
+"""The twelve consistency conditions of clause 3.3.2, and whether the mix was the one asked for.
+
+Each condition is a statement in ``conditions/`` that every engine takes; it gives the rows
+that violate it, four at most. They are asked side by side over a few connections, since
+some go over all order lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from harness.engine import RunsSql, SqlResult
+from harness.errors import HarnessError
+from harness.progress import Progress
+from harness.result import Check
+from harness.workloads.tpcc.driven import Driven
+from harness.workloads.tpcc.options import shares
+
+_FOLDER = Path(__file__).parent / "conditions"
+_AT_ONCE = 4
+_SHOWN = 3
+#: A share this many standard deviations off is not chance: about one in 10⁹ is.
+_DEVIATIONS = 6.0
+_ROLLED_BACK, _REMOTE_LINES, _REMOTE_PAYMENTS = 0.01, 0.01, 0.15
+#: Orders of a district and rows of HISTORY of a warehouse as loaded (clause 4.3.3.1).
+_LOADED_ORDERS, _LOADED_HISTORY = 3000, 30_000
+
+#: One statement's rows.
+Query = Callable[[str], Sequence[tuple[Any, ...]]]
+
+
+@cache
+def conditions() -> Mapping[int, str]:
+    """Statement by number of the condition."""
+    return {int(file.stem): file.read_text() for file in sorted(_FOLDER.glob("*.sql"))}
+
+
+def check_conditions(
+    engine: RunsSql, progress: Progress, not_kept: Mapping[int, str] | None = None
+) -> list[Check]:
+    """One check a condition; what breaks while it is asked is unknown.
+
+    ``not_kept``: conditions that the driver's own transactions do not keep, and why: they
+    are left out.
+    """
+    asked = {n: sql for n, sql in conditions().items() if n not in (not_kept or {})}
+    with (
+        progress.task("TPC-C consistency conditions", len(asked)) as task,
+        ThreadPoolExecutor(_AT_ONCE) as pool,
+    ):
+
+        def one(number: int) -> Check:
+            found = _check(engine, number, asked[number])
+            task.advance()
+            return found
+
+        # Those over order lines and customers take longest: they go first.
+        checks = list(pool.map(one, sorted(asked, reverse=True)))
+    return checks[::-1]
+
+
+def _check(engine: RunsSql, number: int, sql: str) -> Check:
+    labels = {"condition": str(number)}
+    try:
+        with closing(engine.connect()) as connection:
+            found = connection.execute(sql)
+    except HarnessError as error:
+        return Check("consistency", "unknown", f"not to be asked: {error}", labels)
+    if not found.rows:
+        return Check("consistency", "passed", "", labels)
+    return Check("consistency", "failed", _violations(number, found), labels)
+
+
+def _violations(number: int, found: SqlResult) -> str:
+    rows = [
+        " ".join(f"{name}={value}" for name, value in zip(found.columns, row, strict=True))
+        for row in found.rows[:_SHOWN]
+    ]
+    more = ", and more" if len(found.rows) > _SHOWN else ""
+    return f"clause 3.3.2.{number} does not hold: {'; '.join(rows)}{more}"
+
+
+def check_mix(params: Mapping[str, Any], driven: Driven, asked: str | Mapping[str, float]) -> Check:
+    """Whether the transactions were mixed, and New-Orders rolled back, as they should be.
+
+    ``asked``: the mix. A transaction that was under way at an end of the window may be missing.
+    """
+    done: dict[str, int] = {}
+    for name, transaction in driven.transactions.items():
+        if transaction.committed_count is None:
+            return Check("mix", "unknown", f"{driven.driver} does not tell how many {name} it did")
+        done[name] = transaction.committed_count + (transaction.rolled_back_count or 0)
+    if not done:
+        return Check("mix", "unknown", f"{driven.driver} does not tell what it did")
+    total, edge = sum(done.values()), int(params["users"])
+    wrong = [
+        _off(f"{name} of all transactions", done.get(name, 0), total, share, edge)
+        for name, share in shares(asked).items()
+    ]
+    rolled_back = driven.transactions["new_order"].rolled_back_count
+    if rolled_back is not None:
+        wrong.append(_off("rolled back New-Orders", rolled_back, done["new_order"], _ROLLED_BACK))
+    return _verdict("mix", wrong, f"{total} transactions")
+
+
+def check_remote(warehouses: int, engine: RunsSql) -> Check:
+    """Whether as many order lines and payments crossed warehouses as should, by the data.
+
+    1 % of the lines (clause 2.4.1.5) and 15 % of the payments (clause 2.5.1.2); none where
+    there is one warehouse.
+    """
+    try:
+        with closing(engine.connect()) as connection:
+            lines, remote_lines = _counts(connection.execute(_LINES))
+            payments, remote_payments = _counts(connection.execute(_PAYMENTS))
+    except HarnessError as error:
+        return Check("remote", "unknown", f"not to be asked: {error}")
+    payments -= _LOADED_HISTORY * warehouses
+    share = 1.0 if warehouses > 1 else 0.0
+    wrong = [
+        _off("remote order lines", remote_lines, lines, share * _REMOTE_LINES),
+        _off("remote payments", remote_payments, payments, share * _REMOTE_PAYMENTS),
+    ]
+    return _verdict("remote", wrong, f"{lines} order lines and {payments} payments")
+
+
+_LINES = f"""
+SELECT count(*), sum(CASE WHEN ol_supply_w_id <> ol_w_id THEN 1 ELSE 0 END)
+FROM order_line WHERE ol_o_id > {_LOADED_ORDERS}
+"""
+_PAYMENTS = """
+SELECT count(*), sum(CASE WHEN h_c_w_id <> h_w_id THEN 1 ELSE 0 END) FROM history
+"""
+
+
+def _counts(found: SqlResult) -> tuple[int, int]:
+    ((count, remote),) = found.rows
+    return int(str(count)), int(str(remote or 0))
+
+
+def _off(what: str, count: int, total: int, share: float, edge: int = 0) -> str:
+    """What is too far from its share to be chance; empty where it is not."""
+    allowed = _DEVIATIONS * math.sqrt(total * share * (1 - share)) + edge
+    if abs(count - total * share) <= allowed:
+        return ""
+    return f"{what}: {count} of {total}, not {share:.2%}"
+
+
+def _verdict(name: str, wrong: Sequence[str], looked_at: str) -> Check:
+    found = "; ".join(filter(None, wrong))
+    return Check(name, "failed" if found else "passed", found or f"looked at {looked_at}")

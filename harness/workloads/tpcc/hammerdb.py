@@ -1,0 +1,111 @@
+"""HammerDB as a driver of this workload: what it is asked for, and what its words become.
+
+It tells no counts by transaction and no histogram; its TPM are the server's transactions,
+not the workload's; its response times are percentiles over ramp-up and window together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.drivers.hammerdb import (
+    Build,
+    Measured,
+    Timed,
+    build,
+    drivable,
+    find,
+    measure,
+    target_of,
+    whole_minutes,
+)
+from harness.engine import Engine
+from harness.errors import UsageError
+from harness.workload import Loading, Session
+from harness.workloads.tpcc.driven import Driven, Drives, Transaction
+from harness.workloads.tpcc.options import duration_ns
+
+#: Parameters that HammerDB has nothing for, with the value that leaves them alone.
+_OURS_ALONE: Mapping[str, Any] = {"rate_per_s": None, "mix": "deck", "clients": 1, "data_seed": 1}
+
+
+class HammerDbDriver:
+    """Its own schema, its own procedures, its own client."""
+
+    name = "hammerdb"
+    not_kept: Mapping[int, str] = {
+        10: "HammerDB's Payment adds the amount to C_BALANCE (MySQL, MariaDB), or takes it from "
+        "a balance that it has read without a lock (PostgreSQL)",
+        11: "HammerDB's Delivery does not count in C_DELIVERY_CNT",
+        12: "HammerDB's Payment does not add to C_YTD_PAYMENT",
+    }
+
+    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+        """Whether it is installed, knows this engine, and can do this in whole minutes."""
+        dialect = drivable(engine)
+        for name, value in _OURS_ALONE.items():
+            if params[name] != value:
+                raise UsageError(
+                    f"{name} {params[name]} with driver hammerdb",
+                    "HammerDB has no such option",
+                    f"leave {name} out, or use --driver loadgen",
+                )
+        _timed(params)
+        find().check(dialect, None)
+
+    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Its version: its schema and procedures are data."""
+        return {"builder": find().name}
+
+    def mix(self, params: Mapping[str, Any]) -> str:
+        """Its users draw from the deck of clause 5.2.4.2."""
+        return "deck"
+
+    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+        """Have it build its schema."""
+        options = Build(params["warehouses"], loading.threads)
+        target = target_of(loading.engine)
+        return build(find(), target, loading.clients, options, loading.progress)
+
+    def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
+        """Have it drive what it has built."""
+        calls = {"before": drives.on_measuring, "after": drives.on_measured}
+        found = measure(
+            find(),
+            target_of(session.engine),
+            session.clients(),
+            _timed(params),
+            session.progress,
+            lambda moment: calls[moment](),
+        )
+        return _driven(found)
+
+
+def _timed(params: Mapping[str, Any]) -> Timed:
+    return Timed(
+        users=params["users"],
+        ramp_up_min=whole_minutes("ramp_up", duration_ns(params, "ramp_up"), 0),
+        duration_min=whole_minutes("duration", duration_ns(params, "duration"), 1),
+        all_warehouses=params["home"] == "all",
+        think_time=params["think_time"],
+    )
+
+
+def _driven(found: Measured) -> Driven:
+    times = {
+        name: Transaction(percentiles_ns={"50": one.p50_ns, "95": one.p95_ns, "99": one.p99_ns})
+        for name, one in found.response_times.items()
+    }
+    return Driven(
+        driver="hammerdb",
+        version=found.version,
+        window_ns=found.duration_ns,
+        new_orders_per_minute=found.new_orders_per_minute,
+        transactions=times,
+        database_transactions_per_minute=found.transactions_per_minute,
+        client_cpu_ns=found.client_cpu_ns,
+        client_threads=found.users,
+        retried_by_code=found.refused,
+        notes={"database_version": found.database_version},
+    )

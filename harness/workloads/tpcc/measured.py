@@ -1,0 +1,219 @@
+"""The measured phase: drive, count, and check the data that the transactions have left.
+
+========== ==========================================================================
+throughput users call transactions for a ramp-up and a measured window
+durability the same with a journal; the server is killed in the window, started
+           again, and what was told to be committed is looked for. It has no rates.
+========== ==========================================================================
+
+Every run begins on restored data whose files were evicted: the ramp-up warms the caches.
+Afterwards the twelve consistency conditions are asked, whoever drove.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.counters import difference
+from harness.engine import RunsSql
+from harness.errors import HarnessError, RunFailed, UsageError
+from harness.host.uncontrolled import Finding
+from harness.result import Check, Metric
+from harness.workload import Outcome, Session
+from harness.workloads.tpcc import figures
+from harness.workloads.tpcc.consistency import check_conditions, check_mix, check_remote
+from harness.workloads.tpcc.driven import Driven, Driver, Drives
+from harness.workloads.tpcc.durability import Journal, check_durability
+from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.options import duration_ns
+
+#: A client thread that computes for more than this share of the window has no time to wait.
+_SATURATED = 0.9
+#: How much of what was due at the window's end may wait in an open loop, as a share of what
+#: was offered in it, before the rate counts as not kept.
+_BACKLOG = 0.01
+#: How far the first and last third of a window may be apart.
+_STEADY = 0.1
+#: The server is killed in this part of the window.
+_KILL_FROM, _KILL_TO = 0.2, 0.9
+
+
+def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outcome:
+    """See harness.workload.Workload.measure; the metrics are listed in figures.py."""
+    if params["test"] == "durability":
+        return _durability(params, session)
+    engine = _sql(session)
+    counted = _Counted(session)
+    driven = driver.drive(params, session, Drives(counted.begin, counted.end))
+    checks = [
+        check_mix(params, driven, driver.mix(params)),
+        check_remote(params["warehouses"], engine),
+        *check_conditions(engine, session.progress, driver.not_kept),
+    ]
+    artifacts = {
+        "client": {"driver": driven.driver, "version": driven.version, **driven.notes},
+        "series": {"transactions": driven.series},
+        "not-kept": {str(n): why for n, why in driver.not_kept.items()},
+    }
+    metrics = figures.metrics(driven, counted.counters)
+    kept = {name: document for name, document in artifacts.items() if document}
+    return Outcome(metrics, checks, kept, list(_doubts(params, driven)))
+
+
+def _sql(session: Session) -> RunsSql:
+    engine = session.engine
+    if not isinstance(engine, RunsSql):
+        raise UsageError(f"tpcc on {engine.name}", "it does not run SQL", "choose another engine")
+    return engine
+
+
+@dataclass
+class _Counted:
+    """Counters at the two ends of the measured window."""
+
+    session: Session
+    _before: Mapping[str, float] = field(default_factory=dict)
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        self._before = dict(self.session.counters("before"))
+
+    def end(self) -> None:
+        self.counters = difference(self._before, self.session.counters("after"))
+
+
+# What makes the numbers doubtful ------------------------------------------------
+
+
+def _doubts(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
+    yield from _saturation(driven)
+    yield from _backlog(driven)
+    yield from _trend(driven)
+    if params["rate_per_s"] is None and not params["think_time"]:
+        yield Finding(
+            what="waiting in a closed loop",
+            found="a user asks for nothing while it waits, so a stall of the server delays one "
+            "transaction of each user and not all that would have come (coordinated omission)",
+            do="offer a rate with --rate to see waiting in the latencies",
+        )
+
+
+def _saturation(driven: Driven) -> Iterator[Finding]:
+    share = driven.busiest_thread_share
+    if share is None and driven.client_cpu_ns is not None and driven.client_threads:
+        share = driven.client_cpu_ns / (driven.client_threads * driven.window_ns)
+    if share is not None and share > _SATURATED:
+        yield Finding(
+            what="client CPU",
+            found=f"a client thread computed for {share:.0%} of the window: the client may "
+            "have been the limit, not the server",
+            do="give it more: -p client_threads=…, -p clients=…",
+        )
+
+
+def _backlog(driven: Driven) -> Iterator[Finding]:
+    if driven.backlog_count is None or not driven.offered_count:
+        return
+    begin, end = driven.backlog_count
+    if end - begin > max(1.0, _BACKLOG * driven.offered_count):
+        yield Finding(
+            what="offered rate",
+            found=f"{end} transactions that were due at the window's end had not begun "
+            f"({begin} at its beginning): the server did not keep up, and latencies grow "
+            "with the length of the window",
+            do="lower --rate, or raise --users",
+        )
+
+
+def _trend(driven: Driven) -> Iterator[Finding]:
+    done = [sum(point["counts"].values()) for point in driven.series]
+    third = len(done) // 3
+    if third < 3 or not sum(done[:third]):
+        return
+    change = sum(done[-third:]) / sum(done[:third]) - 1
+    if abs(change) > _STEADY:
+        yield Finding(
+            what="steady state",
+            found=f"the window's last third has {change:+.0%} transactions beside its first",
+            do="raise --ramp-up, and let the window hold several checkpoints",
+        )
+
+
+# Durability ---------------------------------------------------------------------
+
+
+@dataclass
+class _Killer:
+    """Kills the server at a random moment of the window."""
+
+    session: Session
+    delay_s: float
+    killed_ns: int | None = None
+    _timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        self._timer = threading.Timer(self.delay_s, self._kill)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+
+    def _kill(self) -> None:
+        self.killed_ns = time.monotonic_ns()
+        self.session.engine.kill()
+
+
+def _durability(params: Mapping[str, Any], session: Session) -> Outcome:
+    engine = _sql(session)
+    journal = _journal_until_kill(params, session)
+    started_ns = time.monotonic_ns()
+    session.engine.start()
+    recovery_ns = time.monotonic_ns() - started_ns
+    checks: Sequence[Check] = [
+        *check_durability(journal, engine, session.progress),
+        *check_conditions(engine, session.progress),
+    ]
+    told = {
+        "new_order": len(journal.orders),
+        "payment": journal.payments.total(),
+        "delivery": len(journal.carriers),
+    }
+    metrics = [
+        Metric("recovery_duration_ns", "ns", "lower", value=recovery_ns),
+        *(
+            Metric("journal_committed_count", "1", "none", {"transaction": name}, value=count)
+            for name, count in told.items()
+        ),
+    ]
+    return Outcome(metrics, list(checks))
+
+
+def _journal_until_kill(params: Mapping[str, Any], session: Session) -> Journal:
+    """What the client was told to be committed until the server was killed under it."""
+    share = random.Random(session.seed).uniform(_KILL_FROM, _KILL_TO)
+    killer = _Killer(session, share * duration_ns(params, "duration") / 1e9)
+    folder = session.clients().scratch
+    driver = Loadgen()
+    try:
+        driver.drive(params, session, Drives(killer.begin, lambda: None), journal=folder)
+    except HarnessError:
+        if killer.killed_ns is None:
+            raise
+        killer.cancel()
+        session.progress.say("the server was killed under the client; starting it again")
+        return Journal.read(driver.journals(params, folder))
+    finally:
+        killer.cancel()
+    raise RunFailed(
+        "kill the server under way",
+        "the client ended without noticing",
+        "give it a longer --duration",
+    )

@@ -1,0 +1,87 @@
+"""TPC-C as a workload: its parameters, its data, its drivers, and the measured phase.
+
+What a run gives is listed in figures.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.engine import Engine
+from harness.errors import UsageError
+from harness.placement import Part
+from harness.workload import Loading, Outcome, Session
+from harness.workloads.tpcc import data
+from harness.workloads.tpcc.driven import Driver
+from harness.workloads.tpcc.hammerdb import HammerDbDriver
+from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.measured import measure
+from harness.workloads.tpcc.options import normalise
+
+
+class Tpcc:
+    """Five transactions over an order-entry database, offered by a client program."""
+
+    name = "tpcc"
+    title = "TPC-C-derived: order-entry transactions; throughput and durability tests"
+    drivers: Mapping[str, str] = {
+        "loadgen": "our native client",
+        "hammerdb": "HammerDB 4.x, with its own schema and procedures (see docs/hammerdb.md)",
+    }
+
+    def normalise(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters with defaults filled in; see harness.workloads.tpcc.options."""
+        return normalise(params)
+
+    def data_key(self, params: Mapping[str, Any], driver: str) -> dict[str, Any]:
+        """Warehouses, and what else the driver's own load depends on."""
+        return {"warehouses": params["warehouses"], **_driver(driver).key(params)}
+
+    def estimate_bytes(self, params: Mapping[str, Any], engine_format: str) -> dict[Part, int]:
+        """Upper estimate of the bytes in each part; see harness.workloads.tpcc.data."""
+        return data.estimate_bytes(params)
+
+    def check_engine(
+        self,
+        params: Mapping[str, Any],
+        driver: str,
+        engine: Engine,
+        settings: Mapping[str, str],
+    ) -> None:
+        """Whether the driver is there, and this engine can be driven by it."""
+        if params["test"] == "durability":
+            _check_durability(driver, engine)
+        _driver(driver).check(params, engine, settings)
+
+    def spends_data(self, params: Mapping[str, Any]) -> bool:
+        """Always: every transaction but two writes."""
+        return True
+
+    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+        """By the driver; its facts, and the warehouses."""
+        return _driver(loading.driver).load(params, loading)
+
+    def measure(self, params: Mapping[str, Any], session: Session) -> Outcome:
+        """Drive, count and check; see harness.workloads.tpcc.measured."""
+        return measure(params, session, _driver(session.driver))
+
+
+def _driver(name: str) -> Driver:
+    made: Mapping[str, type[Driver]] = {"loadgen": Loadgen, "hammerdb": HammerDbDriver}
+    return made[name]()
+
+
+def _check_durability(driver: str, engine: Engine) -> None:
+    if driver != "loadgen":
+        raise UsageError(
+            f"test durability with driver {driver}",
+            "it writes no journal of what it was told had committed",
+            "use --driver loadgen",
+        )
+    if engine.kind != "managed":
+        raise UsageError(
+            f"test durability on {engine.name} ({engine.kind})",
+            "the harness kills the server, which it may do to its own only",
+            "let the harness run the engine",
+        )

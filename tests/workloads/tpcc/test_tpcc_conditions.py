@@ -1,0 +1,140 @@
+"""The twelve consistency conditions find what breaks them, on every engine."""
+
+from contextlib import closing
+
+import pytest
+
+from harness.progress import SilentProgress
+from harness.workloads.tpcc.consistency import check_conditions, check_remote, conditions
+
+#: By condition: what is planted, how it is taken back, and all conditions that it breaks.
+PLANTED = {
+    1: (
+        "UPDATE warehouse SET w_ytd = w_ytd + 1 WHERE w_id = 1",
+        "UPDATE warehouse SET w_ytd = w_ytd - 1 WHERE w_id = 1",
+        {1, 8},
+    ),
+    2: (
+        "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_id = 4",
+        "UPDATE district SET d_next_o_id = d_next_o_id - 1 WHERE d_id = 4",
+        {2},
+    ),
+    3: (
+        "DELETE FROM new_order WHERE no_d_id = 5 AND no_o_id = 2500",
+        "INSERT INTO new_order (no_w_id, no_d_id, no_o_id) VALUES (1, 5, 2500)",
+        {3, 5, 11},
+    ),
+    4: (
+        "INSERT INTO order_line (ol_w_id, ol_d_id, ol_o_id, ol_number, ol_i_id, ol_supply_w_id, "
+        "ol_quantity, ol_amount, ol_dist_info) VALUES (1, 1, 9999, 1, 1, 1, 1, 1, 'x')",
+        "DELETE FROM order_line WHERE ol_o_id = 9999",
+        {4},
+    ),
+    5: (
+        "UPDATE orders SET o_carrier_id = 1 WHERE o_d_id = 6 AND o_id = 2900",
+        "UPDATE orders SET o_carrier_id = NULL WHERE o_d_id = 6 AND o_id = 2900",
+        {5, 7},
+    ),
+    6: (
+        "UPDATE orders SET o_ol_cnt = o_ol_cnt + CASE o_id WHEN 7 THEN 1 ELSE -1 END "
+        "WHERE o_d_id = 2 AND o_id IN (7, 8)",
+        "UPDATE orders SET o_ol_cnt = o_ol_cnt - CASE o_id WHEN 7 THEN 1 ELSE -1 END "
+        "WHERE o_d_id = 2 AND o_id IN (7, 8)",
+        {6},
+    ),
+    7: (
+        "UPDATE order_line SET ol_delivery_d = NULL "
+        "WHERE ol_d_id = 3 AND ol_o_id = 100 AND ol_number = 1",
+        "UPDATE order_line SET ol_delivery_d = '2020-01-01 00:00:00' "
+        "WHERE ol_d_id = 3 AND ol_o_id = 100 AND ol_number = 1",
+        {7},
+    ),
+    8: (
+        "UPDATE history SET h_amount = h_amount + 1 WHERE h_c_d_id = 2 AND h_c_id = 77",
+        "UPDATE history SET h_amount = h_amount - 1 WHERE h_c_d_id = 2 AND h_c_id = 77",
+        {8, 9, 10},
+    ),
+    9: (
+        "UPDATE history SET h_d_id = 3 WHERE h_c_d_id = 2 AND h_c_id = 77",
+        "UPDATE history SET h_d_id = 2 WHERE h_c_d_id = 2 AND h_c_id = 77",
+        {9},
+    ),
+    10: (
+        "UPDATE customer SET c_balance = c_balance + 1, c_ytd_payment = c_ytd_payment - 1 "
+        "WHERE c_d_id = 9 AND c_id = 5",
+        "UPDATE customer SET c_balance = c_balance - 1, c_ytd_payment = c_ytd_payment + 1 "
+        "WHERE c_d_id = 9 AND c_id = 5",
+        {10},
+    ),
+    11: (
+        "UPDATE customer SET c_delivery_cnt = c_delivery_cnt + 1 WHERE c_d_id = 9 AND c_id = 5",
+        "UPDATE customer SET c_delivery_cnt = c_delivery_cnt - 1 WHERE c_d_id = 9 AND c_id = 5",
+        {11},
+    ),
+    12: (
+        "UPDATE customer SET c_ytd_payment = c_ytd_payment + 1 WHERE c_d_id = 9 AND c_id = 5",
+        "UPDATE customer SET c_ytd_payment = c_ytd_payment - 1 WHERE c_d_id = 9 AND c_id = 5",
+        {12},
+    ),
+}
+
+
+def violated(engine) -> dict[int, str]:
+    checks = check_conditions(engine, SilentProgress())
+    assert [check.labels["condition"] for check in checks] == [str(n) for n in range(1, 13)]
+    assert {check.status for check in checks} <= {"passed", "failed"}, checks
+    return {int(c.labels["condition"]): c.detail for c in checks if c.status == "failed"}
+
+
+def execute(engine, sql: str) -> None:
+    with closing(engine.connect()) as connection:
+        connection.execute(sql)
+
+
+def test_there_are_twelve_and_each_names_its_clause():
+    assert list(conditions()) == list(range(1, 13))
+    for number, sql in conditions().items():
+        assert sql.startswith(f"-- Clause 3.3.2.{number}:")
+
+
+def test_the_loaded_data_hold_all_of_them(loaded):
+    assert violated(loaded.engine) == {}
+
+
+@pytest.mark.parametrize("number", PLANTED)
+def test_what_is_planted_is_found_by_its_condition(loaded, number):
+    plant, restore, broken = PLANTED[number]
+    execute(loaded.engine, plant)
+    try:
+        found = violated(loaded.engine)
+    finally:
+        execute(loaded.engine, restore)
+    assert number in broken
+    assert set(found) == broken
+    assert f"clause 3.3.2.{number} does not hold: " in found[number]
+    assert "d_id=" in found[number] or number in (1, 8)
+    assert violated(loaded.engine) == {}
+
+
+def test_a_condition_that_cannot_be_asked_is_unknown(loaded):
+    execute(loaded.engine, "ALTER TABLE history RENAME TO history_elsewhere")
+    try:
+        checks = check_conditions(loaded.engine, SilentProgress())
+    finally:
+        execute(loaded.engine, "ALTER TABLE history_elsewhere RENAME TO history")
+    unknown = {int(c.labels["condition"]) for c in checks if c.status == "unknown"}
+    assert unknown == {8, 9, 10}
+    assert {c.status for c in checks if int(c.labels["condition"]) not in unknown} == {"passed"}
+
+
+def test_remote_lines_where_there_is_one_warehouse_are_found(loaded):
+    assert check_remote(1, loaded.engine).status == "passed"
+    plant = (
+        "UPDATE history SET h_c_w_id = 2 WHERE h_c_d_id = 2 AND h_c_id = 77",
+        "UPDATE history SET h_c_w_id = 1 WHERE h_c_d_id = 2 AND h_c_id = 77",
+    )
+    execute(loaded.engine, plant[0])
+    found = check_remote(1, loaded.engine)
+    execute(loaded.engine, plant[1])
+    assert found.status == "failed"
+    assert "remote payments: 1 of 0" in found.detail
