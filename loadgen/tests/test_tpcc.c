@@ -224,10 +224,16 @@ static void rollback_belongs_to_an_unused_item(void)
     struct lg_tpcc_terminal own = {0};
     struct lg_terminal terminal = {.own = &own, .operation = TPCC_NEW_ORDER};
     struct lg_result rolled_back = answer(1, NULL, NULL), committed = answer(1, "3001", NULL);
+    struct lg_result undone = {.outcome = LG_OK, .code = "TB001"};
+    struct lg_result nothing = {.outcome = LG_OK};
 
     terminal.values[NEW_ORDER_ROLLBACK].integer = 1;
     CHECK(lg_tpcc_judge(&terminal, &rolled_back) == LG_ROLLED_BACK);
+    CHECK(lg_tpcc_judge(&terminal, &undone) == LG_ROLLED_BACK);
+    CHECK(lg_tpcc_judge(&terminal, &nothing) == LG_WRONG);
     CHECK(lg_tpcc_judge(&terminal, &committed) == LG_WRONG);
+    terminal.values[NEW_ORDER_ROLLBACK].integer = 0;
+    CHECK(lg_tpcc_judge(&terminal, &undone) == LG_WRONG);
 }
 
 static void another_customer_than_asked_is_wrong(void)

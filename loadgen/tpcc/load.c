@@ -20,7 +20,7 @@
 #include <stdlib.h>
 
 /* One buffer a thread. A bigger one falls out of the processor's cache. */
-enum { BUFFER_BYTES = 256 * 1024, MAX_THREADS = 256 };
+enum { BUFFER_BYTES = 256 * 1024 };
 #define PROGRESS_INTERVAL_NS UINT64_C(500000000)
 
 struct table_work {
@@ -180,8 +180,8 @@ static bool load_package(struct loader *loader, const struct package *package,
     if (stored < 0)
         return false;
     if (stored != rows.count) {
-        lg_fail(error, "table %s: %lld rows were sent, the server stored %lld", table->name,
-                (long long)rows.count, (long long)stored);
+        lg_fail(error, "%lld rows were sent, the server stored %lld", (long long)rows.count,
+                (long long)stored);
         return false;
     }
     count_stored(load, package->table, stored);
@@ -202,7 +202,11 @@ static void *run_loader(void *argument)
     }
     while (take_package(loader, &package)) {
         if (!load_package(loader, &package, &error)) {
-            load_fail(load, &error);
+            struct lg_error told;
+
+            lg_fail(&told, "load table %s, warehouses %d to %d: %s",
+                    lg_tpcc_tables[package.table].name, package.first, package.last, error.text);
+            load_fail(load, &told);
             break;
         }
     }
@@ -246,11 +250,6 @@ bool lg_tpcc_load(const json_t *spec, const struct lg_backend *backend, void *cl
     if (!lg_tpcc_params_read(&params, json_object_get(json_object_get(spec, "workload"), "params"),
                              error))
         return false;
-    if (threads < 1 || threads > MAX_THREADS) {
-        lg_fail(error, "threads: %lld; a load takes 1 to %d", (long long)threads, MAX_THREADS);
-        return false;
-    }
-
     struct load *load = lg_allocate(1, sizeof *load);
 
     lg_population_init(&load->population, params.data_seed);
