@@ -51,7 +51,7 @@ class Layout:
     @property
     def half_bits(self) -> int:
         """Two to this power counters cover each doubling of the value."""
-        return (2 * 10**self.digits - 1).bit_length() - 1
+        return (2 * int(10**self.digits) - 1).bit_length() - 1
 
     @property
     def counters(self) -> int:

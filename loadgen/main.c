@@ -47,8 +47,8 @@ static json_t *load(const struct lg_spec *spec, const struct lg_workload *worklo
 {
     struct lg_error error = {""};
     uint64_t begin_ns = lg_monotonic_ns();
-    json_t *result = json_pack("{s:i, s:s, s:s}", "schema", 1, "task", "load", "version",
-                               LOADGEN_VERSION);
+    json_t *result = json_pack("{s:i, s:s, s:s, s:{}}", "schema", 1, "task", "load", "version",
+                               LOADGEN_VERSION, "notes");
     bool done = false;
     if (!workload->load) {
         lg_fail(&error, "workload %s has nothing to load", workload->name);

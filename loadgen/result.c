@@ -73,7 +73,7 @@ static json_t *offered_of(const struct lg_run *run, const struct lg_worker *work
                      integer(begin), "backlog_end", integer(end));
 }
 
-static void add_counts(json_t *result, const struct lg_run *run, struct lg_worker *workers,
+static void add_counts(json_t *result, const struct lg_run *run, const struct lg_worker *workers,
                        uint64_t measured_ns)
 {
     size_t operation_count = run->workload->operation_count;
@@ -96,7 +96,7 @@ static void add_counts(json_t *result, const struct lg_run *run, struct lg_worke
     lg_tallies_free(total, operation_count);
 }
 
-json_t *lg_result(const struct lg_run *run, struct lg_worker *workers,
+json_t *lg_result(const struct lg_run *run, const struct lg_worker *workers,
                   const struct lg_window *window, json_t *notes)
 {
     bool complete = workers && !run->failed;
@@ -105,7 +105,7 @@ json_t *lg_result(const struct lg_run *run, struct lg_worker *workers,
     json_object_set_new(notes, "loop", json_string(run->spec->open_loop ? OPEN_LOOP : CLOSED_LOOP));
     json_t *threads = json_array();
     for (unsigned w = 0; complete && w < run->spec->threads; w++)
-        json_array_append_new(threads, integer(window->thread_cpu_ns[w]));
+        json_array_append_new(threads, integer(workers[w].cpu_ns));
     json_t *result = json_pack(
         "{s:i, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", 1, "status",
         complete ? "complete" : "failed", "task", "run", "clock", clock_pair(), "version",

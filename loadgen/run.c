@@ -176,15 +176,6 @@ static void open_gate(struct lg_run *run)
     pthread_mutex_unlock(&run->lock);
 }
 
-/* Adds (sign 1) or takes away (sign -1) the processor times used so far. */
-static void read_cpu(struct watch *watch, int sign)
-{
-    uint64_t factor = (uint64_t)(int64_t)sign;
-    watch->window.process_cpu_ns += factor * lg_process_cpu_ns();
-    for (unsigned w = 0; w < watch->run->spec->threads; w++)
-        watch->window.thread_cpu_ns[w] += factor * lg_thread_cpu_ns(watch->workers[w].thread);
-}
-
 static bool pass_phases(struct watch *watch)
 {
     struct lg_run *run = watch->run;
@@ -201,10 +192,10 @@ static bool pass_phases(struct watch *watch)
     if (!wait_until(watch, run->measure_ns, &run->ended))
         return false;
     announce(watch, "measuring");
-    read_cpu(watch, -1);
+    watch->window.process_cpu_ns -= lg_process_cpu_ns();
     if (!wait_until(watch, run->end_ns, &run->ended))
         return false;
-    read_cpu(watch, 1);
+    watch->window.process_cpu_ns += lg_process_cpu_ns();
     announce(watch, "draining");
     if (!wait_until(watch, UINT64_MAX, &run->ended))
         return false;
@@ -327,7 +318,6 @@ json_t *lg_run(const struct lg_spec *spec, const struct lg_workload *workload,
     };
     if (!open_all(run, notes))
         return lg_result(run, NULL, &watch.window, notes);
-    watch.window.thread_cpu_ns = lg_allocate(spec->threads, sizeof(uint64_t));
     watch.workers = lg_allocate(spec->threads, sizeof *watch.workers);
     start_workers(run, watch.workers);
     if (!pass_phases(&watch))
@@ -337,7 +327,6 @@ json_t *lg_run(const struct lg_spec *spec, const struct lg_workload *workload,
     workload->close(run->work);
     if (run->journal >= 0 && close(run->journal) != 0)
         fprintf(stderr, "loadgen: journal %s: %s\n", spec->journal, strerror(errno));
-    free(watch.window.thread_cpu_ns);
     free(run->statements);
     close(watch.signals);
     close(run->wake);

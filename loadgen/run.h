@@ -48,6 +48,7 @@ struct lg_worker {
     uint64_t offered;                    /* open loop: intended starts in the window */
     uint64_t backlog_begin, backlog_end; /* due and not begun at the window's ends */
     uint64_t last_done_ns;
+    uint64_t cpu_ns;                     /* of the thread, in the window */
 
     /* Read by the main thread while we write. */
     atomic_uint flying;            /* calls that are not answered yet */
@@ -87,13 +88,12 @@ void lg_worker_free(struct lg_worker *worker);
 json_t *lg_run(const struct lg_spec *spec, const struct lg_workload *workload,
                const struct lg_backend *backend);
 
-/* Result document of all event loops (result.c); `window_cpu_ns`: by loop, in the window. */
+/* Result document of all event loops (result.c), NULL where they cannot be asked. */
 struct lg_window {
     uint64_t measured_ns;
     uint64_t process_cpu_ns;
-    uint64_t *thread_cpu_ns;
 };
-json_t *lg_result(const struct lg_run *run, struct lg_worker *workers,
+json_t *lg_result(const struct lg_run *run, const struct lg_worker *workers,
                   const struct lg_window *window, json_t *notes);
 
 #endif

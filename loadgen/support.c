@@ -49,10 +49,9 @@ uint64_t lg_process_cpu_ns(void)
     return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-uint64_t lg_thread_cpu_ns(pthread_t thread)
+uint64_t lg_thread_cpu_ns(void)
 {
-    clockid_t clock;
-    return pthread_getcpuclockid(thread, &clock) == 0 ? read_clock(clock) : 0;
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static void text_reserve(struct lg_text *text, size_t more)

@@ -4,8 +4,6 @@
 
 #include "workload.h"
 
-#include <pthread.h>
-
 #define LG_SECOND UINT64_C(1000000000)
 #define LG_MILLISECOND UINT64_C(1000000)
 
@@ -14,9 +12,9 @@ void *lg_allocate(size_t count, size_t size);
 
 uint64_t lg_monotonic_ns(void);
 uint64_t lg_realtime_ns(void);
-/* User and system time of the whole process, and of one running thread. */
+/* User and system time of the whole process, and of the thread that asks. */
 uint64_t lg_process_cpu_ns(void);
-uint64_t lg_thread_cpu_ns(pthread_t thread);
+uint64_t lg_thread_cpu_ns(void);
 
 /* Before anything else is opened: is there a descriptor 3 that takes progress? */
 void lg_progress_open(void);

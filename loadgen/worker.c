@@ -121,14 +121,18 @@ static void write_journal(struct lg_worker *worker)
     worker->journal.length = 0;
 }
 
-/* Open loop: how far behind it is at the window's two ends. */
-static void note_backlog(struct lg_worker *worker, uint64_t before_ns)
+/* At the window's two ends: its processor time, and how far behind an open loop is. */
+static void note_window(struct lg_worker *worker, uint64_t before_ns, uint64_t now_ns)
 {
     const struct lg_run *run = worker->run;
-    if (before_ns < run->measure_ns && worker->now_ns >= run->measure_ns)
+    if (before_ns < run->measure_ns && now_ns >= run->measure_ns) {
+        worker->cpu_ns -= lg_thread_cpu_ns();
         worker->backlog_begin = lg_backlog(worker, run->measure_ns);
-    if (before_ns < run->end_ns && worker->now_ns >= run->end_ns)
+    }
+    if (before_ns < run->end_ns && now_ns >= run->end_ns) {
+        worker->cpu_ns += lg_thread_cpu_ns();
         worker->backlog_end = lg_backlog(worker, run->end_ns);
+    }
 }
 
 static void turn(struct lg_worker *worker)
@@ -149,7 +153,7 @@ static void turn(struct lg_worker *worker)
     }
     answer_ready(worker);
     fire_timers(worker);
-    note_backlog(worker, before);
+    note_window(worker, before, worker->now_ns);
     lg_begin_due(worker);
     if (worker->journal.length)
         write_journal(worker);
@@ -258,6 +262,8 @@ static void turn_until_over(struct lg_worker *worker)
     lg_seats_start(worker);
     while (!over(worker))
         turn(worker);
+    if (worker->run->spec->operations)
+        note_window(worker, worker->now_ns, UINT64_MAX);
     worker->now_ns = lg_monotonic_ns();
     lg_count_unfinished(worker);
 }

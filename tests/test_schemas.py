@@ -29,6 +29,7 @@ LOADGEN = {
     "backend": "postgres",
     "connection": {"socket": "/tmp/s", "password": "x"},
     "workload": {"name": "tpcc", "params": {"warehouses": 10}},
+    "statements": {"payment": "CALL tpcc_payment(:w_id)"},
     "threads": 2,
     "connections": 32,
     "mode": {"kind": "open", "rate_per_s": 1000},

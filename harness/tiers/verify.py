@@ -109,7 +109,7 @@ def _check_writable(claim: TierClaim, path: Path, user: User | None) -> None:
     if user is None:
         return
     for directory in (path.resolve(), *path.resolve().parents):
-        if not _may_enter(directory, user):
+        if not may_enter(directory, user):
             raise UsageError(
                 asked(claim),
                 f"user {user.name!r}, who runs the engines, may not enter {directory}",
@@ -117,7 +117,8 @@ def _check_writable(claim: TierClaim, path: Path, user: User | None) -> None:
             )
 
 
-def _may_enter(directory: Path, user: User) -> bool:
+def may_enter(directory: Path, user: User) -> bool:
+    """Whether ``user`` may go through a directory (or execute a file), by its mode bits."""
     status = directory.stat()
     if user.uid == 0:
         return True

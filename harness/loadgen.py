@@ -1,0 +1,292 @@
+"""The native client: one or several ``loadgen`` processes as one driver.
+
+::
+
+    run = drive(split(spec, processes=2), clients, Watch(on_measuring=…, on_measured=…))
+    run["operations"], run["client_cpu_ns"], …     # schema loadgen-result
+
+A process reads its spec (with the password in it) on stdin, tells its phases on
+descriptor 3, and prints its result on stdout. All callbacks are called in the caller's
+thread. Whatever happens, no process is left when a function returns.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import hdr, schemas
+from harness.engine import Process
+from harness.errors import RunFailed, UsageError
+from harness.natives import loadgen_for
+from harness.supervise.failures import log_tail
+from harness.workload import Clients
+
+#: Until when all processes are connected: they start together at a time set beforehand.
+_TOGETHER_S = 2.0
+_TOGETHER_PER_CONNECTION_S = 0.03
+_ASKED = "drive the load with loadgen"
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is called under way.
+
+    ``on_measuring`` and ``on_measured``: as the measured window begins and ends, once,
+    however many processes there are. ``on_counts``: about each second, what all processes
+    have done so far by operation (of a load: rows by table).
+    """
+
+    on_measuring: Callable[[], None] = _nothing
+    on_measured: Callable[[], None] = _nothing
+    on_counts: Callable[[Mapping[str, int]], None] = _nothing
+
+
+def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
+    """One spec for each of several processes that offer together what ``spec`` asks for.
+
+    Connections, terminals and rate are spread evenly; each has the spec's threads, and a
+    journal of its own (see :func:`journals`). UsageError for more processes than connections.
+    """
+    connections = spec["connections"]
+    terminals = spec.get("terminals") or connections
+    if not 1 <= processes <= connections:
+        raise UsageError(
+            f"{processes} client processes for {connections} connections",
+            "each needs a connection at least",
+            "ask for fewer processes",
+        )
+    first, specs = 0, []
+    for index in range(processes):
+        mine = _share(connections, processes, index)
+        seats = _share(terminals, processes, index)
+        one = {
+            **spec,
+            "connections": mine,
+            "threads": min(spec["threads"], mine),
+            "terminals": seats,
+            "first_terminal": first,
+            "all_terminals": terminals,
+        }
+        first += seats
+        if spec["mode"]["kind"] == "open":
+            rate = spec["mode"]["rate_per_s"] * seats / terminals
+            one["mode"] = {"kind": "open", "rate_per_s": rate}
+        if spec.get("journal"):
+            one["journal"] = str(journals(Path(spec["journal"]), processes)[index])
+        specs.append(one)
+    return specs
+
+
+def journals(journal: Path, processes: int) -> list[Path]:
+    """The journals that the specs of :func:`split` name."""
+    if processes == 1:
+        return [journal]
+    return [journal.with_name(f"{journal.name}.{index}") for index in range(processes)]
+
+
+def _share(of: int, processes: int, index: int) -> int:
+    return of // processes + (index < of % processes)
+
+
+def drive(
+    specs: Sequence[Mapping[str, Any]], clients: Clients, watch: Watch | None = None
+) -> dict[str, Any]:
+    """Run all specs at once; one result (schema loadgen-result) of all of them.
+
+    RunFailed with loadgen's own words where one of them fails; the others are ended.
+    """
+    given = [dict(spec) for spec in specs]
+    if len(given) > 1:
+        most = max(spec["connections"] for spec in given)
+        ahead_s = _TOGETHER_S + _TOGETHER_PER_CONNECTION_S * most
+        start_at_ns = time.time_ns() + int(ahead_s * 1e9)
+        given = [{**spec, "start_at_realtime_ns": start_at_ns} for spec in given]
+    return merged(_run(given, clients, watch or Watch()))
+
+
+def load(spec: Mapping[str, Any], clients: Clients, watch: Watch | None = None) -> dict[str, Any]:
+    """Run one spec of task ``load``: its result, with the rows stored by table."""
+    (result,) = _run([{**spec, "task": "load"}], clients, watch or Watch())
+    return result
+
+
+# Processes ----------------------------------------------------------------------
+
+
+@dataclass
+class _Client:
+    """A running loadgen and what it has said so far."""
+
+    index: int
+    process: Process
+    log: Path
+    printed: bytes = b""
+
+    def result(self) -> dict[str, Any]:
+        """Its document; RunFailed where it ended otherwise than complete."""
+        code = self.process.wait()
+        try:
+            document: dict[str, Any] = json.loads(self.printed)
+        except ValueError:
+            document = {}
+        if code != 0 or document.get("status") != "complete":
+            raise RunFailed(_ASKED, document.get("error") or self._last_words(code))
+        schemas.validate(document, "loadgen-result", "loadgen's result")
+        return document
+
+    def _last_words(self, code: int) -> str:
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        return f"it {how}: {log_tail(self.log)}"
+
+
+#: (client, event) from its descriptor 3; (client, None) when its stdout has ended.
+_News = queue.SimpleQueue[tuple[_Client, dict[str, Any] | None]]
+
+
+def _run(
+    specs: Sequence[Mapping[str, Any]], clients: Clients, watch: Watch
+) -> list[dict[str, Any]]:
+    news: _News = queue.SimpleQueue()
+    with (
+        tempfile.TemporaryDirectory(prefix="harness-loadgen-") as logs,
+        _started(specs, clients, Path(logs), news) as running,
+    ):
+        return _listen(running, news, watch)
+
+
+@contextmanager
+def _started(
+    specs: Sequence[Mapping[str, Any]], clients: Clients, logs: Path, news: _News
+) -> Iterator[list[_Client]]:
+    running: list[_Client] = []
+    threads: list[threading.Thread] = []
+    try:
+        for index, spec in enumerate(specs):
+            client = _start(index, spec, clients, logs / f"{index}.log")
+            running.append(client)
+            for read in (_read_progress, _read_result):
+                thread = threading.Thread(target=read, args=(client, news), daemon=True)
+                thread.start()
+                threads.append(thread)
+        yield running
+    finally:
+        for client in running:
+            client.process.kill()
+        for thread in threads:  # their pipes end with the processes
+            thread.join()
+        for client in running:
+            client.process.stdout.close()
+            client.process.progress.close()
+            client.process.wait()
+
+
+def _start(index: int, spec: Mapping[str, Any], clients: Clients, log: Path) -> _Client:
+    schemas.validate(spec, "loadgen-spec", "loadgen's spec")
+    program = loadgen_for(spec["backend"], clients.credentials, clients.scratch)
+    process = clients.processes.spawn(
+        [str(program), "-"],
+        cwd=clients.scratch,
+        log=log,
+        credentials=clients.credentials,
+        capped=False,
+        pipes=True,
+        progress=True,
+    )
+    client = _Client(index, process, log)
+    try:
+        with process.stdin:
+            process.stdin.write(json.dumps(spec).encode())
+    except BrokenPipeError:
+        pass  # it has ended already: its exit status tells why
+    return client
+
+
+def _read_progress(client: _Client, news: _News) -> None:
+    for line in client.process.progress:
+        news.put((client, json.loads(line)))
+
+
+def _read_result(client: _Client, news: _News) -> None:
+    client.printed = client.process.stdout.read()
+    news.put((client, None))
+
+
+def _listen(running: Sequence[_Client], news: _News, watch: Watch) -> list[dict[str, Any]]:
+    """Hear them until all have ended; the first that fails ends it."""
+    once = {"measuring": watch.on_measuring, "draining": watch.on_measured}
+    counts: dict[int, Mapping[str, int]] = {}
+    results: dict[int, dict[str, Any]] = {}
+    while len(results) < len(running):
+        client, event = news.get()
+        if event is None:
+            results[client.index] = client.result()
+            continue
+        once.pop(event["event"], _nothing)()
+        if "counts" in event:
+            counts[client.index] = event["counts"]
+            watch.on_counts(_summed(counts.values()))
+    return [results[client.index] for client in running]
+
+
+# Merging ------------------------------------------------------------------------
+
+_OPERATION_COUNTS = ("count", "rolled_back", "failed", "retried", "unfinished")
+
+
+def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The results of processes that ran together, as that of one.
+
+    Clock, version, start and notes are the first one's; counts and processor times are
+    sums, the memory is that of the largest process. Histograms are merged.
+    """
+    first = dict(results[0])
+    if len(results) == 1:
+        return first
+    offered = [result["offered"] for result in results if result["offered"]]
+    return first | {
+        "measured_ns": max(result["measured_ns"] for result in results),
+        "client_cpu_ns": sum(result["client_cpu_ns"] for result in results),
+        "threads_cpu_ns": [cpu for result in results for cpu in result["threads_cpu_ns"]],
+        "memory_peak_bytes": max(result["memory_peak_bytes"] for result in results),
+        "operations": [
+            _merged_operation(same)
+            for same in zip(*(result["operations"] for result in results), strict=True)
+        ],
+        "series": [
+            {"monotonic_ns": same[0]["monotonic_ns"], "counts": _summed(p["counts"] for p in same)}
+            for same in zip(*(result["series"] for result in results), strict=False)
+        ],
+        "errors": _summed(result["errors"] for result in results),
+        "offered": _summed(offered) if offered else None,
+    }
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for one in counts:
+        for name, count in one.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def _merged_operation(same: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    (kind,) = {one["type"] for one in same}
+    counts = {name: sum(one[name] for one in same) for name in _OPERATION_COUNTS}
+    return {
+        "type": kind,
+        **counts,
+        "latency_hdr": hdr.merge_encoded(one["latency_hdr"] for one in same),
+    }
