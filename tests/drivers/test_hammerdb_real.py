@@ -1,0 +1,121 @@
+"""The real HammerDB on real servers of all three engines."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness import paths, registry
+from harness.drivers.hammerdb import Build, Timed, build, find, measure, target_of
+from harness.engine import EngineContext, Places
+from harness.errors import RunFailed, UsageError
+from harness.placement import DIRECTORY_PARTS
+from harness.progress import SilentProgress
+
+pytestmark = [pytest.mark.hammerdb, pytest.mark.slow]
+
+TRANSACTIONS = {"new_order", "payment", "order_status", "delivery", "stock_level"}
+
+
+def directory(folder: Path, name: str, clients) -> Path:
+    path = folder / name
+    path.mkdir(mode=0o700)
+    if clients.credentials is not None:
+        os.chown(path, clients.credentials.uid, clients.credentials.gid)
+    return path
+
+
+@pytest.fixture
+def started(folder, clients):
+    """Make and start an engine; killed at the end."""
+    engines = []
+
+    def start(name):
+        context = EngineContext(
+            settings={}, options={}, scratch=directory(folder, "s", clients),
+            engines_prefix=paths.engines_prefix(), processes=clients.processes,
+            credentials=clients.credentials, threads=2, memory_limit_bytes=1 << 30,
+        )  # fmt: skip
+        engine = registry.engine(name).create(context)
+        places = Places({p: directory(folder, p, clients) for p in DIRECTORY_PARTS})
+        engine.initialise(places)
+        engine.start()
+        engines.append(engine)
+        return engine
+
+    yield start
+    for engine in engines:
+        engine.kill()
+
+
+@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+def test_it_builds_and_drives(name, started, clients):
+    engine, hammerdb = started(name), find()
+    target = target_of(engine)
+    hammerdb.check(target.dialect, clients.credentials)
+    build(hammerdb, target, clients, Build(warehouses=1, users=1), SilentProgress())
+    with_connection = engine.connect()
+    before = with_connection.execute("SELECT sum(d_next_o_id), count(*) FROM district").rows[0]
+    assert before == (10 * 3001, 10)
+    moments: list[str] = []
+    found = measure(
+        hammerdb, target, clients, Timed(users=2, ramp_up_min=0, duration_min=1),
+        SilentProgress(), moments.append,
+    )  # fmt: skip
+    after = with_connection.execute("SELECT sum(d_next_o_id) FROM district").rows[0][0]
+    with_connection.close()
+    assert moments == ["before", "after"]
+    # All that was ever ordered; the window is only the longest part of the run.
+    assert 0 < found.new_orders_per_minute <= after - before[0]
+    assert set(found.response_times) == TRANSACTIONS
+    assert found.response_times["new_order"].calls >= found.new_orders_per_minute
+    # 23 transactions of which ten are New-Orders (clause 5.2.4.2), as the server counts them.
+    assert 2.0 < found.transactions_per_minute / found.new_orders_per_minute < 2.7
+    assert found.client_cpu_ns > 0
+    assert not list(clients.scratch.iterdir())
+
+
+@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+def test_a_server_that_dies_ends_the_run(name, started, clients):
+    engine, hammerdb = started(name), find()
+    target = target_of(engine)
+    build(hammerdb, target, clients, Build(warehouses=1, users=1), SilentProgress())
+
+    def die(moment):
+        threading.Timer(1.0, engine.kill).start()
+
+    with pytest.raises(RunFailed) as failed:
+        measure(hammerdb, target, clients, Timed(1, 0, 5), SilentProgress(), die)
+    assert "it hangs" not in failed.value.found
+    assert target.password not in str(failed.value.to_json())
+    assert not list(clients.scratch.iterdir())
+
+
+@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+def test_another_password_ends_the_build(name, started, clients):
+    target = replace(target_of(started(name)), password="another")
+    with pytest.raises(RunFailed, match=r"denied|authentication failed|could not be"):
+        build(find(), target, clients, Build(2, 2), SilentProgress())
+
+
+@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+def test_nobody_listens(name, started, clients):
+    engine = started(name)
+    target = target_of(engine)
+    engine.stop()
+    with pytest.raises(RunFailed, match="connect"):
+        build(find(), target, clients, Build(2, 2), SilentProgress())
+
+
+def test_a_tcl_without_packages_is_known_beforehand(started, clients, monkeypatch, tmp_path):
+    """The system's Tcl is told to look for packages where there are none."""
+    dialect = target_of(started("postgres")).dialect
+    tclsh = tmp_path / "tclsh"
+    tclsh.write_text('#!/bin/sh\n{ echo "set auto_path {}"; cat; } | exec tclsh8.6\n')
+    tclsh.chmod(0o755)
+    with pytest.raises(UsageError, match="Pgtcl: can't find package Pgtcl"):
+        replace(find(), tclsh=tclsh).check(dialect, None)
