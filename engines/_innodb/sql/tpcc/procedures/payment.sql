@@ -33,6 +33,9 @@ begin
             c_data
         )
     where c_w_id = p_c_w_id and c_d_id = p_c_d_id and c_id = v_c_id;
+    if row_count() = 0 then
+        signal sqlstate '45000' set message_text = 'no such customer';
+    end if;
     insert into history (h_c_id, h_c_d_id, h_c_w_id, h_d_id, h_w_id, h_date, h_amount, h_data)
     select v_c_id, p_c_d_id, p_c_w_id, p_d_id, p_w_id, v_now, p_amount,
         concat(w_name, '    ', d_name)

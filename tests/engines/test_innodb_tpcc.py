@@ -1,0 +1,311 @@
+"""TPC-C's procedures on MySQL and MariaDB against TPC-C by the letter, row by row."""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.engines._sqlfiles import text_of
+from harness.errors import RunFailed
+from harness.progress import SilentProgress
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tpcc_reference as by_the_letter
+from conftest import open_lab
+from tpcc_reference import NOTHING_NEW, TABLES, UNUSED_ITEM, Database, Line
+
+_PARAMETER = re.compile(r"(?<!:):(?P<name>[a-z_]+)(?:\[(?P<number>\d+)\])?")
+
+
+class Served:
+    """An engine with the small database, and what should be in it now."""
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.expected = by_the_letter.small_database()
+        self.connection = engine.connect()
+
+    def call(self, transaction: str, **values: Any) -> list[dict[str, Any]]:
+        """Its statement with these values, as the native client writes them; the rows."""
+        file = self.engine.sql_folder / "tpcc" / "calls" / f"{transaction}.sql"
+
+        def written(found: re.Match[str]) -> str:
+            value = values[found["name"]]
+            if found["number"]:
+                number = int(found["number"])
+                value = value[number - 1] if number <= len(value) else None
+            if value is None:
+                return "NULL"
+            return f"'{value}'" if isinstance(value, str) else str(value)
+
+        result = self.connection.execute(_PARAMETER.sub(written, text_of(file)))
+        return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+    def new_order(self, w: int, d: int, c: int, lines: Sequence[Line]) -> list[dict[str, Any]]:
+        items, supplies, quantities = zip(*lines, strict=True)
+        return self.call(
+            "new_order", w_id=w, d_id=d, c_id=c, ol_cnt=len(lines),
+            all_local=int(set(supplies) == {w}), item_ids=items, supply_w_ids=supplies,
+            quantities=quantities,
+        )  # fmt: skip
+
+    def payment(
+        self, w: int, d: int, c_w: int, c_d: int, c: int | str, amount: Decimal
+    ) -> dict[str, Any]:
+        (row,) = self.call(
+            "payment", w_id=w, d_id=d, c_w_id=c_w, c_d_id=c_d, amount=amount, **_customer(c)
+        )
+        return row
+
+    def order_status(self, w: int, d: int, c: int | str) -> list[dict[str, Any]]:
+        return self.call("order_status", w_id=w, d_id=d, **_customer(c))
+
+    def delivery(self, w: int, carrier: int) -> list[int]:
+        (row,) = self.call("delivery", w_id=w, carrier_id=carrier)
+        orders = [int(o) for o in row["order_ids"].split(",")]
+        assert row["delivered"] == sum(o > 0 for o in orders)
+        return orders
+
+    def stock_level(self, w: int, d: int, threshold: int) -> int:
+        (row,) = self.call("stock_level", w_id=w, d_id=d, threshold=threshold)
+        return int(row["low_stock"])
+
+    def found(self) -> dict[str, list[tuple[Any, ...]]]:
+        return {table: self._rows(table) for table in TABLES}
+
+    def _rows(self, table: str) -> list[tuple[Any, ...]]:
+        """A table's rows, times as "then" and "now"."""
+        columns = ", ".join(
+            f"case when {c} = '{by_the_letter.LOADED}' then 'then' when {c} is null then null "
+            f"else 'now' end"
+            if c in by_the_letter.TIMES
+            else c
+            for c in TABLES[table]
+        )
+        return by_the_letter.sorted_rows(
+            self.connection.execute(f"select {columns} from {table}").rows
+        )
+
+    def unchanged_but_as_expected(self) -> None:
+        found, expected = self.found(), self.expected.sorted()
+        for table in TABLES:
+            assert found[table] == expected[table], table
+
+
+def _customer(c: int | str) -> dict[str, Any]:
+    by_name = isinstance(c, str)
+    return {
+        "c_id": None if by_name else c, "c_last": c if by_name else None, "by_name": int(by_name)
+    }  # fmt: skip
+
+
+def _insert(connection: Any, database: Database) -> dict[str, int]:
+    """All rows by plain SQL."""
+    counts = {}
+    for table, columns in TABLES.items():
+        rows = database.rows(table)
+        values = ", ".join(
+            "(" + ", ".join(_literal(c, row[c]) for c in columns) + ")" for row in rows
+        )
+        connection.execute(f"insert into {table} ({', '.join(columns)}) values {values}")
+        counts[table] = len(rows)
+    return counts
+
+
+def _literal(column: str, value: Any) -> str:
+    if value is None:
+        return "null"
+    if column in by_the_letter.TIMES:
+        return f"'{by_the_letter.LOADED}'"
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+@pytest.fixture(scope="module", params=("mysql", "mariadb"))
+def server(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with open_lab() as lab:
+        engine = lab.engine(request.param, {"innodb_buffer_pool_size": "134217728"})
+        engine.initialise(lab.places())
+        engine.start()
+
+        def fill(given: Mapping[str, Any]) -> Mapping[str, int]:
+            assert given["database"] and Path(given["socket"]).is_socket()
+            with closing(engine.connect()) as connection:
+                return _insert(connection, by_the_letter.small_database())
+
+        engine.native_load("tpcc", fill, {"item": by_the_letter.ITEMS}, SilentProgress())
+        yield engine
+        engine.kill()
+
+
+@pytest.fixture
+def served(server: Any) -> Iterator[Served]:
+    served = Served(server)
+    served.connection.execute("begin")
+    for table in TABLES:
+        served.connection.execute(f"delete from {table}")
+    _insert(served.connection, served.expected)
+    served.connection.execute("commit")
+    yield served
+    served.connection.close()
+
+
+LINES: Sequence[Line] = ((4, 1, 3), (20, 1, 10), (1, 1, 1), (10, 1, 5), (7, 1, 2))
+
+
+def test_a_local_order_is_stored_and_shown(served: Served) -> None:
+    shown = served.new_order(1, 2, 5, LINES)
+    expected = by_the_letter.new_order(served.expected, 1, 2, 5, LINES)
+    assert expected is not None
+    assert [tuple(row.values())[:2] for row in shown] == [
+        (expected["o_id"], expected["total_cents"])
+    ] * len(LINES)
+    names = ("ol_number", "ol_supply_w_id", "ol_i_id", "i_name", "ol_quantity", "brand_generic",
+             "i_price", "ol_amount")  # fmt: skip
+    assert [tuple(row[name] for name in names) for row in shown] == expected["lines"]
+    assert [row["s_quantity"] for row in shown] == [
+        served.expected["stock"][1, i]["s_quantity"] for i, _, _ in LINES
+    ]
+    served.unchanged_but_as_expected()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [(i, 1, 10) for i in range(1, 16)],
+        [(i, 2 if i % 2 else 1, i) for i in (9, 3, 8, 1, 6)],
+        # An item twice and three times, from one warehouse or two; the stock wraps around.
+        [(1, 1, 9), (5, 1, 1), (1, 1, 9), (5, 2, 10), (1, 1, 9), (5, 1, 2)],
+        [(3, 1, 10)] * 15,
+        [(20, 1, 10), (20, 2, 10), (20, 1, 10), (20, 2, 1), (2, 2, 2)],
+    ],
+)
+def test_an_order_with_remote_lines_or_an_item_twice(served: Served, lines: list[Line]) -> None:
+    shown = served.new_order(1, 3, 1, lines)
+    expected = by_the_letter.new_order(served.expected, 1, 3, 1, lines)
+    assert expected is not None
+    assert len(shown) == len(lines)
+    assert list(shown[0].values())[:2] == [expected["o_id"], expected["total_cents"]]
+    served.unchanged_but_as_expected()
+
+
+@pytest.mark.parametrize(
+    "lines", [[*LINES[:4], (UNUSED_ITEM, 1, 3)], [(2, 1, 4), (2, 1, 4), (3, 2, 1), (2, 1, 1),
+                                                 (UNUSED_ITEM, 1, 5)]]
+)  # fmt: skip
+def test_an_unused_item_rolls_the_order_back(served: Served, lines: list[Line]) -> None:
+    assert by_the_letter.new_order(served.expected, 1, 2, 5, lines) is None
+    assert served.new_order(1, 2, 5, lines)[0]["o_id"] is None
+    served.unchanged_but_as_expected()
+    # The connection is as new: the next order is stored.
+    assert served.new_order(1, 2, 5, LINES)[0]["o_id"] == by_the_letter.ORDERS + 1
+
+
+@pytest.mark.parametrize(
+    ("c_w", "c_d", "c"),
+    [
+        (1, 1, 5),  # good credit
+        (1, 1, 2),  # bad credit: c_data grows on the left and is cut
+        (2, 7, 4),  # remote
+        (1, 1, "BARBARBAR"),  # of three the second
+        (2, 1, "BARBAROUGHT"),  # of two the first
+        (1, 1, "ABLEABLEABLE"),  # the only one
+    ],
+)
+def test_a_payment(served: Served, c_w: int, c_d: int, c: int | str) -> None:
+    amount = Decimal("1234.56")
+    row = served.payment(1, 1, c_w, c_d, c, amount)
+    paid = by_the_letter.payment(served.expected, 1, 1, c_w, c_d, c, amount)
+    assert next(iter(row.values())) == paid
+    customer = served.expected["customer"][c_w, c_d, paid]
+    for name in ("c_first", "c_last", "c_credit", "c_discount", "c_balance", "c_phone"):
+        assert row[name] == customer[name]
+    bad = customer["c_credit"] == "BC"
+    assert row["c_data"] == (customer["c_data"][:200] if bad else "")
+    served.unchanged_but_as_expected()
+
+
+@pytest.mark.parametrize("c", [1, 4, "BARBARBAR", "BARBAROUGHT"])
+def test_the_status_of_the_newest_order(served: Served, c: int | str) -> None:
+    served.new_order(2, 4, 2, LINES)
+    by_the_letter.new_order(served.expected, 2, 4, 2, LINES)
+    rows = served.order_status(2, 4, c)
+    customer, newest, lines = by_the_letter.order_status(served.expected, 2, 4, c)
+    assert {(row["c_id"], row["o_id"]) for row in rows} == {(customer, newest)}
+    names = ("ol_i_id", "ol_supply_w_id", "ol_quantity", "ol_amount")
+    assert [tuple(row[name] for name in names) for row in rows] == lines
+    served.unchanged_but_as_expected()
+
+
+def test_deliveries_until_nothing_is_left(served: Served) -> None:
+    for carrier in range(1, 5):
+        delivered = served.delivery(1, carrier)
+        assert delivered == by_the_letter.delivery(served.expected, 1, carrier)
+        assert delivered[NOTHING_NEW - 1] == 0
+    assert delivered == [0] * 10
+    served.unchanged_but_as_expected()
+
+
+def test_the_stock_level_counts_an_item_once(served: Served) -> None:
+    for _ in range(3):
+        served.new_order(1, 6, 1, LINES)
+        by_the_letter.new_order(served.expected, 1, 6, 1, LINES)
+    thresholds = (0, 12, 15, 20, 200)
+    counts = [served.stock_level(1, 6, t) for t in thresholds]
+    assert counts == [by_the_letter.stock_level(served.expected, 1, 6, t) for t in thresholds]
+    assert 0 < counts[2] < counts[-1]
+
+
+def test_only_the_last_twenty_orders_count(served: Served) -> None:
+    for number in range(22):
+        lines = [(number % 5 + 1 + (10 if number < 2 else 0), 1, 1)] * 5
+        served.new_order(1, 6, 1, lines)
+        by_the_letter.new_order(served.expected, 1, 6, 1, lines)
+    assert served.stock_level(1, 6, 200) == 5
+    assert by_the_letter.stock_level(served.expected, 1, 6, 200) == 5
+
+
+def test_a_long_mix_does_what_is_told_row_by_row(served: Served) -> None:
+    chance = random.Random(20)
+    expected = served.expected
+
+    def order() -> None:
+        w, d, c = chance.randint(1, 2), chance.randint(1, 10), chance.randint(1, 6)
+        lines = [
+            (chance.randint(1, 20), chance.choice((w, w, w, 3 - w)), chance.randint(1, 10))
+            for _ in range(chance.randint(5, 15))
+        ]
+        if chance.random() < 0.1:
+            lines[-1] = (UNUSED_ITEM, w, 1)
+        made = by_the_letter.new_order(expected, w, d, c, lines)
+        assert served.new_order(w, d, c, lines)[0]["o_id"] == (made and made["o_id"])
+
+    def pay() -> None:
+        w, d, c_w, c_d = (chance.randint(1, n) for n in (2, 10, 2, 10))
+        c = chance.choice((*range(1, 7), *by_the_letter.NAMES))
+        amount = (Decimal(chance.randint(100, 500_000)) / 100).quantize(Decimal("0.01"))
+        paid = by_the_letter.payment(expected, w, d, c_w, c_d, c, amount)
+        assert served.payment(w, d, c_w, c_d, c, amount)["c_id"] == paid
+
+    def deliver() -> None:
+        w, carrier = chance.randint(1, 2), chance.randint(1, 10)
+        assert served.delivery(w, carrier) == by_the_letter.delivery(expected, w, carrier)
+
+    kinds: list[Callable[[], None]] = [*[order] * 10, *[pay] * 10, deliver]
+    for _ in range(120):
+        chance.choice(kinds)()
+    served.unchanged_but_as_expected()
+
+
+def test_a_failed_call_leaves_nothing(served: Served) -> None:
+    for nobody in (999, "NOBODY"):
+        with pytest.raises(RunFailed, match="no such customer"):
+            served.payment(1, 1, 1, 1, nobody, Decimal("1.00"))
+    served.unchanged_but_as_expected()
