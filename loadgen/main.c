@@ -82,6 +82,17 @@ static int print(json_t *result)
     return complete ? EXIT_SUCCESS : FAILED;
 }
 
+static int execute(const struct lg_spec *spec, struct lg_error *error)
+{
+    const struct lg_workload *workload = find_workload(spec->workload, error);
+    if (!workload)
+        return refuse(error);
+    const struct lg_backend *backend = lg_module_open(spec->backend, spec->modules, error);
+    if (!backend)
+        return refuse(error);
+    return print(spec->load ? load(spec, workload, backend) : lg_run(spec, workload, backend));
+}
+
 int main(int argc, char **argv)
 {
     lg_progress_open();
@@ -92,23 +103,14 @@ int main(int argc, char **argv)
     }
     struct lg_error error = {""};
     json_error_t parse_error;
+    struct lg_spec spec;
     json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES, &parse_error);
     if (!document) {
         lg_fail(&error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
         return refuse(&error);
     }
-    struct lg_spec spec;
-    if (!lg_spec_read(&spec, document, &error))
-        return refuse(&error);
-    const struct lg_workload *workload = find_workload(spec.workload, &error);
-    if (!workload)
-        return refuse(&error);
-    const struct lg_backend *backend = lg_module_open(spec.backend, spec.modules, &error);
-    if (!backend)
-        return refuse(&error);
-    int status = print(spec.load ? load(&spec, workload, backend)
-                                 : lg_run(&spec, workload, backend));
-    if (status != EXIT_SUCCESS)
+    int status = lg_spec_read(&spec, document, &error) ? execute(&spec, &error) : refuse(&error);
+    if (status == FAILED)
         _exit(status); /* threads of a failed run may still be there */
     lg_spec_free(&spec);
     return status;

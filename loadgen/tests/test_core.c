@@ -1,0 +1,193 @@
+/* The core's parts that need no event loop: histogram, timers, names in statements, spec. */
+#include "../hdr.h"
+#include "../spec.h"
+#include "../support.h"
+#include "../tally.h"
+#include "../timers.h"
+#include "check.h"
+
+#include <stdlib.h>
+
+static void histogram_counts_all_it_is_given(void)
+{
+    struct lg_hdr one, other;
+    lg_hdr_init(&one);
+    lg_hdr_init(&other);
+    lg_hdr_record(&one, 0, 1);
+    lg_hdr_record(&one, UINT64_MAX, 2); /* an hour at most, and inside the array */
+    lg_hdr_record(&other, 1500, 3);
+    lg_hdr_add(&one, &other);
+    CHECK(one.total == 6);
+    char *empty = lg_hdr_encode(&other), *full = lg_hdr_encode(&one);
+    CHECK(strlen(empty) > 0 && strlen(full) % 4 == 0);
+    free(empty);
+    free(full);
+    lg_hdr_free(&one);
+    lg_hdr_free(&other);
+}
+
+static void timers_fire_in_their_order(void)
+{
+    enum { MANY = 5000 };
+    struct lg_timers timers;
+    struct lg_random random;
+    static int who[MANY];
+    lg_timers_init(&timers, MANY);
+    lg_random_seed(&random, 1, 1);
+    CHECK(lg_timers_next(&timers) == UINT64_MAX);
+    for (size_t i = 0; i < MANY; i++)
+        lg_timers_add(&timers, (uint64_t)lg_random_between(&random, 0, MANY), &who[i]);
+    uint64_t last = 0;
+    for (size_t i = 0; i < MANY; i++) {
+        uint64_t next = lg_timers_next(&timers);
+        struct lg_timer timer = lg_timers_take(&timers);
+        CHECK_CASE(timer.due_ns == next && timer.due_ns >= last, i);
+        last = timer.due_ns;
+        (*(int *)timer.who)++;
+    }
+    for (size_t i = 0; i < MANY; i++)
+        CHECK_CASE(who[i] == 1, i);
+    CHECK(timers.count == 0);
+    lg_timers_free(&timers);
+}
+
+static void codes_beyond_the_table_are_other(void)
+{
+    struct lg_codes codes = {0};
+    for (int i = 0; i < 2 * LG_MAX_CODES; i++) {
+        char code[16];
+        snprintf(code, sizeof code, "%05d", i);
+        lg_codes_count(&codes, code, 1);
+    }
+    uint64_t all = 0;
+    for (size_t i = 0; i < codes.count; i++)
+        all += codes.of[i].times;
+    CHECK(all == 2 * LG_MAX_CODES);
+    CHECK(codes.count == LG_MAX_CODES);
+    CHECK_TEXT(codes.of[LG_MAX_CODES - 1].code, "other");
+    CHECK(codes.of[LG_MAX_CODES - 1].times == LG_MAX_CODES + 1);
+}
+
+static const struct lg_operation buy[] = {
+    {"buy", {{"item", LG_INT}, {"item_ids", LG_INT_ARRAY}, {"price", LG_CENTS}}},
+};
+static const struct lg_workload shop = {.name = "shop", .operations = buy, .operation_count = 1};
+
+static struct lg_statement *statement_of(const char *sql, struct lg_error *error)
+{
+    json_t *statements = json_pack("{s:s}", "buy", sql);
+    struct lg_statement *statement = lg_statements_read(statements, &shop, error);
+    if (statement) { /* the text is the document's */
+        static char kept[1024];
+        snprintf(kept, sizeof kept, "%s", sql);
+        statement->sql = kept;
+    }
+    json_decref(statements);
+    return statement;
+}
+
+static void names_are_found_where_they_are_names(void)
+{
+    static const char sql[] =
+        "SELECT ':item', \"a:item\", `:item`, /* :item */ x::item, ':it''em' -- :item\n"
+        "FROM f(:item, :item_ids::int[], :price, :item)";
+    struct lg_error error = {""};
+    struct lg_statement *statement = statement_of(sql, &error);
+    CHECK_TEXT(error.text, "");
+    CHECK(statement && statement->parameter_count == 4);
+    static const int values[] = {0, 1, 2, 0};
+    static const char *const names[] = {":item", ":item_ids", ":price", ":item"};
+    for (size_t i = 0; statement && i < statement->parameter_count; i++) {
+        const struct lg_parameter *found = &statement->parameters[i];
+        CHECK_CASE(found->value == values[i], i);
+        CHECK_CASE(found->kind == buy[0].offers[values[i]].kind, i);
+        CHECK_CASE(found->end - found->begin == strlen(names[i]), i);
+        CHECK_CASE(memcmp(sql + found->begin, names[i], strlen(names[i])) == 0, i);
+    }
+    free(statement);
+}
+
+static void what_a_statement_cannot_have_is_named(void)
+{
+    struct lg_error error = {""};
+    CHECK(!statement_of("CALL f(:items)", &error));
+    CHECK_TEXT(error.text, "statements.buy: the workload offers no :items");
+    json_t *none = json_object();
+    CHECK(!lg_statements_read(none, &shop, &error));
+    CHECK_TEXT(error.text, "statements.buy: is missing; the workload wants one an operation");
+    json_decref(none);
+}
+
+static const char whole_spec[] =
+    "{'schema': 1, 'backend': 'stub', 'connection': {}, 'workload': {'name': 'ping', "
+    "'params': {}}, 'statements': {}, 'threads': 2, 'connections': 4, 'mode': {'kind': "
+    "'closed'}, 'ramp_up_ns': 0, 'duration_ns': 1, 'seed': 1}";
+
+static json_t *parsed(const char *text)
+{
+    char json[1024];
+    snprintf(json, sizeof json, "%s", text);
+    for (char *at = json; *at; at++)
+        if (*at == '\'')
+            *at = '"';
+    return json_loads(json, 0, NULL);
+}
+
+static void a_spec_has_defaults(void)
+{
+    struct lg_spec spec;
+    struct lg_error error = {""};
+    CHECK(lg_spec_read(&spec, parsed(whole_spec), &error));
+    CHECK_TEXT(error.text, "");
+    CHECK(!spec.load && !spec.open_loop && !spec.think_time && !spec.journal);
+    CHECK(spec.terminals == 4 && spec.first_terminal == 0 && spec.all_terminals == 4);
+    CHECK(spec.series_interval_ns == LG_SECOND && spec.drain_ns == 5 * LG_SECOND);
+    CHECK(spec.stall_timeout_ns == 10 * LG_SECOND && spec.operations == 0);
+    lg_spec_free(&spec);
+}
+
+static void what_is_wrong_with_a_spec_is_named(void)
+{
+    static const char *const changes[][2] = {
+        {"{'treads': 1}", "treads: there is no such key"},
+        {"{'schema': 2}", "schema: 1 is wanted"},
+        {"{'task': 'walk'}", "task: \"run\" or \"load\" is wanted"},
+        {"{'threads': 0}", "threads: an integer from 1 to 4096 is wanted"},
+        {"{'threads': 1.5}", "threads: an integer from 1 to 4096 is wanted"},
+        {"{'threads': 5}", "threads: 5 threads for 4 connections: each needs one at least"},
+        {"{'connections': null}", "connections: is missing"},
+        {"{'terminals': 3}", "terminals: 3 terminals leave some of 4 connections without work"},
+        {"{'all_terminals': 3}", "all_terminals: 3 is less than first_terminal + terminals"},
+        {"{'operations': 7}",
+         "duration_ns: either it or operations is wanted, and only one of them"},
+        {"{'duration_ns': null}",
+         "duration_ns: either it or operations is wanted, and only one of them"},
+        {"{'mode': {'kind': 'ajar'}}", "mode.kind: \"closed\" or \"open\" is wanted"},
+        {"{'mode': {'kind': 'open'}}",
+         "mode.rate_per_s: a number above 0 is wanted, 1e9 at most"},
+        {"{'workload': {'name': 'ping'}}", "workload.params: an object is wanted"},
+        {"{'connection': null}", "connection: an object is wanted"},
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        struct lg_spec spec;
+        struct lg_error error = {""};
+        json_t *document = parsed(whole_spec), *change = parsed(changes[i][0]);
+        json_object_update(document, change);
+        json_decref(change);
+        CHECK_CASE(!lg_spec_read(&spec, document, &error), i);
+        CHECK_TEXT(error.text, changes[i][1]);
+        lg_spec_free(&spec);
+    }
+}
+
+int main(void)
+{
+    histogram_counts_all_it_is_given();
+    timers_fire_in_their_order();
+    codes_beyond_the_table_are_other();
+    names_are_found_where_they_are_names();
+    what_a_statement_cannot_have_is_named();
+    a_spec_has_defaults();
+    what_is_wrong_with_a_spec_is_named();
+    return checks_failed();
+}

@@ -1,0 +1,373 @@
+"""The event loop, its counting and its ends, against a server that keeps exact time."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hdrh.histogram import HdrHistogram
+
+from harness import hdr, schemas
+from harness.natives import loadgen_program
+
+MS, S = 10**6, 10**9
+#: A liveness bound, far above anything a busy machine needs; never a measurement.
+PATIENCE_S = 60
+#: Longer than anybody would wait: a run of this length that ends has ended early.
+FOR_EVER_NS = 600 * S
+
+
+def spec_of(**changes):
+    return {
+        "schema": 1,
+        "backend": "stub",
+        "connection": {"service_us": 500},
+        "workload": {"name": "ping", "params": {}},
+        "statements": {"ping": "SELECT :terminal, :number"},
+        "threads": 2,
+        "connections": 4,
+        "mode": {"kind": "closed"},
+        "ramp_up_ns": 200 * MS,
+        "duration_ns": 1 * S,
+        "seed": 1,
+        **changes,
+    }
+
+
+def open_loop(rate_per_s):
+    return {"kind": "open", "rate_per_s": rate_per_s}
+
+
+@pytest.fixture
+def start(loadgen_build):
+    """Start it on a spec; ended at the test's end."""
+    started = []
+
+    def starter(spec, program=loadgen_build / "loadgen", stdout=subprocess.PIPE):
+        process = subprocess.Popen(
+            [program, "-"], stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        process.stdin.write(spec if isinstance(spec, str) else json.dumps(spec))
+        process.stdin.close()
+        process.stdin = None
+        return process
+
+    yield starter
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def complete(start):
+    """Run a spec that ends well; its result, valid by its schema."""
+
+    def run(**changes):
+        process = start(spec_of(**changes))
+        stdout, stderr = process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, stderr) == (0, "")
+        result = json.loads(stdout)
+        schemas.validate(result, "loadgen-result", "loadgen's result")
+        assert result["status"] == "complete"
+        return result
+
+    return run
+
+
+@pytest.fixture
+def failed(start):
+    """Run a spec that fails under way; its result."""
+
+    def run(**changes):
+        process = start(spec_of(**{"duration_ns": FOR_EVER_NS, **changes}))
+        stdout, stderr = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 1
+        result = json.loads(stdout)
+        schemas.validate(result, "loadgen-result", "loadgen's result")
+        assert result["status"] == "failed"
+        assert stderr == f"loadgen: {result['error']}\n"
+        return result
+
+    return run
+
+
+def ping_of(result):
+    (ping,) = result["operations"]
+    return ping, hdr.decode(ping["latency_hdr"])
+
+
+def test_the_parts_that_need_no_loop(loadgen_build):
+    done = subprocess.run(
+        [loadgen_build / "test_core"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# What is counted ----------------------------------------------------------------
+
+
+def test_an_open_loop_shows_a_stall_and_a_closed_one_says_that_it_cannot(complete):
+    """200 ms without an answer each second: a fifth of what should have come waited."""
+    stalling = {"service_us": 200, "stall_ms": 200, "stall_every_ms": 1000}
+    shape = {"connection": stalling, "duration_ns": 4 * S, "ramp_up_ns": 1 * S}
+    opened = complete(mode=open_loop(1000), **shape)
+    closed = complete(**shape)
+    assert ping_of(opened)[1].percentile(99) >= 100 * MS
+    assert ping_of(closed)[1].percentile(99) < 100 * MS
+    assert "coordinated omission" in closed["notes"]["loop"]
+    assert "intended start" in opened["notes"]["loop"]
+
+
+def test_the_histogram_is_one_of_the_hdrhistogram_library(complete):
+    ping, ours = ping_of(complete(mode=open_loop(2000)))
+    theirs = HdrHistogram.decode(ping["latency_hdr"])
+    assert theirs.get_total_count() == ours.total == 2000
+    for percent in (1, 50, 99, 99.9, 100):
+        assert theirs.get_value_at_percentile(percent) == ours.percentile(percent)
+    assert ours.percentile(1) >= 500_000  # service time: nothing is faster
+
+
+def test_an_open_loop_offers_its_rate_exactly_and_nothing_of_the_ramp_up(complete):
+    result = complete(mode=open_loop(1500), ramp_up_ns=700 * MS, threads=3, connections=9)
+    ping, latency = ping_of(result)
+    assert result["offered"]["count"] == latency.total == 1500
+    assert ping["unfinished"] == 0
+
+
+def test_the_series_adds_up_to_the_count_and_covers_the_window(complete):
+    result = complete(series_interval_ns=100 * MS, duration_ns=1050 * MS)
+    ping, latency = ping_of(result)
+    assert len(result["series"]) == 11
+    starts = [point["monotonic_ns"] for point in result["series"]]
+    assert starts == [result["started_monotonic_ns"] + i * 100 * MS for i in range(11)]
+    assert sum(point["counts"]["ping"] for point in result["series"]) == ping["count"]
+    # Those under way at the window's two ends are in one of the two only.
+    assert abs(latency.total - ping["count"]) <= 4
+
+
+def test_an_overloaded_server_makes_the_backlog_and_the_latency_grow(complete):
+    slow = {"service_us": 20_000}
+    result = complete(connection=slow, mode=open_loop(1000), drain_ns=100 * MS)
+    ping, latency = ping_of(result)
+    offered = result["offered"]
+    assert offered["count"] == latency.total == 1000
+    assert ping["count"] <= 200  # four connections, 50 answers a second each
+    assert ping["unfinished"] > 500
+    assert offered["backlog_end"] > offered["backlog_begin"] + 500
+    # The oldest of those that never began had waited for nearly all of the window.
+    assert latency.percentile(50) > 100 * MS
+
+
+def test_what_never_ends_is_unfinished_and_in_the_histogram_with_its_age(complete):
+    result = complete(connection={"service_us": 1000, "hang_after": 50}, drain_ns=300 * MS)
+    ping, latency = ping_of(result)
+    assert ping["unfinished"] in range(5)  # at four connections; some may hang from the ramp-up
+    result = complete(
+        connection={"service_us": 1000, "hang_after": 50}, drain_ns=300 * MS, ramp_up_ns=0
+    )
+    ping, latency = ping_of(result)
+    assert ping["count"] == 4 * 49
+    assert ping["unfinished"] == 4
+    assert latency.total == 4 * 50
+    assert latency.max >= 300 * MS
+
+
+def test_retries_are_counted_by_code_and_the_operation_once(complete):
+    result = complete(connection={"service_us": 200, "retry_every": 3})
+    ping, _ = ping_of(result)
+    assert result["errors"] == {"40001": ping["retried"]}
+    assert ping["failed"] == 0
+    # Every third call is undone: half as many retries as operations.
+    assert ping["retried"] == pytest.approx(ping["count"] / 2, rel=0.1)
+
+
+def test_rollbacks_that_the_workload_wants_are_counted_apart(complete):
+    ping, latency = ping_of(
+        complete(connection={"service_us": 500, "answers": {"ping": ["rolled_back"]}})
+    )
+    assert ping["count"] == 0
+    assert abs(ping["rolled_back"] - latency.total) <= 4
+    assert latency.total > 0
+
+
+def test_a_number_of_operations_bounds_the_window(complete):
+    result = complete(operations=1000, duration_ns=None, ramp_up_ns=0, threads=2)
+    ping, latency = ping_of(result)
+    assert ping["count"] == latency.total == 1000
+    # Four connections, half a millisecond each at least.
+    assert result["measured_ns"] >= 1000 / 4 * 500_000 * 0.9
+
+
+def test_waiting_for_a_connection_counts(complete):
+    """Four terminals share one connection: each waits for three others."""
+    few = {"threads": 1, "connections": 1, "connection": {"service_us": 5000}}
+    alone = ping_of(complete(**few))[1].percentile(50)
+    shared = ping_of(complete(terminals=4, **few))[1].percentile(50)
+    assert shared > 3 * alone
+
+
+def test_an_embedded_engine_does_not_keep_the_clock_out(complete):
+    result = complete(connection={"embedded": True}, duration_ns=300 * MS)
+    assert ping_of(result)[0]["count"] > 0
+
+
+def test_the_same_seed_asks_the_same_whatever_the_threads(complete, tmp_path):
+    """What terminal n asks for depends on n alone."""
+    asked = []
+    for threads in (1, 4):
+        journal = tmp_path / f"journal-{threads}"
+        complete(threads=threads, terminals=8, journal=str(journal))
+        asked.append({line.split()[1] for line in journal.read_text().splitlines()})
+    assert asked[0] == asked[1] == {str(number) for number in range(8)}
+
+
+def test_the_journal_has_every_operation_once_and_in_order(complete, tmp_path):
+    journal = tmp_path / "journal"
+    ping, _ = ping_of(complete(journal=str(journal)))
+    by_terminal = {}
+    for line in journal.read_text().splitlines():
+        _, terminal, number = line.split()
+        by_terminal.setdefault(terminal, []).append(int(number))
+    assert set(by_terminal) == {"0", "1", "2", "3"}
+    for numbers in by_terminal.values():
+        assert numbers == list(range(1, len(numbers) + 1))
+    assert sum(map(len, by_terminal.values())) >= ping["count"]
+    assert journal.stat().st_mode & 0o777 == 0o600
+
+
+def test_ten_thousand_thinking_terminals_in_half_a_gigabyte(start, tmp_path):
+    """The program as it is installed: the sanitizers would count with it."""
+    journal = tmp_path / "journal"
+    thinking = {"name": "ping", "params": {"keying_ns": 200 * MS, "think_ns": 800 * MS}}
+    spec = spec_of(
+        workload=thinking,
+        mode={"kind": "closed", "think_time": True},
+        connections=20,
+        terminals=10_000,
+        connection={"service_us": 100},
+        ramp_up_ns=1 * S,
+        duration_ns=3 * S,
+        journal=str(journal),
+    )
+    stdout, stderr = start(spec, loadgen_program("stub")).communicate(timeout=PATIENCE_S)
+    assert stderr == ""
+    result = json.loads(stdout)
+    assert result["memory_peak_bytes"] < 500 * 10**6
+    # A cycle is a second and the service time: none is left out, none is faster.
+    cycles = Counter(line.split()[1] for line in journal.read_text().splitlines())
+    assert len(cycles) == 10_000
+    assert max(cycles.values()) <= 5
+    assert ping_of(result)[0]["count"] <= 3 * 10_000
+
+
+# How it ends --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("connection", "told"),
+    [
+        ({"lose_after": 20}, r"ping of terminal \d on connection \d: 08006: the stub has gone"),
+        ({"refuse_after": 20}, r"ping of terminal \d on connection \d: 42601: the stub does not"),
+        ({"answers": {"ping": ["wrong"]}}, r"ping of terminal \d on .*: the answer is 'wrong'"),
+        ({"refuse_connection": True}, r"connection \d of 4: connection refused by the stub"),
+        ({"retry_every": 1}, r"40001: undone and tried again 1000 times"),
+    ],
+)
+def test_what_goes_wrong_ends_the_run_at_once_and_is_told(failed, connection, told):
+    result = failed(connection=connection)
+    assert re.search(told, result["error"])
+
+
+def test_a_server_that_no_longer_answers_ends_the_run(failed):
+    hanging = {"service_us": 100, "hang_after": 20}
+    result = failed(connection=hanging, stall_timeout_ns=300 * MS)
+    assert "the server has answered none of 4 calls for" in result["error"]
+
+
+def test_a_server_that_lets_nobody_in_ends_the_run(failed):
+    result = failed(connection={"hang_connecting": True}, stall_timeout_ns=300 * MS)
+    assert "the server has let no connection in for" in result["error"]
+
+
+def test_a_stall_that_ends_in_time_is_no_failure(complete):
+    stalling = {"service_us": 100, "stall_ms": 300, "stall_every_ms": 1000}
+    result = complete(connection=stalling, duration_ns=2 * S, stall_timeout_ns=900 * MS)
+    assert ping_of(result)[0]["count"] > 0
+
+
+def test_terminals_that_think_for_long_are_no_stall(complete):
+    thinking = {"name": "ping", "params": {"think_ns": 700 * MS}}
+    mode = {"kind": "closed", "think_time": True}
+    result = complete(workload=thinking, mode=mode, stall_timeout_ns=300 * MS, duration_ns=2 * S)
+    assert ping_of(result)[0]["count"] > 0
+
+
+def test_a_journal_that_cannot_be_written_ends_the_run(failed):
+    assert "journal /dev/full: No space left" in failed(journal="/dev/full")["error"]
+    assert "journal /no/such/file: No such" in failed(journal="/no/such/file")["error"]
+
+
+def test_a_start_that_has_passed_is_a_failure(failed):
+    assert "set it later" in failed(start_at_realtime_ns=1)["error"]
+
+
+def test_processes_start_together(start):
+    at = time.time_ns() + 1 * S
+    several = [start(spec_of(start_at_realtime_ns=at, ramp_up_ns=0)) for _ in range(2)]
+    results = [json.loads(one.communicate(timeout=PATIENCE_S)[0]) for one in several]
+    begins = [result["started_monotonic_ns"] for result in results]
+    offsets = [r["clock"]["realtime_ns"] - r["clock"]["monotonic_ns"] for r in results]
+    # Both mean the same moment, as far as the wall clock was not set in between.
+    assert abs((begins[0] + offsets[0]) - (begins[1] + offsets[1])) < 100 * MS
+
+
+def test_a_result_that_cannot_be_written_is_a_failure(start):
+    with Path("/dev/full").open("w") as full:
+        process = start(spec_of(duration_ns=100 * MS), stdout=full)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert "the result cannot be written: No space left" in stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_without_a_result(start, tmp_path, number):
+    journal = tmp_path / "journal"
+    process = start(spec_of(duration_ns=FOR_EVER_NS, journal=str(journal)))
+    deadline = time.monotonic() + PATIENCE_S
+    while not (journal.exists() and journal.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, stdout) == (128 + number, "")
+    assert stderr == f"loadgen: ended by signal {int(number)}\n"
+    assert journal.read_text().endswith("\n")
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("", "the spec: "),
+        ("[]", "the spec: a JSON object is wanted"),
+        ('{"schema": 1, "schema": 1}', "the spec: duplicate object key"),
+        (spec_of(threads=0), "threads: an integer from 1 to 4096 is wanted"),
+        (spec_of(backend="oracle"), "backend: there is no module loadgen_oracle.so"),
+        (spec_of(workload={"name": "tpcx", "params": {}}), "there is no workload tpcx"),
+    ],
+)
+def test_a_spec_that_cannot_be_run_is_a_usage_error(start, spec, told):
+    process = start(spec)
+    stdout, stderr = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, stdout) == (2, "")
+    assert told in stderr
+
+
+def test_a_statement_with_an_unknown_name_fails_before_anything_is_asked(failed):
+    error = failed(statements={"ping": "SELECT :nobody"})["error"]
+    assert error == "statements.ping: the workload offers no :nobody"

@@ -1,0 +1,100 @@
+"""Histograms against the HdrHistogram library itself."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hdrh.histogram import HdrHistogram
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness import hdr
+
+HOUR_NS = 3_600_000_000_000
+DURATIONS = (1_000, HOUR_NS, 3)
+PERCENTS = (0.001, 1, 25, 50, 75, 90, 95, 99, 99.9, 99.99, 100)
+
+slow_library = settings(deadline=None, max_examples=40)
+
+values = st.lists(
+    st.one_of(st.integers(0, HOUR_NS), st.integers(0, 5_000), st.integers(0, 10**9)), max_size=300
+)
+
+
+def library(recorded, layout=DURATIONS):
+    histogram = HdrHistogram(*layout)
+    for value in recorded:
+        assert histogram.record_value(value)
+    return histogram
+
+
+@slow_library
+@given(values)
+def test_what_the_library_encodes_is_decoded_alike(recorded):
+    theirs = library(recorded)
+    ours = hdr.decode(theirs.encode().decode())
+    assert ours.total == theirs.get_total_count()
+    for percent in PERCENTS:
+        assert ours.percentile(percent) == theirs.get_value_at_percentile(percent), percent
+    assert ours.mean == pytest.approx(theirs.get_mean_value())
+    if recorded:
+        assert ours.max == theirs.get_highest_equivalent_value(max(recorded))
+
+
+@slow_library
+@given(values)
+def test_what_we_encode_is_decoded_by_the_library(recorded):
+    ours = hdr.decode(library(recorded).encode().decode())
+    theirs = HdrHistogram.decode(ours.encode())
+    assert theirs.get_total_count() == len(recorded)
+    for percent in PERCENTS:
+        assert ours.percentile(percent) == theirs.get_value_at_percentile(percent), percent
+
+
+@slow_library
+@given(st.lists(values, min_size=1, max_size=4))
+def test_merging_is_the_same_as_recording_into_one(parts):
+    merged = hdr.decode(hdr.merge_encoded(library(part).encode().decode() for part in parts))
+    whole = library([value for part in parts for value in part])
+    assert merged.total == whole.get_total_count()
+    assert merged.percentiles(PERCENTS) == [whole.get_value_at_percentile(p) for p in PERCENTS]
+
+
+@pytest.mark.parametrize("layout", [(1, 1_000_000_000, 3), (1, HOUR_NS // 1000, 2), DURATIONS])
+def test_other_layouts_are_read_too(layout):
+    recorded = [1, 2, 3, 1000, 123_456, 999_999_999 % layout[1]]
+    theirs = library(recorded, layout)
+    ours = hdr.decode(theirs.encode().decode())
+    assert [ours.percentile(p) for p in PERCENTS] == [
+        theirs.get_value_at_percentile(p) for p in PERCENTS
+    ]
+
+
+def test_large_counts_survive():
+    theirs = HdrHistogram(*DURATIONS)
+    theirs.record_value(5_000_000, 2**40)
+    theirs.record_value(7_000_000, 2**55)
+    ours = hdr.decode(theirs.encode().decode())
+    assert ours.total == 2**40 + 2**55
+    assert HdrHistogram.decode(ours.encode()).get_total_count() == 2**40 + 2**55
+
+
+def test_histograms_of_different_layouts_are_not_merged():
+    a, b = (hdr.decode(library([5], one).encode().decode()) for one in (DURATIONS, (1, 10**9, 3)))
+    with pytest.raises(ValueError, match="2 layouts"):
+        hdr.merge([a, b])
+    with pytest.raises(ValueError, match="0 layouts"):
+        hdr.merge([])
+
+
+whole = library([10_000] * 5).encode()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["", "!", "AAAA", base64.b64encode(bytes(40)).decode(), whole[: len(whole) // 2].decode()],
+)
+def test_what_is_no_histogram_is_refused(broken):
+    with pytest.raises(ValueError, match=r"HdrHistogram|padding|base64"):
+        hdr.decode(broken)
