@@ -250,6 +250,7 @@ bool lg_tpcc_load(const json_t *spec, const struct lg_backend *backend, void *cl
     if (!lg_tpcc_params_read(&params, json_object_get(json_object_get(spec, "workload"), "params"),
                              error))
         return false;
+
     struct load *load = lg_allocate(1, sizeof *load);
 
     lg_population_init(&load->population, params.data_seed);
