@@ -35,7 +35,16 @@ def find_native(name: str) -> Path | None:
 
 def loadgen_backends() -> list[str]:
     """The engines' back ends of the native client that were built here."""
+    if find_native("loadgen") is None:
+        return []
     return [name for name in BACKEND_PACKAGES if find_native(_module(name))]
+
+
+def missing_packages() -> list[str]:
+    """Debian's packages without which a part of the native client was not built here."""
+    missing = [] if find_native("loadgen") else _LOADGEN_PACKAGES.split()
+    lacking = (name for name in BACKEND_PACKAGES if not find_native(_module(name)))
+    return missing + [BACKEND_PACKAGES[name] for name in lacking]
 
 
 def loadgen_program(backend: str) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SHIPPED = ("harness", "engines", "reports", "profiles")
 LEFT_OUT = (".c", ".pyc")
+NATIVE = ("loadgen", "loadgen_stub.so", "loadgen_postgres.so", "loadgen_innodb.so")
 
 
 def committed_files() -> list[str]:
@@ -34,6 +35,7 @@ def test_a_wheel_has_every_committed_file_of_the_package(tmp_path):
     }
     assert len(expected) > 100
     assert expected - inside == set()
+    assert {f"harness/_native/{name}" for name in NATIVE} <= inside
 
 
 def test_the_command_is_installed_and_completes_for_shells():

@@ -7,6 +7,7 @@ from typing import Any
 from harness.cli.common import EmulateOption, HostOption, JsonOption, print_json, print_table
 from harness.cli.engines import engine_rows
 from harness.host.doctor import examine
+from harness.natives import loadgen_backends, missing_packages
 from harness.supervise.credentials import unprivileged
 from harness.tiers.finding import find_tiers_and_problems
 from harness.units import format_bytes
@@ -20,6 +21,7 @@ def doctor(
     found = examine(list(tiers.values()))
     found["tier_problems"] = [problem.to_json() for problem in problems]
     found["engines"] = engine_rows()
+    found["native_client"] = {"backends": loadgen_backends(), "missing": missing_packages()}
     if json_:
         print_json(found)
     else:
@@ -42,6 +44,10 @@ def _print(found: dict[str, Any]) -> None:
     traffic = found["memory_traffic"]
     counted = ", ".join(traffic["events"]) or f"not counted: {traffic['missing']}"
     print(f"memory   traffic of its controllers: {counted}")
+    native = found["native_client"]
+    lacking = f"; to build the rest install {', '.join(native['missing'])}"
+    print(f"client   loadgen for {', '.join(native['backends']) or 'no engine'}"
+          f"{lacking if native['missing'] else ''}")  # fmt: skip
     print()
     print_table(
         ("tier", "kind", "where", "what the kernel says"),

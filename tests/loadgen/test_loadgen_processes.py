@@ -1,0 +1,269 @@
+"""loadgen as the harness drives it: processes under the supervisor, callbacks, one result."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import hdr, natives
+from harness.errors import RunFailed, UsageError
+from harness.loadgen import Watch, drive, journals, load, split
+from harness.natives import loadgen_for, loadgen_program
+from harness.supervise.credentials import unprivileged
+from harness.supervise.process import all_processes, descendants
+from harness.supervise.supervisor import Supervisor
+from harness.workload import Clients
+
+MS, S = 10**6, 10**9
+PATIENCE_S = 60
+
+SPEC = {
+    "schema": 1,
+    "backend": "stub",
+    "connection": {"service_us": 500, "password": "never-to-be-seen"},
+    "workload": {"name": "ping", "params": {}},
+    "statements": {"ping": "SELECT :terminal"},
+    "threads": 2,
+    "connections": 5,
+    "mode": {"kind": "closed"},
+    "ramp_up_ns": 200 * MS,
+    "duration_ns": 1 * S,
+    "seed": 1,
+}
+OPEN = {**SPEC, "mode": {"kind": "open", "rate_per_s": 1000.0}, "terminals": 10}
+FOR_EVER = {**SPEC, "duration_ns": 600 * S}
+
+
+@pytest.fixture
+def scratch():
+    """Where the unprivileged user can work: pytest's own directories are closed to it."""
+    path = Path(tempfile.mkdtemp(prefix="loadgen-test-", dir="/var/tmp"))
+    if (user := unprivileged()) is not None:
+        os.chown(path, user.uid, user.gid)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def clients(tmp_path, scratch, loadgen_build, monkeypatch):
+    """The sanitized build, which lies where the unprivileged user cannot enter."""
+    monkeypatch.setenv("HARNESS_NATIVE", str(loadgen_build))
+    with Supervisor(tmp_path / "state") as supervisor:
+        yield Clients(supervisor, unprivileged(), scratch)
+
+
+class Seen:
+    """The callbacks in their order."""
+
+    def __init__(self):
+        self.calls = []
+        self.counts = []
+
+    @property
+    def watch(self):
+        return Watch(
+            lambda: self.calls.append("measuring"),
+            lambda: self.calls.append("measured"),
+            self.counts.append,
+        )
+
+
+def loadgens(below=None):
+    """The clients that run now, below this process or another."""
+    return [stat.id for stat in descendants(below or os.getpid()) if name_of(stat) == "loadgen"]
+
+
+def name_of(stat):
+    try:
+        return Path(f"/proc/{stat.id.pid}/comm").read_text().strip()
+    except OSError:  # it has just ended
+        return ""
+
+
+def test_phases_are_told_once_and_counts_only_grow(clients):
+    seen = Seen()
+    result = drive([SPEC], clients, seen.watch)
+    assert seen.calls == ["measuring", "measured"]
+    done = [counts["ping"] for counts in seen.counts]
+    assert done == sorted(done)
+    assert done[-1] >= result["operations"][0]["count"] > 0
+    assert loadgens() == []
+
+
+def test_several_processes_are_one_driver(clients):
+    seen = Seen()
+    specs = split(OPEN, 3)
+    result = drive(specs, clients, seen.watch)
+    assert seen.calls == ["measuring", "measured"]
+    (ping,) = result["operations"]
+    assert result["offered"]["count"] == hdr.decode(ping["latency_hdr"]).total == 1000
+    assert len(result["threads_cpu_ns"]) == sum(spec["threads"] for spec in specs)
+    assert sum(point["counts"]["ping"] for point in result["series"]) == ping["count"]
+    assert result["client_cpu_ns"] >= sum(result["threads_cpu_ns"]) * 0.9
+
+
+def test_a_split_gives_everything_away_once():
+    specs = split({**OPEN, "journal": "/scratch/journal"}, 3)
+    assert [spec["connections"] for spec in specs] == [2, 2, 1]
+    assert [spec["threads"] for spec in specs] == [2, 2, 1]
+    seats = [range(s["first_terminal"], s["first_terminal"] + s["terminals"]) for s in specs]
+    assert [number for some in seats for number in some] == list(range(10))
+    assert {spec["all_terminals"] for spec in specs} == {10}
+    assert sum(spec["mode"]["rate_per_s"] for spec in specs) == pytest.approx(1000)
+    paths = [Path(spec["journal"]) for spec in specs]
+    assert paths == journals(Path("/scratch/journal"), 3)
+    assert len(set(paths)) == 3
+    assert split(SPEC, 1)[0]["first_terminal"] == 0
+    with pytest.raises(UsageError, match="6 client processes for 5 connections"):
+        split(SPEC, 6)
+
+
+def test_a_failure_is_told_in_the_servers_words_and_ends_the_others(clients):
+    specs = split(FOR_EVER, 2)
+    specs[1]["connection"] = {"lose_after": 20}
+    with pytest.raises(RunFailed, match="08006: the stub has gone away"):
+        drive(specs, clients)
+    assert loadgens() == []
+
+
+def test_a_client_that_is_killed_is_a_failure(clients):
+    def kill():
+        for client in loadgens():
+            os.kill(client.pid, 9)
+
+    with pytest.raises(RunFailed, match="was killed by signal 9"):
+        drive([FOR_EVER], clients, Watch(on_measuring=kill))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("counters"), KeyboardInterrupt()])
+def test_what_a_callback_raises_ends_the_client(clients, error):
+    def fail():
+        assert len(loadgens()) == 1
+        raise error
+
+    with pytest.raises(type(error)):
+        drive([FOR_EVER], clients, Watch(on_measuring=fail))
+    assert loadgens() == []
+
+
+def test_passwords_are_in_no_process_list(clients):
+    lines = []
+
+    def look():
+        for client in loadgens():
+            proc = Path(f"/proc/{client.pid}")
+            lines.append(proc.joinpath("cmdline").read_bytes())
+            lines.append(proc.joinpath("environ").read_bytes())
+
+    drive([SPEC], clients, Watch(on_measuring=look))
+    assert len(lines) == 2
+    assert b"never-to-be-seen" not in b"".join(lines)
+
+
+def test_clients_are_the_unprivileged_user_wherever_the_harness_lies(clients):
+    """The build is in a directory that only its owner may enter: a copy is executed."""
+    users = []
+    drive(
+        [SPEC],
+        clients,
+        Watch(on_measuring=lambda: users.extend(
+            Path(f"/proc/{client.pid}").stat().st_uid for client in loadgens()
+        )),
+    )  # fmt: skip
+    expected = clients.credentials.uid if clients.credentials else os.geteuid()
+    assert users == [expected]
+
+
+def test_a_load_tells_its_rows(clients):
+    spec = {
+        "schema": 1,
+        "task": "load",
+        "backend": "stub",
+        "connection": {},
+        "workload": {"name": "tpcc", "params": {"warehouses": 1, "data_seed": 1}},
+        "threads": 2,
+    }
+    result = load(spec, clients)
+    assert result["rows"]["stock"] == 100_000
+    with pytest.raises(RunFailed, match="workload ping has nothing to load"):
+        load({**spec, "workload": {"name": "ping", "params": {}}}, clients)
+
+
+HARNESS = """
+import sys
+from pathlib import Path
+from harness.loadgen import Watch, drive
+from harness.supervise.supervisor import Supervisor
+from harness.workload import Clients
+
+spec = {spec!r}
+with Supervisor(Path(sys.argv[1]) / "state") as supervisor:
+    clients = Clients(supervisor, None, Path(sys.argv[1]))
+    drive([spec], clients, Watch(on_measuring=lambda: print("measuring", flush=True)))
+"""
+
+
+def test_kill_nine_of_the_harness_leaves_no_client(tmp_path):
+    code = HARNESS.format(spec=FOR_EVER)
+    with subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True
+    ) as harness:
+        assert harness.stdout.readline() == "measuring\n"
+        clients = set(loadgens(harness.pid))
+        assert len(clients) == 1
+        harness.kill()
+    deadline = time.monotonic() + PATIENCE_S
+    while clients & {s.id for s in all_processes()} and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not clients & {s.id for s in all_processes()}
+
+
+# Finding it ---------------------------------------------------------------------
+
+
+def test_the_installed_client_has_a_back_end_for_every_engine():
+    """What setup.sh installs is enough to build all of them."""
+    assert natives.loadgen_backends() == ["postgres", "innodb"]
+    assert os.access(loadgen_program("postgres"), os.X_OK)
+
+
+@pytest.mark.parametrize(
+    ("there", "packages"),
+    [
+        ([], "libjansson-dev zlib1g-dev libpq-dev"),
+        (["loadgen"], "libpq-dev"),
+        (["loadgen_postgres.so"], "libjansson-dev zlib1g-dev"),
+    ],
+)
+def test_what_was_not_built_is_named_with_its_packages(tmp_path, monkeypatch, there, packages):
+    monkeypatch.setattr(natives, "native_folders", lambda: [tmp_path])
+    for name in there:
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError) as raised:
+        loadgen_program("postgres")
+    assert f"sudo apt install {packages})" in raised.value.do
+    assert "postgres" not in natives.loadgen_backends()
+
+
+def test_an_open_directory_needs_no_copy(scratch, loadgen_build):
+    user = unprivileged()
+    if user is None:
+        assert loadgen_for("stub", None, scratch) == loadgen_program("stub")
+        return
+    here = scratch / "installed"
+    here.mkdir(mode=0o755)
+    for name in ("loadgen", "loadgen_stub.so"):
+        shutil.copy(loadgen_build / name, here)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_NATIVE", str(here))
+        assert loadgen_for("stub", user, scratch) == here / "loadgen"
+        here.chmod(0o700)
+        os.chown(here, 0, 0)
+        assert loadgen_for("stub", user, scratch) == scratch / "native" / "loadgen"
