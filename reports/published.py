@@ -1,8 +1,8 @@
 """A paper's own figures (``published.csv`` beside a profile), to lie beside what was measured.
 
-Columns: figure, series (``engine/arm``), x, y, unit, read_off_error, and metric where the
-values are no query times. They were printed or read off a figure of another machine:
-context, never part of a comparison.
+Columns: figure, series (``engine/arm``), x, y, unit, read_off_error, metric where the
+values are no query times, and note where a number was not plainly printed. They were printed
+or read off a figure of another machine: context, never part of a comparison.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from harness.units import parse_duration_ns, parse_size
 
 #: What points are values of in a file without the column.
 _TIMES = "query_duration_ns"
+#: Units beside those of time and size: factor and unit of the harness's metric.
+_RATES = {"k/min": (1000.0, "1/min")}
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,12 @@ class PublishedSeries:
     base_unit: str
     points: tuple[PublishedPoint, ...]
     metric: str = _TIMES
+    note: str = ""
 
 
 def read_published(path: Path, figures: Sequence[str] = ()) -> list[PublishedSeries]:
     """The series of the figures named, of all where none is; UsageError names a bad line."""
-    found: dict[tuple[str, str, str, str], list[PublishedPoint]] = {}
+    found: dict[tuple[str, ...], list[PublishedPoint]] = {}
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             rows = list(csv.DictReader(stream))
@@ -57,11 +60,11 @@ def read_published(path: Path, figures: Sequence[str] = ()) -> list[PublishedSer
         row = _row(text, f"{path}:{line}")
         factor, base_unit = _base(row["unit"])
         point = PublishedPoint(row["x"], row["y"] * factor, row["read_off_error"] * factor)
-        key = (row["figure"], row["series"], base_unit, row["metric"])
+        key = (row["figure"], row["series"], base_unit, row["metric"], row["note"])
         found.setdefault(key, []).append(point)
     return [
-        PublishedSeries(figure, *_engine_and_arm(series), base_unit, tuple(points), metric)
-        for (figure, series, base_unit, metric), points in found.items()
+        PublishedSeries(figure, *_engine_and_arm(series), base_unit, tuple(points), metric, note)
+        for (figure, series, base_unit, metric, note), points in found.items()
         if figure in figures or not figures
     ]
 
@@ -72,7 +75,7 @@ def _engine_and_arm(series: str) -> tuple[str, str]:
 
 
 def _row(text: dict[str, Any], source: str) -> dict[str, Any]:
-    row = {"metric": _TIMES} | {str(key): value for key, value in text.items()}
+    row = {"metric": _TIMES, "note": ""} | {str(key): value for key, value in text.items()}
     for column in ("y", "read_off_error"):
         try:
             row[column] = float(row.get(column) or "")
@@ -83,7 +86,9 @@ def _row(text: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def _base(unit: str) -> tuple[float, str]:
-    """The factor to ns or bytes, or 1 for a unit of neither."""
+    """The factor to ns, bytes or a rate's own unit, or 1 for a unit of neither."""
+    if unit in _RATES:
+        return _RATES[unit]
     for parse, base in ((parse_duration_ns, "ns"), (parse_size, "bytes")):
         try:
             return float(parse(f"1{unit}")), base

@@ -8,12 +8,11 @@ from dataclasses import astuple, dataclass
 
 from harness.reports.published import PublishedPoint, PublishedSeries
 from harness.reports.series import Arm, Panel
+from harness.reports.sweeps import OVER, RATIO, Line, Sweep
 from harness.reports.values import Quantity
 from harness.reports.words import quantity_text, significant
 
 _LABELLED = re.compile(r"([a-z0-9_]+)\[([a-z_]+)=([a-z0-9_]+)\]")
-#: ``ssd-both over pmem-both``: a ratio of two arms.
-_OVER = " over "
 
 
 @dataclass(frozen=True)
@@ -38,21 +37,27 @@ PUBLISHED_HEAD = ("figure", "engine and placement", "point", "metric", "publishe
 
 
 def published_rows(
-    panels: Sequence[Panel], published: Sequence[PublishedSeries]
+    panels: Sequence[Panel], sweeps: Sequence[Sweep], published: Sequence[PublishedSeries]
 ) -> Iterator[PublishedRow]:
     """Every point of the series, with the median of the arm that has its name."""
     for series in published:
         for point in series.points:
             unit = series.base_unit
-            error = f" ± {quantity_text(point.error_base, unit)}" if point.error_base else ""
+            error = f" ± {_printed(point.error_base, unit)}" if point.error_base else ""
             yield PublishedRow(
                 series.figure,
                 f"{series.engine}/{series.arm}",
                 point.x,
                 series.metric,
-                quantity_text(point.y_base, unit) + error,
-                "; ".join(_measured(panels, series, point)) or "–",
+                _printed(point.y_base, unit) + error,
+                "; ".join([*_measured(panels, series, point), *_swept(sweeps, series, point)])
+                or "–",
             )
+
+
+def _printed(value: float, unit: str) -> str:
+    """With every digit that was printed: rates have four or five."""
+    return f"{value:,.0f} {unit}" if unit == "1/min" else quantity_text(value, unit)
 
 
 def _measured(
@@ -62,7 +67,7 @@ def _measured(
         if panel.engine_name != series.engine:
             continue
         arms = {arm.value: arm for arm in reversed(panel.arms)}
-        first, over, second = series.arm.partition(_OVER)
+        first, over, second = series.arm.partition(OVER)
         if over and first in arms and second in arms:
             yield from _ratio(arms[first], arms[second], series.metric, point)
         elif first in arms and not over:
@@ -71,6 +76,33 @@ def _measured(
             if summary is not None:
                 mark = " (EMULATED)" if arms[first].emulated else ""
                 yield quantity_text(summary.median, series.base_unit) + mark
+
+
+def _swept(
+    sweeps: Sequence[Sweep], series: PublishedSeries, point: PublishedPoint
+) -> Iterator[str]:
+    """The medians, or ratios of them, where the parameter of a sweep is that of the point."""
+    if not point.x.isdigit():
+        return
+    for sweep in sweeps:
+        if series.engine != sweep.engine:
+            continue
+        first, over, second = series.arm.partition(OVER)
+        a, b = (_at(sweep, arm, int(point.x)) for arm in (first, second))
+        if not over and series.metric == sweep.metric:
+            yield from (quantity_text(value, sweep.unit) + mark for value, mark in a)
+        elif over and series.metric == sweep.metric + RATIO:
+            yield from (f"{significant(x / y)}{m or n}" for x, m in a for y, n in b if y)
+
+
+def _at(sweep: Sweep, arm: str, value: int) -> list[tuple[float, str]]:
+    """Median and mark of every line that a paper's arm means, at one value."""
+    lines: list[Line] = [line for line in sweep.lines if line.is_meant_by(arm)]
+    return [
+        (line.points[value].median, " (EMULATED)" if line.emulated else "")
+        for line in lines
+        if value in line.points
+    ]
 
 
 def _quantity(metric: str, query: str) -> Quantity:

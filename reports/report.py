@@ -64,7 +64,8 @@ def write_report(
     series = read_published(published, published_figures) if published else []
     view = _view(runs, title, over, baseline, series, force)
     figures: dict[str, bytes] = {}
-    for drawing in (d for panel in view.panels for d in panel.all_drawings):
+    across = [sweep.drawing for sweep in view.sweeps if sweep.drawing]
+    for drawing in (*across, *(d for panel in view.panels for d in panel.all_drawings)):
         figures[f"{drawing.name}.svg"] = drawing.svg.encode()
         figures[f"{drawing.name}.png"] = drawing.png
     texts = {

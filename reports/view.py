@@ -11,6 +11,7 @@ from harness.reports.anatomy import anatomy
 from harness.reports.catalogue import headline_first, metric_info
 from harness.reports.charts import draw_panel
 from harness.reports.charts.drawing import Drawing
+from harness.reports.charts.lines import lines_over_parameter
 from harness.reports.compare import Row
 from harness.reports.conditions import (
     CONDITIONS_HEAD,
@@ -30,6 +31,7 @@ from harness.reports.published_table import PublishedRow, published_rows
 from harness.reports.sentences import Sentence, fit_summary, sentences, unexplained
 from harness.reports.series import Arm, Panel
 from harness.reports.statistics import ALPHA
+from harness.reports.sweeps import Sweep, sweeps
 from harness.reports.values import Measured, Quantity, Summary, duration_of, in_order
 from harness.reports.verdict import Verdict, verdicts
 from harness.reports.words import (
@@ -91,6 +93,15 @@ class PanelView:
 
 
 @dataclass(frozen=True)
+class SweepView:
+    """A result over a parameter, across panels. ``drawing``: None where lines would be too many."""
+
+    title: str
+    drawing: Drawing | None
+    table: ValueTable
+
+
+@dataclass(frozen=True)
 class Trouble:
     """A run that is failed or unknown, with the reason."""
 
@@ -108,6 +119,7 @@ class View:
     counts: str
     emulated: tuple[str, ...]
     verdicts: tuple[Verdict, ...]
+    sweeps: tuple[SweepView, ...]
     panels: tuple[PanelView, ...]
     conditions: tuple[Conditions, ...]
     checks: str
@@ -120,6 +132,7 @@ class View:
     alpha: float
     published: tuple[str, ...]
     published_rows: tuple[PublishedRow, ...]
+    published_notes: tuple[str, ...]
     conditions_head: tuple[str, ...] = CONDITIONS_HEAD
 
 
@@ -128,6 +141,7 @@ def build(
     published: Sequence[PublishedSeries],
 ) -> View:  # fmt: skip
     """Everything the report says about ``runs``, already ordered in ``panels``."""
+    over = sweeps(panels)
     emulated = {f"{e['tier']} by {e['by']}" for run in runs for e in emulated_tiers(run.run)}
     stamps = sorted(run.run["started_unix_ns"] for run in runs)
     return View(
@@ -136,6 +150,7 @@ def build(
         counts=_counts(runs),
         emulated=tuple(sorted(emulated)),
         verdicts=tuple(verdicts(panels, ALPHA)),
+        sweeps=tuple(_sweep_views(over, published)),
         panels=tuple(_panel_view(panel, i, published) for i, panel in enumerate(panels, 1)),
         conditions=tuple(conditions(panel, arm) for panel in panels for arm in panel.arms),
         checks=_checks(runs),
@@ -147,7 +162,8 @@ def build(
         repeat=tuple(f"harness repro {run.run_id}" for run in runs),
         alpha=ALPHA,
         published=tuple(dict.fromkeys(s.figure for s in published)),
-        published_rows=tuple(published_rows(panels, published)),
+        published_rows=tuple(published_rows(panels, over, published)),
+        published_notes=tuple(dict.fromkeys(f"{s.figure}: {s.note}" for s in published if s.note)),
     )
 
 
@@ -247,6 +263,26 @@ def _with_limited(kinds: dict[Quantity, Measured]) -> dict[Quantity, Measured]:
     limited = {Quantity(duration_of(q.name), q.labels): one for q, one in kinds.items()
                if duration_of(q.name)}  # fmt: skip
     return {q: Measured(q, q.name, one.unit, "lower", None) for q, one in limited.items()} | kinds
+
+
+def _sweep_views(
+    found: Sequence[Sweep], published: Sequence[PublishedSeries]
+) -> Iterable[SweepView]:
+    for number, sweep in enumerate(found, 1):
+        if len(sweep.values) < 2:
+            continue
+        title = metric_info(Quantity(sweep.metric), "higher").title
+        heads = tuple((line.marked_name, ("median", "range", "n")) for line in sweep.lines)
+        rows = []
+        for value in sweep.values:
+            cells = [f"{value} {sweep.parameter}"]
+            for line in sweep.lines:
+                one = Measured(Quantity(sweep.metric), sweep.metric, sweep.unit, "higher", None)
+                cells += _summary_cells(line.points.get(value), one, 0.0, None)
+            rows.append(tuple(cells))
+        drawing = lines_over_parameter(sweep, title, f"sweep-{number}", published)
+        table = ValueTable(f"{title} over {sweep.parameter}: {sweep.title}", heads, tuple(rows))
+        yield SweepView(sweep.title, drawing, table)
 
 
 def _table(

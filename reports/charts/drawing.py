@@ -150,7 +150,12 @@ def panel_title(axes: Axes, panel: Panel) -> None:
     """The panel's name above the axes, and which of its arms are emulated; in lines that fit."""
     emulated = [arm.name for arm in panel.arms if arm.emulated]
     mark = f" · {', '.join(emulated)} {EMULATED}" if emulated else ""
-    lines = wrap(panel.title + mark, _characters(axes, _TITLE_PER_IN), break_on_hyphens=False)
+    title_above(axes, panel.title + mark)
+
+
+def title_above(axes: Axes, text: str) -> None:
+    """A title in lines that fit."""
+    lines = wrap(text, _characters(axes, _TITLE_PER_IN), break_on_hyphens=False)
     axes.set_title("\n".join(lines), loc="left", fontweight="bold")
     figure = axes.get_figure(root=True)
     if figure is not None:  # what the lines take is not taken from the axes

@@ -1,0 +1,211 @@
+"""New orders a minute over the number of users, across panels, beside a paper's."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_runs import EMULATED, Case, write
+
+import harness.profile
+from harness.reports.published import read_published
+from harness.reports.report import write_report
+from harness.reports.series import panels
+from harness.reports.sweeps import Sweep, published_points, sweeps
+from harness.store import StoredRun
+
+PUBLISHED = (
+    Path(harness.profile.__file__).parent / "profiles/papers/nvm-for-databases/published.csv"
+)
+USERS = (8, 32, 128)
+
+
+def tpcc(
+    root: Path,
+    placement: str,
+    users: int,
+    per_minute: float,
+    engine: str = "postgres",
+    block: int = 0,
+    settings: Mapping[str, str] | None = None,
+    emulated: bool = False,
+    params: Mapping[str, Any] | None = None,
+) -> StoredRun:
+    """A finished run of so many users, whose connections and client threads are as many."""
+    own = {"warehouses": 10, "users": users, "connections": users, "client_threads": users // 8}
+    metric = {"name": "new_orders_per_minute", "unit": "1/min", "better": "higher", "labels": {},
+              "value": per_minute}  # fmt: skip
+    case = Case(
+        engine=engine,
+        placement=placement,
+        block=block,
+        emulated=EMULATED if emulated else (),
+        metrics=[metric],
+        queries=(),
+        spec_changes={
+            "workload": "tpcc",
+            "driver": "loadgen",
+            "params": {**own, **(params or {})},
+            "settings": dict(settings or {}),
+        },
+    )
+    return write(root, case)
+
+
+def over_users(runs: Sequence[StoredRun]) -> Sweep:
+    (found,) = sweeps(panels(runs, "placement", None))
+    return found
+
+
+@pytest.fixture
+def figure5(tmp_path: Path) -> list[StoredRun]:
+    """Three numbers of users on two placements, twice each: PMem doubles, SSD saturates."""
+
+    def made() -> Iterator[StoredRun]:
+        for block in (0, 1):
+            for users in USERS:
+                noise = 1 + 0.02 * block
+                yield tpcc(tmp_path, "ssd-both", users, 1000 * noise, block=block)
+                yield tpcc(tmp_path, "pmem-both", users, 100 * users * noise, block=block,
+                           emulated=True)  # fmt: skip
+
+    return list(made())
+
+
+def test_a_line_goes_through_the_panels_of_every_number_of_users(
+    figure5: list[StoredRun],
+) -> None:
+    """What follows from the users (connections, client threads) makes no line of its own."""
+    sweep = over_users(figure5)
+    assert sweep.values == USERS
+    ssd, pmem = sweep.lines
+    assert (ssd.name, ssd.marked_name) == ("ssd-both", "ssd-both")
+    assert (pmem.name, pmem.marked_name) == ("pmem-both", "pmem-both (EMULATED)")
+    assert {users: s.median for users, s in pmem.points.items()} == pytest.approx(
+        {8: 808, 32: 3232, 128: 12928}
+    )
+    assert {s.n for s in ssd.points.values()} == {2}
+    assert (ssd.points[8].low, ssd.points[8].high) == (1000, 1020)
+
+
+def test_settings_that_vary_make_lines_and_name_them(tmp_path: Path) -> None:
+    runs = [
+        tpcc(tmp_path, "pmem-both", users, users * (10 + float(threads)), "mysql",
+             settings={"innodb_use_native_aio": "OFF", "innodb_write_io_threads": threads})
+        for users in USERS
+        for threads in ("1", "8")
+    ]  # fmt: skip
+    one, eight = over_users(runs).lines
+    assert one.name == "pmem-both, innodb_write_io_threads 1"
+    assert (one.settings, eight.settings) == (
+        {"innodb_write_io_threads": "1"}, {"innodb_write_io_threads": "8"},
+    )  # fmt: skip
+    assert eight.points[32].median == 32 * 18
+
+
+def test_connections_that_are_varied_by_themselves_stay_apart(tmp_path: Path) -> None:
+    runs = [
+        tpcc(tmp_path, "ssd-both", 32, per_minute, params={"connections": connections})
+        for connections, per_minute in ((32, 500.0), (16, 400.0))
+    ]
+    lines = over_users(runs).lines
+    assert {line.name: line.points[32].median for line in lines} == {
+        "ssd-both, connections 32": 500,
+        "ssd-both, connections 16": 400,
+    }
+
+
+def test_the_report_has_chart_table_and_the_paper_s_points(
+    figure5: list[StoredRun], tmp_path: Path
+) -> None:
+    files = write_report(
+        figure5, tmp_path / "report", published=PUBLISHED, published_figures=("fig5", "table5")
+    )
+    html, markdown = files.html.read_text(), files.markdown.read_text()
+    title = "New-Orders per minute, TPC-C-derived over users: postgres 18.4"
+    assert title in html and f"## {title}" in markdown
+    assert "(figures/sweep-1.svg)" in markdown
+    drawn = (tmp_path / "report/figures/sweep-1.svg").read_text()
+    assert "table5: pmem-both as published" in drawn and "pmem-both (EMULATED)" in drawn
+    assert "mysql" not in drawn and "sqlserver" not in drawn
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.splitlines()
+            if line.startswith("| table5")]  # fmt: skip
+    by_point = {(row[1], row[2]): (row[4], row[5]) for row in rows}
+    assert by_point["postgres/pmem-both", "128"] == (
+        "1,088,400 1/min ± 50 1/min", "12,900 1/min (EMULATED)",
+    )  # fmt: skip
+    assert by_point["postgres/ssd-both", "16"][1] == "–"  # 16 users were not measured
+    assert by_point["sqlserver/ssd-both", "8"] == ("385,200 1/min ± 50 1/min", "–")
+    (ratio,) = [line for line in markdown.splitlines() if "pmem-both over ssd-both | 128" in line]
+    assert ratio.split("|")[-2].strip() == "12.8 (EMULATED)"
+    assert "taken as thousands" in markdown and "taken as thousands" in html
+
+
+def test_a_paper_s_line_with_a_setting_is_that_line_and_no_other(tmp_path: Path) -> None:
+    """Table 7: the same placement with two sizes of the log, one of which is not printed."""
+    runs = [
+        tpcc(tmp_path, placement, users, users * gain, settings=settings)
+        for users in USERS
+        for placement, gain, settings in (
+            ("pmem-both", 1.0, {}),
+            ("pmem_interleaved-both", 2.0, {}),
+            ("pmem_interleaved-both", 3.0, {"max_wal_size": "50GB"}),
+        )
+    ]
+    sweep = over_users(runs)
+    found = {
+        (series.arm, line.points[8].median)
+        for line, series in published_points(sweep, read_published(PUBLISHED, ("table7",)))
+    }
+    assert found == {
+        ("pmem-both", 8),
+        ("pmem_interleaved-both", 16),
+        ("pmem_interleaved-both,max_wal_size=*", 24),
+    }
+
+
+def test_one_number_of_users_has_no_line_but_lies_beside_the_paper_s(tmp_path: Path) -> None:
+    runs = [tpcc(tmp_path, "ssd-both", 8, 900.0)]
+    files = write_report(
+        runs, tmp_path / "report", published=PUBLISHED, published_figures=("table5",)
+    )
+    markdown = files.markdown.read_text()
+    assert "over users" not in markdown
+    assert not any("sweep" in path.name for path in files.figures)
+    (row,) = [line for line in markdown.splitlines() if "postgres/ssd-both | 8 |" in line]
+    assert row.split("|")[-2].strip() == "900 1/min"
+
+
+def test_more_lines_than_can_be_told_apart_stand_in_the_table_alone(tmp_path: Path) -> None:
+    runs = [
+        tpcc(tmp_path, "ssd-both", users, 100.0 * users, settings={"work_mem": f"{i}MB"})
+        for users in (8, 16)
+        for i in range(1, 14)
+    ]
+    files = write_report(runs, tmp_path / "report")
+    assert not any("sweep" in path.name for path in files.figures)
+    markdown = files.markdown.read_text()
+    assert "over users: postgres 18.4" in markdown and "ssd-both, work\\_mem 13MB" in markdown
+
+
+# The paper's numbers --------------------------------------------------------------
+
+
+def test_the_paper_s_tables_are_whole() -> None:
+    """Table 5 has four placements on two engines and two on MySQL, five numbers of users each."""
+    with PUBLISHED.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    counts = {figure: sum(row["figure"] == figure for row in rows) for figure in
+              ("table5", "table6", "table7")}  # fmt: skip
+    assert counts == {"table5": 50, "table6": 10, "table7": 15}
+    table5 = {(r["series"], r["x"]): float(r["y"]) for r in rows if r["figure"] == "table5"}
+    assert table5["postgres/pmem-both", "128"] == 1088.4
+    assert table5["mysql/ssd-data-pmem-wal", "32"] == 270
+    assert not any(series == "mysql/pmem-both" for series, _ in table5)  # not printed
+    for row in rows:
+        if row["figure"] in counts:
+            assert row["x"] in ("8", "16", "32", "64", "128") and row["unit"] == "k/min"
+            assert row["read_off_error"] == ("0.05" if "." in row["y"] else "0.5")
