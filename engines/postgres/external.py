@@ -174,7 +174,7 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
             if self._schema is not None:
                 options = f"{options} -c search_path={self._schema}".strip()
             return {
-                **{name: value for name, value in found.items() if name != "dbname"},
+                **{name: found[name] for name in found.keys() & _told(self._dsn) - {"dbname"}},
                 "host": info.host, "port": info.port, "user": info.user,
                 "password": info.password or None, "database": info.dbname,
                 "application_name": "harness", "options": options or None,
@@ -186,6 +186,17 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
 
     def _loader(self) -> Loader:
         return Loader(connect=self.connect, threads=self.threads)
+
+
+def _told(dsn: str) -> set[str]:
+    """The parameters that the DSN or the environment sets.
+
+    libpq fills in others once it has connected, also those (``sslcertmode``) that the release
+    which the native client is built with does not know.
+    """
+    defaults = pq.Conninfo.get_defaults()
+    set_outside = {o.keyword.decode() for o in defaults if o.val != o.compiled}
+    return set_outside | set(conninfo_to_dict(dsn))
 
 
 def _comment(connection: psycopg.Connection[Any], schema: str, mark: str) -> None:
