@@ -252,20 +252,24 @@ static json_t *failed_result(struct watch *watch, json_t *notes)
     struct lg_run *run = watch->run;
     stop_workers(watch);
     bool all_ended = done_waiting(watch, &run->ended);
+    for (unsigned w = 0; all_ended && w < run->spec->threads; w++)
+        pthread_join(watch->workers[w].thread, NULL);
     return lg_result(run, all_ended ? watch->workers : NULL, &watch->window, notes);
 }
 
 static json_t *complete_result(struct watch *watch, json_t *notes)
 {
     struct lg_run *run = watch->run;
-    watch->window.measured_ns = run->spec->duration_ns;
+    uint64_t last_done_ns = run->measure_ns;
     for (unsigned w = 0; w < run->spec->threads; w++) {
         struct lg_worker *worker = &watch->workers[w];
         pthread_join(worker->thread, NULL);
-        if (!run->spec->duration_ns && worker->last_done_ns > run->measure_ns &&
-            worker->last_done_ns - run->measure_ns > watch->window.measured_ns)
-            watch->window.measured_ns = worker->last_done_ns - run->measure_ns;
+        if (worker->last_done_ns > last_done_ns)
+            last_done_ns = worker->last_done_ns;
     }
+    watch->window.measured_ns = run->spec->duration_ns;
+    if (run->spec->operations) /* the last one's end is in the window */
+        watch->window.measured_ns = last_done_ns + 1 - run->measure_ns;
     json_t *result = lg_result(run, watch->workers, &watch->window, notes);
     for (unsigned w = 0; w < run->spec->threads; w++)
         lg_worker_free(&watch->workers[w]);
