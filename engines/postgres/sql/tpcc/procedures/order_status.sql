@@ -14,7 +14,7 @@ begin
     select c_id, newest.o_id, newest.o_entry_d, newest.o_carrier_id, c_balance, c_first,
         c_middle, c_last, lines.items, lines.supplies, lines.quantities, lines.amounts,
         lines.dates
-    into strict c_id, o_id, o_entry_d, o_carrier_id, c_balance, c_first, c_middle, c_last,
+    into c_id, o_id, o_entry_d, o_carrier_id, c_balance, c_first, c_middle, c_last,
         items, supplies, quantities, amounts, delivery_dates
     from customer
     cross join lateral (
@@ -30,5 +30,8 @@ begin
         where ol_w_id = p_w_id and ol_d_id = p_d_id and ol_o_id = newest.o_id
     ) lines
     where c_w_id = p_w_id and c_d_id = p_d_id and c_id = p_c_id;
+    if not found then
+        raise no_data_found using message = 'no such customer';
+    end if;
 end
 $$

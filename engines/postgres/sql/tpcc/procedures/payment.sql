@@ -33,9 +33,11 @@ begin
     returning c_id, c_balance, localtimestamp, c_first, c_middle, c_last, c_street_1, c_street_2,
         c_city, c_state, c_zip, c_phone, c_since, c_credit, c_credit_lim, c_discount,
         case when c_credit = 'BC' then left(c_data, 200) end
-    into strict c_id, c_balance, h_date, c_first, c_middle, c_last, c_street_1, c_street_2,
-        c_city, c_state, c_zip, c_phone, c_since, c_credit, c_credit_lim, c_discount,
-        c_data;
+    into c_id, c_balance, h_date, c_first, c_middle, c_last, c_street_1, c_street_2,
+        c_city, c_state, c_zip, c_phone, c_since, c_credit, c_credit_lim, c_discount, c_data;
+    if not found then
+        raise no_data_found using message = 'no such customer';
+    end if;
 
     update district set d_ytd = d_ytd + p_amount
     where d_w_id = p_w_id and d_id = p_d_id
