@@ -16,6 +16,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,8 @@ _BACKLOG = 0.01
 _STEADY = 0.1
 #: The server is killed in this part of the window.
 _KILL_FROM, _KILL_TO = 0.2, 0.9
+#: A killed server may have to give back gigabytes of memory, or wait for its last writes.
+_GONE_S = 60.0
 
 
 def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outcome:
@@ -168,7 +171,20 @@ class _Killer:
 
     def _kill(self) -> None:
         self.killed_ns = time.monotonic_ns()
-        self.session.engine.kill()
+        with suppress(HarnessError):  # a process that the kernel is slow to end: see make_sure
+            self.session.engine.kill()
+
+    def make_sure(self) -> None:
+        """Return when it is gone; RunFailed where it is not after a while."""
+        self.cancel()
+        deadline = time.monotonic() + _GONE_S
+        while True:
+            try:
+                self.session.engine.kill()
+                return
+            except HarnessError:
+                if time.monotonic() > deadline:
+                    raise
 
 
 def _durability(params: Mapping[str, Any], session: Session) -> Outcome:
@@ -207,7 +223,7 @@ def _journal_until_kill(params: Mapping[str, Any], session: Session) -> Journal:
     except HarnessError:
         if killer.killed_ns is None:
             raise
-        killer.cancel()
+        killer.make_sure()
         session.progress.say("the server was killed under the client; starting it again")
         return Journal.read(driver.journals(params, folder))
     finally:

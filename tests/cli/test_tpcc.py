@@ -1,0 +1,302 @@
+"""TPC-C through the command, on real servers: what it gives, what it refuses, how it fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import hdr
+
+POSTGRES = ("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both", "--warehouses", "1")
+SHORT = ("--users", "4", "--ramp-up", "1s", "--duration", "3s")
+TRANSACTIONS = {"new_order", "payment", "order_status", "delivery", "stock_level"}
+
+
+def settled(harness) -> list[str]:
+    """What is still there five seconds later (the supervisor's time to clean up)."""
+    deadline = time.monotonic() + 5
+    while (left := harness.leftovers()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+def values(run, name: str, label: str | None = None):
+    """A metric's value, or its values by a label."""
+    found = [metric for metric in run["metrics"] if metric["name"] == name]
+    if label is None:
+        (one,) = found
+        return one["value"]
+    return {one["labels"][label]: one.get("value", one.get("hdr")) for one in found}
+
+
+def uncontrolled(run) -> dict[str, str]:
+    return {finding["what"]: finding["found"] for finding in run["uncontrolled"]}
+
+
+@pytest.mark.parametrize("engine", ["postgres", "mysql", "mariadb"])
+def test_a_run_gives_rates_latencies_and_consistent_data(loaded, engine):
+    argv = [engine if word == "postgres" else word for word in POSTGRES]
+    done = loaded(*argv, *SHORT, "--json")
+    assert done.code == 0, done.err + done.out
+    (run,) = done.json["runs"]
+    assert run["status"] == "complete"
+    assert run["spec"]["driver"] == "loadgen"
+    counts = values(run, "transaction_count", "transaction")
+    assert set(counts) == TRANSACTIONS
+    assert counts["new_order"] > 0
+    assert counts["payment"] > 0
+    window_ns = values(run, "window_duration_ns")
+    assert values(run, "new_orders_per_minute") == counts["new_order"] * 60e9 / window_ns
+    assert values(run, "transactions_per_minute") == sum(counts.values()) * 60e9 / window_ns
+    for name, text in values(run, "transaction_duration_ns", "transaction").items():
+        # By start in one, by end in the other: those at the window's ends differ.
+        rolled_back = values(run, "transaction_rolled_back_count", "transaction").get(name, 0)
+        assert abs(hdr.decode(text).total - counts[name] - rolled_back) <= 2 * 4
+    assert values(run, "client_cpu_per_transaction_ns") > 0
+    assert values(run, "server_cpu_per_transaction_ns") > 0
+    checks = [(c["name"], c["labels"].get("condition")) for c in run["checks"]]
+    assert [number for name, number in checks if name == "consistency"] == [
+        str(number) for number in range(1, 13)
+    ]
+    assert {"mix", "remote"} <= {name for name, _ in checks}
+    assert "coordinated omission" in uncontrolled(run)["waiting in a closed loop"]
+    assert settled(loaded) == []
+
+
+def test_a_rate_is_offered_by_several_clients_and_kept_apart_from_what_was_done(loaded):
+    done = loaded(*POSTGRES, *SHORT, "--rate", "40", "-p", "clients=2", "--json")
+    assert done.code == 0, done.err + done.out
+    (run,) = done.json["runs"]
+    assert values(run, "offered_transactions_per_minute") == pytest.approx(2400, rel=0.02)
+    assert "waiting in a closed loop" not in uncontrolled(run)
+
+
+def test_a_rate_that_is_not_kept_is_said(loaded):
+    done = loaded(*POSTGRES, *SHORT, "--rate", "500000", "--json")
+    assert done.code == 0, done.err + done.out
+    (run,) = done.json["runs"]
+    assert "did not keep up" in uncontrolled(run)["offered rate"]
+    assert values(run, "transactions_per_minute") < values(run, "offered_transactions_per_minute")
+
+
+def test_the_same_data_are_loaded_once_and_restored_for_every_run(loaded):
+    first, second = (loaded(*POSTGRES, *SHORT, "--seed", seed, "--json") for seed in (1, 2))
+    names = [entry["name"] for entry in loaded("data", "list", "--json").json["data"]]
+    assert len([name for name in names if name.startswith("tpcc-postgres-")]) == 1
+    assert not [name for name in names if not name.startswith(("tpcc-", "tpch-"))]
+    for done in (first, second):
+        assert done.json["runs"][0]["status"] == "complete", done.err
+        assert done.json["runs"][0]["residency"][0]["label"] == "start"
+
+
+REFUSED = [
+    (("--engine", "duckdb"), "the native client does not speak to this engine"),
+    (("--engine", "postgres", "--scale", "1"), "did you mean 'warehouses'"),
+    (("--engine", "postgres", "--queries", "1"), "not a parameter of tpcc"),
+    (("--engine", "postgres", "--driver", "hammer"), "did you mean 'hammerdb'"),
+    (("--engine", "postgres", "--duration", "3"), "not a duration"),
+    (("--engine", "postgres", "--test", "power"), "choose throughput, durability"),
+    (
+        ("--engine", "postgres", "--users", "90", "--set", "max_connections=90"),
+        "--set max_connections=100",
+    ),
+    (("--engine", "postgres", "--warehouses", "900000"), "free"),
+]
+
+
+@pytest.mark.parametrize(("argv", "words"), REFUSED)
+def test_what_cannot_work_is_refused_before_anything_is_started(harness, argv, words):
+    done = harness("run", "tpcc", "--placement", "ssd-both", *argv)
+    assert done.code == 2, done.out + done.err
+    assert words in done.err, done.err
+    assert "Traceback" not in done.err
+    assert not (harness.results / "runs").exists()
+
+
+def test_options_of_tpcc_on_tpch_name_the_right_one(harness):
+    done = harness("run", "tpch", "--engine", "duckdb", "--placement", "ssd-both",
+                   "--warehouses", "1")  # fmt: skip
+    assert done.code == 2
+    assert "did you mean 'scale'" in done.err
+
+
+def test_hammerdb_without_hammerdb_says_where_it_comes_from(harness):
+    done = harness(*POSTGRES, "--driver", "hammerdb", "--duration", "1m", "--ramp-up", "1m")
+    assert done.code == 2
+    assert "HAMMERDB_HOME" in done.err
+
+
+# Durability ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["postgres", "mysql", "mariadb"])
+def test_what_was_committed_survives_a_kill(loaded, engine):
+    argv = [engine if word == "postgres" else word for word in POSTGRES]
+    done = loaded(*argv, *SHORT, "--test", "durability", "--json")
+    assert done.code == 0, done.err + done.out
+    (run,) = done.json["runs"]
+    assert values(run, "journal_committed_count", "transaction")["new_order"] > 0
+    checks = {(c["name"], *c["labels"].values()): c["status"] for c in run["checks"]}
+    assert checks["durability", "new_order"] == checks["durability", "payment"] == "passed"
+    assert len([key for key in checks if key[0] == "consistency"]) == 12
+    assert not [metric for metric in run["metrics"] if metric["name"].endswith("_per_minute")]
+    assert settled(loaded) == []
+
+
+def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):
+    lazy = ("synchronous_commit=off", "wal_writer_delay=10s", "wal_writer_flush_after=2GB")
+    settings = [word for setting in lazy for word in ("--set", setting)]
+    done = loaded(*POSTGRES, *SHORT, "--test", "durability", *settings, "--json")
+    assert done.code == 1, done.err + done.out
+    (run,) = done.json["runs"]
+    failed = {c["labels"].get("transaction") for c in run["checks"] if c["status"] == "failed"}
+    assert {"new_order", "payment"} <= failed
+    assert settled(loaded) == []
+
+
+# What goes wrong under way ------------------------------------------------------
+
+
+def started(loaded, *argv: object):
+    """A run that measures: its server's process id, once transactions are under way."""
+    process = loaded.start(
+        *POSTGRES, "--users", "4", "--ramp-up", "60s", "--duration", "60s", *argv
+    )
+    while process.poll() is None:
+        if pid := _server(loaded):
+            time.sleep(2.0)
+            return process, pid
+        time.sleep(0.05)
+    raise AssertionError(process.communicate())
+
+
+def _server(loaded) -> int | None:
+    """The server that loadgen is connected to: PostgreSQL's first process, below tiers/."""
+    clients = servers = None
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            argv = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if argv[0].endswith(b"/loadgen"):
+            clients = int(folder.name)
+        if argv[0].endswith(b"/postgres") and str(loaded.data).encode() in b" ".join(argv):
+            servers = int(folder.name)
+    return servers if clients else None
+
+
+def failed_run(loaded, process, since: float) -> dict:
+    """The failed run that a process leaves, within the ten seconds that the issue gives it."""
+    out, err = process.communicate(timeout=60)
+    took = time.monotonic() - since
+    assert process.returncode == 1, out + err
+    assert "Traceback" not in err
+    assert took < 10 or _busy(), took
+    run = loaded("runs", "list", "--json").json["runs"][-1]
+    assert run["status"] == "failed"
+    assert settled(loaded) == []
+    return run
+
+
+def _busy() -> bool:
+    """Whether others keep the machine from being as quick as it can."""
+    return os.getloadavg()[0] > 2 * len(os.sched_getaffinity(0))
+
+
+def test_a_server_that_dies_fails_the_run_at_once(loaded):
+    process, pid = started(loaded)
+    since = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    run = failed_run(loaded, process, since)
+    assert "loadgen" in run["error"]["asked"]
+    assert run["error"]["found"]
+
+
+def test_a_lost_connection_fails_the_run_at_once(loaded):
+    process, pid = started(loaded)
+    backends = [
+        int(folder.name)
+        for folder in Path("/proc").glob("[0-9]*")
+        if b"postgres: " in _argv(folder)
+        and _parent(folder) == pid
+        and b"idle" not in _argv(folder)
+    ]
+    clients = [one for one in backends if b"[local]" in _argv(Path(f"/proc/{one}"))]
+    since = time.monotonic()
+    os.kill(clients[0], signal.SIGTERM)
+    run = failed_run(loaded, process, since)
+    assert "terminating connection" in run["error"]["found"]
+
+
+def _argv(folder: Path) -> bytes:
+    try:
+        return (folder / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _parent(folder: Path) -> int:
+    try:
+        return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_client_and_server_and_leaves_nothing(loaded, number):
+    process, _ = started(loaded)
+    done = loaded.interrupt(process, number)
+    assert done.code == 128 + number, done.err
+    assert "Traceback" not in done.err
+    assert settled(loaded) == []
+    assert loaded("runs", "list", "--json").json["unfinished"] == []
+
+
+def test_kill_9_leaves_no_client_and_no_server(loaded):
+    process, pid = started(loaded)
+    process.kill()
+    process.communicate()
+    assert settled(loaded) == []
+    assert not Path(f"/proc/{pid}").exists()
+    assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
+
+
+@pytest.fixture
+def small_tmpfs(harness):
+    """A real file system that a warehouse fits on, and not much more."""
+    target = harness.root / "small"
+    target.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900M", "tmpfs", target], check=True)
+    target.chmod(0o755)
+    yield target
+    subprocess.run(["umount", "-l", target], check=False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+def test_a_disk_that_fills_up_fails_the_run_with_its_reason(harness, small_tmpfs):
+    """The space was there when it was checked; then somebody else took it."""
+    file = harness.root / "host.yml"
+    file.write_text(f"schema: 1\ntiers:\n  small: {{kind: tmpfs, path: {small_tmpfs}}}\n")
+    argv = [word.replace("ssd", "small") for word in POSTGRES]
+    process = harness.start(*argv, "--host", file, "--users", "4", "--ramp-up", "60s",
+                            "--duration", "10s", "--set", "max_wal_size=2GB")  # fmt: skip
+    while process.poll() is None and _server(harness) is None:
+        time.sleep(0.05)
+    assert process.poll() is None, process.communicate()
+    time.sleep(1.0)
+    filler = small_tmpfs / "filler"
+    with filler.open("wb", buffering=0) as stream, pytest.raises(OSError, match="No space"):
+        while True:
+            stream.write(bytes(1 << 16))
+    out, err = process.communicate(timeout=120)
+    filler.unlink()
+    assert process.returncode == 1, out + err
+    assert "No space left" in err, err
+    (run,) = harness("runs", "list", "--json").json["runs"]
+    assert run["status"] == "failed"
+    assert settled(harness) == []
