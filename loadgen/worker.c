@@ -211,6 +211,7 @@ static void open_seats(struct lg_worker *worker)
     for (size_t i = 0; i < worker->seat_count; i++) {
         struct lg_terminal *terminal = &worker->seats[i].terminal;
         terminal->number = spec->first_terminal + worker->index + (uint32_t)i * spec->threads;
+        terminal->thinks = spec->think_time;
         terminal->own = own ? (char *)worker->own + i * own : NULL;
         lg_random_seed(&terminal->random, spec->seed, terminal->number);
         run->workload->terminal(run->work, terminal);

@@ -44,7 +44,8 @@ struct lg_terminal {
     int statement;        /* index into the spec's statements, which are one an operation;
                              the operation's own where `begin` and `step` leave it alone */
     struct lg_value values[LG_MAX_VALUES];
-    uint64_t keying_ns;   /* set by `begin`; zero where there is none */
+    bool thinks;          /* the run wants keying and think times */
+    uint64_t keying_ns;   /* set by `begin` where it thinks; zero where there is none */
     uint64_t think_ns;
     const char *wrong;
     void *own;            /* the workload's, `terminal_bytes` long, zeroed */

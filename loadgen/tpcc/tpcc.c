@@ -102,9 +102,9 @@ static int draw_transaction(const struct lg_tpcc *tpcc, struct lg_terminal *term
 }
 
 /* Negative exponential, cut off at ten times the mean (clause 5.2.5.4). */
-static uint64_t draw_think_ns(struct lg_random *random, double mean_s)
+static uint64_t think_ns(double drawn, double mean_s)
 {
-    double means = -log(lg_random_fraction(random));
+    double means = -log(drawn);
 
     return (uint64_t)((means < 10 ? means : 10) * mean_s * 1e9);
 }
@@ -115,7 +115,10 @@ static void tpcc_begin(void *self, struct lg_terminal *terminal)
 
     terminal->operation = draw_transaction(tpcc, terminal);
     terminal->keying_ns = pace[terminal->operation].keying_s * LG_SECOND;
-    terminal->think_ns = draw_think_ns(&terminal->random, pace[terminal->operation].think_s);
+    /* Drawn in any case: a terminal asks for the same with and without think times. */
+    double drawn = lg_random_fraction(&terminal->random);
+    if (terminal->thinks)
+        terminal->think_ns = think_ns(drawn, pace[terminal->operation].think_s);
     lg_tpcc_draw_inputs(tpcc, terminal);
 }
 
