@@ -1,0 +1,289 @@
+"""What the TPC-C benchmarks share: one PostgreSQL as all arms have it, databases kept to be
+restored for every measurement, and clients whose processor time is known.
+
+Every arm runs on the same binaries with the same settings (``SETTINGS``, fsync on) and, but
+for the load benchmark, on a database that was copied back for it, warmed by the same ramp-up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from harness import loadgen
+from harness.drivers import hammerdb
+from harness.engine import EngineContext, Places
+from harness.engines._sqlfiles import text_of
+from harness.environment import Environment
+from harness.errors import RunFailed
+from harness.monitors.process import read_counters
+from harness.opening import open_environment
+from harness.paths import engines_prefix
+from harness.placement import DIRECTORY_PARTS
+from harness.progress import SilentProgress
+from harness.registry import engine as engine_factory
+from harness.reports.statistics import compare_paired
+from harness.workload import Clients, Loading
+from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.options import TRANSACTIONS, normalise
+
+#: As in the comparison of clients that the figures of others come from.
+SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "4GB", "max_connections": "200"}
+RAMP_UP_S = 60
+WINDOW_S = 60
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One measured window. ``transactions``: done in it; CPU times are those of the window."""
+
+    new_orders_per_minute: float
+    transactions: float
+    client_cpu_ns: float
+    server_cpu_ns: float
+
+    @property
+    def client_us(self) -> float:
+        """Client CPU of a transaction."""
+        return self.client_cpu_ns / self.transactions / 1000
+
+    @property
+    def server_us(self) -> float:
+        """Server CPU of a transaction."""
+        return self.server_cpu_ns / self.transactions / 1000
+
+
+@dataclass
+class Server:
+    """A started PostgreSQL and how clients are started beside it."""
+
+    engine: Any
+    clients: Clients
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """As the native client takes it."""
+        return dict(self.engine.native_connection())
+
+    @property
+    def target(self) -> hammerdb.Target:
+        """As HammerDB takes it."""
+        return hammerdb.target_of(self.engine)
+
+    def cpu_ns(self) -> float:
+        """Of the postmaster, its children, and those that it has waited for."""
+        return read_counters(self.engine.processes())["cpu_ns"]
+
+    def execute(self, sql: str) -> list[tuple[Any, ...]]:
+        """One statement on a connection of its own."""
+        connection = self.engine.connect()
+        try:
+            rows: list[tuple[Any, ...]] = connection.execute(sql).rows
+            return rows
+        finally:
+            connection.close()
+
+
+@dataclass
+class Window:
+    """Server CPU between two moments."""
+
+    server: Server
+    _began: float = 0.0
+    server_cpu_ns: float = 0.0
+
+    def begin(self) -> None:
+        """The measured window begins."""
+        self._began = self.server.cpu_ns()
+
+    def end(self) -> None:
+        """It ends."""
+        self.server_cpu_ns = self.server.cpu_ns() - self._began
+
+
+@dataclass
+class Bench:
+    """Makes servers, and keeps databases to be copied back."""
+
+    env: Environment
+    root: Path
+    databases: dict[str, Path] = field(default_factory=dict)
+    _made: int = 0
+
+    @contextmanager
+    def server(self, database: str | None = None) -> Iterator[Server]:
+        """A started server, empty or on a copy of a kept database; gone afterwards."""
+        self._made += 1
+        with self._places() as places, self.env.scratch() as scratch:
+            context = EngineContext(
+                settings=SETTINGS, options={}, scratch=scratch, engines_prefix=engines_prefix(),
+                processes=self.env.supervisor, credentials=self.env.credentials,
+                threads=self.env.cores, memory_limit_bytes=None,
+            )  # fmt: skip
+            engine: Any = engine_factory("postgres").create(context)
+            try:
+                if database is None:
+                    # Only loading knows other settings; a restored server has the ordinary ones.
+                    engine.initialise(places)
+                else:
+                    engine.restore(self.databases[database], places)
+                engine.start()
+                with self.env.scratch() as private:
+                    clients = Clients(self.env.supervisor, self.env.credentials, private)
+                    yield Server(engine, clients)
+            finally:
+                engine.kill()
+
+    @contextmanager
+    def _places(self) -> Iterator[Places]:
+        base = self.root / f"run-{self._made}"
+        with self.env.directory(base):
+            directories = {}
+            for part in DIRECTORY_PARTS:
+                directories[part] = base / part
+                directories[part].mkdir(mode=0o700)
+                if (user := self.env.credentials) is not None:
+                    os.chown(directories[part], user.uid, user.gid)
+            yield Places(directories)
+
+    def keep(self, name: str, server: Server) -> None:
+        """Stop the server and keep its database under ``name``."""
+        server.engine.stop()
+        golden = self.root / f"kept-{name}"
+        golden.mkdir()
+        server.engine.snapshot(golden)
+        self.databases[name] = golden
+
+    def keep_ours(self, warehouses: int) -> None:
+        """Load TPC-C as the harness does and keep it as ``ours``."""
+        with self.server() as server:
+            params = normalise({"warehouses": warehouses})
+            loading = Loading(
+                server.engine, "loadgen", None, server.clients, self.env.cores, SilentProgress()
+            )
+            Loadgen().load(params, loading)
+            self.keep("ours", server)
+
+    def keep_hammerdbs(self, warehouses: int) -> None:
+        """Have HammerDB build its schema and keep it as ``hammerdb``."""
+        with self.server() as server:
+            options = hammerdb.Build(warehouses, self.env.cores)
+            hammerdb.build(
+                hammerdb.find(), server.target, server.clients, options, SilentProgress()
+            )
+            self.keep("hammerdb", server)
+
+
+@contextmanager
+def opened() -> Iterator[Bench]:
+    """A bench with a directory of its own, removed at the end."""
+    with open_environment(None, [], SilentProgress()) as env:
+        base = Path(tempfile.gettempdir()) if "TMPDIR" in os.environ else Path("/var/tmp")
+        with env.directory(base / f"tierbench-{os.getpid()}") as root:
+            yield Bench(env, root)
+
+
+def drive_hammerdb(server: Server, users: int) -> Seen:
+    """HammerDB on what it has built; without its time profile, which costs it processor time."""
+    window = Window(server)
+    calls = {"before": window.begin, "after": window.end}
+    options = hammerdb.Timed(users, RAMP_UP_S // 60, WINDOW_S // 60, time_profile=False)
+    found = hammerdb.measure(
+        hammerdb.find(), server.target, server.clients, options, SilentProgress(),
+        lambda moment: calls[moment](),
+    )  # fmt: skip
+    assert found.client_cpu_ns is not None
+    return Seen(
+        found.new_orders_per_minute, found.transactions, found.client_cpu_ns, window.server_cpu_ns
+    )
+
+
+def drive_loadgen(server: Server, users: int, warehouses: int, procedures: str) -> Seen:
+    """Our client, by ``procedures`` ours ("own") or HammerDB's ("hammerdb")."""
+    folder = "calls" if procedures == "own" else "calls_hammerdb_procedures"
+    calls = server.engine.sql_folder / "tpcc" / folder
+    spec = {
+        "schema": 1,
+        "task": "run",
+        "backend": server.engine.native_backend(),
+        "connection": server.connection,
+        "workload": {
+            "name": "tpcc",
+            "params": {"warehouses": warehouses, "data_seed": 1, "procedures": procedures},
+        },
+        "statements": {name: text_of(calls / f"{name}.sql").strip() for name in TRANSACTIONS},
+        "threads": 1 if users <= 16 else 2,
+        "connections": users,
+        "mode": {"kind": "closed", "think_time": False},
+        "ramp_up_ns": RAMP_UP_S * 10**9,
+        "duration_ns": WINDOW_S * 10**9,
+        "drain_ns": 10**9,
+        "seed": time.time_ns() % 2**31,
+    }
+    window = Window(server)
+    watch = loadgen.Watch(window.begin, window.end)
+    result = loadgen.drive([spec], server.clients, watch)
+    done = {one["type"]: one["count"] + one["rolled_back"] for one in result["operations"]}
+    new_orders = next(o["count"] for o in result["operations"] if o["type"] == "new_order")
+    return Seen(
+        new_orders * 60e9 / result["measured_ns"],
+        sum(done.values()),
+        result["client_cpu_ns"],
+        window.server_cpu_ns,
+    )
+
+
+def children_ns() -> float:
+    """CPU of the processes that this one has started and waited for, so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (used.ru_utime + used.ru_stime) * 1e9
+
+
+def run(argv: Sequence[str], server: Server, environment: Mapping[str, str]) -> str:
+    """A client program of others as the unprivileged user; what it prints. RunFailed otherwise.
+
+    The password is in its environment.
+    """
+    user = server.clients.credentials if os.geteuid() == 0 else None
+    secret = {"PGPASSWORD": server.connection["password"]}
+    done = subprocess.run(
+        argv, capture_output=True, text=True, cwd="/", check=False,
+        env={"PATH": os.environ["PATH"], **secret, **environment},
+        user=user.uid if user else None, group=user.gid if user else None,
+        extra_groups=[] if user else None,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise RunFailed(argv[0], (done.stderr or done.stdout)[-2000:])
+    return done.stdout
+
+
+def report(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
+    """The medians of both and their ratio with its interval."""
+    print(
+        f"{name}: median {median(ours):.4g} / {median(theirs):.4g}, "
+        f"ratio {compare_paired(ours, theirs)}",
+        flush=True,
+    )
+
+
+def alternated(arms: Sequence[str], pair: int) -> Sequence[str]:
+    """The order of one round: every second one is the other way round."""
+    return list(arms) if pair % 2 == 0 else list(reversed(arms))
+
+
+def arguments(description: str, warehouses: int, pairs: int) -> argparse.ArgumentParser:
+    """``--warehouses`` and ``--pairs``."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--warehouses", type=int, default=warehouses)
+    parser.add_argument("--pairs", type=int, default=pairs)
+    return parser
