@@ -58,8 +58,8 @@ struct lg_value {
 /*
  * One prepared statement. `sql` has :name where a value goes; `parameters[i]` is the
  * index of the i-th such name in the values that the workload offers for `operation`,
- * its kind beside it. A name may stand more than once. Where an engine has no arrays,
- * its back end takes :name[2], the second number of one.
+ * its kind beside it. A name may stand more than once. Where an engine has no arrays, its
+ * back end may take :a:b, arrays with nothing between, as one text of their rows.
  */
 struct lg_statement {
     const char *name;

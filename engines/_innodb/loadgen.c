@@ -9,8 +9,8 @@
  *
  * A statement goes as text, its values written into it: for a CALL with a handful of numbers
  * that costs client and server less than a prepared one, whose every result comes with
- * buffers to be bound. An array is the text [1,2,3]; `:name[2]`, which engines without
- * arrays need, is its second number, NULL behind its end.
+ * buffers to be bound. An array is the text [1,2,3]; arrays that follow one another with
+ * nothing between, `:a:b`, are one text of their rows, [[1,4],[2,5],[3,6]].
  *
  * The query is sent at once and nothing is read before the descriptor is ready, so that an
  * execution is one send and one receive for each packet burst of the server's. Reading
@@ -263,28 +263,43 @@ static void add_text(struct lg_text *sql, const char *text, size_t length)
     lg_text_add(sql, "'", 1);
 }
 
-static void add_array(struct lg_text *sql, const struct lg_value *value)
+/* One array, or the rows of `count` of them, as long as the first. */
+static void add_arrays(struct lg_text *sql, const struct lg_statement *statement, size_t first,
+                       size_t count, const struct lg_value *values)
 {
+    const struct lg_parameter *parameters = &statement->parameters[first];
+    size_t rows = values[parameters[0].value].count;
+
     lg_text_add(sql, "'[", 2);
-    for (size_t i = 0; i < value->count; i++) {
-        if (i > 0)
+    for (size_t row = 0; row < rows; row++) {
+        if (row > 0)
             lg_text_add(sql, ",", 1);
-        add_integer(sql, value->integers[i]);
+        if (count > 1)
+            lg_text_add(sql, "[", 1);
+        for (size_t i = 0; i < count; i++) {
+            const struct lg_value *value = &values[parameters[i].value];
+
+            if (i > 0)
+                lg_text_add(sql, ",", 1);
+            add_integer(sql, row < value->count ? value->integers[row] : 0);
+        }
+        if (count > 1)
+            lg_text_add(sql, "]", 1);
     }
     lg_text_add(sql, "]'", 2);
 }
 
-/* `at`: behind the name of an array, before "[2]". Returns the length of that. */
-static size_t add_element(struct lg_text *sql, const struct lg_value *value, const char *at)
+/* How many arrays follow one another from this parameter on; 0 where it is none. */
+static size_t arrays_from(const struct lg_statement *statement, size_t first)
 {
-    char *end;
-    unsigned long number = strtoul(at + 1, &end, 10);
+    size_t count = 0;
 
-    if (number >= 1 && number <= value->count)
-        add_integer(sql, value->integers[number - 1]);
-    else
-        lg_text_add(sql, "NULL", 4);
-    return (size_t)(end - at) + (*end == ']');
+    while (first + count < statement->parameter_count &&
+           statement->parameters[first + count].kind == LG_INT_ARRAY &&
+           (count == 0 || statement->parameters[first + count].begin ==
+                              statement->parameters[first + count - 1].end))
+        count++;
+    return count;
 }
 
 static void add_value(struct lg_text *sql, const struct lg_value *value, enum lg_kind kind)
@@ -295,10 +310,8 @@ static void add_value(struct lg_text *sql, const struct lg_value *value, enum lg
         add_integer(sql, value->integer);
     else if (kind == LG_CENTS)
         add_cents(sql, value->integer);
-    else if (kind == LG_TEXT)
-        add_text(sql, value->text, value->length);
     else
-        add_array(sql, value);
+        add_text(sql, value->text, value->length);
 }
 
 static void write_statement(struct lg_text *sql, const struct lg_statement *statement,
@@ -309,15 +322,16 @@ static void write_statement(struct lg_text *sql, const struct lg_statement *stat
     sql->length = 0;
     for (size_t i = 0; i < statement->parameter_count; i++) {
         const struct lg_parameter *parameter = &statement->parameters[i];
-        const struct lg_value *value = &values[parameter->value];
-        const char *behind = statement->sql + parameter->end;
+        size_t arrays = arrays_from(statement, i);
 
         lg_text_add(sql, statement->sql + done, parameter->begin - done);
-        done = parameter->end;
-        if (parameter->kind == LG_INT_ARRAY && *behind == '[')
-            done += add_element(sql, value, behind);
-        else
-            add_value(sql, value, parameter->kind);
+        if (arrays > 0) {
+            add_arrays(sql, statement, i, arrays, values);
+            i += arrays - 1;
+        } else {
+            add_value(sql, &values[parameter->value], parameter->kind);
+        }
+        done = statement->parameters[i].end;
     }
     lg_text_add(sql, statement->sql + done, strlen(statement->sql + done));
 }
@@ -550,11 +564,11 @@ static bool prepare_loader(struct connection *connection, struct lg_error *error
         return true;
     loader->stack = malloc(LOADER_STACK_BYTES);
     if (loader->stack == NULL) {
-        lg_fail(error, "load: out of memory");
+        lg_fail(error, "out of memory");
         return false;
     }
     if (mysql_real_query(&connection->server, LOADING, sizeof LOADING - 1)) {
-        fail_with_server(connection, "load", error);
+        fail_with_server(connection, "LOAD DATA", error);
         return false;
     }
     mysql_set_local_infile_handler(&connection->server, pull_begins, pull, pull_ends,
@@ -599,11 +613,11 @@ static bool fail_load(struct connection *connection, struct lg_error *error)
 {
     unsigned code = mysql_errno(&connection->server);
 
-    fail_with_server(connection, "load", error);
+    fail_with_server(connection, "LOAD DATA", error);
     if (code == LOCAL_DISABLED_MYSQL || code == LOCAL_DISABLED_MARIADB ||
         code == LOCAL_DISABLED_OLD)
         lg_fail(error,
-                "load: the server takes no rows from clients (error %u): "
+                "the server takes no rows from clients (error %u): "
                 "let it do so by SET GLOBAL local_infile = ON",
                 code);
     return false;
@@ -640,7 +654,7 @@ static int64_t innodb_bulk_end(void *own, struct lg_error *error)
     if (mysql_query(server, "SHOW WARNINGS LIMIT 1") == 0)
         warnings = mysql_store_result(server);
     row = warnings ? mysql_fetch_row(warnings) : NULL;
-    lg_fail(error, "load: the rows do not fit the table: %s", row ? row[2] : "a warning");
+    lg_fail(error, "the rows do not fit the table: %s", row ? row[2] : "a warning");
     forget(&warnings);
     return -1;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import sys
@@ -23,7 +24,8 @@ import tpcc_reference as by_the_letter
 from conftest import open_lab
 from tpcc_reference import NOTHING_NEW, TABLES, UNUSED_ITEM, Database, Line
 
-_PARAMETER = re.compile(r"(?<!:):(?P<name>[a-z_]+)(?:\[(?P<number>\d+)\])?")
+#: A name, or those of arrays that follow one another.
+_PARAMETERS = re.compile(r"(?<!:)(?::[a-z_]+)+")
 
 
 @dataclass
@@ -49,17 +51,16 @@ class Served:
         file = self.engine.sql_folder / "tpcc" / "calls" / f"{transaction}.sql"
 
         def written(found: re.Match[str]) -> str:
-            value = values[found["name"]]
-            if found["number"]:
-                number = int(found["number"])
-                value = value[number - 1] if number <= len(value) else None
+            value, *others = (values[name] for name in found[0][1:].split(":"))
+            if others:
+                return f"'{json.dumps(list(zip(value, *others, strict=True)))}'"
             if value is None:
                 return "NULL"
             if isinstance(value, tuple):
                 return f"'{{{','.join(map(str, value))}}}'"
             return f"'{value}'" if isinstance(value, str) else str(value)
 
-        result = self.connection.execute(_PARAMETER.sub(written, text_of(file)))
+        result = self.connection.execute(_PARAMETERS.sub(written, text_of(file)))
         return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
 
     def new_order(self, w: int, d: int, c: int, lines: Sequence[Line]) -> Shown | None:

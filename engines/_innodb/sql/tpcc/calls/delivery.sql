@@ -1,1 +1,1 @@
-call tpcc_delivery(:w_id, :carrier_id);
+call tpcc_delivery(:w_id, :carrier_id)

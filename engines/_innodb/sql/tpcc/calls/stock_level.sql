@@ -1,1 +1,1 @@
-call tpcc_stock_level(:w_id, :d_id, :threshold);
+call tpcc_stock_level(:w_id, :d_id, :threshold)

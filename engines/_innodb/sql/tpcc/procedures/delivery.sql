@@ -29,41 +29,41 @@ begin
         into o1, o2, o3, o4, o5, o6, o7, o8, o9, o10;
         set v_wanted = 10 - (o1 is null) - (o2 is null) - (o3 is null) - (o4 is null) - (o5 is null)
             - (o6 is null) - (o7 is null) - (o8 is null) - (o9 is null) - (o10 is null);
-        delete from new_order where no_w_id = p_w_id and (
+        delete from new_order
+        where no_w_id = p_w_id and (
             (no_d_id = 1 and no_o_id = o1) or (no_d_id = 2 and no_o_id = o2)
             or (no_d_id = 3 and no_o_id = o3) or (no_d_id = 4 and no_o_id = o4)
             or (no_d_id = 5 and no_o_id = o5) or (no_d_id = 6 and no_o_id = o6)
             or (no_d_id = 7 and no_o_id = o7) or (no_d_id = 8 and no_o_id = o8)
-            or (no_d_id = 9 and no_o_id = o9) or (no_d_id = 10 and no_o_id = o10));
+            or (no_d_id = 9 and no_o_id = o9) or (no_d_id = 10 and no_o_id = o10)
+        );
         set v_taken = row_count();
     until v_taken = v_wanted end repeat;
 
-    update orders set o_carrier_id = p_carrier_id where o_w_id = p_w_id and (
-            (o_d_id = 1 and o_id = o1) or (o_d_id = 2 and o_id = o2)
-            or (o_d_id = 3 and o_id = o3) or (o_d_id = 4 and o_id = o4)
-            or (o_d_id = 5 and o_id = o5) or (o_d_id = 6 and o_id = o6)
-            or (o_d_id = 7 and o_id = o7) or (o_d_id = 8 and o_id = o8)
-            or (o_d_id = 9 and o_id = o9) or (o_d_id = 10 and o_id = o10));
-    update order_line set ol_delivery_d = v_now where ol_w_id = p_w_id and (
+    update order_line set ol_delivery_d = v_now
+    where ol_w_id = p_w_id and (
+        (ol_d_id = 1 and ol_o_id = o1) or (ol_d_id = 2 and ol_o_id = o2)
+        or (ol_d_id = 3 and ol_o_id = o3) or (ol_d_id = 4 and ol_o_id = o4)
+        or (ol_d_id = 5 and ol_o_id = o5) or (ol_d_id = 6 and ol_o_id = o6)
+        or (ol_d_id = 7 and ol_o_id = o7) or (ol_d_id = 8 and ol_o_id = o8)
+        or (ol_d_id = 9 and ol_o_id = o9) or (ol_d_id = 10 and ol_o_id = o10)
+    );
+    update (
+        select ol_d_id, ol_o_id, sum(ol_amount) as amount
+        from order_line
+        where ol_w_id = p_w_id and (
             (ol_d_id = 1 and ol_o_id = o1) or (ol_d_id = 2 and ol_o_id = o2)
             or (ol_d_id = 3 and ol_o_id = o3) or (ol_d_id = 4 and ol_o_id = o4)
             or (ol_d_id = 5 and ol_o_id = o5) or (ol_d_id = 6 and ol_o_id = o6)
             or (ol_d_id = 7 and ol_o_id = o7) or (ol_d_id = 8 and ol_o_id = o8)
-            or (ol_d_id = 9 and ol_o_id = o9) or (ol_d_id = 10 and ol_o_id = o10));
-    update customer join (
-        select o_d_id, o_c_id, sum(ol_amount) as amount
-        from orders straight_join order_line
-            on ol_w_id = o_w_id and ol_d_id = o_d_id and ol_o_id = o_id
-        where o_w_id = p_w_id and (
-            (o_d_id = 1 and o_id = o1) or (o_d_id = 2 and o_id = o2)
-            or (o_d_id = 3 and o_id = o3) or (o_d_id = 4 and o_id = o4)
-            or (o_d_id = 5 and o_id = o5) or (o_d_id = 6 and o_id = o6)
-            or (o_d_id = 7 and o_id = o7) or (o_d_id = 8 and o_id = o8)
-            or (o_d_id = 9 and o_id = o9) or (o_d_id = 10 and o_id = o10))
-        group by o_d_id, o_c_id
-    ) as delivered on c_d_id = o_d_id and c_id = o_c_id
-    set c_balance = c_balance + amount, c_delivery_cnt = c_delivery_cnt + 1
-    where c_w_id = p_w_id;
+            or (ol_d_id = 9 and ol_o_id = o9) or (ol_d_id = 10 and ol_o_id = o10)
+        )
+        group by ol_d_id, ol_o_id
+    ) as delivered
+    straight_join orders on o_w_id = p_w_id and o_d_id = ol_d_id and o_id = ol_o_id
+    straight_join customer on c_w_id = p_w_id and c_d_id = ol_d_id and c_id = o_c_id
+    set o_carrier_id = p_carrier_id, c_balance = c_balance + amount,
+        c_delivery_cnt = c_delivery_cnt + 1;
     commit;
     select v_wanted as delivered, concat_ws(',',
         ifnull(o1, 0), ifnull(o2, 0), ifnull(o3, 0), ifnull(o4, 0), ifnull(o5, 0),

@@ -1,4 +1,4 @@
--- Payment (clause 2.5). The customer's name is looked up first: the warehouse's row is what
+-- Payment (clause 2.5). The customer comes first and the warehouse last: its row is what
 -- everybody waits for.
 
 create procedure tpcc_payment(
@@ -21,8 +21,6 @@ begin
         from customer where c_w_id = p_c_w_id and c_d_id = p_c_d_id and c_last = p_c_last
         order by c_first, c_id limit v_before, 1;
     end if;
-    update warehouse set w_ytd = w_ytd + p_amount where w_id = p_w_id;
-    update district set d_ytd = d_ytd + p_amount where d_w_id = p_w_id and d_id = p_d_id;
     update customer set
         c_balance = c_balance - p_amount,
         c_ytd_payment = c_ytd_payment + p_amount,
@@ -36,6 +34,8 @@ begin
     if row_count() = 0 then
         signal sqlstate '45000' set message_text = 'no such customer';
     end if;
+    update district set d_ytd = d_ytd + p_amount where d_w_id = p_w_id and d_id = p_d_id;
+    update warehouse set w_ytd = w_ytd + p_amount where w_id = p_w_id;
     insert into history (h_c_id, h_c_d_id, h_c_w_id, h_d_id, h_w_id, h_date, h_amount, h_data)
     select v_c_id, p_c_d_id, p_c_w_id, p_d_id, p_w_id, v_now, p_amount,
         concat(w_name, '    ', d_name)
