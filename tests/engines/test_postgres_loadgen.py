@@ -1,0 +1,302 @@
+"""The native client on PostgreSQL: it loads, runs, retries, and says what went wrong."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import loadgen
+from harness.errors import RunFailed
+from harness.progress import SilentProgress
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+# What is the same of every engine's client is tested by the same functions.
+from test_innodb_loadgen import (  # noqa: F401
+    COUNTS,
+    Native,
+    test_secrets_are_nobody_elses,
+    test_sixteen_connections_on_one_warehouse,
+    test_what_the_client_told_of_its_load_is_there,
+)
+
+
+def _engine(lab: Any) -> Any:
+    engine = lab.engine("postgres", {"max_connections": "60"})
+    engine.initialise(lab.places())
+    engine.start()
+    return engine
+
+
+@pytest.fixture(scope="module")
+def native(module_lab: Any) -> Iterator[Native]:
+    """One warehouse, loaded by the client."""
+    native = Native(module_lab, _engine(module_lab))
+    native.engine.native_load("tpcc", native.load, COUNTS, SilentProgress())
+    native.holds()
+    yield native
+    native.engine.kill()
+
+
+def _operation(result: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = {one["type"]: one for one in result["operations"]}[name]
+    return found
+
+
+def _with_options(native: Native, options: str) -> dict[str, Any]:
+    return {**native.engine.native_connection(), "options": options}
+
+
+def test_no_two_transactions_wait_for_one_another(native: Native) -> None:
+    """Sixteen that change the same few rows, and none is retried: locks have one order."""
+    result = native.run(
+        seconds=4, connections=16, threads=2, mix={"new_order": 45, "payment": 45, "delivery": 10}
+    )
+    assert result["errors"] == {}
+    assert all(_operation(result, name)["count"] > 0 for name in ("new_order", "payment"))
+    native.holds()
+
+
+def test_an_unused_item_is_rolled_back_and_counted_apart(native: Native) -> None:
+    count = "select count(*) from orders"
+    before = native.rows(count)[0][0]
+    result = native.run(operations=2000, duration_ns=None, mix={"new_order": 100})
+    new_order = _operation(result, "new_order")
+    assert 2 <= new_order["rolled_back"] <= 60  # 1 % of 2000
+    assert native.rows(count)[0][0] == before + new_order["count"]
+    native.holds()
+
+
+def test_a_lock_that_is_waited_for_too_long_is_retried(native: Native) -> None:
+    """The whole transaction again, with the same values, and counted by its SQLSTATE."""
+    history = native.rows("select count(*) from history")[0][0]
+    with closing(native.engine.connect()) as connection:
+        connection.execute("begin")
+        connection.execute("select * from warehouse for update")
+        released = threading.Timer(1.0, connection.execute, ("rollback",))
+        released.start()
+        try:
+            result = native.run(
+                seconds=2.5,
+                mix={"payment": 100},
+                connection=_with_options(native, "-c lock_timeout=50ms"),
+            )
+        finally:
+            released.join()
+    payment = _operation(result, "payment")
+    assert result["errors"].get("55P03", 0) == payment["retried"] >= 2
+    assert native.rows("select count(*) from history")[0][0] >= history + payment["count"] > history
+    native.holds()
+
+
+def test_what_cannot_be_serialized_is_retried(native: Native) -> None:
+    result = native.run(
+        seconds=2,
+        connections=8,
+        mix={"payment": 100},
+        connection=_with_options(native, "-c default_transaction_isolation=serializable"),
+    )
+    payment = _operation(result, "payment")
+    assert result["errors"].get("40001", 0) == payment["retried"] > 0 < payment["count"]
+    native.holds()
+
+
+def test_values_arrive_as_they_are_whatever_type_is_wanted(native: Native) -> None:
+    """Integers of every size, decimals, texts, arrays, NULLs, a name that stands twice."""
+    with closing(native.engine.connect()) as connection:
+        connection.execute(
+            "create table seen (w integer, w2 smallint, w8 bigint, wn numeric, items integer[],"
+            " items8 bigint[], items_text text, cnt integer)"
+        )
+        connection.execute("create table paid (amount numeric, last text, id integer, by smallint)")
+    native.run(
+        operations=300,
+        duration_ns=None,
+        statements={
+            "new_order": "insert into seen values (:w_id, :w_id, :c_id, :c_id, :item_ids,"
+            " :item_ids, (:item_ids::integer[])::text, :ol_cnt)"
+            " returning case when :rollback = 0 then 3001 end",
+            "payment": "with kept as (insert into paid values (:amount, :c_last, :c_id, :by_name))"
+            " select coalesce(:c_id, 1)",
+        },
+        mix={"new_order": 50, "payment": 50},
+    )
+    wrong = native.rows(
+        "select * from seen where w <> w2 or w8 <> wn or items <> items8::integer[]"
+        " or items::text <> items_text or cardinality(items) <> cnt or w <> 1"
+        " or not w8 between 1 and 3000"
+    )
+    assert wrong == []
+    assert native.rows("select count(*) > 50 from seen")[0][0]
+    wrong = native.rows(
+        "select * from paid where not amount between 1 and 5000 or scale(amount) <> 2"
+        " or (by = 1) <> (id is null) or (by = 1) <> (last is not null)"
+    )
+    assert wrong == []
+    names = native.rows(
+        "select count(*), count(c_last) from paid"
+        " left join (select distinct c_last from customer) c on c_last = last where by = 1"
+    )
+    assert names[0][0] == names[0][1] > 0
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("select * from no_such_function(:w_id)", "no_such_function.* does not exist"),
+        ("select 1 where", "syntax error"),
+        ("select 1, 2, 1 / (:w_id - 1)", "22012: division by zero"),
+        ("select 3000000 as o_id", "3000000"),
+    ],
+)
+def test_what_the_server_refuses_ends_the_run(native: Native, statement: str, words: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(RunFailed, match=words) as caught:
+        native.run(seconds=60, statements={"order_status": statement}, mix={"order_status": 100})
+    assert "order_status" in caught.value.found
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "words"),
+    [
+        ("password", "wrong", "password authentication failed"),
+        ("database", "nowhere", 'database "nowhere" does not exist'),
+        ("no_such_keyword", "x", 'invalid connection option "no_such_keyword"'),
+        ("port", [1], r"connection\.port: neither a text nor a whole number"),
+    ],
+)
+def test_a_connection_that_cannot_be(native: Native, member: str, value: Any, words: str) -> None:
+    with pytest.raises(RunFailed, match=words):
+        native.run(connection={**native.engine.native_connection(), member: value})
+
+
+def test_a_connection_that_the_server_ends_is_lost(native: Native) -> None:
+    def end() -> None:
+        with closing(native.engine.connect()) as connection:
+            connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where query like '%tpcc_%' and pid <> pg_backend_pid()"
+            )
+
+    watch = loadgen.Watch(on_measuring=lambda: threading.Timer(0.5, end).start())
+    began = time.monotonic()
+    with pytest.raises(RunFailed, match=r"(?i)terminating connection|closed the connection"):
+        native.run(seconds=60, watch=watch)
+    assert time.monotonic() - began < 30
+    native.holds()
+
+
+@pytest.fixture
+def empty(lab: Any) -> Iterator[Native]:
+    """Another server, with nothing in it."""
+    other = Native(lab, _engine(lab))
+    yield other
+    other.engine.kill()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("alter table item alter i_name type varchar(3)", "item.*too long"),
+        ("alter table item drop i_name", "item.*i_name.* does not exist"),
+        ("alter table item alter i_id type smallint", "item.*out of range"),
+    ],
+)
+def test_rows_that_do_not_fit_are_an_error(empty: Native, change: str, words: str) -> None:
+    def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
+        with closing(empty.engine.connect()) as changing:
+            changing.execute(change)
+        return empty.load(connection)
+
+    with pytest.raises(RunFailed, match=words):
+        empty.engine.native_load("tpcc", fill, COUNTS, SilentProgress())
+
+
+def test_rows_that_are_missing_are_an_error(empty: Native) -> None:
+    def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
+        return {**COUNTS, "stock": 99_999}
+
+    with pytest.raises(RunFailed, match="99999 were loaded"):
+        empty.engine.native_load("tpcc", fill, COUNTS, SilentProgress())
+
+
+def test_a_server_that_dies_ends_the_run(empty: Native) -> None:
+    died: list[float] = []
+
+    def kill() -> None:
+        died.append(time.monotonic())
+        empty.engine.kill()
+
+    watch = loadgen.Watch(on_measuring=lambda: threading.Timer(1, kill).start())
+    sleeping = "select coalesce(:c_id, 1), 1, pg_sleep(0.01)"
+    with pytest.raises(RunFailed, match=r"(?i)closed the connection|terminating connection|57P0"):
+        empty.run(
+            seconds=60,
+            watch=watch,
+            mix={"order_status": 100},
+            statements={
+                name: sleeping if name == "order_status" else "select 1"
+                for name in ("new_order", "payment", "order_status", "delivery", "stock_level")
+            },
+        )
+    assert time.monotonic() - died[0] < 10
+
+
+def test_a_schema_in_a_server_of_the_users(module_lab: Any, native: Native) -> None:
+    """Data and procedures lie in a schema of ours, where the client finds them."""
+    given = native.engine.native_connection()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGPASSWORD", given["password"])
+        dsn = "host={host} port={port} user={user} dbname={database}".format(**given)
+        engine = module_lab.engine("postgres", options={"dsn": dsn})
+        engine.prepare("tpcc-w1")
+        users = Native(module_lab, engine)
+        engine.native_load("tpcc", users.load, COUNTS, SilentProgress())
+        before = native.rows("select count(*) from public.orders")
+        result = users.run(operations=200, duration_ns=None)
+        users.holds()
+        found = users.rows("select count(*) from orders")[0][0]
+        assert found == 30_000 + _operation(result, "new_order")["count"]
+        assert native.rows("select count(*) from public.orders") == before
+        engine.stop()
+
+
+def test_every_statement_reaches_its_rows_by_an_index(native: Native) -> None:
+    """Whatever was planned while the tables were small: no plan depends on their size.
+
+    A generic plan of each statement in the procedures, as the server logs it, scans no table
+    that grows.
+    """
+    growing = ("customer", "stock", "orders", "order_line", "new_order", "history", "item")
+    with closing(native.engine.connect()) as connection:
+        raw = connection.raw
+        plans: list[str] = []
+        raw.add_notice_handler(lambda notice: plans.append(notice.message_primary or ""))
+        for statement in (
+            "load 'auto_explain'",
+            "set auto_explain.log_min_duration = 0",
+            "set auto_explain.log_nested_statements = on",
+            "set client_min_messages = log",
+            "set plan_cache_mode = force_generic_plan",
+            "begin",
+            "select * from tpcc_new_order(1, 1, 1, 3, 1, '{1,2,3}', '{1,1,1}', '{1,1,1}')",
+            "select * from tpcc_payment(1, 1, 1, 1, null, 'BARBARBAR', 1.00)",
+            "select * from tpcc_order_status(1, 1, 1, null)",
+            "select * from tpcc_delivery(1, 1)",
+            "select * from tpcc_stock_level(1, 1, 15)",
+            "rollback",
+        ):
+            raw.execute(statement)
+    text = "\n".join(plans)
+    assert text.count("Index Scan using") + text.count("Index Only Scan") >= 15
+    for table in growing:
+        assert f"Seq Scan on {table}" not in text
+    assert "Merge Join" not in text
