@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.engines._innodb.installation import Flavour
 from harness.errors import UsageError
 from harness.tuning import settings_for, tunings
 from harness.units import GIB
@@ -55,22 +57,68 @@ def test_memory_mode_keeps_the_buffers_of_the_other_modes() -> None:
         assert mode == dram
 
 
+def test_the_paper_s_settings_for_tpcc() -> None:
+    """VLDB 2023 §3.1: 48 GB of buffers for 1000 warehouses; checkpoints at 30 s or 5 GB."""
+    host = HOST | {"memory": 64e9, "cores": 24.0, "scale": 1000.0, "connections": 128.0}
+    postgres = settings_for("paper-tpcc", "postgres", host)
+    assert postgres["shared_buffers"] == f"{48 * 10**9 // 1024}kB"
+    assert (postgres["checkpoint_timeout"], postgres["max_wal_size"]) == ("30s", "5GB")
+    mysql = settings_for("paper-tpcc", "mysql", host)
+    assert mysql["innodb_buffer_pool_size"] == f"{48 * 10**9 // 2**20}M"
+    assert mysql["innodb_flush_method"] == "fsync" and "log_bin" not in mysql
+    tenth = settings_for("paper-tpcc", "postgres", host | {"scale": 10.0, "memory": 2e9})
+    assert tenth["shared_buffers"] == f"{48 * 10**7 // 1024}kB"
+
+
+@pytest.mark.parametrize("tuning", tunings())
+@pytest.mark.parametrize("engine", ["postgres", "mysql", "mariadb"])
+def test_there_are_connections_for_every_user_and_for_who_watches(tuning: str, engine: str) -> None:
+    defaults = {"postgres": 100, "mysql": 151, "mariadb": 151}
+    for connections in (0, 1, 128, 1000):
+        host = HOST | {"scale": 10.0, "connections": float(connections)}
+        settings = settings_for(tuning, engine, host)
+        found = int(settings.get("max_connections", defaults[engine]))
+        assert found >= connections + 20, (connections, settings)
+
+
 def test_overrides_win() -> None:
     settings = settings_for("computed", "postgres", HOST, {"shared_buffers": "1GB", "jit": "off"})
     assert settings["shared_buffers"] == "1GB" and settings["jit"] == "off"
 
 
-def test_every_profile_gives_settings_that_its_engines_take() -> None:
+#: Small, ordinary and large: memory in GiB, scale, connections.
+HOSTS = ((0.25, 1.0, 0.0), (2.0, 10.0, 8.0), (64.0, 1000.0, 128.0), (1024.0, 10000.0, 1000.0))
+
+
+def settings_of_every_profile(engine: str) -> Iterator[dict[str, str]]:
+    for tuning in tunings():
+        for memory, scale, connections in HOSTS:
+            values = {"memory": memory * GIB, "scale": scale, "connections": connections}
+            yield settings_for(tuning, engine, HOST | values)
+
+
+def test_every_profile_gives_settings_that_postgresql_takes() -> None:
     from harness.engines.postgres.configuration import check_settings
     from harness.engines.postgres.installation import choose
     from harness.paths import engines_prefix
 
     for version in ("", "18.4"):
         installation = choose({"version": version}, engines_prefix())
-        for tuning in tunings():
-            for memory in (0.25, 2.0, 64.0, 1024.0):
-                values = HOST | {"memory": memory * GIB}
-                check_settings(installation, settings_for(tuning, "postgres", values))
+        for settings in settings_of_every_profile("postgres"):
+            check_settings(installation, settings)
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_every_profile_gives_settings_that_innodb_s_servers_take(flavour: Flavour) -> None:
+    """Of every release in the private prefix: what one of them lacks is ``loose_``."""
+    from harness.engines._innodb.configuration import check_settings
+    from harness.engines._innodb.installation import _private, choose
+    from harness.paths import engines_prefix
+
+    prefix = engines_prefix()
+    for installation in {choose(flavour, {}, prefix), *_private(flavour, prefix)}:
+        for settings in settings_of_every_profile(flavour):
+            check_settings(installation, settings)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,10 @@ _FIXED = frozenset(_OURS) | {
     "config_file", "data_directory", "default_tablespace", "external_pid_file", "hba_file",
     "ident_file", "password_encryption", "unix_socket_directories",
 }  # fmt: skip
+#: The default size of a WAL segment in MiB, and of how many the log must have room.
+SEGMENT_MB = 16
+_LEAST_SEGMENTS = 2
+_WAL_SIZES = ("max_wal_size", "min_wal_size")
 _NOWHERE = Path("/nonexistent")
 _PROBLEM = re.compile(r"^.*?(?:LOG|ERROR|FATAL|HINT|DETAIL):\s+(.*)$")
 _UNKNOWN = re.compile(r'unrecognized configuration parameter "([^"]+)"')
@@ -57,11 +61,14 @@ def write_configuration(context: EngineContext, settings: Mapping[str, str]) -> 
     return configuration
 
 
-def check_settings(installation: Installation, settings: Mapping[str, str]) -> None:
+def check_settings(
+    installation: Installation, settings: Mapping[str, str], segment_mb: int = SEGMENT_MB
+) -> None:
     """UsageError for a setting this server does not know or a value it does not take.
 
     The server itself reads the settings (``postgres -C``), so that every version
-    and extension option is judged by its own rules; nothing is started.
+    and extension option is judged by its own rules; nothing is started. ``segment_mb``:
+    of a WAL segment, by which it judges only at its start, in MiB.
     """
     if taken := sorted(set(settings) & _FIXED):
         raise UsageError(
@@ -69,21 +76,9 @@ def check_settings(installation: Installation, settings: Mapping[str, str]) -> N
             "decided by the harness (sockets, places, access)",
             "leave it out; the placement says where the parts lie",
         )
-    # A file without a name: nothing is left behind, however the harness ends.
-    descriptor = os.memfd_create("postgresql.conf")
-    with os.fdopen(descriptor, "w") as configuration:
-        configuration.write(_render(settings))
-        configuration.flush()
-        done = subprocess.run(
-            [
-                str(installation.bin / "postgres"), "-C", "shared_buffers",
-                "-c", f"config_file=/proc/self/fd/{descriptor}", "-c", f"data_directory={_NOWHERE}",
-                "-c", f"hba_file={_NOWHERE}", "-c", f"ident_file={_NOWHERE}",
-            ],
-            capture_output=True, text=True, check=False, env=minimal_environment(_NOWHERE),
-            pass_fds=[descriptor],
-        )  # fmt: skip
+    done = _read(installation, settings, "shared_buffers")
     if done.returncode == 0:
+        _check_wal_sizes(installation, settings, segment_mb)
         return
     problems = [m.group(1) for line in done.stderr.splitlines() if (m := _PROBLEM.match(line))]
     shown = [re.sub(r' in file "[^"]*"(,)? line \d+', "", p) for p in problems]
@@ -95,6 +90,40 @@ def check_settings(installation: Installation, settings: Mapping[str, str]) -> N
         "; ".join(shown) + "".join(hints) if shown else done.stderr.strip(),
         f"see {installation.bin / 'postgres'} --describe-config",
     )
+
+
+def _check_wal_sizes(
+    installation: Installation, settings: Mapping[str, str], segment_mb: int
+) -> None:
+    """That they hold two segments: the server says so only when it starts on data."""
+    for name in [name for name in settings if name.lower() in _WAL_SIZES]:
+        size_mb = int(_read(installation, settings, name).stdout)
+        if size_mb < _LEAST_SEGMENTS * segment_mb:
+            raise UsageError(
+                f"settings for PostgreSQL {installation.version}: {name}={settings[name]}",
+                f"{size_mb} MiB, and a WAL segment has {segment_mb}",
+                f"say {_LEAST_SEGMENTS * segment_mb}MB or more",
+            )
+
+
+def _read(
+    installation: Installation, settings: Mapping[str, str], name: str
+) -> subprocess.CompletedProcess[str]:
+    """The server reads the settings and tells the value of one; nothing is started."""
+    # A file without a name: nothing is left behind, however the harness ends.
+    descriptor = os.memfd_create("postgresql.conf")
+    with os.fdopen(descriptor, "w") as configuration:
+        configuration.write(_render(settings))
+        configuration.flush()
+        return subprocess.run(
+            [
+                str(installation.bin / "postgres"), "-C", name,
+                "-c", f"config_file=/proc/self/fd/{descriptor}", "-c", f"data_directory={_NOWHERE}",
+                "-c", f"hba_file={_NOWHERE}", "-c", f"ident_file={_NOWHERE}",
+            ],
+            capture_output=True, text=True, check=False, env=minimal_environment(_NOWHERE),
+            pass_fds=[descriptor],
+        )  # fmt: skip
 
 
 @lru_cache(maxsize=8)

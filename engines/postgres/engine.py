@@ -33,7 +33,7 @@ from harness.engines.postgres.cluster import (
     ROLE,
     Cluster,
 )
-from harness.engines.postgres.configuration import check_settings
+from harness.engines.postgres.configuration import SEGMENT_MB, check_settings
 from harness.engines.postgres.installation import choose
 from harness.engines.postgres.load import Loader
 from harness.engines.postgres.server import Server
@@ -64,8 +64,9 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         super().__init__()
         self._manage(context, context.settings)
         self._installation = choose(context.options, context.engines_prefix)
-        check_settings(self._installation, context.settings)
         self._initdb_options = _initdb_options(context.options)
+        segment_mb = int(context.options.get("wal_segment_size_mb") or SEGMENT_MB)
+        check_settings(self._installation, context.settings, segment_mb)
         self._password = secrets.token_hex(16)
         self.threads = context.threads
 

@@ -15,6 +15,8 @@ from harness.opening import open_environment
 from harness.profile import known_profiles, load_profile
 from harness.progress import progress_on_stderr
 from harness.store import Store
+from harness.tuning import settings_for
+from harness.yamlfile import load_yaml
 
 MODES = """\
 schema: 1
@@ -73,9 +75,17 @@ def test_after_the_switch_the_runs_of_the_other_mode_still_count(stopped, loaded
     assert default.prepared is None and default.done is not None
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in known_profiles() if name.startswith("papers/nvm-for-databases/")]
-)
+PAPER = "papers/nvm-for-databases/"
+
+
+def profiles_of(workload: str) -> list[str]:
+    own = {n: p for n, p in known_profiles().items() if n.startswith(PAPER)}
+    return [
+        n for n, path in own.items() if load_yaml(path, "profile").value["workload"] == workload
+    ]
+
+
+@pytest.mark.parametrize("name", profiles_of("tpch"))
 def test_the_paper_s_profiles_plan_on_a_host_without_memory_mode(loaded, name):
     done = loaded("experiment", "run", name, "--emulate", "pmem", "--size", "0.25", "--dry-run",
                   "--json")  # fmt: skip
@@ -87,6 +97,65 @@ def test_the_paper_s_profiles_plan_on_a_host_without_memory_mode(loaded, name):
     assert set(modes.values()) == {""}
     assert {row["params"]["scale"] for row in plan} == {0.25}
     assert {row["params"]["cache"] for row in plan} == {"cold-per-query"}
+
+
+def tiers_of(profile: str) -> set[str]:
+    """Those that its placements name."""
+    plan = load_profile(known_profiles()[profile], registry.normalise)
+    return {tier for spec in plan.runs for tier in spec.placement.tiers()}
+
+
+@pytest.mark.parametrize("name", profiles_of("tpcc"))
+def test_the_paper_s_tpcc_profiles_plan_with_every_tier_emulated(loaded, name):
+    """Settings are judged by the servers, 128 users by what they are allowed to connect."""
+    emulated = [f"--emulate={tier}" for tier in sorted(tiers_of(name) - {"ssd"})]
+    done = loaded("experiment", "run", name, *emulated, "--size", "0.1", "--dry-run", "--json")
+    assert done.code == 0, done.err
+    plan = done.json["plan"]
+    assert {row["why"] for row in plan} == {""}
+    assert {row["params"]["users"] for row in plan} == {8, 16, 32, 64, 128}
+    assert {row["params"]["warehouses"] for row in plan} == {1}
+    assert {row["params"]["ramp_up"] for row in plan} == {"3m"}
+
+
+#: Figure or table, and how many runs: users × what it varies.
+VARIED = {
+    "fig5": 5 * 2 * 2, "table5": 5 * 2 * 4, "fig6": 5 * 2 * 2, "fig7": 5 * 5, "fig8": 5 * 3 * 2,
+    "fig9": 5 * 3 * 3, "fig10": 5 * 2 * 2, "table6": 5 * 2, "table7": 5 * 3,
+}  # fmt: skip
+
+
+def test_the_paper_s_tpcc_profiles_have_its_regime():
+    """§3.1: 1000 warehouses, 48 GB of buffers, 64 GB of memory, 3 minutes twice."""
+    assert {name.removeprefix(PAPER) for name in profiles_of("tpcc")} == set(VARIED)
+    for name in profiles_of("tpcc"):
+        plan = load_profile(known_profiles()[name], registry.normalise, size=100)
+        assert len(plan.runs) == VARIED[name.removeprefix(PAPER)], name
+        for spec in plan.runs:
+            assert spec.params["warehouses"] == 1000
+            assert (spec.params["ramp_up"], spec.params["duration"]) == ("3m", "3m")
+            assert not spec.params["think_time"] and spec.params["home"] == "all"
+            assert spec.memory_limit_bytes == 64 * 10**9
+            variables = {"memory": 64e9, "cores": 24.0, "scale": 1000.0,
+                         "connections": float(spec.params["connections"])}  # fmt: skip
+            settings = settings_for(spec.tuning, spec.engine, variables, spec.settings)
+            buffers = {"postgres": ("shared_buffers", "46875000kB"),
+                       "mysql": ("innodb_buffer_pool_size", "45776M")}[spec.engine]  # fmt: skip
+            assert settings[buffers[0]] == buffers[1]
+            assert int(settings["max_connections"]) >= spec.params["users"] + 20
+            if spec.engine == "postgres":
+                assert settings["checkpoint_timeout"] == "30s"
+
+
+def test_the_memory_cap_leaves_room_for_128_sessions_at_every_size():
+    """What a session needs does not shrink with the data; the ratio is the paper's from 7 on."""
+    path = known_profiles()[PAPER + "fig5"]
+    for size in (0.1, 1, 7, 100):
+        (limit,) = {
+            s.memory_limit_bytes for s in load_profile(path, registry.normalise, size=size).runs
+        }
+        assert limit - 480_000_000 * size >= 2**30
+        assert (limit == 640_000_000 * size) is (size >= 7)
 
 
 ONE_QUERY = ("run", "tpch", "--placement", "ssd-both", "--scale", "0.01", "--json")

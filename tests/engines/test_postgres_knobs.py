@@ -34,8 +34,9 @@ class Kept:
         self.golden = lab.directory("golden")
         engine.snapshot(self.golden)
 
-    def engine(self, settings: dict[str, str]) -> Any:
-        return self._lab.engine("postgres", settings, {"version": self._version})
+    def engine(self, settings: dict[str, str], options: dict[str, Any] | None = None) -> Any:
+        given = {"version": self._version} | (options or {})
+        return self._lab.engine("postgres", settings, given)
 
     def restored(self, settings: dict[str, str], golden: Path | None = None) -> Any:
         engine = self.engine(settings)
@@ -86,6 +87,8 @@ def test_a_compression_that_the_build_lacks_is_refused_with_those_it_has(
         ("wal_compression", "gzip", "Available values: pglz"),
         ("checkpoint_timeout", "10s", "outside the valid range"),
         ("max_wal_size", "1MB", "outside the valid range"),
+        ("max_wal_size", "16MB", "16 MiB, and a WAL segment has 16"),
+        ("min_wal_size", "31MB", "a WAL segment has 16"),
         ("synchronous_commit", "sometimes", "Available values: local"),
         ("full_page_writes", "never", "requires a Boolean value"),
     ],
@@ -95,6 +98,15 @@ def test_a_value_that_is_none_is_refused_with_what_there_is(
 ) -> None:
     with pytest.raises(UsageError, match=told):
         kept.engine({setting: value})
+
+
+def test_the_log_must_have_room_for_two_segments_of_the_size_that_is_asked_for(
+    kept: Kept,
+) -> None:
+    options = {"wal_segment_size_mb": 64}
+    with pytest.raises(UsageError, match="max_wal_size=100MB: 100 MiB, and a WAL segment has 64"):
+        kept.engine({"max_wal_size": "100MB"}, options)
+    kept.engine({"max_wal_size": "128MB"}, options)
 
 
 def test_a_setting_that_golden_data_override_fails_the_start(kept: Kept) -> None:
