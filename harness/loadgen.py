@@ -33,6 +33,8 @@ from harness.workload import Clients
 #: Until when all processes are connected: they start together at a time set beforehand.
 _TOGETHER_S = 2.0
 _TOGETHER_PER_CONNECTION_S = 0.03
+#: How far apart clients may begin that are said to have run together.
+_APART_NS = 200_000_000
 _ASKED = "drive the load with loadgen"
 
 
@@ -247,14 +249,16 @@ _OPERATION_COUNTS = ("count", "rolled_back", "failed", "retried", "unfinished")
 
 
 def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The results of processes that ran together, as that of one.
+    """The results of processes that ran together, on one host or on several, as that of one.
 
     Clock, version, start and notes are the first one's; counts and processor times are
-    sums, the memory is that of the largest process. Histograms are merged.
+    sums, the memory is that of the largest process. Histograms are merged. RunFailed where
+    their windows did not begin together by the hosts' wall clocks.
     """
     first = dict(results[0])
     if len(results) == 1:
         return first
+    _check_together(results)
     offered = [result["offered"] for result in results if result["offered"]]
     return first | {
         "measured_ns": max(result["measured_ns"] for result in results),
@@ -272,6 +276,21 @@ def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "errors": _summed(result["errors"] for result in results),
         "offered": _summed(offered) if offered else None,
     }
+
+
+def _check_together(results: Sequence[Mapping[str, Any]]) -> None:
+    begins = []
+    for result in results:
+        clock = result["clock"]
+        begins.append(clock["realtime_ns"] - clock["monotonic_ns"] + result["started_monotonic_ns"])
+    apart_ns = max(begins) - min(begins)
+    if apart_ns > _APART_NS:
+        raise RunFailed(
+            f"merge the results of {len(results)} clients",
+            f"their measured windows began {apart_ns / 1e9:.3f} s apart",
+            "give all of them the same start_at_realtime_ns and ramp-up, and keep the hosts' "
+            "clocks synchronised",
+        )
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -20,7 +20,7 @@ useful=(
   libjansson-dev:/usr/include/jansson.h zlib1g-dev:/usr/include/zlib.h
   libpq-dev:/usr/include/postgresql/libpq-fe.h libmariadb-dev:/usr/include/mariadb/mysql.h
 )
-for_tests=(chromium:chromium chromium-driver:chromedriver git:git shellcheck:shellcheck)
+for_tests=(chromium:chromium chromium-driver:chromedriver cmake:cmake git:git shellcheck:shellcheck)
 
 present() {
   case $1 in

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -16,6 +17,7 @@ from hdrh.histogram import HdrHistogram
 from harness import hdr, schemas
 from harness.natives import loadgen_program
 
+SOURCE = Path(__file__).parents[2] / "loadgen"
 MS, S = 10**6, 10**9
 #: A liveness bound, far above anything a busy machine needs; never a measurement.
 PATIENCE_S = 60
@@ -108,6 +110,19 @@ def test_the_parts_that_need_no_loop(loadgen_build):
         [loadgen_build / "test_core"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_the_headers_the_installation_goes_on_without_it(tmp_path):
+    """A person who may install no packages still gets the harness."""
+    places = ("CMAKE_SYSTEM", "SYSTEM_ENVIRONMENT", "CMAKE_ENVIRONMENT")
+    blind = [f"-DCMAKE_FIND_USE_{place}_PATH=OFF" for place in places]
+    blind += [f"-DCMAKE_C_COMPILER={shutil.which('gcc')}"]
+    blind += [f"-DCMAKE_MAKE_PROGRAM={shutil.which('make')}"]
+    done = subprocess.run(
+        ["cmake", "-S", SOURCE, "-B", tmp_path, *blind], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "jansson or zlib is missing (Debian: libjansson-dev zlib1g-dev)" in done.stdout
 
 
 # What is counted ----------------------------------------------------------------

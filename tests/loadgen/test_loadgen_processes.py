@@ -14,7 +14,7 @@ import pytest
 
 from harness import hdr, natives
 from harness.errors import RunFailed, UsageError
-from harness.loadgen import Watch, drive, journals, load, split
+from harness.loadgen import Watch, drive, journals, load, merged, split
 from harness.natives import loadgen_for, loadgen_program
 from harness.supervise.credentials import unprivileged
 from harness.supervise.process import all_processes, descendants
@@ -107,6 +107,14 @@ def test_several_processes_are_one_driver(clients):
     assert len(result["threads_cpu_ns"]) == sum(spec["threads"] for spec in specs)
     assert sum(point["counts"]["ping"] for point in result["series"]) == ping["count"]
     assert result["client_cpu_ns"] >= sum(result["threads_cpu_ns"]) * 0.9
+
+
+def test_results_of_different_times_are_not_merged(clients):
+    """As from two hosts of which one was given another start."""
+    specs = [{**spec, "duration_ns": 100 * MS} for spec in split(SPEC, 2)]
+    results = [drive([spec], clients) for spec in specs]
+    with pytest.raises(RunFailed, match=r"windows began .* s apart"):
+        merged(results)
 
 
 def test_a_split_gives_everything_away_once():
