@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.drivers.hammerdb import Build, Timed, find, whole_minutes
+from harness.drivers.hammerdb import Build, Timed, drivable, find, target_of, whole_minutes
 from harness.drivers.hammerdb.dialect import Target, dialect_of, target
 from harness.drivers.hammerdb.script import build_script, timed_script
 from harness.errors import UsageError
@@ -126,3 +126,41 @@ def test_a_missing_tcl_package_is_known_beforehand(replay):
     with pytest.raises(UsageError, match="can't find package Pgtcl") as missing:
         hammerdb.check(dialect_of("pg"), None)
     assert "docs/hammerdb.md" in missing.value.do
+
+
+class Stranger:
+    """An engine that HammerDB does not know."""
+
+    name = "sqlite"
+    kind = "embedded"
+
+
+class Known(Stranger):
+    """One that it knows, as ``kind`` says."""
+
+    name = "postgres"
+    hammerdb_database = "pg"
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def native_backend(self):
+        return "postgres"
+
+    def native_connection(self):
+        return {"host": "/run/bench", "port": 5432, "user": "u", "password": "p", "database": "d"}
+
+
+def test_only_engines_that_it_knows_are_driven():
+    with pytest.raises(UsageError, match="does not know this engine"):
+        drivable(Stranger())
+
+
+def test_no_server_of_the_users_is_let_be_altered():
+    with pytest.raises(UsageError, match="alters users and owners"):
+        drivable(Known("external"))
+
+
+def test_a_managed_server_is_found_as_the_native_client_finds_it():
+    found = target_of(Known("managed"))
+    assert (found.dialect.word, found.host, found.port) == ("pg", "/run/bench", 5432)
