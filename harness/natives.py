@@ -1,12 +1,14 @@
 """The native programs: where they are, and what is missing where they are not.
 
 They are compiled when the package is installed and lie in ``harness/_native``. A machine
-without the headers that one of them needs still gets the harness, without that program.
+without the headers that one of them needs still gets the harness, without that program;
+``loadgen.json`` beside them tells the packages that each part of the client is built with.
 ``HARNESS_NATIVE`` names a directory to look in first: a build of one's own.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -15,10 +17,6 @@ import harness
 from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.tiers.verify import may_enter
-
-#: Debian's packages with what a back end of loadgen is compiled with, by its name.
-BACKEND_PACKAGES = {"postgres": "libpq-dev", "innodb": "libmariadb-dev"}
-_LOADGEN_PACKAGES = "libjansson-dev zlib1g-dev"
 
 
 def native_folders() -> list[Path]:
@@ -37,31 +35,42 @@ def loadgen_backends() -> list[str]:
     """The engines' back ends of the native client that were built here."""
     if find_native("loadgen") is None:
         return []
-    return [name for name in BACKEND_PACKAGES if find_native(_module(name))]
+    return [name for name in sorted(_packages()) if find_native(_module(name))]
 
 
 def missing_packages() -> list[str]:
     """Debian's packages without which a part of the native client was not built here."""
-    missing = [] if find_native("loadgen") else _LOADGEN_PACKAGES.split()
-    lacking = (name for name in BACKEND_PACKAGES if not find_native(_module(name)))
-    return missing + [BACKEND_PACKAGES[name] for name in lacking]
+    lacking = (packages for part, packages in _packages().items() if not _built(part))
+    return [package for packages in lacking for package in packages]
 
 
 def loadgen_program(backend: str) -> Path:
     """The native client; UsageError where it or its back end was not built."""
     program = find_native("loadgen")
-    missing = [] if program else _LOADGEN_PACKAGES.split()
-    if not find_native(_module(backend)) and backend in BACKEND_PACKAGES:
-        missing.append(BACKEND_PACKAGES[backend])
-    if program and not missing and find_native(_module(backend)):
+    if program and find_native(_module(backend)):
         return program
+    known = _packages()
+    missing = [p for part in ("loadgen", backend) if not _built(part) for p in known.get(part, ())]
     what = f"its back end {backend!r}" if program else "loadgen"
     raise UsageError(
         f"drive the load with the native client (back end {backend})",
         f"{what} was not built when the harness was installed",
-        f"install its headers (Debian: sudo apt install {' '.join(missing) or 'gcc make'}), "
-        "then install the harness again: make setup, or pip install",
+        f"install what it is built with (Debian: sudo apt install "
+        f"{' '.join(missing) or 'gcc make'}), then the harness again (make setup)",
     )
+
+
+def _packages() -> dict[str, list[str]]:
+    """Debian's packages by part: ``loadgen`` itself, and each back end."""
+    manifest = find_native("loadgen.json")
+    if manifest is None:
+        return {}
+    packages: dict[str, list[str]] = json.loads(manifest.read_text(encoding="utf-8"))
+    return packages
+
+
+def _built(part: str) -> bool:
+    return find_native(part if part == "loadgen" else _module(part)) is not None
 
 
 def loadgen_for(backend: str, user: Credentials | None, scratch: Path) -> Path:

@@ -19,9 +19,7 @@
 extern const struct lg_workload lg_ping;
 
 static const struct lg_workload *const workloads[] = {
-#ifdef LOADGEN_TPCC
     &lg_tpcc,
-#endif
     &lg_ping,
 };
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ("harness", "engines", "reports", "profiles")
-LEFT_OUT = (".c", ".pyc")
-NATIVE = ("loadgen", "loadgen_stub.so", "loadgen_postgres.so", "loadgen_innodb.so")
+LEFT_OUT = (".c", ".cmake", ".pyc")
+NATIVE = ("loadgen", "loadgen.json", "loadgen_stub.so", "loadgen_postgres.so", "loadgen_innodb.so")
 
 
 def committed_files() -> list[str]:

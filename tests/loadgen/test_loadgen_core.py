@@ -122,7 +122,7 @@ def test_without_the_headers_the_installation_goes_on_without_it(tmp_path):
         ["cmake", "-S", SOURCE, "-B", tmp_path, *blind], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "jansson or zlib is missing (Debian: libjansson-dev zlib1g-dev)" in done.stdout
+    assert "jansson or zlib is missing (Debian: libjansson-dev" in done.stdout
 
 
 # What is counted ----------------------------------------------------------------
