@@ -95,7 +95,8 @@ static void check_for_stall(const struct watch *watch, bool connecting)
         lg_run_fail(run, "the server has let no connection in for %.1f s",
                     (double)(now - last) / (double)LG_SECOND);
     else
-        lg_run_fail(run, "the server has answered none of %u calls for %.1f s", asked,
+        lg_run_fail(run, "the server has answered none of %u calls for %.1f s: is a disk full, or is "
+                    "everything behind one lock?", asked,
                     (double)(now - last) / (double)LG_SECOND);
 }
 

@@ -32,7 +32,7 @@ static const struct number {
     {"duration_ns", OPTIONAL, 1, LONGEST_NS, 0, FIELD(duration_ns)},
     {"operations", OPTIONAL, 1, INT64_MAX, 0, FIELD(operations)},
     {"drain_ns", OPTIONAL, 0, LONGEST_NS, 5 * (int64_t)LG_SECOND, FIELD(drain_ns)},
-    {"stall_timeout_ns", OPTIONAL, 1, LONGEST_NS, 10 * (int64_t)LG_SECOND,
+    {"stall_timeout_ns", OPTIONAL, 1, LONGEST_NS, 8 * (int64_t)LG_SECOND,
      FIELD(stall_timeout_ns)},
     {"series_interval_ns", OPTIONAL, LG_MILLISECOND, LONGEST_NS, LG_SECOND,
      FIELD(series_interval_ns)},

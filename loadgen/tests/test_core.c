@@ -142,7 +142,7 @@ static void a_spec_has_defaults(void)
     CHECK(!spec.load && !spec.open_loop && !spec.think_time && !spec.journal);
     CHECK(spec.terminals == 4 && spec.first_terminal == 0 && spec.all_terminals == 4);
     CHECK(spec.series_interval_ns == LG_SECOND && spec.drain_ns == 5 * LG_SECOND);
-    CHECK(spec.stall_timeout_ns == 10 * LG_SECOND && spec.operations == 0);
+    CHECK(spec.stall_timeout_ns == 8 * LG_SECOND && spec.operations == 0);
     lg_spec_free(&spec);
 }
 
