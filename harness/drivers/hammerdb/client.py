@@ -102,7 +102,9 @@ def measure(
             starting_s = 60.0 * options.ramp_up_min + _START_PER_USER_S * options.users
             window.until(asked, "measuring", starting_s + margin_s)
             window.until(asked, "ending", 60.0 * options.duration_min + margin_s)
-            window.until(asked, None, margin_s)
+            # Its time profile is sorted by Tcl: the longer the run, the longer that takes.
+            profiled_s = 60.0 * (options.ramp_up_min + options.duration_min)
+            window.until(asked, None, margin_s + profiled_s * options.time_profile)
         words = talk.words
         rates = words.new_orders_per_minute, words.transactions_per_minute
         talk.expect(asked, None not in rates and words.complete, "it ended without a result")

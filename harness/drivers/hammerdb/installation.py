@@ -66,7 +66,8 @@ class HammerDb:
         }
 
     def check(self, dialect: Dialect, credentials: Credentials | None) -> None:
-        """UsageError where a Tcl package is missing that it needs for this database.
+        """UsageError where a Tcl package is missing that it needs for this database, or it is
+        not for the user that clients run as to read.
 
         HammerDB itself would say so only from its first virtual user, and then wait.
         """
@@ -74,6 +75,10 @@ class HammerDb:
         probe = "".join(
             f'if {{[catch {{package require {name}}} why]}} {{puts "{name}: $why"}}\n'
             for name in wanted
+        )
+        probe += (
+            f"if {{![file readable {{{self.home / _PROGRAM}}}]}} "
+            f'{{puts "{_PROGRAM}: this user cannot read it"}}\n'
         )
         if dialect.library == "Pgtcl":
             probe += (

@@ -22,6 +22,7 @@ from harness.drivers.hammerdb import (
 )
 from harness.engine import Engine
 from harness.errors import UsageError
+from harness.supervise.credentials import unprivileged
 from harness.workload import Loading, Session
 from harness.workloads.tpcc.driven import Driven, Drives, Transaction
 from harness.workloads.tpcc.options import duration_ns
@@ -52,7 +53,7 @@ class HammerDbDriver:
                     f"leave {name} out, or use --driver loadgen",
                 )
         _timed(params)
-        find().check(dialect, None)
+        find().check(dialect, unprivileged())
 
     def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Its version: its schema and procedures are data."""
