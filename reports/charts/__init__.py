@@ -15,6 +15,7 @@ from harness.reports.catalogue import metric_info
 from harness.reports.charts.bars import bars_on_log_axis
 from harness.reports.charts.drawing import Drawing
 from harness.reports.charts.operators import operator_times
+from harness.reports.charts.rates import rate_bars
 from harness.reports.charts.sizes import memory_bandwidth, tier_bytes, working_set
 from harness.reports.charts.speedups import speedups
 from harness.reports.published import PublishedSeries
@@ -43,6 +44,7 @@ class ChartKind:
 
 
 KINDS = (
+    ChartKind("new_orders_per_minute", "rate", rate_bars),
     ChartKind("query_duration_ns", "times", bars_on_log_axis, takes_published=True),
     ChartKind("query_duration_ns", "speedups", speedups),
     ChartKind("plan_operator_ns", "operators", operator_times, why=True),
