@@ -17,6 +17,7 @@ from harness import runner
 from harness.environment import Environment
 from harness.errors import UsageError
 from harness.preflight import prepare_all
+from harness.spec import NATIVE
 from harness.store import Store, StoredRun
 
 
@@ -66,11 +67,12 @@ class Verdict:
         answers = {True: "equal", False: "DIFFERENT", None: "not compared"}[self.answers_equal]
         lines.append(f"  answers: {answers}")
         if self.ratio is None:
-            lines.append("  times: nothing to compare")
+            lines.append("  figures: nothing to compare")
         else:
+            what = "rates" if _offered_by_a_client(self.again.run) else "times"
             within = "within" if self.times_agree else "outside"
             lines.append(
-                f"  times: again/original {self.ratio:.3f} (geometric mean), {within} the "
+                f"  {what}: again/original {self.ratio:.3f} (geometric mean), {within} the "
                 f"tolerance of {self.tolerance:.0%}"
             )
         lines.append(f"  it {'agrees' if self.agrees else 'does NOT agree'}")
@@ -144,13 +146,24 @@ def _answers_equal(original: StoredRun, again: StoredRun) -> bool | None:
 
 
 def _ratio(before: dict[str, Any], after: dict[str, Any]) -> float | None:
-    def values(run: dict[str, Any]) -> dict[tuple[Any, ...], float]:
-        return {
-            (m["name"], *sorted(m["labels"].items())): m["value"]
-            for m in run["metrics"]
-            if m["better"] != "none" and m.get("value", 0) > 0 and m["labels"]
-        }
-
-    a, b = values(before), values(after)
+    a, b = _figures(before), _figures(after)
     logs = [math.log(b[key] / a[key]) for key in a if key in b]
     return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def _figures(run: dict[str, Any]) -> dict[tuple[Any, ...], float]:
+    """What a run is judged by: the times of its parts, else its rates, else its whole time.
+
+    Never several of them: totals hold the parts once more, and rates fall as times rise.
+    """
+    held = [m for m in run["metrics"] if m["better"] != "none" and m.get("value", 0) > 0]
+    parts = [m for m in held if m["labels"] and m["better"] == "lower"]
+    rates = [m for m in held if m["better"] == "higher" and not m["labels"]]
+    whole = [m for m in held if not m["labels"]]
+    chosen = rates if _offered_by_a_client(run) and rates else parts or rates or whole
+    return {(m["name"], *sorted(m["labels"].items())): m["value"] for m in chosen}
+
+
+def _offered_by_a_client(run: dict[str, Any]) -> bool:
+    """Whether rates are its results: some clients tell times of parts too, others do not."""
+    return bool(run["spec"]["driver"] != NATIVE)
