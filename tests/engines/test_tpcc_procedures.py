@@ -143,23 +143,27 @@ class Served:
 
 
 class ServedByPostgres(Served):
-    """PostgreSQL answers with one row, in which the lines are arrays."""
+    """PostgreSQL answers with one row, in which the lines are one text or arrays."""
 
     def shown(self, rows: list[dict[str, Any]], lines: Sequence[Line]) -> Shown | None:
         (row,) = rows
-        columns = ("numbers", "names", "brands", "prices", "amounts", "stock_quantities")
-        found = sorted(zip(*(row[name] for name in columns), strict=True))
+        found = sorted(
+            (int(number), name, int(stock), brand, Decimal(price), Decimal(amount))
+            for number, name, stock, brand, price, amount in (
+                line.split("\t") for line in row["lines"].split("\n")
+            )
+        )
         cents = (row["total_amount"] * 100).quantize(Decimal(1), ROUND_HALF_UP)
         return Shown(
             row["o_id"],
             int(cents),
             [
                 (number, supply, item, name, quantity, brand, price, amount)
-                for (number, name, brand, price, amount, _), (item, supply, quantity) in zip(
+                for (number, name, _, brand, price, amount), (item, supply, quantity) in zip(
                     found, lines, strict=True
                 )
             ],
-            [stock for *_, stock in found],
+            [stock for _, _, stock, *_ in found],
         )
 
     def status(self, rows: list[dict[str, Any]]) -> tuple[int, int, list[tuple[Any, ...]]]:
