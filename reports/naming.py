@@ -14,6 +14,11 @@ _TELLING = ("workload", "placement", "host_mode", "memory_limit_bytes", "params.
             "tuning", "settings.", "engine.version", "host.host_id", "host.kernel.release",
             "host.", "tier.", "restore_method", "memory_cap.", "dataset.", "engine.")  # fmt: skip
 
+#: Parameters that follow from another where nobody sets them, too.
+FOLLOWING: Mapping[str, tuple[str, ...]] = {
+    "params.users": ("params.connections", "params.client_threads"),
+}
+
 #: So many queries are named one by one; all of TPC-H's need no ends named.
 _FEW_QUERIES, _ALL_QUERIES = 5, 22
 
@@ -132,6 +137,17 @@ def distinguishing(sets: Sequence[Mapping[str, str]]) -> list[str]:
         if apart > told:
             chosen, told = [*chosen, fact], apart
     return chosen
+
+
+def leading(names: Sequence[str], sets: Sequence[Mapping[str, str]]) -> list[str]:
+    """The names without those that follow from another of them in every one of the sets."""
+    said: set[str] = set()
+    for leader, followers in FOLLOWING.items():
+        for follower in followers if leader in names else ():
+            pairs = {(one.get(leader), one.get(follower)) for one in sets}
+            if len(pairs) == len({value for value, _ in pairs}):
+                said.add(follower)
+    return [name for name in names if name not in said]
 
 
 def differing(sets: Sequence[Mapping[str, str]]) -> list[str]:

@@ -21,7 +21,7 @@ from harness.reports.facts import (
     spec_facts,
 )
 from harness.reports.grouping import Context, Known, arms, contexts
-from harness.reports.naming import differing, distinguishing, in_words, not_enforced
+from harness.reports.naming import differing, distinguishing, in_words, leading, not_enforced
 from harness.reports.values import (
     Measured,
     Quantity,
@@ -242,7 +242,11 @@ def _panel(context: Context, found: Sequence[Context], dim: Dimension, known: Kn
 def _told(context: Context, found: Sequence[Context]) -> tuple[str, ...]:
     """What tells the panels of one engine from one another; its version stands in the title."""
     peers = [one.told for one in found if _engine(one) == _engine(context)]
-    decided = [f for f in differing(peers) if f in spec_facts(context.runs[0]) and f != "emulate"]
+    decided = [
+        f
+        for f in leading(differing(peers), peers)
+        if f in spec_facts(context.runs[0]) and f != "emulate"
+    ]
     rest = [f for f in distinguishing(peers) if f not in (*decided, "emulate", "engine.version")]
     if decided and len({tuple(p.get(f) for f in decided) for p in peers}) == len(peers):
         rest = []

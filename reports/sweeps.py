@@ -13,13 +13,13 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from harness.reports.facts import spec_facts
-from harness.reports.naming import differing, in_words, telling_first
+from harness.reports.naming import FOLLOWING, differing, in_words, leading, telling_first
 from harness.reports.published import PublishedSeries
 from harness.reports.series import Arm, Panel
 from harness.reports.values import Quantity, Summary
 
-#: Metric, the parameter that it is shown over, and parameters that follow from this one.
-SWEPT = (("new_orders_per_minute", "users", ("connections", "client_threads")),)
+#: Metric, and the parameter that it is shown over.
+SWEPT = (("new_orders_per_minute", "users"),)
 #: Of two lines of a paper: ``pmem-both over ssd-both``, under the metric's name with this.
 RATIO = "_ratio"
 OVER = " over "
@@ -88,12 +88,12 @@ class _Part:
 def sweeps(panels: Sequence[Panel]) -> list[Sweep]:
     """Those of every engine that has the metric, a single value of the parameter included."""
     found = []
-    for metric, parameter, followers in SWEPT:
+    for metric, parameter in SWEPT:
         for title in dict.fromkeys(panel.engine for panel in panels):
             own = [panel for panel in panels if panel.engine == title]
             parts = list(_parts(own, metric, parameter))
             if parts:
-                lines = tuple(_lines(parts, parameter, followers))
+                lines = tuple(_lines(parts, parameter))
                 unit = next(one.unit for q, one in parts[0].arm.kinds().items() if q.name == metric)
                 found.append(Sweep(title, own[0].engine_name, metric, unit, parameter, lines))
     return found
@@ -122,13 +122,12 @@ def _parts(panels: Sequence[Panel], metric: str, parameter: str) -> Iterator[_Pa
                 yield _Part(arm, value, summary, spec_facts(arm.usable[0]))
 
 
-def _lines(parts: Sequence[_Part], parameter: str, followers: Sequence[str]) -> Iterator[Line]:
-    """Parts that agree in all but the parameter, and in what follows from it where they can."""
-    free = {f"params.{name}" for name in (parameter, *followers)}
+def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:
+    """Parts that agree in all but the parameter and what follows from it."""
+    names = [f"params.{parameter}", *FOLLOWING.get(f"params.{parameter}", ())]
+    told = leading(names, [part.facts for part in parts])
+    free = {name for name in names if name not in told[1:]}
     grouped = _grouped(parts, free)
-    if any(len({p.value for p in held}) < len(held) for held in grouped):
-        free = {f"params.{parameter}"}
-        grouped = _grouped(parts, free)
     sets = [{f: v for f, v in held[0].facts.items() if f not in free} for held in grouped]
     telling = [f for f in telling_first(differing(sets)) if f.partition(".")[0] not in _TOLD]
     for held, known in zip(grouped, sets, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,9 @@ def test_the_report_has_chart_table_and_the_paper_s_points(
     drawn = (tmp_path / "report/figures/sweep-1.svg").read_text()
     assert "table5: pmem-both as published" in drawn and "pmem-both (EMULATED)" in drawn
     assert "mysql" not in drawn and "sqlserver" not in drawn
+    assert re.findall(r"(?m)^## postgres.*$", markdown) == [
+        "## postgres 18.4, users 8", "## postgres 18.4, users 32", "## postgres 18.4, users 128",
+    ]  # fmt: skip
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.splitlines()
             if line.startswith("| table5")]  # fmt: skip
     by_point = {(row[1], row[2]): (row[4], row[5]) for row in rows}
