@@ -122,9 +122,10 @@ class ProcessStarter(Protocol):
 
         ``log`` takes stdout and stderr (stderr only with ``pipes``, which connects
         stdin and stdout to the caller). With ``progress`` (and ``pipes``) its descriptor 3
-        is a pipe to the caller too, as the native programs write their progress. ``capped`` puts it into the run's memory
-        cgroup and on its processors, if there are such. ``stop_signal`` is what the
-        supervisor sends first when the harness has died (SIGKILL follows after 2 s).
+        is a pipe to the caller too, as the native programs write their progress. ``capped``
+        puts it into the run's memory cgroup and on its processors, if there are such.
+        ``stop_signal`` is what the supervisor sends first when the harness has died
+        (SIGKILL follows after 2 s).
         """
 
 
