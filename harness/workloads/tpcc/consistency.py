@@ -19,7 +19,7 @@ from harness.engine import RunsSql, SqlResult
 from harness.errors import HarnessError
 from harness.progress import Progress
 from harness.result import Check
-from harness.workloads.tpcc.driven import Driven
+from harness.workloads.tpcc.driven import Driven, Transaction
 from harness.workloads.tpcc.options import shares
 
 _FOLDER = Path(__file__).parent / "conditions"
@@ -93,9 +93,9 @@ def check_mix(params: Mapping[str, Any], driven: Driven, asked: str | Mapping[st
     """
     done: dict[str, int] = {}
     for name, transaction in driven.transactions.items():
-        if transaction.committed_count is None:
+        if (count := _count_of(transaction)) is None:
             return Check("mix", "unknown", f"{driven.driver} does not tell how many {name} it did")
-        done[name] = transaction.committed_count + (transaction.rolled_back_count or 0)
+        done[name] = count
     if not done:
         return Check("mix", "unknown", f"{driven.driver} does not tell what it did")
     total, edge = sum(done.values()), int(params["users"])
@@ -107,6 +107,13 @@ def check_mix(params: Mapping[str, Any], driven: Driven, asked: str | Mapping[st
     if rolled_back is not None:
         wrong.append(_off("rolled back New-Orders", rolled_back, done["new_order"], _ROLLED_BACK))
     return _verdict("mix", wrong, f"{total} transactions")
+
+
+def _count_of(transaction: Transaction) -> int | None:
+    """How many were done, as the driver tells it."""
+    if transaction.committed_count is None:
+        return transaction.called_count
+    return transaction.committed_count + (transaction.rolled_back_count or 0)
 
 
 def check_remote(warehouses: int, engine: RunsSql) -> Check:

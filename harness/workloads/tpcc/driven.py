@@ -19,7 +19,8 @@ class Transaction:
 
     ``committed_count``: those that only read are among them; of New-Order without the 1 %
     that roll back. ``duration_hdr``: HdrHistogram V2 compressed, base64, of nanoseconds;
-    ``percentiles_ns``: by percentile (``"95"``), from a driver that tells no histogram.
+    ``percentiles_ns``: by percentile (``"95"``), from a driver that tells no histogram;
+    ``called_count``: calls from the client's start on, from one that counts no others.
     """
 
     committed_count: int | None = None
@@ -28,6 +29,7 @@ class Transaction:
     unfinished_count: int | None = None
     duration_hdr: str | None = None
     percentiles_ns: Mapping[str, float] = field(default_factory=dict)
+    called_count: int | None = None
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,10 @@ def _timed(params: Mapping[str, Any]) -> Timed:
 
 def _driven(found: Measured) -> Driven:
     times = {
-        name: Transaction(percentiles_ns={"50": one.p50_ns, "95": one.p95_ns, "99": one.p99_ns})
+        name: Transaction(
+            percentiles_ns={"50": one.p50_ns, "95": one.p95_ns, "99": one.p99_ns},
+            called_count=one.calls,
+        )
         for name, one in found.response_times.items()
     }
     return Driven(

@@ -1,0 +1,37 @@
+"""Whether the transactions were mixed as they should be, from what each driver tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.drivers.hammerdb import Measured
+from harness.drivers.hammerdb.profile import ResponseTimes
+from harness.workloads.tpcc.consistency import check_mix
+from harness.workloads.tpcc.driven import Driven, Transaction
+from harness.workloads.tpcc.hammerdb import _driven
+
+DECK = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}
+
+
+def by_hammerdb(**calls: int) -> Driven:
+    times = {name: ResponseTimes(count, 1, 1, 1, 1, 1, 1) for name, count in calls.items()}
+    return _driven(Measured("HammerDB 4.12", None, 2, 1, 2, 0, 60, None, {}, times))
+
+
+def many(times: int) -> dict[str, int]:
+    return {name: times * share for name, share in DECK.items()}
+
+
+def test_calls_tell_the_mix_where_nothing_else_does():
+    assert check_mix({"users": 2}, by_hammerdb(**many(1000)), "deck").status == "passed"
+
+
+def test_calls_in_another_mix_are_seen():
+    calls = many(1000) | {"delivery": 5000}
+    assert check_mix({"users": 2}, by_hammerdb(**calls), "deck").status == "failed"
+
+
+@pytest.mark.parametrize("transactions", [{}, {"payment": Transaction()}])
+def test_what_is_not_told_is_unknown(transactions):
+    silent = Driven("hammerdb", "HammerDB 4.12", 60, 1, transactions)
+    assert check_mix({"users": 2}, silent, "deck").status == "unknown"
