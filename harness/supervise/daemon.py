@@ -64,6 +64,8 @@ class Daemon:
         self._journal_path = journal_path
         self._pid = os.getpid()
         self._children: list[Child] = []
+        # A server that somebody else kills maps nothing any more when it is found dead.
+        self._seen = Segments()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._on_term)
@@ -157,6 +159,7 @@ class Daemon:
         return self._kill(child)
 
     def _spawn(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        self._seen.note(process.descendants(self._pid))
         stdin, stdout, stderr, status_fd, *progress = descriptors
         streams = (stdin, stdout, stderr, *progress)
         error_read, error_write = os.pipe2(os.O_CLOEXEC)
@@ -202,6 +205,7 @@ class Daemon:
             lambda: segments.note(self._family(child)), _KILL_S, self._reap
         )
         segments.remove()
+        self._seen.remove()
         return {"survivors": [survivor.pid for survivor in survivors]}
 
     def _family(self, child: Child) -> list[process.ProcessStat]:
@@ -231,6 +235,7 @@ class Daemon:
             lambda: segments.note(process.descendants(self._pid)), _KILL_S, self._reap
         )
         segments.remove()
+        self._seen.remove()
         failures = [f"process {survivor.pid} cannot be killed" for survivor in survivors]
         if os.path.exists(self._journal_path):  # else recovered before we held our lock
             failures += undo.undo_journal(self._journal_path)

@@ -44,7 +44,10 @@ class Segments:
         return listed
 
     def remove(self) -> None:
-        """Remove those that nobody uses any more; no error for what is gone already."""
+        """Remove those that nobody uses any more; no error for what is gone already.
+
+        What is still in use stays noted.
+        """
         kept = set(_POSIX.findall("\n".join(_maps(s.id.pid) for s in all_processes())))
         for path, owner in self._posix.items():
             with contextlib.suppress(OSError):
@@ -54,8 +57,8 @@ class Segments:
         for number in self._sysv:
             if attached.get(number) == 0:
                 ctypes.CDLL(None).shmctl(number, _IPC_RMID, None)
-        self._posix.clear()
-        self._sysv.clear()
+        self._posix = {path: owner for path, owner in self._posix.items() if str(path) in kept}
+        self._sysv = {number for number in self._sysv if attached.get(number, 0) > 0}
 
 
 def _maps(pid: int) -> str:

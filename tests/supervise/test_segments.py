@@ -1,5 +1,6 @@
 """Shared memory of processes that are killed goes with them."""
 
+import os
 import signal
 import sys
 from multiprocessing.shared_memory import SharedMemory
@@ -69,3 +70,16 @@ def test_what_the_supervisor_must_kill_at_its_end_leaves_no_shared_memory(tmp_pa
         process = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
         posix, number = _made(process)
     assert eventually(lambda: not posix.exists() and number not in _sysv())
+
+
+def test_what_somebody_else_has_killed_leaves_none_once_a_client_of_it_was_started(supervisor):
+    """Dead, it maps nothing any more: what it had was seen when the next process began."""
+    server = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
+    posix, number = _made(server)
+    client = supervisor.spawn([sys.executable, "-c", "import time; time.sleep(1000)"])
+    os.kill(server.pid, signal.SIGKILL)
+    assert server.wait(30) == -signal.SIGKILL
+    server.kill()
+    client.kill()
+    assert not posix.exists()
+    assert number not in _sysv()
