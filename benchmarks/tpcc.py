@@ -33,6 +33,7 @@ from harness.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
 from harness.registry import engine as engine_factory
 from harness.reports.statistics import compare_paired
+from harness.supervise.process import descendants
 from harness.workload import Clients, Loading
 from harness.workloads.tpcc.loadgen import Loadgen
 from harness.workloads.tpcc.options import TRANSACTIONS, normalise
@@ -81,8 +82,17 @@ class Server:
         return hammerdb.target_of(self.engine)
 
     def cpu_ns(self) -> float:
-        """Of the postmaster, its children, and those that it has waited for."""
-        return read_counters(self.engine.processes())["cpu_ns"]
+        """Of the postmaster, its children, and those that it has waited for.
+
+        A child that has just ended is in nobody's sum until it was waited for, so it is
+        counted as the zombie that it is, and again where one was waited for meanwhile.
+        """
+        postmaster = self.engine.processes()[0]
+        while True:
+            before = [postmaster, *(stat.id for stat in descendants(postmaster.pid))]
+            total = read_counters(before)["cpu_ns"]
+            if before == [postmaster, *(stat.id for stat in descendants(postmaster.pid))]:
+                return total
 
     def execute(self, sql: str) -> list[tuple[Any, ...]]:
         """One statement on a connection of its own."""
