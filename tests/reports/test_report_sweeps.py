@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import EMULATED, Case, write
+from report_runs import EMULATED, Case, _tier, write
 
 import harness.profile
 from harness.reports.published import read_published
 from harness.reports.report import write_report
 from harness.reports.series import panels
 from harness.reports.sweeps import Sweep, published_points, sweeps
+from harness.reports.values import Quantity
 from harness.store import StoredRun
 
 PUBLISHED = (
@@ -34,6 +35,7 @@ def tpcc(
     settings: Mapping[str, str] | None = None,
     emulated: bool = False,
     params: Mapping[str, Any] | None = None,
+    manifest: Mapping[str, Any] | None = None,
 ) -> StoredRun:
     """A finished run of so many users, whose connections and client threads are as many."""
     own = {"warehouses": 10, "users": users, "connections": users, "client_threads": users // 8}
@@ -52,6 +54,7 @@ def tpcc(
             "params": {**own, **(params or {})},
             "settings": dict(settings or {}),
         },
+        manifest_changes=dict(manifest or {}),
     )
     return write(root, case)
 
@@ -117,6 +120,24 @@ def test_connections_that_are_varied_by_themselves_stay_apart(tmp_path: Path) ->
         "ssd-both, connections 32": 500,
         "ssd-both, connections 16": 400,
     }
+
+
+def test_runs_on_another_block_size_are_no_repeats_of_one_another(tmp_path: Path) -> None:
+    """Table 6. Whatever the tier is called, the kernel's word tells them apart."""
+    runs = []
+    for block, size in enumerate((1024, 1024, 4096, 4096)):
+        tier = _tier("pmem_nodax", emulated=False)
+        tier["facts"]["block_size_bytes"] = size
+        runs.append(tpcc(tmp_path, "pmem_nodax-both", 8, 1000.0 + size, block=block,
+                         manifest={"tiers": [tier]}))  # fmt: skip
+    (panel,) = panels(runs, "placement", None)
+    assert {
+        (len(arm.runs), arm.summaries("new_orders_per_minute")[Quantity("new_orders_per_minute")].n)
+        for arm in panel.arms
+    } == {(2, 2)}
+    assert all("block_size_bytes" in arm.name for arm in panel.arms), panel.arms
+    markdown = write_report(runs, tmp_path / "report").markdown.read_text()
+    assert "blocks of 1 KiB" in markdown and "blocks of 4 KiB" in markdown
 
 
 def test_the_report_has_chart_table_and_the_paper_s_points(
