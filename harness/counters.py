@@ -39,8 +39,15 @@ def unit_of(counter: str) -> str:
 
 
 def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """How far each cumulative counter went; only of those that were read both times."""
-    return {name: after[name] - before[name] for name in after if name in before}
+    """How far each cumulative counter went; only of those that were read both times.
+
+    One that went back is no sum (a process of it has ended unseen): it is left out.
+    """
+    return {
+        name: after[name] - before[name]
+        for name in after
+        if name in before and after[name] >= before[name]
+    }
 
 
 def bandwidths(counters: Mapping[str, float], duration_ns: int) -> dict[str, float]:

@@ -6,7 +6,9 @@
     run["operations"], run["client_cpu_ns"], …     # schema loadgen-result
 
 A process reads its spec (with the password in it) on stdin, tells its phases on
-descriptor 3, and prints its result on stdout. All callbacks are called in the caller's
+descriptor 3, and prints its result on stdout. It keeps its connections until its stdin
+ends, which is when ``on_measured`` has returned: what a server's process has used up is
+told only as long as it is there. All callbacks are called in the caller's
 thread. Whatever happens, no process is left when a function returns.
 """
 
@@ -18,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -149,6 +151,11 @@ class _Client:
         schemas.validate(document, "loadgen-result", "loadgen's result")
         return document
 
+    def let_go(self) -> None:
+        """Let it end: it keeps its connections until its stdin does."""
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+
     def _last_words(self, code: int) -> str:
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
         return f"it {how}: {log_tail(self.log)}"
@@ -190,6 +197,7 @@ def _started(
         for thread in threads:  # their pipes end with the processes
             thread.join()
         for client in running:
+            client.let_go()
             client.process.stdout.close()
             client.process.progress.close()
             client.process.wait()
@@ -208,11 +216,11 @@ def _start(index: int, spec: Mapping[str, Any], clients: Clients, log: Path) -> 
         progress=True,
     )
     client = _Client(index, process, log)
-    try:
-        with process.stdin:
-            process.stdin.write(json.dumps(spec).encode())
-    except BrokenPipeError:
-        pass  # it has ended already: its exit status tells why
+    with suppress(BrokenPipeError):  # it has ended already: its exit status tells why
+        process.stdin.write(json.dumps(spec).encode())
+        process.stdin.flush()
+    if spec.get("task") == "load":
+        client.let_go()
     return client
 
 
@@ -237,6 +245,8 @@ def _listen(running: Sequence[_Client], news: _News, watch: Watch) -> list[dict[
             results[client.index] = client.result()
             continue
         once.pop(event["event"], _nothing)()
+        if event["event"] == "draining":
+            client.let_go()
         if "counts" in event:
             counts[client.index] = event["counts"]
             watch.on_counts(_summed(counts.values()))

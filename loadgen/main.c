@@ -102,7 +102,8 @@ int main(int argc, char **argv)
     struct lg_error error = {""};
     json_error_t parse_error;
     struct lg_spec spec;
-    json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES, &parse_error);
+    json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK,
+                                  &parse_error);
     if (!document) {
         lg_fail(&error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
         return refuse(&error);

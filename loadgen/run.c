@@ -258,6 +258,25 @@ static json_t *failed_result(struct watch *watch, json_t *notes)
     return lg_result(run, all_ended ? watch->workers : NULL, &watch->window, notes);
 }
 
+/*
+ * Connections stay until stdin ends: a server's processes that go with their connections
+ * can be asked until then what the window has cost them.
+ */
+static void hold_connections(const struct watch *watch)
+{
+    char rest[256];
+    for (;;) {
+        struct pollfd polled[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                                  {.fd = watch->signals, .events = POLLIN}};
+        if (poll(polled, 2, -1) < 0 && errno != EINTR)
+            return;
+        if (polled[1].revents)
+            take_signal(watch);
+        if (polled[0].revents && read(STDIN_FILENO, rest, sizeof rest) <= 0)
+            return;
+    }
+}
+
 static json_t *complete_result(struct watch *watch, json_t *notes)
 {
     struct lg_run *run = watch->run;
@@ -272,6 +291,7 @@ static json_t *complete_result(struct watch *watch, json_t *notes)
     if (run->spec->operations) /* the last one's end is in the window */
         watch->window.measured_ns = last_done_ns + 1 - run->measure_ns;
     json_t *result = lg_result(run, watch->workers, &watch->window, notes);
+    hold_connections(watch);
     for (unsigned w = 0; w < run->spec->threads; w++)
         lg_worker_free(&watch->workers[w]);
     free(watch->workers);

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 
 from harness.engine import ProcessId
 from harness.monitors.process import read_counters
-from harness.supervise.process import process_identity
+from harness.supervise.process import descendants, process_identity
 
 
 def test_a_process_that_works_has_cpu_time_and_one_that_is_gone_adds_nothing():
@@ -53,3 +54,33 @@ def test_what_is_read_from_memory_is_counted_by_the_call_and_not_as_fetched(tmp_
         child.communicate(b"\n")
     assert after["syscall_read_bytes"] - before["syscall_read_bytes"] >= 8 << 20
     assert after["io_read_bytes"] - before["io_read_bytes"] < 8 << 20
+
+
+def test_children_that_end_are_neither_lost_nor_counted_twice():
+    """As a server's processes do when their connections end: sums never go back, nor too far."""
+    script = """
+import os, sys
+sys.stdin.readline()
+for _ in range(300):
+    if os.fork() == 0:
+        sum(i * i for i in range(100_000))
+        os._exit(0)
+    os.wait()
+print("x", flush=True); sys.stdin.readline()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        identity = process_identity(child.pid)
+        assert identity is not None and child.stdin and child.stdout
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        sums = []
+        while not select.select([child.stdout], [], [], 0)[0]:
+            listed = [identity, *(stat.id for stat in descendants(child.pid))]
+            sums.append(read_counters(listed)["cpu_ns"])
+        final = read_counters([identity])["cpu_ns"]
+        child.communicate(b"\n")
+    assert len(sums) > 10
+    assert sums == sorted(sums)
+    assert sums[-1] <= final

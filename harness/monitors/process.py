@@ -24,6 +24,8 @@ from harness.engine import ProcessId
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+#: How often the processes are read again because one of them has ended under way.
+_ATTEMPTS = 5
 #: Our names of the fields of /proc/PID/io (proc(5)).
 _IO_FIELDS = {
     "io_read_bytes": "read_bytes",
@@ -41,34 +43,55 @@ def read_counters(processes: Sequence[ProcessId]) -> dict[str, float]:
     kernel's tick (10 ms as a rule). What cannot be read of every process is left
     out: nothing of a server of somebody else's, no I/O of another user's processes.
     """
+    for _ in range(_ATTEMPTS):
+        waited_for = _waited_for(processes)
+        found = _read(processes)
+        # A process that ends meanwhile would be missing, or counted twice: in its own sum
+        # and in that of its parent, which has waited for it.
+        if _waited_for(processes) == waited_for:
+            break
     totals: dict[str, float] = {}
-    complete_io = True
-    for process in processes:
-        found = _stat(process)
-        if found is None:
-            continue
-        io = _io(process.pid)
-        complete_io = complete_io and bool(io)
-        for name, value in {**found, **io}.items():
+    for one in found:
+        for name, value in one.items():
             totals[name] = totals.get(name, 0.0) + value
-    if not complete_io:
+    if not all(_IO_FIELDS.keys() <= one.keys() for one in found):
         for name in _IO_FIELDS:
             totals.pop(name, None)
     return totals
 
 
+def _read(processes: Sequence[ProcessId]) -> list[dict[str, float]]:
+    """The counters of each that is still there."""
+    return [
+        {**found, **_io(process.pid)}
+        for process in processes
+        if (found := _stat(process)) is not None
+    ]
+
+
+def _waited_for(processes: Sequence[ProcessId]) -> list[tuple[str, ...] | None]:
+    """Of each the time of children that it has waited for; None where it has ended itself."""
+    return [tuple(f[13:15]) if (f := _fields(process)) else None for process in processes]
+
+
 def _stat(process: ProcessId) -> dict[str, float] | None:
     """CPU time and resident memory; None where the process has ended."""
-    try:
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (OSError, IndexError):
-        return None
-    if int(fields[19]) != process.start_ticks:
+    fields = _fields(process)
+    if fields is None:
         return None
     return {
         "cpu_ns": float(sum(int(fields[i]) for i in (11, 12, 13, 14)) * _TICK_NS),
         "rss_bytes": float(int(fields[21]) * _PAGE),
     }
+
+
+def _fields(process: ProcessId) -> list[str] | None:
+    """Of /proc/PID/stat from the state (the third) on; None where the process has ended."""
+    try:
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return None
+    return fields if int(fields[19]) == process.start_ticks else None
 
 
 def _io(pid: int) -> dict[str, float]:

@@ -386,3 +386,18 @@ def test_a_spec_that_cannot_be_run_is_a_usage_error(start, spec, told):
 def test_a_statement_with_an_unknown_name_fails_before_anything_is_asked(failed):
     error = failed(statements={"ping": "SELECT :nobody"})["error"]
     assert error == "statements.ping: the workload offers no :nobody"
+
+
+def test_connections_stay_until_stdin_ends(loadgen_build):
+    """What a server's process has used up can be asked for only as long as it is there."""
+    process = subprocess.Popen(
+        [loadgen_build / "loadgen", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin
+    process.stdin.write(json.dumps(spec_of(duration_ns=100 * MS, ramp_up_ns=0)))
+    process.stdin.flush()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(2)
+    stdout, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+    assert json.loads(stdout)["status"] == "complete"
