@@ -43,18 +43,26 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
         return
     rows: list[tuple[Any, ...]] = []
     for stored in finished:
-        total = metric_value(stored.run, "queries_duration_ns")
         rows.append(
             (
                 stored.run_id,
                 stored.run["status"],
                 stored.run["experiment"]["name"],
-                format_ns(total) if total is not None else "",
+                _result(stored.run),
                 "; ".join(_marks(stored.run)),
             )
         )
     rows += [(entry.run_id, "unfinished", "", "", _state(entry)) for entry in unfinished]
-    print_table(("run", "status", "experiment", "total", "note"), rows)
+    print_table(("run", "status", "experiment", "result", "note"), rows)
+
+
+def _result(run: Mapping[str, Any]) -> str:
+    """The time of its queries, or the rate of its transactions."""
+    if (total := metric_value(run, "queries_duration_ns")) is not None:
+        return format_ns(total)
+    if (rate := metric_value(run, "new_orders_per_minute")) is not None:
+        return f"{rate:,.0f} New-Orders/min"
+    return ""
 
 
 def _marks(run: Mapping[str, Any]) -> Iterator[str]:

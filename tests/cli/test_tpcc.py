@@ -263,7 +263,7 @@ def small_tmpfs(harness):
     """A real file system that a warehouse fits on, and not much more."""
     target = harness.root / "small"
     target.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900M", "tmpfs", target], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1700M", "tmpfs", target], check=True)
     target.chmod(0o755)
     yield target
     subprocess.run(["umount", "-l", target], check=False)
@@ -275,8 +275,8 @@ def test_a_disk_that_fills_up_fails_the_run_with_its_reason(harness, small_tmpfs
     file = harness.root / "host.yml"
     file.write_text(f"schema: 1\ntiers:\n  small: {{kind: tmpfs, path: {small_tmpfs}}}\n")
     argv = [word.replace("ssd", "small") for word in POSTGRES]
-    process = harness.start(*argv, "--host", file, "--users", "4", "--ramp-up", "60s",
-                            "--duration", "10s", "--set", "max_wal_size=2GB")  # fmt: skip
+    process = harness.start(*argv, "--host", file, "--users", "4", "--ramp-up", "20s",
+                            "--duration", "5s", "--set", "max_wal_size=2GB")  # fmt: skip
     while process.poll() is None and _server(harness) is None:
         time.sleep(0.05)
     assert process.poll() is None, process.communicate()
