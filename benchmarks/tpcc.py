@@ -279,9 +279,10 @@ def run(argv: Sequence[str], server: Server, environment: Mapping[str, str]) -> 
 
 def report(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
     """The medians of both and their ratio with its interval."""
+    ratio = compare_paired(ours, theirs)
     print(
-        f"{name}: median {median(ours):.4g} / {median(theirs):.4g}, "
-        f"ratio {compare_paired(ours, theirs)}",
+        f"{name}: {median(ours):.4g} / {median(theirs):.4g} (medians), ratio {ratio.ratio:.3f} "
+        f"[{ratio.low:.3f}, {ratio.high:.3f}], {ratio.confidence:.0%} of {len(ours)} pairs",
         flush=True,
     )
 
