@@ -37,7 +37,7 @@ from harness.engines.postgres.configuration import SEGMENT_MB, check_settings
 from harness.engines.postgres.installation import choose
 from harness.engines.postgres.load import Loader
 from harness.engines.postgres.server import Server
-from harness.engines.postgres.sql import SqlOnPostgres
+from harness.engines.postgres.sql import NATIVE_OPTIONS, SqlOnPostgres
 from harness.engines.postgres.verify import verify_settings
 from harness.errors import UsageError
 from harness.placement import PARTS, Part
@@ -105,11 +105,12 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         return {
             "host": str(self._context.scratch), "port": 5432, "user": ROLE,
             "password": self._password, "database": DATABASE, "application_name": "harness",
-            "options": "-c client_min_messages=warning",
+            "options": NATIVE_OPTIONS,
         }  # fmt: skip
 
     def _open_database(self, name: str) -> psycopg.Connection[Any]:
         keywords = {**self.native_connection(), "database": None, "dbname": name}
+        keywords["options"] = "-c client_min_messages=warning"
         return psycopg.connect(**keywords, autocommit=True)
 
     def _loader(self) -> Loader:

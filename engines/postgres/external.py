@@ -19,7 +19,7 @@ from harness.engine import EngineContext, EngineVersion
 from harness.engines._external import ExternalServer, mark_text
 from harness.engines.postgres.connection import PostgresConnection
 from harness.engines.postgres.load import Loader
-from harness.engines.postgres.sql import SqlOnPostgres
+from harness.engines.postgres.sql import NATIVE_OPTIONS, SqlOnPostgres
 from harness.errors import UsageError
 
 _CONNECT_TIMEOUT_S = 15
@@ -170,14 +170,14 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
         with _connect(self._dsn) as connection:
             info = connection.info
             found = info.get_parameters()
-            options = found.pop("options", "")
+            options = f"{found.pop('options', '')} {NATIVE_OPTIONS}".strip()
             if self._schema is not None:
-                options = f"{options} -c search_path={self._schema}".strip()
+                options += f" -c search_path={self._schema}"
             return {
                 **{name: found[name] for name in found.keys() & _told(self._dsn) - {"dbname"}},
                 "host": info.host, "port": info.port, "user": info.user,
                 "password": info.password or None, "database": info.dbname,
-                "application_name": "harness", "options": options or None,
+                "application_name": "harness", "options": options,
             }  # fmt: skip
 
     def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:

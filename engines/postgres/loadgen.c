@@ -15,26 +15,15 @@
  * was meant to (New-Order with an unused item): the result is LG_OK without rows, `code`
  * tells which.
  */
-#include "backend.h"
+#include "loadgen_values.h"
 
-#include <endian.h>
 #include <libpq-fe.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* pg_type.dat: numbers that never change. */
-enum type {
-    TYPE_INT8 = 20,
-    TYPE_INT2 = 21,
-    TYPE_INT4 = 23,
-    TYPE_INT2_ARRAY = 1005,
-    TYPE_INT4_ARRAY = 1007,
-    TYPE_INT8_ARRAY = 1016,
-};
-
-enum { MAX_KEYWORDS = 48, TEXT_FORMAT = 0, BINARY_FORMAT = 1, ARRAY_HEADER = 20 };
+enum { MAX_KEYWORDS = 48 };
 
 struct client {
     const char *keywords[MAX_KEYWORDS + 1];
@@ -240,144 +229,6 @@ static int postgres_descriptor(void *own)
     return PQsocket(((struct connection *)own)->server);
 }
 
-/* ---- values -------------------------------------------------------------------- */
-
-static char *put_int16(char *to, int64_t value)
-{
-    uint16_t big = htobe16((uint16_t)value);
-
-    memcpy(to, &big, sizeof big);
-    return to + sizeof big;
-}
-
-static char *put_int32(char *to, int64_t value)
-{
-    uint32_t big = htobe32((uint32_t)value);
-
-    memcpy(to, &big, sizeof big);
-    return to + sizeof big;
-}
-
-static char *put_int64(char *to, int64_t value)
-{
-    uint64_t big = htobe64((uint64_t)value);
-
-    memcpy(to, &big, sizeof big);
-    return to + sizeof big;
-}
-
-/* One integer in the binary format of `type`; NULL where it has none that it fits. */
-static char *put_integer(char *to, Oid type, int64_t value)
-{
-    if (type == TYPE_INT4 && value >= INT32_MIN && value <= INT32_MAX)
-        return put_int32(to, value);
-    if (type == TYPE_INT8)
-        return put_int64(to, value);
-    if (type == TYPE_INT2 && value >= INT16_MIN && value <= INT16_MAX)
-        return put_int16(to, value);
-    return NULL;
-}
-
-/* Dimensions, "has NULLs", element type, length, lower bound; then length and bytes of each. */
-static char *put_array(char *to, Oid element, const struct lg_value *value)
-{
-    int width = element == TYPE_INT8 ? 8 : element == TYPE_INT4 ? 4 : 2;
-
-    to = put_int32(to, 1);
-    to = put_int32(to, 0);
-    to = put_int32(to, element);
-    to = put_int32(to, (int64_t)value->count);
-    to = put_int32(to, 1);
-    for (size_t i = 0; i < value->count && to != NULL; i++)
-        to = put_integer(put_int32(to, width), element, value->integers[i]);
-    return to;
-}
-
-/* {1,2,3} */
-static char *write_array(char *to, const struct lg_value *value)
-{
-    *to++ = '{';
-    for (size_t i = 0; i < value->count; i++)
-        to += sprintf(to, i == 0 ? "%d" : ",%d", value->integers[i]);
-    to += sprintf(to, "}");
-    return to + 1;
-}
-
-static Oid element_of(Oid array)
-{
-    switch (array) {
-    case TYPE_INT4_ARRAY: return TYPE_INT4;
-    case TYPE_INT2_ARRAY: return TYPE_INT2;
-    case TYPE_INT8_ARRAY: return TYPE_INT8;
-    default: return 0;
-    }
-}
-
-/* 1234 as 12.34 */
-static char *write_cents(char *to, int64_t cents)
-{
-    uint64_t size = cents < 0 ? 0 - (uint64_t)cents : (uint64_t)cents;
-
-    to += sprintf(to, "%s%llu.%02llu", cents < 0 ? "-" : "", (unsigned long long)(size / 100),
-                  (unsigned long long)(size % 100));
-    return to + 1;
-}
-
-/* More than any value of this kind takes up in either format. */
-static size_t room_for(const struct lg_value *value)
-{
-    return value->kind == LG_INT_ARRAY ? ARRAY_HEADER + 12 * value->count + 2 : 32;
-}
-
-static bool make_room(struct connection *connection, const struct lg_statement *statement,
-                      const struct lg_value *values)
-{
-    size_t bytes = 0;
-    char *larger;
-
-    for (size_t i = 0; i < statement->parameter_count; i++)
-        bytes += room_for(&values[statement->parameters[i].value]);
-    if (bytes <= connection->scratch_bytes)
-        return true;
-    if ((larger = realloc(connection->scratch, bytes)) == NULL)
-        return false;
-    connection->scratch = larger;
-    connection->scratch_bytes = bytes;
-    return true;
-}
-
-/*
- * Writes one value to `to` and returns where it ends; text is sent from where it lies.
- * What has no binary format here (numeric, say) goes as text, which every type reads.
- */
-static char *encode(char *to, Oid type, const struct lg_value *value, int *format)
-{
-    char *end = NULL;
-
-    *format = BINARY_FORMAT;
-    switch (value->kind) {
-    case LG_INT:
-        end = put_integer(to, type, value->integer);
-        if (end == NULL)
-            end = to + 1 + sprintf(to, "%lld", (long long)value->integer);
-        else
-            return end;
-        break;
-    case LG_CENTS:
-        end = write_cents(to, value->integer);
-        break;
-    case LG_INT_ARRAY:
-        if (element_of(type) != 0 && (end = put_array(to, element_of(type), value)) != NULL)
-            return end;
-        end = write_array(to, value);
-        break;
-    case LG_TEXT:
-        return to;
-    }
-    *format = TEXT_FORMAT;
-    return end;
-}
-
 /* ---- execution ----------------------------------------------------------------- */
 
 static enum lg_state lost(struct connection *connection)
@@ -391,6 +242,23 @@ static enum lg_state lost(struct connection *connection)
     if (result->message[0] == '\0')
         snprintf(result->message, sizeof result->message, "the connection was closed");
     return LG_READY;
+}
+
+static bool make_room(struct connection *connection, const struct lg_statement *statement,
+                      const struct lg_value *values)
+{
+    size_t bytes = 0;
+    char *larger;
+
+    for (size_t i = 0; i < statement->parameter_count; i++)
+        bytes += postgres_room_for(&values[statement->parameters[i].value]);
+    if (bytes <= connection->scratch_bytes)
+        return true;
+    if ((larger = realloc(connection->scratch, bytes)) == NULL)
+        return false;
+    connection->scratch = larger;
+    connection->scratch_bytes = bytes;
+    return true;
 }
 
 static bool send_values(struct connection *connection, size_t index,
@@ -412,9 +280,9 @@ static bool send_values(struct connection *connection, size_t index,
         } else if (value->kind == LG_TEXT) {
             places[i] = value->text; /* text's binary format is its bytes */
             lengths[i] = (int)value->length;
-            formats[i] = BINARY_FORMAT;
+            formats[i] = POSTGRES_BINARY_FORMAT;
         } else {
-            end = encode(to, prepared->types[i], value, &formats[i]);
+            end = postgres_write_value(to, prepared->types[i], value, &formats[i]);
             places[i] = to;
             lengths[i] = (int)(end - to);
         }
@@ -422,7 +290,7 @@ static bool send_values(struct connection *connection, size_t index,
     }
     return PQsendQueryPrepared(connection->server, prepared->name,
                                (int)statement->parameter_count, places, lengths, formats,
-                               TEXT_FORMAT) == 1;
+                               POSTGRES_TEXT_FORMAT) == 1;
 }
 
 static enum lg_state postgres_submit(void *own, const struct lg_statement *statement,

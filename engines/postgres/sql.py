@@ -35,6 +35,11 @@ WHERE (source NOT IN ('default', 'override', 'client', 'session') OR name = ANY(
 ORDER BY name"""
 
 
+#: How the native client's sessions plan: a statement in a procedure once, for whatever values.
+#: Else each session would first plan every one five times for the values at hand.
+NATIVE_OPTIONS = "-c client_min_messages=warning -c plan_cache_mode=force_generic_plan"
+
+
 class SqlOnPostgres(ABC):
     """SQL abilities over ``_open``, which gives a new psycopg connection."""
 

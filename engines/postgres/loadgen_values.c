@@ -1,0 +1,123 @@
+/* Integers, decimals and arrays as PostgreSQL reads them: see loadgen_values.h. */
+#include "loadgen_values.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+
+/* pg_type.dat: numbers that never change. */
+enum type {
+    TYPE_INT8 = 20,
+    TYPE_INT2 = 21,
+    TYPE_INT4 = 23,
+    TYPE_INT2_ARRAY = 1005,
+    TYPE_INT4_ARRAY = 1007,
+    TYPE_INT8_ARRAY = 1016,
+};
+
+enum { ARRAY_HEADER = 20 };
+
+static char *put_int16(char *to, int64_t value)
+{
+    uint16_t big = htobe16((uint16_t)value);
+
+    memcpy(to, &big, sizeof big);
+    return to + sizeof big;
+}
+
+static char *put_int32(char *to, int64_t value)
+{
+    uint32_t big = htobe32((uint32_t)value);
+
+    memcpy(to, &big, sizeof big);
+    return to + sizeof big;
+}
+
+static char *put_int64(char *to, int64_t value)
+{
+    uint64_t big = htobe64((uint64_t)value);
+
+    memcpy(to, &big, sizeof big);
+    return to + sizeof big;
+}
+
+/* One integer in the binary format of `type`; NULL where it has none that it fits. */
+static char *put_integer(char *to, Oid type, int64_t value)
+{
+    if (type == TYPE_INT4 && value >= INT32_MIN && value <= INT32_MAX)
+        return put_int32(to, value);
+    if (type == TYPE_INT8)
+        return put_int64(to, value);
+    if (type == TYPE_INT2 && value >= INT16_MIN && value <= INT16_MAX)
+        return put_int16(to, value);
+    return NULL;
+}
+
+/* Dimensions, "has NULLs", element type, length, lower bound; then length and bytes of each. */
+static char *put_array(char *to, Oid element, const struct lg_value *value)
+{
+    int width = element == TYPE_INT8 ? 8 : element == TYPE_INT4 ? 4 : 2;
+
+    to = put_int32(to, 1);
+    to = put_int32(to, 0);
+    to = put_int32(to, element);
+    to = put_int32(to, (int64_t)value->count);
+    to = put_int32(to, 1);
+    for (size_t i = 0; i < value->count && to != NULL; i++)
+        to = put_integer(put_int32(to, width), element, value->integers[i]);
+    return to;
+}
+
+/* {1,2,3} */
+static char *write_array(char *to, const struct lg_value *value)
+{
+    *to++ = '{';
+    for (size_t i = 0; i < value->count; i++)
+        to += sprintf(to, i == 0 ? "%d" : ",%d", value->integers[i]);
+    to += sprintf(to, "}");
+    return to + 1;
+}
+
+static Oid element_of(Oid array)
+{
+    switch (array) {
+    case TYPE_INT4_ARRAY: return TYPE_INT4;
+    case TYPE_INT2_ARRAY: return TYPE_INT2;
+    case TYPE_INT8_ARRAY: return TYPE_INT8;
+    default: return 0;
+    }
+}
+
+/* 1234 as 12.34 */
+static char *write_cents(char *to, int64_t cents)
+{
+    uint64_t size = cents < 0 ? 0 - (uint64_t)cents : (uint64_t)cents;
+
+    to += sprintf(to, "%s%llu.%02llu", cents < 0 ? "-" : "", (unsigned long long)(size / 100),
+                  (unsigned long long)(size % 100));
+    return to + 1;
+}
+
+size_t postgres_room_for(const struct lg_value *value)
+{
+    return value->kind == LG_INT_ARRAY ? ARRAY_HEADER + 12 * value->count + 2 : 32;
+}
+
+char *postgres_write_value(char *to, Oid type, const struct lg_value *value, int *format)
+{
+    char *end = NULL;
+
+    *format = POSTGRES_BINARY_FORMAT;
+    if (value->kind == LG_INT)
+        end = put_integer(to, type, value->integer);
+    else if (value->kind == LG_INT_ARRAY && element_of(type) != 0)
+        end = put_array(to, element_of(type), value);
+    if (end != NULL)
+        return end;
+    *format = POSTGRES_TEXT_FORMAT;
+    switch (value->kind) {
+    case LG_CENTS: return write_cents(to, value->integer);
+    case LG_INT_ARRAY: return write_array(to, value);
+    default: return to + 1 + sprintf(to, "%lld", (long long)value->integer);
+    }
+}

@@ -1,0 +1,23 @@
+/*
+ * Values in the formats that PostgreSQL takes as parameters: binary where the wanted type has
+ * one here, else text, which every type reads.
+ */
+#ifndef POSTGRES_LOADGEN_VALUES_H
+#define POSTGRES_LOADGEN_VALUES_H
+
+#include "backend.h"
+
+#include <libpq-fe.h>
+
+enum { POSTGRES_TEXT_FORMAT = 0, POSTGRES_BINARY_FORMAT = 1 };
+
+/* More bytes than `value` takes up in either format; text is sent from where it lies. */
+size_t postgres_room_for(const struct lg_value *value);
+
+/*
+ * Writes a value that is neither NULL nor text to `to`, for a parameter of `type` (its number
+ * in pg_type), and returns where it ends.
+ */
+char *postgres_write_value(char *to, Oid type, const struct lg_value *value, int *format);
+
+#endif
