@@ -12,11 +12,16 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import harness
 from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.tiers.verify import may_enter
+
+#: What the harness and loadgen expect of each other. To be raised with any change that one
+#: built before it would misunderstand (CMake reads it here).
+LOADGEN_INTERFACE = 2
 
 
 def native_folders() -> list[Path]:
@@ -48,6 +53,7 @@ def loadgen_program(backend: str) -> Path:
     """The native client; UsageError where it or its back end was not built."""
     program = find_native("loadgen")
     if program and find_native(_module(backend)):
+        _check_interface(program)
         return program
     known = _packages()
     missing = [p for part in ("loadgen", backend) if not _built(part) for p in known.get(part, ())]
@@ -60,13 +66,32 @@ def loadgen_program(backend: str) -> Path:
     )
 
 
+def _check_interface(program: Path) -> None:
+    built = _manifest(program.parent).get("interface")
+    if built != LOADGEN_INTERFACE:
+        raise UsageError(
+            "drive the load with the native client",
+            f"{program} was built for another harness (interface {built}, "
+            f"this one has {LOADGEN_INTERFACE})",
+            "install the harness again (make setup)",
+        )
+
+
 def _packages() -> dict[str, list[str]]:
     """Debian's packages by part: ``loadgen`` itself, and each back end."""
-    manifest = find_native("loadgen.json")
-    if manifest is None:
-        return {}
-    packages: dict[str, list[str]] = json.loads(manifest.read_text(encoding="utf-8"))
-    return packages
+    for folder in native_folders():
+        if found := _manifest(folder):
+            packages: dict[str, list[str]] = found.get("packages", {})
+            return packages
+    return {}
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / "loadgen.json"
+    document: dict[str, Any] = {}
+    if path.is_file():
+        document = json.loads(path.read_text(encoding="utf-8"))
+    return document
 
 
 def _built(part: str) -> bool:

@@ -263,6 +263,17 @@ def test_what_was_not_built_is_named_with_its_packages(tmp_path, monkeypatch, th
     assert set(packages.split()) <= set(natives.missing_packages())
 
 
+def test_a_client_built_for_another_harness_is_refused(tmp_path, monkeypatch, loadgen_build):
+    """As after an update of the sources alone: it might wait for what nobody sends."""
+    for name in ("loadgen", "loadgen_stub.so", "loadgen.json"):
+        shutil.copy(loadgen_build / name, tmp_path)
+    monkeypatch.setattr(natives, "native_folders", lambda: [tmp_path])
+    assert loadgen_program("stub") == tmp_path / "loadgen"
+    (tmp_path / "loadgen.json").write_text('{"interface": 1, "packages": {}}')
+    with pytest.raises(UsageError, match="interface 1, this one has"):
+        loadgen_program("stub")
+
+
 def test_an_open_directory_needs_no_copy(scratch, loadgen_build):
     user = unprivileged()
     if user is None:
@@ -270,7 +281,7 @@ def test_an_open_directory_needs_no_copy(scratch, loadgen_build):
         return
     here = scratch / "installed"
     here.mkdir(mode=0o755)
-    for name in ("loadgen", "loadgen_stub.so"):
+    for name in ("loadgen", "loadgen_stub.so", "loadgen.json"):
         shutil.copy(loadgen_build / name, here)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HARNESS_NATIVE", str(here))
