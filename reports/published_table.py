@@ -56,7 +56,9 @@ def published_rows(
 
 
 def _printed(value: float, unit: str) -> str:
-    """With every digit that was printed: rates have four or five."""
+    """With every digit that was printed: rates have four or five, ratios two."""
+    if unit == "ratio":
+        return f"{value:g}"
     return f"{value:,.0f} {unit}" if unit == "1/min" else quantity_text(value, unit)
 
 

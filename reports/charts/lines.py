@@ -48,7 +48,8 @@ def lines_over_parameter(
             _draw(axes, line, arms.index(line.arm), kind)
         for line, series in beside:
             _draw_published(axes, line, series, arms.index(line.arm))
-        _dress(axes, sweep, title)
+        beyond = {int(p.x) for _, series in beside for p in series.points if p.x.isdigit()}
+        _dress(axes, sweep, title, sorted({*sweep.values, *beyond}))
         heading = f"{title} over {sweep.parameter}: {sweep.title}"
         return finish(figure, name, heading, _alt(sweep, title), _caption(sweep, bool(beside)))
 
@@ -75,10 +76,10 @@ def _draw_published(axes: Axes, line: Line, series: PublishedSeries, arm: int) -
     )  # fmt: skip
 
 
-def _dress(axes: Axes, sweep: Sweep, title: str) -> None:
+def _dress(axes: Axes, sweep: Sweep, title: str, values: Sequence[int]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(sweep.values))
+    axes.xaxis.set_major_locator(FixedLocator(values))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     low, high = axes.get_ylim()
