@@ -79,14 +79,17 @@ def summarise_repeats(repeats: Sequence[Measured]) -> Summary | None:
     """As ``summarise`` of their values; of histograms the percentile of all repeats together.
 
     Percentiles are never averaged: ``median`` is then read from the merged histogram, and
-    the range is that of the repeats' own.
+    the range is that of the repeats' own, which may miss it where they are small: ranks
+    are rounded.
     """
     found = summarise(one.value for one in repeats if one.value is not None)
     texts = [one.hdr for one in repeats if one.hdr is not None]
     if found is None or not texts:
         return found
     merged = hdr.merge(_decoded(text) for text in texts)
-    return replace(found, median=float(merged.percentile(repeats[0].percent)))
+    middle = float(merged.percentile(repeats[0].percent))
+    low, high = min(found.low, middle), max(found.high, middle)
+    return replace(found, median=middle, low=low, high=high)
 
 
 def measured(run: StoredRun) -> dict[Quantity, Measured]:

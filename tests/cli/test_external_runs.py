@@ -78,3 +78,24 @@ def test_a_run_that_was_cut_off_starts_over(harness, dsn):
 def _finished_steps(harness) -> int:
     files = (harness.results / "runs").glob("*/steps.jsonl")
     return sum(file.read_text().count('{"step"') for file in files)
+
+
+def test_tpcc_loads_anew_for_every_run_since_the_one_before_has_changed_the_data(harness, dsn):
+    argv = ["run", "tpcc", "--engine", "postgres", "--option", "dsn=env", "--warehouses", "1",
+            "--users", "2", "--ramp-up", "0s", "--duration", "2s", "--repeats", "2"]  # fmt: skip
+    done = harness(*argv, "--json", HARNESS_DSN=dsn)
+    assert done.code == 0, done.err
+    first, second = done.json["runs"]
+    for run in (first, second):
+        assert run["status"] == "complete"
+        names = [check["name"] for check in run["checks"]]
+        assert names.count("consistency") == 12
+    assert harness("data", "list", "--json").json["data"] == [], "no source, no golden data"
+
+
+def test_tpcc_does_not_kill_a_server_of_the_user(harness, dsn):
+    argv = ["run", "tpcc", "--engine", "postgres", "--option", "dsn=env", "--warehouses", "1",
+            "--test", "durability"]  # fmt: skip
+    done = harness(*argv, HARNESS_DSN=dsn)
+    assert done.code == 2, done.out + done.err
+    assert "which it may do to its own only" in done.err

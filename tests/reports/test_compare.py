@@ -17,10 +17,12 @@ from harness.errors import UsageError
 from harness.reports.compare import Comparison, Row, compare
 from harness.reports.compare_output import table, to_json
 from harness.reports.select import select
+from harness.reports.values import Quantity, measured, summarise_repeats
 from harness.reports.words import speedup_text
 from harness.store import Store, StoredRun
 
 FEW = (1, 6)
+TAIL = (("transaction", "payment"), ("percentile", "95"))
 
 
 def sides(
@@ -242,6 +244,20 @@ def test_percentiles_are_of_the_merged_histograms_never_averaged(tmp_path: Path)
     tail = rows[(("transaction", "payment"), ("percentile", "99.9"))].a
     assert tail is not None and tail.median == pytest.approx(500e6, rel=1e-3)
     assert "merged histograms" in rows[labels].note
+
+
+def test_a_merged_percentile_lies_within_the_range_that_is_told(tmp_path: Path) -> None:
+    """Of nine values the 95th percentile is the last; of seventeen, the last but one."""
+    few = [[1.0] * 8 + [9.0], [1.0] * 7 + [8.0]]
+    runs = [
+        write(tmp_path, Case(placement="ssd-both", block=block, metrics=[histogram(held)]))
+        for block, held in enumerate(few)
+    ]
+    repeats = [measured(run)[Quantity("transaction_duration_ns", TAIL)] for run in runs]
+    found = summarise_repeats(repeats)
+    assert found is not None
+    assert found.low <= found.median <= found.high
+    assert found.high == pytest.approx(9e6, rel=1e-3)
 
 
 def test_mixed_sides_and_shared_runs_are_refused_even_when_forced(tmp_path: Path) -> None:
