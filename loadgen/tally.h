@@ -18,7 +18,7 @@ struct lg_tally {
     uint64_t unfinished;        /* started in the window, not done at the drain's end */
     uint64_t *series;           /* `count` by interval */
     size_t intervals;
-    atomic_uint_fast64_t finished; /* since the beginning; read by others while we write */
+    atomic_uint_fast64_t finished; /* committed since the beginning; read by others */
 };
 
 struct lg_codes {

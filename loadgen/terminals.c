@@ -150,8 +150,10 @@ static void count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdic
     uint64_t now = worker->now_ns;
     if (in_window(run, seat->start_ns))
         lg_hdr_record(&tally->latency, now - seat->start_ns, 1);
-    uint64_t so_far = atomic_load_explicit(&tally->finished, memory_order_relaxed);
-    atomic_store_explicit(&tally->finished, so_far + 1, memory_order_relaxed);
+    if (verdict != LG_ROLLED_BACK) {
+        uint64_t so_far = atomic_load_explicit(&tally->finished, memory_order_relaxed);
+        atomic_store_explicit(&tally->finished, so_far + 1, memory_order_relaxed);
+    }
     if (!in_window(run, now))
         return;
     worker->last_done_ns = now;

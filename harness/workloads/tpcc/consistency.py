@@ -25,8 +25,8 @@ from harness.workloads.tpcc.options import shares
 _FOLDER = Path(__file__).parent / "conditions"
 _AT_ONCE = 4
 _SHOWN = 3
-#: A share this many standard deviations off is not chance: about one in 10⁹ is.
-_DEVIATIONS = 6.0
+#: What comes by chance less than once in 10⁹ runs is not chance.
+_NO_CHANCE = math.log(1e9)
 _ROLLED_BACK, _REMOTE_LINES, _REMOTE_PAYMENTS = 0.01, 0.01, 0.15
 #: Orders of a district and rows of HISTORY of a warehouse as loaded (clause 4.3.3.1).
 _LOADED_ORDERS, _LOADED_HISTORY = 3000, 30_000
@@ -134,6 +134,8 @@ def check_remote(warehouses: int, engine: RunsSql) -> Check:
         _off("remote order lines", remote_lines, lines, share * _REMOTE_LINES),
         _off("remote payments", remote_payments, payments, share * _REMOTE_PAYMENTS),
     ]
+    if not any((lines, payments, remote_lines, remote_payments)):
+        return Check("remote", "unknown", f"there are {lines} order lines, {payments} payments")
     return _verdict("remote", wrong, f"{lines} order lines and {payments} payments")
 
 
@@ -152,11 +154,27 @@ def _counts(found: SqlResult) -> tuple[int, int]:
 
 
 def _off(what: str, count: int, total: int, share: float, edge: int = 0) -> str:
-    """What is too far from its share to be chance; empty where it is not."""
-    allowed = _DEVIATIONS * math.sqrt(total * share * (1 - share)) + edge
-    if abs(count - total * share) <= allowed:
+    """What is too far from its share to be chance; empty where it is not.
+
+    Chernoff's bound: so many of ``total``, or more extreme, come with a probability of less
+    than exp(-total · D), D being the divergence of the share found from that expected.
+    """
+    nearest = min(max(total * share, count - edge), count + edge)
+    possible = 0 <= nearest <= total
+    if possible and (total == 0 or total * _divergence(nearest / total, share) <= _NO_CHANCE):
         return ""
     return f"{what}: {count} of {total}, not {share:.2%}"
+
+
+def _divergence(found: float, expected: float) -> float:
+    """Kullback and Leibler's, of one coin from another, in nats."""
+
+    def part(p: float, q: float) -> float:
+        if p <= 0:
+            return 0.0
+        return p * math.log(p / q) if q > 0 else math.inf
+
+    return part(found, expected) + part(1 - found, 1 - expected)
 
 
 def _verdict(name: str, wrong: Sequence[str], looked_at: str) -> Check:

@@ -43,6 +43,7 @@ class Driven:
     computed. ``offered_count``: intended starts in the window of an open loop;
     ``backlog_count``: of those due, how many were not begun at the window's beginning and
     end. ``series``: ``{"monotonic_ns", "counts": {transaction: done}}`` by interval.
+    ``committed_so_far``: by transaction since the client began, ramp-up included.
     ``notes``: facts about the client for the result.
     """
 
@@ -60,6 +61,7 @@ class Driven:
     backlog_count: tuple[int, int] | None = None
     retried_by_code: Mapping[str, int] = field(default_factory=dict)
     series: Sequence[Mapping[str, Any]] = ()
+    committed_so_far: Mapping[str, int] | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 

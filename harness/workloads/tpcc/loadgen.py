@@ -102,7 +102,7 @@ class Loadgen:
             clock = _Clock(task)
             watch = loadgen.Watch(drives.on_measuring, drives.on_measured, clock.tick)
             specs = loadgen.split(spec, params["clients"])
-            return _driven(loadgen.drive(specs, session.clients(), watch))
+            return _driven(loadgen.drive(specs, session.clients(), watch), clock.counts)
 
     def journals(self, params: Mapping[str, Any], folder: Path) -> list[Path]:
         """The files that ``drive`` had written into a folder."""
@@ -128,9 +128,12 @@ class _Clock:
 
     def __init__(self, task: Task) -> None:
         self._task, self._told = task, time.monotonic()
+        #: The last that was told: when all is over, everything that was committed.
+        self.counts: Mapping[str, int] = {}
 
     def tick(self, counts: Mapping[str, int]) -> None:
         """Called about each second; ``counts`` so far by transaction."""
+        self.counts = counts
         now = time.monotonic()
         done = sum(counts.values())
         self._task.advance(now - self._told, note=f"{done:,} transactions")
@@ -216,7 +219,7 @@ def _mode(params: Mapping[str, Any]) -> dict[str, Any]:
     return {"kind": "closed", "think_time": params["think_time"]}
 
 
-def _driven(result: Mapping[str, Any]) -> Driven:
+def _driven(result: Mapping[str, Any], committed_so_far: Mapping[str, int]) -> Driven:
     window_ns = int(result["measured_ns"])
     transactions = {one["type"]: _transaction(one) for one in result["operations"]}
     done = {name: one.committed_count or 0 for name, one in transactions.items()}
@@ -236,6 +239,7 @@ def _driven(result: Mapping[str, Any]) -> Driven:
         backlog_count=(offered["backlog_begin"], offered["backlog_end"]) if offered else None,
         retried_by_code=result["errors"],
         series=result["series"],
+        committed_so_far=committed_so_far,
         notes=result.get("notes", {}),
     )
 

@@ -28,6 +28,13 @@ from harness.result import Check, Metric
 from harness.workload import Outcome, Session
 from harness.workloads.tpcc import figures
 from harness.workloads.tpcc.consistency import check_conditions, check_mix, check_remote
+from harness.workloads.tpcc.counted import (
+    Traces,
+    check_counted,
+    check_population,
+    loaded_traces,
+    read_traces,
+)
 from harness.workloads.tpcc.driven import Driven, Driver, Drives
 from harness.workloads.tpcc.durability import Journal, check_durability
 from harness.workloads.tpcc.loadgen import Loadgen
@@ -51,11 +58,15 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     if params["test"] == "durability":
         return _durability(params, session)
     engine = _sql(session)
+    traces = _traces_before(params, session)
+    session.counters()  # connects and calibrates what asks the engine, before anybody drives
     counted = _Counted(session)
     driven = driver.drive(params, session, Drives(counted.begin, counted.end))
     checks = [
         check_mix(params, driven, driver.mix(params)),
         check_remote(params["warehouses"], engine),
+        check_population(params["warehouses"], engine),
+        *_committed(driven, traces, engine, params["users"]),
         *check_conditions(engine, session.progress, driver.not_kept),
     ]
     artifacts = {
@@ -66,6 +77,18 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     metrics = figures.metrics(driven, counted.counters)
     kept = {name: document for name, document in artifacts.items() if document}
     return Outcome(metrics, checks, kept, list(_doubts(params, driven)))
+
+
+def _traces_before(params: Mapping[str, Any], session: Session) -> Traces:
+    """Restored data are as they were loaded; those of a user's server have a history."""
+    if session.engine.kind == "external":
+        return read_traces(_sql(session))
+    return loaded_traces(params["warehouses"])
+
+
+def _committed(driven: Driven, before: Traces, engine: RunsSql, users: int) -> Iterator[Check]:
+    if driven.committed_so_far is not None:
+        yield check_counted(driven.committed_so_far, before, engine, users)
 
 
 def _sql(session: Session) -> RunsSql:

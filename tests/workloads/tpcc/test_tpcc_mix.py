@@ -35,3 +35,11 @@ def test_calls_in_another_mix_are_seen():
 def test_what_is_not_told_is_unknown(transactions):
     silent = Driven("hammerdb", "HammerDB 4.12", 60, 1, transactions)
     assert check_mix({"users": 2}, silent, "deck").status == "unknown"
+
+
+@pytest.mark.parametrize(("rolled_back", "status"), [(2, "passed"), (0, "passed"), (9, "failed")])
+def test_a_short_run_is_not_failed_by_chance(rolled_back, status):
+    """Two of ten, at 1 %, come in one run of 250: that is chance. Nine of ten are none."""
+    of = {name: Transaction(count) for name, count in DECK.items()}
+    of["new_order"] = Transaction(10 - rolled_back, rolled_back_count=rolled_back)
+    assert check_mix({"users": 2}, Driven("loadgen", "1", 60, 1, of), "deck").status == status
