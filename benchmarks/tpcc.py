@@ -280,9 +280,14 @@ def run(argv: Sequence[str], server: Server, environment: Mapping[str, str]) -> 
 def report(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
     """The medians of both and their ratio with its interval."""
     ratio = compare_paired(ours, theirs)
+    interval = (
+        "one pair: no interval"
+        if ratio.low is None or ratio.high is None
+        else f"[{ratio.low:.3f}, {ratio.high:.3f}], {ratio.confidence:.0%} of {len(ours)} pairs"
+    )
     print(
-        f"{name}: {median(ours):.4g} / {median(theirs):.4g} (medians), ratio {ratio.ratio:.3f} "
-        f"[{ratio.low:.3f}, {ratio.high:.3f}], {ratio.confidence:.0%} of {len(ours)} pairs",
+        f"{name}: {median(ours):.4g} / {median(theirs):.4g} (medians), "
+        f"ratio {ratio.ratio:.3f}, {interval}",
         flush=True,
     )
 
