@@ -170,7 +170,8 @@ def _run(
 ) -> list[dict[str, Any]]:
     news: _News = queue.SimpleQueue()
     with (
-        tempfile.TemporaryDirectory(prefix="harness-loadgen-") as logs,
+        # In the scratch directory, which goes however the harness ends.
+        tempfile.TemporaryDirectory(prefix="logs-", dir=clients.scratch) as logs,
         _started(specs, clients, Path(logs), news) as running,
     ):
         return _listen(running, news, watch)

@@ -190,11 +190,15 @@ def _checks(runs: Sequence[StoredRun]) -> str:
             answers[check["status"]] += stands_for
         else:
             others.setdefault(check["name"], Counter())[check["status"]] += 1
-    said = [_answers(answers)]
-    if others:
-        told = (f"{name}: {_states(counts)}" for name, counts in sorted(others.items()))
-        said.append(f"Checks of other things: {'; '.join(told)}.")
-    return " ".join(said)
+    told = "; ".join(f"{name}: {_states(counts)}" for name, counts in sorted(others.items()))
+    if told and not answers and all(_asks_nothing(run) for run in runs):
+        return f"Checks: {told}."
+    return " ".join([_answers(answers), *([f"Checks of other things: {told}."] if told else [])])
+
+
+def _asks_nothing(run: StoredRun) -> bool:
+    """Whether a run has no queries, and so no answers to check."""
+    return not run.run["spec"]["params"].get("queries")
 
 
 def _answers(counts: Counter[str]) -> str:

@@ -24,6 +24,9 @@ from harness.reports.series import Arm, Panel
 from harness.reports.values import Quantity, Summary, in_order
 from harness.reports.words import quantity_text
 
+#: The room that ticks and the axis's name take below the axes, of the axes' height.
+_BELOW = -0.16
+
 
 def bars_on_log_axis(
     panel: Panel, metric: str, title: str, name: str, published: Sequence[PublishedSeries] = ()
@@ -51,7 +54,9 @@ def bars_on_log_axis(
         _dress(axes, panel, quantities, min(positive), unit, title)
         alt = _alt(panel, title, quantities, summaries, unit)
         heading = f"{title}: {panel.title}"
-        return finish(figure, name, heading, alt, _caption(panel, published, any(limits)))
+        merged = any(q.label("percentile") for q in quantities)
+        caption = _caption(panel, published, any(limits), merged)
+        return finish(figure, name, heading, alt, caption)
 
 
 def _draw_arm(
@@ -111,18 +116,37 @@ def _dress(
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity_text(value, unit)))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(visible=False, axis="x")
-    axes.set_xticks(range(len(quantities)), [_tick(q) for q in quantities])
     axes.set_xlim(-0.6, len(quantities) - 0.4)
-    label = quantities[0].labels[0][0] if quantities[0].labels else ""
-    axes.set_xlabel(label)
+    below = _label_groups(axes, quantities)
     axes.set_ylabel(f"{title}, log axis")
     panel_title(axes, panel)
     ncols = columns(axes, axes.get_legend_handles_labels()[1], 3)
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=ncols, borderaxespad=0)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, below), ncols=ncols, borderaxespad=0)
 
 
-def _tick(quantity: Quantity) -> str:
-    return "\n".join(value for _, value in quantity.labels)
+def _label_groups(axes: Axes, quantities: Sequence[Quantity]) -> float:
+    """Name the groups of bars; returns where, below the axes, there is room again.
+
+    Groups of two labels (a transaction, a percentile) have the second below them, and the
+    first below all that share it.
+    """
+    names = [name for name, _ in quantities[0].labels]
+    if len(names) != 2:
+        texts = ["\n".join(value for _, value in q.labels) for q in quantities]
+        axes.set_xticks(range(len(quantities)), texts)
+        axes.set_xlabel(names[0] if names else "")
+        return _BELOW
+    axes.set_xticks(range(len(quantities)), [q.labels[1][1] for q in quantities])
+    axes.set_xlabel(names[1])
+    shared: dict[str, list[int]] = {}
+    for place, quantity in enumerate(quantities):
+        shared.setdefault(quantity.labels[0][1], []).append(place)
+    for value, places in shared.items():
+        middle, text = sum(places) / len(places), value.replace("_", " ")
+        axes.text(middle, _BELOW, text, transform=axes.get_xaxis_transform(), ha="center", va="top")
+        if places[0]:
+            axes.axvline(places[0] - 0.5, color=FAINT, linewidth=0.6)
+    return 1.5 * _BELOW
 
 
 def _alt(
@@ -144,11 +168,14 @@ def _alt(
     )
 
 
-def _caption(panel: Panel, published: Sequence[PublishedSeries], limited: bool) -> str:
+def _caption(
+    panel: Panel, published: Sequence[PublishedSeries], limited: bool, merged: bool
+) -> str:
     repeats = sorted({len(arm.usable) for arm in panel.arms if arm.usable})
     noun = "repeat" if repeats == [1] else "repeats"
+    held = "Percentiles of the merged histograms" if merged else "Medians"
     text = (
-        f"Medians of {' to '.join(str(n) for n in repeats)} {noun}; whiskers are their range. "
+        f"{held} of {' to '.join(str(n) for n in repeats)} {noun}; whiskers are their range. "
         "The axis is logarithmic: compare where bars end, not how long they are."
     )
     if limited:

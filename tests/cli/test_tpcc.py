@@ -182,11 +182,14 @@ def _server(loaded) -> int | None:
         argv = _argv(folder).split(b"\0")
         if argv[0].endswith(b"/loadgen") and str(_cwd(folder)).startswith(str(loaded.root)):
             clients = int(folder.name)
-        if argv[0].endswith(b"/postgres") and any(
-            f"{loaded.data}/tiers".encode() in a for a in argv
-        ):
+        if argv[0].endswith(b"/postgres") and _placed(argv, loaded.root):
             servers = int(folder.name)
     return servers if clients else None
+
+
+def _placed(argv: list[bytes], root: Path) -> bool:
+    """Whether a server's data are a run's, below ``root``."""
+    return any(str(root).encode() in one and b"/tierbench-work/" in one for one in argv)
 
 
 def _cwd(folder: Path) -> Path:
