@@ -1,0 +1,193 @@
+/* See loadgen_rows.h. */
+#include "loadgen_rows.h"
+#include "loadgen_text.h"
+
+#include <errmsg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+enum {
+    STACK_BYTES = 256 * 1024,
+    /* The errors of a server that takes no files from clients: old ones, MySQL, MariaDB. */
+    LOCAL_DISABLED_OLD = 1148,
+    LOCAL_DISABLED_MYSQL = 3948,
+    LOCAL_DISABLED_MARIADB = 4166,
+};
+
+/* Keys come from a generator, and MariaDB locks an empty table to fill it faster. */
+static const char LOADING[] =
+    "SET SESSION unique_checks = 0, foreign_key_checks = 0, innodb_lock_wait_timeout = 86400";
+
+/* A LOAD DATA under way, on its own stack. */
+struct innodb_loader {
+    MYSQL *server;
+    ucontext_t writer, self;
+    char *stack;
+    struct lg_text sql;
+    const char *rows; /* pushed and not yet pulled */
+    size_t length;
+    bool prepared, running, ended;
+    int failed;
+};
+
+struct innodb_loader *innodb_loader_new(MYSQL *server)
+{
+    struct innodb_loader *loader = calloc(1, sizeof *loader);
+
+    if (loader)
+        loader->server = server;
+    return loader;
+}
+
+void innodb_loader_free(struct innodb_loader *loader)
+{
+    if (loader == NULL)
+        return;
+    free(loader->stack);
+    free(loader->sql.bytes);
+    free(loader);
+}
+
+/* Gives the rows pushed so far; leaves the statement's stack while there are none. */
+static int pull(void *own, char *to, unsigned size)
+{
+    struct innodb_loader *loader = own;
+
+    while (loader->length == 0 && !loader->ended)
+        swapcontext(&loader->self, &loader->writer);
+    if (loader->length < size)
+        size = (unsigned)loader->length;
+    memcpy(to, loader->rows, size);
+    loader->rows += size;
+    loader->length -= size;
+    return (int)size;
+}
+
+static int pull_begins(void **given, const char *name, void *own)
+{
+    (void)name;
+    *given = own;
+    return 0;
+}
+
+static void pull_ends(void *own)
+{
+    (void)own;
+}
+
+static int pull_error(void *own, char *message, unsigned size)
+{
+    (void)own;
+    snprintf(message, size, "the rows could not be read");
+    return CR_UNKNOWN_ERROR;
+}
+
+/* What runs on the loader's stack; makecontext hands over no more than int. */
+static void run_loader(unsigned high, unsigned low)
+{
+    struct innodb_loader *loader =
+        (struct innodb_loader *)(((uintptr_t)high << 32) | (uintptr_t)low);
+
+    loader->failed = mysql_real_query(loader->server, loader->sql.bytes, loader->sql.length);
+    loader->running = false;
+    swapcontext(&loader->self, &loader->writer);
+}
+
+/* Once a connection: how it loads. */
+static bool prepare(struct innodb_loader *loader, struct lg_error *error)
+{
+    if (loader->prepared)
+        return true;
+    loader->stack = malloc(STACK_BYTES);
+    if (loader->stack == NULL) {
+        lg_fail(error, "out of memory");
+        return false;
+    }
+    if (mysql_real_query(loader->server, LOADING, sizeof LOADING - 1)) {
+        innodb_fail(loader->server, "LOAD DATA", error);
+        return false;
+    }
+    mysql_set_local_infile_handler(loader->server, pull_begins, pull, pull_ends, pull_error,
+                                   loader);
+    loader->prepared = true;
+    return true;
+}
+
+bool innodb_load_begin(struct innodb_loader *loader, const char *table, const char *columns,
+                       struct lg_error *error)
+{
+    uintptr_t address = (uintptr_t)loader;
+
+    if (!prepare(loader, error))
+        return false;
+    loader->sql.length = 0;
+    lg_text_printf(&loader->sql,
+                   "LOAD DATA LOCAL INFILE 'rows' INTO TABLE %s CHARACTER SET latin1 (%s)", table,
+                   columns);
+    loader->length = 0;
+    loader->ended = false;
+    loader->running = true;
+    getcontext(&loader->self);
+    loader->self.uc_stack.ss_sp = loader->stack;
+    loader->self.uc_stack.ss_size = STACK_BYTES;
+    loader->self.uc_link = NULL;
+    makecontext(&loader->self, (void (*)(void))run_loader, 2, (unsigned)(address >> 32),
+                (unsigned)address);
+    return true;
+}
+
+/* Lets the statement go on until it wants more rows than there are, or has ended. */
+static void resume(struct innodb_loader *loader)
+{
+    if (loader->running)
+        swapcontext(&loader->writer, &loader->self);
+}
+
+static bool fail(struct innodb_loader *loader, struct lg_error *error)
+{
+    unsigned code = mysql_errno(loader->server);
+
+    innodb_fail(loader->server, "LOAD DATA", error);
+    if (code == LOCAL_DISABLED_MYSQL || code == LOCAL_DISABLED_MARIADB ||
+        code == LOCAL_DISABLED_OLD)
+        lg_fail(error,
+                "the server takes no rows from clients (error %u): "
+                "let it do so by SET GLOBAL local_infile = ON",
+                code);
+    return false;
+}
+
+bool innodb_load_write(struct innodb_loader *loader, const char *rows, size_t length,
+                       struct lg_error *error)
+{
+    loader->rows = rows;
+    loader->length = length;
+    resume(loader);
+    return loader->running ? true : fail(loader, error);
+}
+
+/* LOAD DATA LOCAL cuts and converts what does not fit and only warns: that is an error here. */
+int64_t innodb_load_end(struct innodb_loader *loader, struct lg_error *error)
+{
+    MYSQL *server = loader->server;
+    MYSQL_RES *warnings = NULL;
+    MYSQL_ROW row;
+    int64_t rows;
+
+    loader->ended = true;
+    resume(loader);
+    if (loader->failed)
+        return fail(loader, error), -1;
+    rows = (int64_t)mysql_affected_rows(server);
+    if (mysql_warning_count(server) == 0)
+        return rows;
+    if (mysql_query(server, "SHOW WARNINGS LIMIT 1") == 0)
+        warnings = mysql_store_result(server);
+    row = warnings ? mysql_fetch_row(warnings) : NULL;
+    lg_fail(error, "the rows do not fit the table: %s", row ? row[2] : "a warning");
+    if (warnings)
+        mysql_free_result(warnings);
+    return -1;
+}

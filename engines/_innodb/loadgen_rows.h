@@ -1,0 +1,28 @@
+/*
+ * LOAD DATA LOCAL from rows that are handed over piece by piece.
+ *
+ * The statement *pulls* its rows while the workload *pushes* them. So it runs on a stack of
+ * its own, which is left whenever it has used up what was pushed.
+ */
+#ifndef INNODB_LOADGEN_ROWS_H
+#define INNODB_LOADGEN_ROWS_H
+
+#include "workload.h"
+
+#include <mysql.h>
+
+/* One of a connection, for one table after another. */
+struct innodb_loader;
+
+/* NULL where there is no memory. */
+struct innodb_loader *innodb_loader_new(MYSQL *server);
+void innodb_loader_free(struct innodb_loader *loader);
+
+/* As lg_backend's bulk_begin, bulk_write and bulk_end. */
+bool innodb_load_begin(struct innodb_loader *loader, const char *table, const char *columns,
+                       struct lg_error *error);
+bool innodb_load_write(struct innodb_loader *loader, const char *rows, size_t length,
+                       struct lg_error *error);
+int64_t innodb_load_end(struct innodb_loader *loader, struct lg_error *error);
+
+#endif

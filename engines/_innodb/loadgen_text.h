@@ -1,0 +1,25 @@
+/*
+ * Texts: a statement with its values written into it, and what the server says of an error.
+ */
+#ifndef INNODB_LOADGEN_TEXT_H
+#define INNODB_LOADGEN_TEXT_H
+
+#include "workload.h"
+
+#include <mysql.h>
+
+/*
+ * Writes `statement` with `values` to `sql`, from its beginning. An array is the text [1,2,3];
+ * arrays that follow one another with nothing between, :a:b, are one text of their rows,
+ * [[1,4],[2,5],[3,6]].
+ */
+void innodb_write_statement(struct lg_text *sql, const struct lg_statement *statement,
+                            const struct lg_value *values);
+
+/* The server's words; not its language's letters, which may come in any character set. */
+void innodb_say(char *to, size_t size, const char *words);
+
+/* What was asked for, and the server's last error. */
+void innodb_fail(MYSQL *server, const char *asked, struct lg_error *error);
+
+#endif
