@@ -84,10 +84,13 @@ class Session(Protocol):
     def cold_start(self, label: str) -> None:
         """Stop the engine, evict its files, start it; residency is measured and recorded."""
 
-    def counters(self, moment: Literal["before", "after"] = "after") -> Mapping[str, float]:
+    def counters(
+        self, moment: Literal["before", "after", "under way"] = "after"
+    ) -> Mapping[str, float]:
         """Cumulative counters of engine and kernel for it: bytes read, CPU ns …
 
-        ``moment``: whether it is asked before or after what is measured. What cannot
+        ``moment``: whether it is asked before or after what is measured, or at a bound of a
+        window while clients are at work (their processes first, and at once). What cannot
         be read is left out, never zero.
         """
 

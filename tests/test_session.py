@@ -70,3 +70,21 @@ def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(disk: Path):
     assert spent["io_read_bytes"] >= size
     assert spent["tier_read_bytes[tier=ssd]"] >= spent["io_read_bytes"]
     assert footprint.taken()["touched_file_bytes"] == size
+
+
+def test_under_way_the_processes_are_read_before_a_busy_server_is_asked():
+    """And nothing is waited for: what is on its way to a device belongs to others, too."""
+    asked: list[str] = []
+
+    def processes():
+        asked.append("processes")
+        return [process_identity(os.getpid())]
+
+    def counters():
+        asked.append("engine")
+        return {"commits_count": 1.0}
+
+    engine = SimpleNamespace(processes=processes, counters=counters, files=list)
+    found = session(engine).counters("under way")
+    assert asked == ["processes", "engine"]
+    assert {"cpu_ns", "commits_count"} <= found.keys()

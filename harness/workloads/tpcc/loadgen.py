@@ -20,7 +20,8 @@ from harness.workloads.tpcc.consistency import check_conditions
 from harness.workloads.tpcc.driven import Driven, Drives, Transaction
 from harness.workloads.tpcc.options import TRANSACTIONS, duration_ns
 
-_SERIES_NS = 1_000_000_000
+#: How long an interval of the series is.
+SERIES_NS = 1_000_000_000
 #: How long transactions that began in the window are waited for behind it.
 _DRAIN_NS = 10_000_000_000
 _NS_PER_MIN = 60e9
@@ -158,7 +159,7 @@ def _spec(
         "ramp_up_ns": duration_ns(params, "ramp_up"),
         "duration_ns": duration_ns(params, "duration"),
         "drain_ns": _DRAIN_NS,
-        "series_interval_ns": _SERIES_NS,
+        "series_interval_ns": SERIES_NS,
         "journal": None if journal is None else str(journal / _JOURNAL),
         "seed": seed,
     }

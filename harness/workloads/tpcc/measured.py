@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from harness.counters import difference
@@ -37,7 +37,7 @@ from harness.workloads.tpcc.counted import (
 )
 from harness.workloads.tpcc.driven import Driven, Driver, Drives
 from harness.workloads.tpcc.durability import Journal, check_durability
-from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.loadgen import SERIES_NS, Loadgen
 from harness.workloads.tpcc.options import duration_ns
 
 #: A client thread that computes for more than this share of the window has no time to wait.
@@ -103,14 +103,24 @@ class _Counted:
     """Counters at the two ends of the measured window."""
 
     session: Session
-    _before: Mapping[str, float] = field(default_factory=dict)
-    counters: Mapping[str, float] = field(default_factory=dict)
+    _before: Mapping[str, float] | None = None
+    _counters: Mapping[str, float] | None = None
 
     def begin(self) -> None:
-        self._before = dict(self.session.counters("before"))
+        self._before = dict(self.session.counters("under way"))
 
     def end(self) -> None:
-        self.counters = difference(self._before, self.session.counters("after"))
+        if self._before is not None:
+            self._counters = difference(self._before, self.session.counters("under way"))
+
+    @property
+    def counters(self) -> Mapping[str, float]:
+        """What the window added; RunFailed where its ends were not told."""
+        if self._counters is None:
+            raise RunFailed(
+                "count what the window cost", "the client did not tell its two ends", "run again"
+            )
+        return self._counters
 
 
 # What makes the numbers doubtful ------------------------------------------------
@@ -157,7 +167,8 @@ def _backlog(driven: Driven) -> Iterator[Finding]:
 
 
 def _trend(driven: Driven) -> Iterator[Finding]:
-    done = [sum(point["counts"].values()) for point in driven.series]
+    whole = driven.window_ns // SERIES_NS  # a last interval that is cut off has fewer
+    done = [sum(point["counts"].values()) for point in driven.series[:whole]]
     third = len(done) // 3
     if third < 3 or not sum(done[:third]):
         return
