@@ -84,6 +84,18 @@ def test_a_rate_that_is_not_kept_is_said(loaded):
     assert values(run, "transactions_per_minute") < values(run, "offered_transactions_per_minute")
 
 
+def test_a_window_without_a_new_order_is_a_failed_run_and_no_rate_of_nothing(loaded):
+    """One user keys 18 s before its first New-Order (clause 5.2.5.7)."""
+    done = loaded(*POSTGRES, "--think-time", "--users", "1", "--ramp-up", "0s",
+                  "--duration", "1s", "--json")  # fmt: skip
+    assert done.code == 1, done.err + done.out
+    (run,) = done.json["runs"]
+    assert run["status"] == "failed"
+    assert "not one transaction was done" in run["error"]["found"]
+    assert "--duration" in run["error"]["do"]
+    assert run["metrics"] == []
+
+
 def test_the_same_data_are_loaded_once_and_restored_for_every_run(loaded):
     first, second = (loaded(*POSTGRES, *SHORT, "--seed", seed, "--json") for seed in (1, 2))
     names = [entry["name"] for entry in loaded("data", "list", "--json").json["data"]]
@@ -100,6 +112,7 @@ REFUSED = [
     (("--engine", "postgres", "--queries", "1"), "not a parameter of tpcc"),
     (("--engine", "postgres", "--driver", "hammer"), "did you mean 'hammerdb'"),
     (("--engine", "postgres", "--duration", "3"), "not a duration"),
+    (("--engine", "postgres", "--duration", "1ms"), "choose from 1s to 168h"),
     (("--engine", "postgres", "--test", "power"), "choose throughput, durability"),
     (
         ("--engine", "postgres", "--users", "90", "--set", "max_connections=90"),
@@ -156,6 +169,7 @@ def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):
     (run,) = done.json["runs"]
     failed = {c["labels"].get("transaction") for c in run["checks"] if c["status"] == "failed"}
     assert failed & {"new_order", "payment"}
+    assert "synchronous_commit=off" in uncontrolled(run)["durable commits"]
     assert settled(loaded) == []
 
 

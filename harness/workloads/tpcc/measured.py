@@ -38,7 +38,7 @@ from harness.workloads.tpcc.counted import (
 from harness.workloads.tpcc.driven import Driven, Driver, Drives
 from harness.workloads.tpcc.durability import Journal, check_durability
 from harness.workloads.tpcc.loadgen import SERIES_NS, Loadgen
-from harness.workloads.tpcc.options import duration_ns
+from harness.workloads.tpcc.options import duration_ns, shares
 
 #: A client thread that computes for more than this share of the window has no time to wait.
 _SATURATED = 0.9
@@ -62,6 +62,7 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     session.counters()  # connects and calibrates what asks the engine, before anybody drives
     counted = _Counted(session)
     driven = driver.drive(params, session, Drives(counted.begin, counted.end))
+    _expect_work(params, driven, shares(driver.mix(params))["new_order"] > 0)
     checks = [
         check_mix(params, driven, driver.mix(params)),
         check_remote(params["warehouses"], engine),
@@ -89,6 +90,22 @@ def _traces_before(params: Mapping[str, Any], session: Session) -> Traces:
 def _committed(driven: Driven, before: Traces, engine: RunsSql, users: int) -> Iterator[Check]:
     if driven.committed_so_far is not None:
         yield check_counted(driven.committed_so_far, before, engine, users)
+
+
+def _expect_work(params: Mapping[str, Any], driven: Driven, new_orders_asked: bool) -> None:
+    """RunFailed for a window in which nothing was done: it would be a rate of 0, and no answer."""
+    done = figures.done_count(driven)
+    if done != 0 and (driven.new_orders_per_minute > 0 or not new_orders_asked):
+        return
+    think = "; users that think need more of them" if params["think_time"] else ""
+    raise RunFailed(
+        f"measure {params['users']} users for {params['duration']} on "
+        f"{params['warehouses']} warehouses",
+        "not one transaction was done in the measured window"
+        if done == 0
+        else "not one New-Order was committed in the measured window",
+        f"give it a longer --duration{think}",
+    )
 
 
 def _sql(session: Session) -> RunsSql:

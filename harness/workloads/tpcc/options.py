@@ -11,7 +11,7 @@ think_time       false                keying and think times of clause 5.2.5
 rate_per_s       null                 transactions a second that are offered, whatever the
                                       server answers; null: each user waits for its answer
 ramp_up          30s                  before anything is measured
-duration         3m                   of the measured window
+duration         3m                   of the measured window; a second or more
 home             all                  all: every transaction draws its warehouse anew (VLDB
                                       2023 §5.1); fixed: a user has its own (clause 5.2.2);
                                       fixed with think time
@@ -82,6 +82,7 @@ _LARGEST: Mapping[str, int] = {
     "clients": 64,
     "data_seed": 2**32 - 1,
 }
+_SHORTEST_WINDOW_NS = 10**9
 _LONGEST_NS = 7 * 24 * 3600 * 10**9
 _UNITS = (("h", 3600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3))
 
@@ -104,7 +105,7 @@ def normalise(params: Mapping[str, Any]) -> dict[str, Any]:
         "think_time": think_time,
         "rate_per_s": _rate(given["rate_per_s"], think_time),
         "ramp_up": _duration("ramp_up", given["ramp_up"], 0),
-        "duration": _duration("duration", given["duration"], 10**6),
+        "duration": _duration("duration", given["duration"], _SHORTEST_WINDOW_NS),
         "home": _one_of("home", _or(given["home"], _home(think_time)), get_args(Home)),
         "mix": _mix(given["mix"]),
     }
@@ -224,7 +225,12 @@ def _duration(name: str, value: Any, least_ns: int) -> str:
     """One form for each: ``90s`` and ``1.5m`` are both ``90s``."""
     nanoseconds = parse_duration_ns(str(value)) if value != 0 else 0
     if not least_ns <= nanoseconds <= _LONGEST_NS:
-        raise UsageError(f"{name} {value!r}", "out of range", "choose up to 7 days (168h)")
+        do = f"choose from {_text_of(least_ns)} to {_text_of(_LONGEST_NS)} (7 days)"
+        raise UsageError(f"{name} {value!r}", "out of range", do)
+    return _text_of(nanoseconds)
+
+
+def _text_of(nanoseconds: int) -> str:
     if nanoseconds == 0:
         return "0s"
     unit, size = next(((u, s) for u, s in _UNITS if nanoseconds % s == 0), ("ns", 1))
