@@ -305,6 +305,17 @@ class BulkLoads(Protocol):
 
 
 @runtime_checkable
+class TellsDurability(Protocol):
+    """Engines that tell whether a commit that they have acknowledged outlives the host."""
+
+    def lost_without_power(self) -> Mapping[str, str]:
+        """Settings of the running engine by which a loss of power may take acknowledged commits.
+
+        ``setting=value`` and what follows from it; empty where every acknowledged commit stays.
+        """
+
+
+@runtime_checkable
 class RunsNatively(Protocol):
     """Engines that the native client (``loadgen``) speaks to."""
 

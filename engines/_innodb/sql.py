@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from harness.engine import Fill, LoadFormat, SqlConnection
-from harness.engines._innodb import counters, explain
+from harness.engines._innodb import counters, durability, explain
 from harness.engines._innodb.connection import MySqlConnection, connecting
 from harness.engines._innodb.installation import Flavour
 from harness.engines._innodb.load import Loader, LoadingServer
@@ -116,16 +116,24 @@ class SqlOnInnoDB(ABC):
         """What somebody has set and what matters anyway, without secrets."""
         connection = self.connect()
         try:
-            variables = connection.execute("SHOW GLOBAL VARIABLES").rows
+            variables = _variables(connection)
             given = _set_variables(connection)
         finally:
             connection.close()
         wanted = given | _ALWAYS
         return {
-            str(name): str(value)
-            for name, value in variables
-            if name in wanted and not any(word in str(name) for word in _SECRET)
+            name: value
+            for name, value in variables.items()
+            if name in wanted and not any(word in name for word in _SECRET)
         }
+
+    def lost_without_power(self) -> Mapping[str, str]:
+        """See durability.py."""
+        connection = self.connect()
+        try:
+            return durability.lost_without_power(_variables(connection))
+        finally:
+            connection.close()
 
     def counters(self) -> Mapping[str, float]:
         """Cumulative counters of the server; see counters.py."""
@@ -139,6 +147,11 @@ class SqlOnInnoDB(ABC):
         monitor, self._monitor = self._monitor, None
         if monitor is not None:
             monitor.close()
+
+
+def _variables(connection: MySqlConnection) -> dict[str, str]:
+    rows = connection.execute("SHOW GLOBAL VARIABLES").rows
+    return {str(name): str(value) for name, value in rows}
 
 
 def _set_variables(connection: MySqlConnection) -> set[str]:

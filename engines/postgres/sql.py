@@ -35,9 +35,21 @@ WHERE (source NOT IN ('default', 'override', 'client', 'session') OR name = ANY(
 ORDER BY name"""
 
 
+#: ``setting=value`` by which a loss of power may take commits that were acknowledged. (Without
+#: standbys ``local``, ``remote_write`` and ``remote_apply`` wait for the log as ``on`` does.)
+_LOST_WITHOUT_POWER: Mapping[str, str] = {
+    "synchronous_commit=off": "commits are acknowledged before their log is written",
+    "fsync=off": "nothing that is written is forced to the device",
+    "full_page_writes=off": "pages that are half written then cannot be repaired from the log",
+}
+
+
 #: How the native client's sessions plan: a statement in a procedure once, for whatever values.
 #: Else each session would first plan every one five times for the values at hand.
 NATIVE_OPTIONS = "-c client_min_messages=warning -c plan_cache_mode=force_generic_plan"
+#: That the server's log has no line of an error which the client is told anyway: every New-Order
+#: that is to be rolled back would write four. For roles that may set it.
+NO_ERRORS_LOGGED = "-c log_min_messages=fatal"
 
 
 class SqlOnPostgres(ABC):
@@ -108,6 +120,19 @@ class SqlOnPostgres(ABC):
         finally:
             connection.close()
         return {name: value for name, value in rows if not any(s in name for s in _SECRET)}
+
+    def lost_without_power(self) -> Mapping[str, str]:
+        """As the settings of a session of ours are."""
+        names = [pair.partition("=")[0] for pair in _LOST_WITHOUT_POWER]
+        connection = self.connect()
+        try:
+            rows = connection.raw.execute(
+                "SELECT name, current_setting(name) FROM unnest(%s::text[]) AS name", [names]
+            ).fetchall()
+        finally:
+            connection.close()
+        found = [f"{name}={value}" for name, value in rows]
+        return {pair: _LOST_WITHOUT_POWER[pair] for pair in found if pair in _LOST_WITHOUT_POWER}
 
     def counters(self) -> Mapping[str, float]:
         """Cumulative counters of the server; see counters.py."""

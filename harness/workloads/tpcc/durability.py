@@ -32,6 +32,11 @@ Payment = tuple[int, int, int, int, int, int]
 #: Orders up to this one are delivered as loaded; payments of this amount are loaded.
 _DELIVERED, _LOADED_CENTS = 2100, 1000
 _SHOWN = 3
+#: The page cache outlives the server: what was written is there, forced to the device or not.
+_ALL_THERE = (
+    "committed, all are there (the server's processes were killed and the host left running: "
+    "this says nothing about a loss of power)"
+)
 
 
 @dataclass
@@ -152,7 +157,7 @@ def _verdict(transaction: str, committed: int, lost: Sequence[str]) -> Check:
     if not committed:
         return Check("durability", "unknown", "none was committed before the kill", labels)
     if not lost:
-        return Check("durability", "passed", f"{committed} committed, all are there", labels)
+        return Check("durability", "passed", f"{committed} {_ALL_THERE}", labels)
     shown = "; ".join(lost[:_SHOWN]) + (", and more" if len(lost) > _SHOWN else "")
     detail = f"{len(lost)} of {committed} that were told to be committed are not there: {shown}"
     return Check("durability", "failed", detail, labels)

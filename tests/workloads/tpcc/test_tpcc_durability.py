@@ -56,6 +56,7 @@ def test_everything_there(tmp_path):
         "payment": "passed",
         "delivery": "passed",
     }
+    assert all("nothing about a loss of power" in detail for _, detail in found.values())
 
 
 @pytest.mark.parametrize(
