@@ -75,7 +75,7 @@ def _copy(source: Path, target: Path, threads: int, progress: Progress) -> int:
     # Largest first: the last file to finish is then a small one.
     files.sort(key=lambda e: e.status.st_size, reverse=True)
     with (
-        progress.task(f"copying {source.name}", total=total) as task,
+        progress.task(f"copying {source.name}", total, "B") as task,
         ThreadPoolExecutor(max_workers=threads) as pool,
     ):
         for size in pool.map(_copy_file, files):

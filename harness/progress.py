@@ -34,7 +34,11 @@ class Progress(Protocol):
     """Where work reports how far it is. Safe to call from several threads."""
 
     def task(self, description: str, total: float | None = None, unit: str = "") -> TaskContext:
-        """A context manager that yields a Task. ``unit`` "B": amounts are bytes."""
+        """A context manager that yields a Task.
+
+        ``unit``: ``B`` for bytes, ``s`` for seconds; else what is counted (``rows``), if the
+        description does not say it.
+        """
 
     def say(self, text: str) -> None:
         """One line for a person, above the bars."""
@@ -48,9 +52,16 @@ class TaskContext(Protocol):
 
 
 def _count(done: float, total: float | None, unit: str) -> str:
-    """``3/22`` or ``1.2 GiB/1.9 GiB``."""
-    form = format_bytes if unit == "B" else "{:g}".format
-    return form(done) + (f"/{form(total)}" if total is not None else "")
+    """``3 of 22``, ``1.2 GiB of 1.9 GiB``, ``3.2 of 5 s`` or ``1,701 of 5,090 rows``.
+
+    A total may be an estimate; more than all of it is never done.
+    """
+    reached = done if total is None else min(done, total)
+    if unit == "B":
+        return format_bytes(reached) + (f" of {format_bytes(total)}" if total is not None else "")
+    told = f"{reached:,.1f}" if unit == "s" else f"{reached:,.0f}"
+    of = f" of {total:,.0f}" if total is not None else ""
+    return f"{told}{of}{f' {unit}' if unit else ''}"
 
 
 class _RichTask:

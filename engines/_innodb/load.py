@@ -203,7 +203,7 @@ class Loader:
         total = sum(path.stat().st_size for paths in files.values() for path in paths)
         with (
             self._loading(folder, total) as workers,
-            progress.task("loading tables", total=total) as task,
+            progress.task("loading tables", total, "B") as task,
         ):
             for connection in workers.connections:
                 connection.run(_SESSION)

@@ -22,7 +22,7 @@ def load(
     for statement in statements(folder, "10_tables"):
         connection.execute(statement)
     total = sum(path.stat().st_size for paths in files.values() for path in paths)
-    with progress.task("loading tables", total=total) as task:
+    with progress.task("loading tables", total, "B") as task:
         for table, paths in files.items():
             names = ", ".join(_literal(path) for path in paths)
             connection.execute(f"INSERT INTO {table} SELECT * FROM read_parquet([{names}])")

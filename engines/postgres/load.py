@@ -139,7 +139,7 @@ class Loader:
         total = sum(path.stat().st_size for paths in files.values() for path in paths)
         with (
             self._loading(),
-            progress.task("loading tables", total=total) as task,
+            progress.task("loading tables", total, "B") as task,
             self._workers(folder) as workers,
         ):
             load = _Load(files, self._connections, readable_by(self._server, files), task)

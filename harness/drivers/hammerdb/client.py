@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +44,12 @@ _MARGIN_S = 120.0
 _START_PER_USER_S = 0.5
 _LINES_TOLD = 15
 _TICK_S = 0.5
+#: Where a timed run is, for a person.
+_PHASES: Mapping[Phase, str] = {
+    "starting": "ramp-up",
+    "measuring": "measuring",
+    "ending": "gathering its result",
+}
 
 
 def build(
@@ -129,7 +135,7 @@ def measure(
 @contextmanager
 def _watched(progress: Progress, hammerdb: HammerDb, options: Timed) -> Iterator[Task]:
     total_s = 60.0 * (options.ramp_up_min + options.duration_min)
-    with progress.task(f"{hammerdb.name}, {options.users} users", total_s, " s") as task:
+    with progress.task(f"{hammerdb.name}, {options.users} users", total_s, "s") as task:
         yield task
 
 
@@ -262,7 +268,7 @@ class _Window:
 
     def _tick(self) -> None:
         now = time.monotonic()
-        self.task.advance(now - self._told)
+        self.task.advance(now - self._told, note=_PHASES[self.talk.words.phase])
         self._told = now
 
     def _moment(self, moment: Moment) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ class Loadgen:
                 "threads": loading.threads,
             }
             total = sum(known.values()) + _LINES_PER_WAREHOUSE * params["warehouses"]
-            with loading.progress.task("rows of TPC-C", total) as task:
+            with loading.progress.task("load TPC-C", total, "rows") as task:
                 rows = _Rows(task)
                 watch = loadgen.Watch(on_counts=rows.count)
                 told.update(loadgen.load(spec, loading.clients, watch))
@@ -99,9 +99,13 @@ class Loadgen:
         """Offer the load; ``journal``: a folder for what is told to be committed."""
         spec = _spec(params, session.engine, session.seed, journal)
         seconds = (duration_ns(params, "ramp_up") + duration_ns(params, "duration")) / 1e9
-        with session.progress.task(f"TPC-C, {params['users']} users", seconds, " s") as task:
+        with session.progress.task(f"TPC-C, {params['users']} users", seconds, "s") as task:
             clock = _Clock(task)
-            watch = loadgen.Watch(drives.on_measuring, drives.on_measured, clock.tick)
+            watch = loadgen.Watch(
+                clock.entering("measuring", drives.on_measuring),
+                clock.entering("ending", drives.on_measured),
+                clock.tick,
+            )
             specs = loadgen.split(spec, params["clients"])
             return _driven(loadgen.drive(specs, session.clients(), watch), clock.counts)
 
@@ -129,15 +133,25 @@ class _Clock:
 
     def __init__(self, task: Task) -> None:
         self._task, self._told = task, time.monotonic()
+        self._phase = "ramp-up"
         #: The last that was told: when all is over, everything that was committed.
         self.counts: Mapping[str, int] = {}
+
+    def entering(self, phase: str, then: Callable[[], None]) -> Callable[[], None]:
+        """``then``, and ``phase`` is what is told from now on."""
+
+        def entered() -> None:
+            then()
+            self._phase = phase
+
+        return entered
 
     def tick(self, counts: Mapping[str, int]) -> None:
         """Called about each second; ``counts`` so far by transaction."""
         self.counts = counts
         now = time.monotonic()
         done = sum(counts.values())
-        self._task.advance(now - self._told, note=f"{done:,} transactions")
+        self._task.advance(now - self._told, note=f"{self._phase}, {done:,} transactions")
         self._told = now
 
 
