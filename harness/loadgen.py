@@ -61,8 +61,9 @@ class Watch:
 def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
     """One spec for each of several processes that offer together what ``spec`` asks for.
 
-    Connections, terminals and rate are spread evenly; each has the spec's threads, and a
-    journal of its own (see :func:`journals`). UsageError for more processes than connections.
+    Connections, terminals and rate are spread evenly, and the starts of an open loop come in
+    turn; each has the spec's threads, and a journal of its own (see :func:`journals`).
+    UsageError for more processes than connections.
     """
     connections = spec["connections"]
     terminals = spec.get("terminals") or connections
@@ -86,8 +87,9 @@ def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
         }
         first += seats
         if spec["mode"]["kind"] == "open":
-            rate = spec["mode"]["rate_per_s"] * seats / terminals
-            one["mode"] = {"kind": "open", "rate_per_s": rate}
+            rate = spec["mode"]["rate_per_s"] / processes
+            turn = {"rate_per_s": rate, "first_start": index / processes}
+            one["mode"] = {"kind": "open", **turn}
         if spec.get("journal"):
             one["journal"] = str(journals(Path(spec["journal"]), processes)[index])
         specs.append(one)
@@ -256,7 +258,7 @@ def _listen(running: Sequence[_Client], news: _News, watch: Watch) -> list[dict[
 
 # Merging ------------------------------------------------------------------------
 
-_OPERATION_COUNTS = ("count", "rolled_back", "failed", "retried", "unfinished")
+_OPERATION_COUNTS = ("count", "skipped", "rolled_back", "failed", "retried", "unfinished")
 
 
 def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

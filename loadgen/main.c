@@ -10,6 +10,7 @@
 #include "run.h"
 #include "support.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,6 +92,29 @@ static int execute(const struct lg_spec *spec, struct lg_error *error)
     return print(spec->load ? load(spec, workload, backend) : lg_run(spec, workload, backend));
 }
 
+/* The spec, and nothing else, as far as it is there: stdin may stay open for the run's time. */
+static json_t *read_spec(struct lg_error *error)
+{
+    json_error_t parse_error;
+    setvbuf(stdin, NULL, _IONBF, 0); /* what stands behind the spec stays in the pipe */
+    json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK,
+                                  &parse_error);
+    if (!document)
+        lg_fail(error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
+    struct pollfd polled = {.fd = STDIN_FILENO, .events = POLLIN};
+    bool more = document != NULL;
+    while (more && poll(&polled, 1, 0) > 0) {
+        enum lg_rest rest = lg_read_rest();
+        more = rest == LG_REST_BLANK;
+        if (rest == LG_REST_WORDS) {
+            lg_fail(error, "the spec: there is more than one document");
+            json_decref(document);
+            return NULL;
+        }
+    }
+    return document;
+}
+
 int main(int argc, char **argv)
 {
     lg_progress_open();
@@ -100,14 +124,10 @@ int main(int argc, char **argv)
         return USAGE;
     }
     struct lg_error error = {""};
-    json_error_t parse_error;
     struct lg_spec spec;
-    json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK,
-                                  &parse_error);
-    if (!document) {
-        lg_fail(&error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
+    json_t *document = read_spec(&error);
+    if (!document)
         return refuse(&error);
-    }
     int status = lg_spec_read(&spec, document, &error) ? execute(&spec, &error) : refuse(&error);
     if (status == FAILED)
         _exit(status); /* threads of a failed run may still be there */

@@ -5,7 +5,7 @@
  *   params: {"keying_ns": 0, "think_ns": 0}
  *   offers: :terminal, :number (of the call at this terminal, from 1)
  *
- * An answer whose first column is the text "rolled_back" or "wrong" is taken as such.
+ * An answer whose first column is the text "rolled_back", "skipped" or "wrong" is taken as such.
  */
 #include "support.h"
 
@@ -55,6 +55,8 @@ static enum lg_verdict ping_step(void *self, struct lg_terminal *terminal,
     const char *text = result->rows && result->columns ? result->first[0].text : NULL;
     if (text && strcmp(text, "rolled_back") == 0)
         return LG_ROLLED_BACK;
+    if (text && strcmp(text, "skipped") == 0)
+        return LG_SKIPPED;
     if (text && strcmp(text, "wrong") == 0) {
         terminal->wrong = "the answer is 'wrong'";
         return LG_WRONG;

@@ -10,7 +10,7 @@
     "these latencies leave out what would have come during a stall (coordinated omission); "   \
     "an open loop at a set rate shows it"
 #define OPEN_LOOP                                                                              \
-    "open loop: starts evenly spaced over the process, latency from the intended start"
+    "open loop: starts evenly spaced, latency from the intended start"
 
 static json_t *integer(uint64_t value)
 {
@@ -27,8 +27,8 @@ static json_t *operation_result(const char *name, const struct lg_tally *tally)
 {
     char *hdr = lg_hdr_encode(&tally->latency);
     json_t *operation = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:s}", "type", name, "count", integer(tally->count),
-        "rolled_back", integer(tally->rolled_back), "failed", integer(tally->failed), "retried",
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "type", name, "count", integer(tally->count),
+        "skipped", integer(tally->skipped), "rolled_back", integer(tally->rolled_back), "failed", integer(tally->failed), "retried",
         integer(tally->retried), "unfinished", integer(tally->unfinished), "latency_hdr", hdr);
     free(hdr);
     return operation;

@@ -264,7 +264,6 @@ static json_t *failed_result(struct watch *watch, json_t *notes)
  */
 static void hold_connections(const struct watch *watch)
 {
-    char rest[256];
     for (;;) {
         struct pollfd polled[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                   {.fd = watch->signals, .events = POLLIN}};
@@ -272,7 +271,10 @@ static void hold_connections(const struct watch *watch)
             return;
         if (polled[1].revents)
             take_signal(watch);
-        if (polled[0].revents && read(STDIN_FILENO, rest, sizeof rest) <= 0)
+        enum lg_rest rest = polled[0].revents ? lg_read_rest() : LG_REST_BLANK;
+        if (rest == LG_REST_WORDS)
+            fprintf(stderr, "loadgen: what stands on stdin behind the spec is not read\n");
+        if (rest == LG_REST_END)
             return;
     }
 }

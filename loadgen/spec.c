@@ -132,6 +132,12 @@ static bool read_mode(struct lg_spec *spec, struct lg_error *error)
         lg_fail(error, "mode.rate_per_s: a number above 0 is wanted, 1e9 at most");
         return false;
     }
+    const json_t *first = json_object_get(mode, "first_start");
+    spec->first_start = json_number_value(first);
+    if ((first && !json_is_number(first)) || !(spec->first_start >= 0 && spec->first_start < 1)) {
+        lg_fail(error, "mode.first_start: a number from 0 to less than 1 is wanted");
+        return false;
+    }
     return true;
 }
 

@@ -3,11 +3,13 @@
  */
 #include "support.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 void lg_fail(struct lg_error *error, const char *format, ...)
 {
@@ -90,4 +92,16 @@ void lg_text_printf(struct lg_text *text, const char *format, ...)
     vsnprintf(text->bytes + text->length, (size_t)length + 1, format, arguments);
     va_end(arguments);
     text->length += (size_t)length;
+}
+
+enum lg_rest lg_read_rest(void)
+{
+    char rest[256];
+    ssize_t length = read(STDIN_FILENO, rest, sizeof rest);
+    if (length <= 0)
+        return LG_REST_END;
+    for (ssize_t i = 0; i < length; i++)
+        if (!isspace((unsigned char)rest[i]))
+            return LG_REST_WORDS;
+    return LG_REST_BLANK;
 }

@@ -16,6 +16,10 @@ uint64_t lg_realtime_ns(void);
 uint64_t lg_process_cpu_ns(void);
 uint64_t lg_thread_cpu_ns(void);
 
+/* What stands on stdin behind the spec: reads some of it, waiting where there is none. */
+enum lg_rest { LG_REST_BLANK, LG_REST_WORDS, LG_REST_END };
+enum lg_rest lg_read_rest(void);
+
 /* Before anything else is opened: is there a descriptor 3 that takes progress? */
 void lg_progress_open(void);
 

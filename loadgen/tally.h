@@ -12,7 +12,8 @@
 struct lg_tally {
     struct lg_hdr latency;      /* by start in the measured window */
     uint64_t count;             /* done in the measured window */
-    uint64_t rolled_back;       /* likewise, as the workload wanted it */
+    uint64_t skipped;           /* of these, with less to do than belongs to them */
+    uint64_t rolled_back;       /* in the measured window, as the workload wanted it */
     uint64_t retried;           /* attempts that were undone in the measured window */
     uint64_t failed;
     uint64_t unfinished;        /* started in the window, not done at the drain's end */

@@ -3,8 +3,8 @@
  *
  * Closed loop: a terminal begins its next operation when the last one is done (and its
  * think time has passed). Open loop: operations are meant to start evenly spaced, at
- * numbers index, index + threads, index + 2 * threads … of the process's schedule; each
- * is begun by the first free terminal, late where there is none, and its latency counts
+ * numbers index, index + threads, index + 2 * threads … of the process's schedule, which
+ * begins at its own place between those of other processes; each is begun by the first free terminal, late where there is none, and its latency counts
  * from when it was meant to start. A stall of the server is so seen by every operation
  * that would have come during it.
  *
@@ -14,6 +14,7 @@
 #include "support.h"
 #include "worker.h"
 
+#include <math.h>
 #include <sys/epoll.h>
 
 #define MOST_RETRIES 1000
@@ -161,6 +162,7 @@ static void count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdic
         tally->rolled_back++;
     else
         lg_tally_done(tally, (now - run->measure_ns) / run->spec->series_interval_ns);
+    tally->skipped += verdict == LG_SKIPPED;
 }
 
 static void finish(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict verdict,
@@ -169,7 +171,7 @@ static void finish(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdi
     const struct lg_run *run = worker->run;
     struct lg_connection *connection = seat->connection;
     count(worker, seat, verdict);
-    if (verdict == LG_DONE && run->journal >= 0 && run->workload->journal)
+    if (verdict != LG_ROLLED_BACK && run->journal >= 0 && run->workload->journal)
         run->workload->journal(run->work, &seat->terminal, result, &worker->journal);
     worker->busy--;
     seat->connection = NULL;
@@ -287,8 +289,8 @@ void lg_seats_start(struct lg_worker *worker)
 static uint64_t start_of(const struct lg_worker *worker, uint64_t number)
 {
     const struct lg_spec *spec = worker->run->spec;
-    double place = (double)(worker->index + number * spec->threads);
-    return worker->run->begin_ns + (uint64_t)(place / spec->rate_per_s * (double)LG_SECOND);
+    double place = spec->first_start + (double)(worker->index + number * spec->threads);
+    return worker->run->begin_ns + (uint64_t)llround(place / spec->rate_per_s * (double)LG_SECOND);
 }
 
 uint64_t lg_next_start_ns(const struct lg_worker *worker)
@@ -325,7 +327,7 @@ uint64_t lg_backlog(const struct lg_worker *worker, uint64_t until_ns)
         return 0;
     double places = (double)(until_ns - worker->run->begin_ns) / (double)LG_SECOND *
                     spec->rate_per_s;
-    double mine = (places - worker->index) / spec->threads;
+    double mine = (places - spec->first_start - worker->index) / spec->threads;
     uint64_t numbers = mine > 0 ? (uint64_t)mine : 0;
     while (start_of(worker, numbers) < until_ns)
         numbers++;

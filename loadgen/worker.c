@@ -207,7 +207,9 @@ static void open_seats(struct lg_worker *worker)
     lg_timers_init(worker->timers, worker->seat_count);
     worker->waiting_end = &worker->waiting;
     worker->idle_end = &worker->idle;
-    lg_random_seed(&worker->random, spec->seed, UINT64_MAX - worker->index);
+    /* A stream of the loop's first terminal, from the end that terminals do not reach. */
+    lg_random_seed(&worker->random, spec->seed,
+                   UINT64_MAX - spec->first_terminal - worker->index);
     for (size_t i = 0; i < worker->seat_count; i++) {
         struct lg_terminal *terminal = &worker->seats[i].terminal;
         terminal->number = spec->first_terminal + worker->index + (uint32_t)i * spec->threads;

@@ -33,6 +33,7 @@ double lg_random_fraction(struct lg_random *random);
 enum lg_verdict {
     LG_EXECUTE,     /* submit `statement` with `values` */
     LG_DONE,        /* committed, or read: counts */
+    LG_SKIPPED,     /* likewise, but there was not all to do that belongs to it: counts, and apart */
     LG_ROLLED_BACK, /* ended as the specification wants it to be: counted apart */
     LG_WRONG,       /* the answer cannot be right: the run fails with `wrong` */
 };

@@ -156,6 +156,14 @@ def test_an_open_loop_offers_its_rate_exactly_and_nothing_of_the_ramp_up(complet
     assert ping["unfinished"] == 0
 
 
+@pytest.mark.parametrize(("first_start", "begun"), [(0.0, 1), (0.5, 0)])
+def test_several_open_loops_can_take_turns(complete, first_start, begun):
+    """At one start a second the first comes half a second late, behind this window."""
+    mode = {**open_loop(1), "first_start": first_start}
+    result = complete(mode=mode, ramp_up_ns=0, duration_ns=400 * MS)
+    assert result["offered"]["count"] == begun
+
+
 def test_the_series_adds_up_to_the_count_and_covers_the_window(complete):
     result = complete(series_interval_ns=100 * MS, duration_ns=1050 * MS)
     ping, latency = ping_of(result)
@@ -201,6 +209,14 @@ def test_retries_are_counted_by_code_and_the_operation_once(complete):
     assert ping["failed"] == 0
     # Every third call is undone: half as many retries as operations.
     assert ping["retried"] == pytest.approx(ping["count"] / 2, rel=0.1)
+
+
+@pytest.mark.parametrize("answer", ["skipped", "done"])
+def test_what_had_less_to_do_is_counted_and_told(complete, answer, tmp_path):
+    ping, latency = ping_of(complete(connection={"service_us": 500, "answers": {"ping": [answer]}}))
+    assert ping["skipped"] == (ping["count"] if answer == "skipped" else 0)
+    assert ping["count"] > 0 and ping["rolled_back"] == 0
+    assert latency.total > 0
 
 
 def test_rollbacks_that_the_workload_wants_are_counted_apart(complete):
@@ -371,6 +387,7 @@ def test_a_signal_ends_it_without_a_result(start, tmp_path, number):
         ("", "the spec: "),
         ("[]", "the spec: a JSON object is wanted"),
         ('{"schema": 1, "schema": 1}', "the spec: duplicate object key"),
+        ('{"schema": 1} {"schema": 1}', "the spec: there is more than one document"),
         (spec_of(threads=0), "threads: an integer from 1 to 4096 is wanted"),
         (spec_of(backend="oracle"), "backend: there is no module loadgen_oracle.so"),
         (spec_of(workload={"name": "tpcx", "params": {}}), "there is no workload tpcx"),

@@ -125,6 +125,8 @@ def test_a_split_gives_everything_away_once():
     assert [number for some in seats for number in some] == list(range(10))
     assert {spec["all_terminals"] for spec in specs} == {10}
     assert sum(spec["mode"]["rate_per_s"] for spec in specs) == pytest.approx(1000)
+    assert [spec["mode"]["first_start"] for spec in specs] == pytest.approx([0, 1 / 3, 2 / 3])
+    assert len({spec["mode"]["rate_per_s"] for spec in specs}) == 1
     paths = [Path(spec["journal"]) for spec in specs]
     assert paths == journals(Path("/scratch/journal"), 3)
     assert len(set(paths)) == 3

@@ -18,13 +18,15 @@ class Transaction:
     """One type of transaction in the measured window.
 
     ``committed_count``: those that only read are among them; of New-Order without the 1 %
-    that roll back. ``duration_hdr``: HdrHistogram V2 compressed, base64, of nanoseconds;
+    that roll back. ``skipped_count``: of these deliveries, those that had no order to deliver
+    in a district or more. ``duration_hdr``: HdrHistogram V2 compressed, base64, of nanoseconds;
     ``percentiles_ns``: by percentile (``"95"``), from a driver that tells no histogram;
     ``called_count``: calls from the client's start on, from one that counts no others.
     """
 
     committed_count: int | None = None
     rolled_back_count: int | None = None
+    skipped_count: int | None = None
     retried_count: int | None = None
     unfinished_count: int | None = None
     duration_hdr: str | None = None

@@ -14,6 +14,8 @@ transaction_percentile_ns             by ``transaction`` and ``percentile``, fro
                                       that keeps no histogram
 transaction_count                     by ``transaction``: ended in the window, no rollback
 transaction_rolled_back_count         New-Orders that rolled back as they should
+transaction_skipped_count             deliveries (of transaction_count) that had nothing to
+                                      deliver in a district or more
 transaction_retried_count             attempts undone by deadlocks or serialization
 transaction_unfinished_count          begun in the window, never answered
 retried_count                         the same attempts by the server's error ``code``
@@ -36,7 +38,7 @@ from harness.counters import bandwidths, counter_metrics
 from harness.result import Metric
 from harness.workloads.tpcc.driven import Driven, Transaction
 
-_COUNTS = ("rolled_back_count", "retried_count", "unfinished_count")
+_COUNTS = ("rolled_back_count", "skipped_count", "retried_count", "unfinished_count")
 
 
 def metrics(driven: Driven, counters: Mapping[str, float]) -> list[Metric]:

@@ -263,6 +263,7 @@ def _transaction(one: Mapping[str, Any]) -> Transaction:
     return Transaction(
         committed_count=one["count"],
         rolled_back_count=one["rolled_back"] if one["type"] == "new_order" else None,
+        skipped_count=one["skipped"] if one["type"] == "delivery" else None,
         retried_count=one["retried"],
         unfinished_count=one["unfinished"],
         duration_hdr=one["latency_hdr"],
