@@ -153,9 +153,13 @@ class ServerProcess(ABC):
     def _failed(self, verb: str, found: str, do: str = "") -> RunFailed:
         return RunFailed(
             f"{verb} {self._title}",
-            f"{found}; the last lines of its log:\n{log_tail(self.log)}",
+            f"{found}; {self._last_words()}",
             do,
         )
+
+    def _last_words(self) -> str:
+        """What its log says last, as the end of a sentence."""
+        return f"the last lines of its log:\n{log_tail(self.log)}"
 
 
 def run_once(

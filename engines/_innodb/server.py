@@ -17,6 +17,8 @@ from harness.supervise.failures import log_tail
 _GREETING_S = 1.0
 #: First byte of the server's greeting after packet length and number: protocol version 10.
 _PROTOCOL = 10
+#: Where the errors in front of a stack trace are looked for, and how many are told.
+_TRACED_LINES, _TRACED_BYTES, _SHOWN_ERRORS = 2000, 1 << 18, 6
 
 
 class Server(ServerProcess):
@@ -64,6 +66,9 @@ class Server(ServerProcess):
             raise self._failed("stop", f"exit status {status}")
         self._cluster.clean = True
 
+    def _last_words(self) -> str:
+        return before_trace(self.log) or super()._last_words()
+
     def _greets(self) -> bool:
         """Whether a connection is answered: its socket is there before it can be used."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
@@ -73,3 +78,18 @@ class Server(ServerProcess):
                 return client.recv(5)[4:] == bytes([_PROTOCOL])
             except OSError:
                 return False
+
+
+def before_trace(log: Path) -> str | None:
+    """The errors in front of the last stack trace of a log; None where it has none.
+
+    Its last lines are addresses and advice: why the server gave up stands before them.
+    """
+    lines = log_tail(log, lines=_TRACED_LINES, max_bytes=_TRACED_BYTES).splitlines()
+    signals = [place for place, line in enumerate(lines) if " got signal " in line]
+    if not signals:
+        return None
+    before, signalled = lines[: signals[-1]], lines[signals[-1]]
+    errors = [line for line in before if "[ERROR]" in line or "ssertion failure" in line]
+    words = [*(errors or before)[-_SHOWN_ERRORS:], signalled]
+    return "its log before the stack trace:\n" + "\n".join(words)

@@ -37,7 +37,7 @@ from harness.engines.postgres.configuration import SEGMENT_MB, check_settings
 from harness.engines.postgres.installation import choose
 from harness.engines.postgres.load import Loader
 from harness.engines.postgres.server import Server
-from harness.engines.postgres.sql import NATIVE_OPTIONS, SqlOnPostgres
+from harness.engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
 from harness.engines.postgres.verify import verify_settings
 from harness.errors import UsageError
 from harness.placement import PARTS, Part
@@ -105,7 +105,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         return {
             "host": str(self._context.scratch), "port": 5432, "user": ROLE,
             "password": self._password, "database": DATABASE, "application_name": "harness",
-            "options": NATIVE_OPTIONS,
+            "options": f"{NATIVE_OPTIONS} {NO_ERRORS_LOGGED}",
         }  # fmt: skip
 
     def _open_database(self, name: str) -> psycopg.Connection[Any]:

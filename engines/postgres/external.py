@@ -19,7 +19,7 @@ from harness.engine import EngineContext, EngineVersion
 from harness.engines._external import ExternalServer, mark_text
 from harness.engines.postgres.connection import PostgresConnection
 from harness.engines.postgres.load import Loader
-from harness.engines.postgres.sql import NATIVE_OPTIONS, SqlOnPostgres
+from harness.engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
 from harness.errors import UsageError
 
 _CONNECT_TIMEOUT_S = 15
@@ -83,6 +83,14 @@ def server_version(options: Mapping[str, Any]) -> EngineVersion:
 def _identity(info: psycopg.ConnectionInfo) -> str:
     """Which server and database it is, as connected: two behind ``dsn=env`` are told apart."""
     return f"host={info.host} port={info.port} dbname={info.dbname}"
+
+
+def _may_set_logging(connection: psycopg.Connection[Any]) -> bool:
+    """Superusers, and since release 15 whom they have granted it."""
+    if connection.info.server_version < 150000:
+        return connection.info.parameter_status("is_superuser") == "on"
+    row = connection.execute("SELECT has_parameter_privilege('log_min_messages', 'SET')").fetchone()
+    return row == (True,)
 
 
 def _connect(dsn: str) -> psycopg.Connection[Any]:
@@ -171,6 +179,8 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
             info = connection.info
             found = info.get_parameters()
             options = f"{found.pop('options', '')} {NATIVE_OPTIONS}".strip()
+            if _may_set_logging(connection):
+                options += f" {NO_ERRORS_LOGGED}"
             if self._schema is not None:
                 options += f" -c search_path={self._schema}"
             return {

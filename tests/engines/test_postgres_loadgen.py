@@ -70,6 +70,9 @@ def test_an_unused_item_is_rolled_back_and_counted_apart(native: Native) -> None
     result = native.run(operations=2000, duration_ns=None, mix={"new_order": 100})
     new_order = _operation(result, "new_order")
     assert 2 <= new_order["rolled_back"] <= 60  # 1 % of 2000
+    log = native.engine._server.log.read_text()
+    assert "is ready" in log or "ready to accept" in log
+    assert "is not in use" not in log, "what is wanted is no error to be written down"
     assert native.rows(count)[0][0] == before + new_order["count"]
     native.holds()
 

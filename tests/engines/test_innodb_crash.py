@@ -1,0 +1,44 @@
+"""A MySQL or MariaDB server that gives up: its reason is told, and not its stack trace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.engines._innodb.server import before_trace
+from harness.errors import RunFailed
+
+PATIENCE_S = 60
+
+
+@pytest.mark.parametrize("name", ["mysql", "mariadb"])
+def test_what_stands_before_the_stack_trace_is_told(lab: Any, name: str) -> None:
+    """The server's own handler writes the trace; the error before it is one that we put there."""
+    engine = lab.engine(name)
+    engine.initialise(lab.places())
+    engine.start()
+    server = engine._server
+    with server.log.open("a") as log:
+        log.write("2026-01-01T00:00:00.0Z 0 [ERROR] [InnoDB] No space left on device\n")
+    os.kill(engine.processes()[0].pid, signal.SIGABRT)
+    deadline = time.monotonic() + PATIENCE_S
+    while server.running and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with pytest.raises(RunFailed) as failed:
+        engine.stop()
+    assert "No space left on device" in str(failed.value)
+    assert "got signal 6" in str(failed.value)
+    for advice in ("stack", "0x", "http"):
+        assert advice in server.log.read_text()
+        assert advice not in str(failed.value).replace("before the stack trace", "")
+
+
+def test_a_log_without_a_trace_is_told_by_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("[ERROR] unknown variable\n[ERROR] Aborting\n")
+    assert before_trace(log) is None
