@@ -4,6 +4,7 @@
 #include "../support.h"
 #include "../tally.h"
 #include "../timers.h"
+#include "../worker.h"
 #include "check.h"
 
 #include <stdlib.h>
@@ -165,6 +166,8 @@ static void what_is_wrong_with_a_spec_is_named(void)
         {"{'mode': {'kind': 'ajar'}}", "mode.kind: \"closed\" or \"open\" is wanted"},
         {"{'mode': {'kind': 'open'}}",
          "mode.rate_per_s: a number above 0 is wanted, 1e9 at most"},
+        {"{'mode': {'kind': 'open', 'rate_per_s': 1, 'first_start': 1}}",
+         "mode.first_start: a number from 0 to less than 1 is wanted"},
         {"{'workload': {'name': 'ping'}}", "workload.params: an object is wanted"},
         {"{'connection': null}", "connection: an object is wanted"},
     };
@@ -180,8 +183,34 @@ static void what_is_wrong_with_a_spec_is_named(void)
     }
 }
 
+/* Three processes of two loops each: their starts, put in order, are evenly spaced. */
+static void processes_take_turns(void)
+{
+    enum { PROCESSES = 3, LOOPS = 2, DISTANCE_NS = 1000 };
+    bool taken[PROCESSES * LOOPS * 10] = {false};
+    for (unsigned i = 0; i < sizeof taken; i++) {
+        unsigned process = i % PROCESSES, loop = i / PROCESSES % LOOPS;
+        struct lg_spec spec = {
+            .open_loop = true,
+            .threads = LOOPS,
+            .rate_per_s = 1e9 / DISTANCE_NS / PROCESSES,
+            .first_start = (double)process / PROCESSES,
+        };
+        struct lg_run run = {.spec = &spec, .begin_ns = 5, .end_ns = UINT64_MAX};
+        struct lg_worker worker = {
+            .run = &run, .index = loop, .next_start = i / (PROCESSES * LOOPS)};
+        uint64_t start = lg_next_start_ns(&worker) - run.begin_ns;
+        CHECK_CASE(start % DISTANCE_NS == 0, i);
+        CHECK_CASE(start / DISTANCE_NS < sizeof taken && !taken[start / DISTANCE_NS], i);
+        taken[start / DISTANCE_NS] = true;
+        CHECK_CASE(lg_backlog(&worker, run.begin_ns + start) == 0, i);
+        CHECK_CASE(lg_backlog(&worker, run.begin_ns + start + 1) == 1, i);
+    }
+}
+
 int main(void)
 {
+    processes_take_turns();
     histogram_counts_all_it_is_given();
     timers_fire_in_their_order();
     codes_beyond_the_table_are_other();
