@@ -159,6 +159,8 @@ def test_what_was_committed_survives_a_kill(loaded, engine):
     assert len([key for key in checks if key[0] == "consistency"]) == 12
     assert not [metric for metric in run["metrics"] if metric["name"].endswith("_per_minute")]
     assert settled(loaded) == []
+    assert values(run, "killed_after_ns") >= 0.2 * 3e9  # of the window; a timer is never early
+    assert "durable commits" not in uncontrolled(run)
 
 
 def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):

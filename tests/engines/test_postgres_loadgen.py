@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from harness import loadgen
+from harness.engines.postgres.external import _may_set_logging
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 
@@ -75,6 +76,16 @@ def test_an_unused_item_is_rolled_back_and_counted_apart(native: Native) -> None
     assert "is not in use" not in log, "what is wanted is no error to be written down"
     assert native.rows(count)[0][0] == before + new_order["count"]
     native.holds()
+
+
+def test_who_may_keep_errors_out_of_the_log_is_asked(native: Native) -> None:
+    with closing(native.engine._open()) as connection:
+        assert _may_set_logging(connection)
+        connection.execute("create role plain")
+        connection.execute("set role plain")
+        assert not _may_set_logging(connection)
+        connection.execute("reset role")
+        connection.execute("drop role plain")
 
 
 def test_a_lock_that_is_waited_for_too_long_is_retried(native: Native) -> None:

@@ -2,7 +2,8 @@
 
 The client writes a line for each transaction that the server has answered as committed.
 Then the server is killed at a moment that nobody chose (SIGKILL: it can write nothing
-more), started again, and every line is looked for in what its recovery made of the data:
+more, but the host runs on, and what is in the page cache stays), started again, and every
+line is looked for in what its recovery made of the data:
 
 - ``N w d o c lines``: the order with its customer and number of lines,
 - ``P w d cw cd c cents``: its row of HISTORY, as often as the line stands,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.counters import difference
-from harness.engine import RunsSql
+from harness.engine import Engine, RunsSql, TellsDurability
 from harness.errors import HarnessError, RunFailed, UsageError
 from harness.host.uncontrolled import Finding
 from harness.result import Check, Metric
@@ -45,6 +45,9 @@ _SATURATED = 0.9
 #: How much of what was due at the window's end may wait in an open loop, as a share of what
 #: was offered in it, before the rate counts as not kept.
 _BACKLOG = 0.01
+#: More deliveries than this share that find a district without orders are to be told (clause
+#: 2.7.4.2): they have less to do, and are sooner done.
+_SKIPPED = 0.01
 #: How far the first and last third of a window may be apart.
 _STEADY = 0.1
 #: The server is killed in this part of the window.
@@ -77,7 +80,8 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     }
     metrics = figures.metrics(driven, counted.counters)
     kept = {name: document for name, document in artifacts.items() if document}
-    return Outcome(metrics, checks, kept, list(_doubts(params, driven)))
+    doubts = [*_doubts(params, driven), *_lost_without_power(session.engine)]
+    return Outcome(metrics, checks, kept, doubts)
 
 
 def _traces_before(params: Mapping[str, Any], session: Session) -> Traces:
@@ -147,12 +151,25 @@ def _doubts(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
     yield from _saturation(driven)
     yield from _backlog(driven)
     yield from _trend(driven)
+    yield from _skipped(driven)
     if params["rate_per_s"] is None and not params["think_time"]:
         yield Finding(
             what="waiting in a closed loop",
             found="a user asks for nothing while it waits, so a stall of the server delays one "
             "transaction of each user and not all that would have come (coordinated omission)",
             do="offer a rate with --rate to see waiting in the latencies",
+        )
+
+
+def _lost_without_power(engine: Engine) -> Iterator[Finding]:
+    """Rates with and without waiting for the device are not the same thing."""
+    risks = engine.lost_without_power() if isinstance(engine, TellsDurability) else {}
+    if risks:
+        told = "; ".join(f"{setting}: {meaning}" for setting, meaning in risks.items())
+        yield Finding(
+            what="durable commits",
+            found=f"a loss of power may take commits that were acknowledged ({told})",
+            do="compare with runs of the same settings only, or leave them at their defaults",
         )
 
 
@@ -198,6 +215,18 @@ def _trend(driven: Driven) -> Iterator[Finding]:
         )
 
 
+def _skipped(driven: Driven) -> Iterator[Finding]:
+    delivery = driven.transactions.get("delivery")
+    skipped, done = (delivery.skipped_count, delivery.committed_count) if delivery else (None, 0)
+    if skipped and done and skipped > max(1.0, _SKIPPED * done):
+        yield Finding(
+            what="skipped deliveries",
+            found=f"{skipped} of {done} deliveries found no order in a district or more and had "
+            "less to do: rates are higher than with orders to deliver",
+            do="use the deck, or a mix with no more deliveries than a tenth of the new orders",
+        )
+
+
 # Durability ---------------------------------------------------------------------
 
 
@@ -207,10 +236,12 @@ class _Killer:
 
     session: Session
     delay_s: float
+    begun_ns: int | None = None
     killed_ns: int | None = None
     _timer: threading.Timer | None = None
 
     def begin(self) -> None:
+        self.begun_ns = time.monotonic_ns()
         self._timer = threading.Timer(self.delay_s, self._kill)
         self._timer.daemon = True
         self._timer.start()
@@ -224,6 +255,12 @@ class _Killer:
         self.killed_ns = time.monotonic_ns()
         with suppress(HarnessError):  # a process that the kernel is slow to end: see make_sure
             self.session.engine.kill()
+
+    @property
+    def killed_after_ns(self) -> int:
+        """From the window's beginning to the kill."""
+        assert self.begun_ns is not None and self.killed_ns is not None
+        return self.killed_ns - self.begun_ns
 
     def make_sure(self) -> None:
         """Return when it is gone; RunFailed where it is not after a while."""
@@ -240,7 +277,7 @@ class _Killer:
 
 def _durability(params: Mapping[str, Any], session: Session) -> Outcome:
     engine = _sql(session)
-    journal = _journal_until_kill(params, session)
+    journal, killed_after_ns = _journal_until_kill(params, session)
     started_ns = time.monotonic_ns()
     session.engine.start()
     recovery_ns = time.monotonic_ns() - started_ns
@@ -255,17 +292,21 @@ def _durability(params: Mapping[str, Any], session: Session) -> Outcome:
     }
     metrics = [
         Metric("recovery_duration_ns", "ns", "lower", value=recovery_ns),
+        Metric("killed_after_ns", "ns", "none", value=killed_after_ns),
         *(
             Metric("journal_committed_count", "1", "none", {"transaction": name}, value=count)
             for name, count in told.items()
         ),
     ]
-    return Outcome(metrics, list(checks))
+    return Outcome(metrics, list(checks), uncontrolled=list(_lost_without_power(session.engine)))
 
 
-def _journal_until_kill(params: Mapping[str, Any], session: Session) -> Journal:
-    """What the client was told to be committed until the server was killed under it."""
-    share = random.Random(session.seed).uniform(_KILL_FROM, _KILL_TO)
+def _journal_until_kill(params: Mapping[str, Any], session: Session) -> tuple[Journal, int]:
+    """What the client was told to be committed until the server was killed under it, and when.
+
+    The moment does not depend on the seed: every run tries another one.
+    """
+    share = random.uniform(_KILL_FROM, _KILL_TO)
     killer = _Killer(session, share * duration_ns(params, "duration") / 1e9)
     folder = session.clients().scratch
     driver = Loadgen()
@@ -276,7 +317,7 @@ def _journal_until_kill(params: Mapping[str, Any], session: Session) -> Journal:
             raise
         killer.make_sure()
         session.progress.say("the server was killed under the client; starting it again")
-        return Journal.read(driver.journals(params, folder))
+        return Journal.read(driver.journals(params, folder)), killer.killed_after_ns
     finally:
         killer.cancel()
     raise RunFailed(

@@ -1,0 +1,44 @@
+"""What makes the numbers of a window doubtful, told from what the driver saw."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.workloads.tpcc import measured
+from harness.workloads.tpcc.driven import Driven, Transaction
+from harness.workloads.tpcc.loadgen import SERIES_NS
+
+CLOSED = {"rate_per_s": None, "think_time": True}
+
+
+def doubts(driven: Driven) -> dict[str, str]:
+    return {finding["what"]: finding["found"] for finding in measured._doubts(CLOSED, driven)}
+
+
+@pytest.mark.parametrize(
+    ("skipped", "done", "told"),
+    [(None, 500, False), (1, 5, False), (5, 500, False), (6, 500, True), (2, 5, True)],
+)
+def test_deliveries_without_orders_are_told_above_one_per_cent(skipped, done, told):
+    """Clause 2.7.4.2: in more than 1 %, or in more than one, whichever is greater."""
+    delivery = Transaction(done, skipped_count=skipped)
+    found = doubts(Driven("loadgen", "1", 60 * SERIES_NS, 1, {"delivery": delivery}))
+    assert ("skipped deliveries" in found) == told
+    if told:
+        assert found["skipped deliveries"].startswith(f"{skipped} of {done} deliveries")
+
+
+def series(*done: int) -> list[dict[str, object]]:
+    return [
+        {"monotonic_ns": second * SERIES_NS, "counts": {"new_order": count}}
+        for second, count in enumerate(done)
+    ]
+
+
+def test_an_interval_that_is_cut_off_is_no_trend():
+    """Ten and a half seconds at an even rate, and as many whose rate has halved."""
+    flat, fallen = [100] * 10 + [50], [100] * 5 + [50] * 5 + [25]
+    for done, told in ((flat, False), (fallen, True)):
+        window_ns = 10 * SERIES_NS + SERIES_NS // 2
+        found = doubts(Driven("loadgen", "1", window_ns, 1, {}, series=series(*done)))
+        assert ("steady state" in found) == told
