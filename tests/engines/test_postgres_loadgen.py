@@ -314,3 +314,13 @@ def test_every_statement_reaches_its_rows_by_an_index(native: Native) -> None:
     for table in growing:
         assert f"Seq Scan on {table}" not in text
     assert "Merge Join" not in text
+
+
+def test_deliveries_that_find_a_district_empty_are_counted(native: Native) -> None:
+    """The last test on this database: it leaves a district without an order to deliver."""
+    by_district = "select count(*) from new_order group by no_d_id"
+    fewest = native.rows(f"select min(count) from ({by_district}) as undelivered")[0][0]
+    result = native.run(operations=fewest + 20, duration_ns=None, mix={"delivery": 100})
+    delivery = _operation(result, "delivery")
+    assert (delivery["count"], delivery["skipped"]) == (fewest + 20, 20)
+    native.holds()
