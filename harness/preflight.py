@@ -30,7 +30,7 @@ from harness.tiers.model import Tier
 from harness.tiers.resolve import check_space, resolve
 from harness.tuning import settings_for
 from harness.units import MIB, format_bytes
-from harness.workload import AsksOfEngine, ChangesData, HasSource, Workload
+from harness.workload import AsksOfEngine, ChangesData, HasSource, TellsParameters, Workload
 
 #: What samples beside the load.
 MONITORS = ("process", "memory-traffic")
@@ -130,7 +130,9 @@ def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[Prepared]:
     once = {run.spec.series(): run for run in prepared if not run.external}
     data = _data_wanted(list(once.values()), env)
     for run in once.values():
-        check_space([*_parts_wanted(run), *data])
+        told = run.workload
+        smaller = told.smaller if isinstance(told, TellsParameters) else "less data"
+        check_space([*_parts_wanted(run), *data], smaller=smaller)
     return prepared
 
 

@@ -11,6 +11,7 @@ import importlib
 import os
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -67,6 +68,18 @@ def drivers(workload_name: str) -> Mapping[str, str]:
 def default_driver(workload_name: str) -> str:
     """The driver of a workload where none is named."""
     return next(iter(drivers(workload_name)))
+
+
+def engine_names() -> list[str]:
+    """What engines there should be, by their folders: nothing is imported, for help texts."""
+    with suppress(UsageError):  # a wrong path is told where engines are wanted
+        _look_in(os.environ.get("HARNESS_ENGINE_PATH", ""))
+    return sorted(folder.name for folder in _folders(harness.engines, "engine.py"))
+
+
+def workload_names() -> list[str]:
+    """What workloads there should be, likewise."""
+    return sorted(folder.name for folder in _folders(harness.workloads, "__init__.py"))
 
 
 def _named(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:

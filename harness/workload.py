@@ -137,6 +137,16 @@ class Workload(Protocol):
 
 
 @runtime_checkable
+class TellsParameters(Protocol):
+    """Workloads that tell their parameters beforehand."""
+
+    #: Their names.
+    parameters: Sequence[str]
+    #: What to ask for where there is no space: ``fewer --warehouses``.
+    smaller: str
+
+
+@runtime_checkable
 class HasSource(Protocol):
     """Workloads that load from files which are made once and kept."""
 

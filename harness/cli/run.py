@@ -17,66 +17,98 @@ from harness.cli.common import (
     key_values,
     store,
 )
+from harness.cli.params import workload_params
 from harness.errors import UsageError
 from harness.experiment import plan_steps, run_plan
 from harness.opening import open_environment
 from harness.profile import expand
 from harness.progress import progress_on_stderr
-from harness.yamlfile import Document, scalar
+from harness.yamlfile import Document
+
+_WORKLOADS = ", ".join(registry.workload_names())
+_ENGINES = ", ".join(registry.engine_names())
+_CACHE = (
+    "tpch: cold-per-query, cold-per-run or warm [cold-per-query; cold-per-run where streams run]."
+)
 
 
 def run(
-    workload: Annotated[str, typer.Argument(help="tpch, tpcc")],
-    engine: Annotated[list[str] | None, typer.Option(help="duckdb, postgres; may repeat.")] = None,
+    workload: Annotated[str, typer.Argument(help=_WORKLOADS)],
+    engine: Annotated[
+        list[str] | None,
+        typer.Option(help=f"{_ENGINES}; may repeat. tpcc wants one with a server."),
+    ] = None,
     placement: Annotated[
         list[str] | None,
         typer.Option(help="ssd-both, ssd-data-pmem-wal, data=ssd,wal=pmem; may repeat."),
     ] = None,
-    scale: Annotated[str | None, typer.Option(help="Scale factor.")] = None,
-    queries: Annotated[str | None, typer.Option(help="Which queries: 1,6 [all].")] = None,
+    scale: Annotated[str | None, typer.Option(help="tpch: scale factor [1].")] = None,
+    queries: Annotated[str | None, typer.Option(help="tpch: which queries: 1,6 [all].")] = None,
     query_seed: Annotated[
-        str | None, typer.Option(help="Seed of random query parameters [validation values].")
+        str | None,
+        typer.Option(help="tpch: seed of random query parameters [validation values]."),
     ] = None,
     query_timeout: Annotated[
-        str | None, typer.Option(help="Time limit of one query in seconds.")
+        str | None, typer.Option(help="tpch: time limit of one query in seconds [none].")
     ] = None,
     test: Annotated[
         str | None,
         typer.Option(
-            help="tpch: queries, power, throughput or both (power, throughput). "
-            "tpcc: throughput or durability."
+            help="tpch: queries, power, throughput or both (power, throughput) [queries]. "
+            "tpcc: throughput or durability [throughput]."
         ),
     ] = None,
     streams: Annotated[
-        int | None, typer.Option(help="Query streams of a throughput test [the specification's].")
+        int | None,
+        typer.Option(help="tpch: query streams of a throughput test [the specification's]."),
     ] = None,
     refresh: Annotated[
         bool | None,
-        typer.Option("--refresh/--no-refresh", help="Refresh functions in power and throughput."),
+        typer.Option(
+            "--refresh/--no-refresh",
+            help="tpch: refresh functions in power and throughput tests [refresh].",
+        ),
     ] = None,
-    warehouses: Annotated[int | None, typer.Option(help="Warehouses of TPC-C.")] = None,
+    warehouses: Annotated[
+        int | None, typer.Option(help="tpcc: how many warehouses, of 100 to 150 MB each [10].")
+    ] = None,
     users: Annotated[
-        int | None, typer.Option(help="Emulated users of TPC-C [8; 10 a warehouse that think].")
+        int | None,
+        typer.Option(help="tpcc: emulated users [8; with --think-time ten for each warehouse]."),
     ] = None,
     ramp_up: Annotated[
-        str | None, typer.Option(help="Before anything is measured: 30s, 3m.")
+        str | None, typer.Option(help="tpcc: time before anything is measured: 30s, 3m [30s].")
     ] = None,
-    duration: Annotated[str | None, typer.Option(help="Of the measured window: 3m, 90s.")] = None,
+    duration: Annotated[
+        str | None, typer.Option(help="tpcc: length of the measured window: 90s, 3m [3m].")
+    ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(help="Transactions a second, offered whatever the server answers."),
+        typer.Option(
+            help="tpcc: transactions a second, offered whatever the server answers [none: each "
+            "user waits for its answer]."
+        ),
     ] = None,
     think_time: Annotated[
         bool | None,
-        typer.Option("--think-time/--no-think-time", help="Keying and think times of users."),
+        typer.Option(
+            "--think-time/--no-think-time",
+            help="tpcc: keying and think times of users [no-think-time].",
+        ),
     ] = None,
     driver: Annotated[
         str | None,
-        typer.Option(help="What offers the load: loadgen, hammerdb, or both in turn."),
+        typer.Option(
+            help="tpcc: what offers the load: loadgen, hammerdb, or both in turn [loadgen]."
+        ),
     ] = None,
-    cache: Annotated[str | None, typer.Option(help="cold-per-query, cold-per-run or warm.")] = None,
+    cache: Annotated[str | None, typer.Option(help=_CACHE)] = None,
     plans: Annotated[
-        bool | None, typer.Option("--plans/--no-plans", help="Keep plans from a second execution.")
+        bool | None,
+        typer.Option(
+            "--plans/--no-plans",
+            help="tpch: keep plans from a second execution [plans; not where streams run].",
+        ),
     ] = None,
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="Any workload parameter: key=value.")
@@ -143,9 +175,7 @@ def run(
         "rate_per_s": rate,
         "think_time": think_time,
     }
-    params = {key: value for key, value in given.items() if value is not None}
-    params |= key_values(param, "--param")
-    params = {key: scalar(v) if isinstance(v, str) else v for key, v in params.items()}
+    params = workload_params(workload, given, param)
     options: dict[str, Any] = key_values(option, "--option")
     if dsn is not None:
         options["dsn"] = dsn

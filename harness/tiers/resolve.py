@@ -103,23 +103,27 @@ def free_now(tier: Tier) -> int | None:
 def check_space(
     wanted: Iterable[tuple[Tier, str, int]],
     free: Callable[[Tier], int | None] = free_now,
+    smaller: str = "less data",
 ) -> None:
     """UsageError where what goes on one file system needs more bytes than it has free.
 
-    ``wanted``: tier, what it is (a part's name, "golden copy" …), bytes.
+    ``wanted``: tier, what it is (a part's name, "golden copy" …), bytes. ``smaller``: what
+    else may be asked for (``fewer --warehouses``).
     """
     groups: dict[str, list[tuple[Tier, str, int]]] = {}
     for tier, part, needed_bytes in wanted:
         groups.setdefault(_filesystem(tier), []).append((tier, part, needed_bytes))
     for group in groups.values():
-        _check_group(group, free)
+        _check_group(group, free, smaller)
 
 
 def _filesystem(tier: Tier) -> str:
     return tier.facts.filesystem_id or tier.facts.mount_point or tier.name
 
 
-def _check_group(group: list[tuple[Tier, str, int]], free: Callable[[Tier], int | None]) -> None:
+def _check_group(
+    group: list[tuple[Tier, str, int]], free: Callable[[Tier], int | None], smaller: str
+) -> None:
     needed_bytes = sum(item[2] for item in group)
     tier = group[0][0]
     free_bytes = free(tier)
@@ -131,5 +135,5 @@ def _check_group(group: list[tuple[Tier, str, int]], free: Callable[[Tier], int 
         f"{format_bytes(needed_bytes)} on tier {names} ({parts})",
         f"{format_bytes(free_bytes)} are free on {tier.facts.mount_point}"
         f" ({tier.facts.device or tier.facts.filesystem})",
-        "free space there (harness data rm), take a smaller --scale, or another tier",
+        f"free space there (harness data rm), take {smaller}, or another tier",
     )

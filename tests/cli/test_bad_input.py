@@ -42,6 +42,9 @@ def changed(**options: str) -> list[str]:
         ({"option": "prefx=/x"}, "prefx"),
         ({"host": "/nonexistent/host.yml"}, "no such file"),
         ({"memory_limit": "1MiB"}, "too little"),
+        ({"param": "scale=0.02"}, "scale is given twice"),
+        ({"users": "4"}, "--users is an option of tpcc"),
+        ({"param": "home=all"}, "--param home is an option of tpcc"),
     ],
     ids=lambda value: next(iter(value.items())).__str__() if isinstance(value, dict) else "",
 )
@@ -116,6 +119,7 @@ def test_a_tier_without_space_is_told_before_anything_is_loaded(harness, small_d
     done = harness(*changed(host=host_file(harness, small_disk), scale="1"))
     assert done.code == 2
     assert "free" in done.err
+    assert "a smaller --scale" in done.err
     assert not (harness.data / "source").exists()
 
 

@@ -92,6 +92,9 @@ def test_minutes_are_whole():
     for wrong in (30 * 10**9, 0, 90 * 10**9):
         with pytest.raises(UsageError, match="whole minutes"):
             whole_minutes("duration", wrong, least=1)
+    with pytest.raises(UsageError) as refused:
+        whole_minutes("ramp_up", 30 * 10**9, least=0)
+    assert "--ramp-up 1m" in refused.value.do
 
 
 def test_where_it_comes_from_is_said(monkeypatch, tmp_path):

@@ -66,10 +66,10 @@ def test_parts_on_one_file_system_are_added_up() -> None:
     ssd, pmem = TIERS["ssd"], TIERS["pmem"]  # both on file system 259:1
     check_space([(ssd, "data", 600), (pmem, "wal", 400)], free=lambda _: 1000)
     with pytest.raises(UsageError) as refused:
-        check_space([(ssd, "data", 600), (pmem, "wal", 500)], free=lambda _: 1000)
+        check_space([(ssd, "data", 600), (pmem, "wal", 500)], lambda _: 1000, "fewer --warehouses")
     assert refused.value.asked == "1.07 KiB on tier 'ssd' and 'pmem' (data 600 B, wal 500 B)"
     assert "1000 B are free" in refused.value.found
-    assert "--scale" in refused.value.do
+    assert "take fewer --warehouses, or" in refused.value.do
 
 
 def test_free_space_is_that_of_now_and_of_the_nearest_existing_directory(tmp_path: Path) -> None:

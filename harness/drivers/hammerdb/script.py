@@ -54,10 +54,11 @@ def whole_minutes(name: str, duration_ns: int, least: int) -> int:
     """``duration_ns`` in minutes; UsageError for what HammerDB cannot do."""
     minutes, rest = divmod(duration_ns, _MINUTE_NS)
     if rest or minutes < least:
+        enough = max(1, minutes + bool(rest))
         raise UsageError(
             f"{name} of {duration_ns / 1e9:g} s with driver hammerdb",
             f"HammerDB counts whole minutes, {least} at least",
-            f"choose {name} {max(least, round(duration_ns / _MINUTE_NS))}m, or --driver loadgen",
+            f"choose --{name.replace('_', '-')} {enough}m, or --driver loadgen",
         )
     return minutes
 

@@ -45,6 +45,7 @@ class HammerDbDriver:
     def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether it is installed, knows this engine, and can do this in whole minutes."""
         dialect = drivable(engine)
+        installed = find()  # without it all else is in vain
         for name, value in _OURS_ALONE.items():
             if params[name] != value:
                 raise UsageError(
@@ -53,7 +54,7 @@ class HammerDbDriver:
                     f"leave {name} out, or use --driver loadgen",
                 )
         _timed(params)
-        find().check(dialect, unprivileged())
+        installed.check(dialect, unprivileged())
 
     def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Its version: its schema and procedures are data."""

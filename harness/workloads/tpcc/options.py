@@ -59,6 +59,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "clients": 1,
     "data_seed": 1,
 }
+PARAMETERS = tuple(_DEFAULTS)
 #: What the same thing is called elsewhere: in TPC-H here, and in other programs.
 _ELSEWHERE: Mapping[str, str] = {
     "scale": "warehouses",

@@ -17,7 +17,7 @@ from harness.workloads.tpcc.driven import Driver
 from harness.workloads.tpcc.hammerdb import HammerDbDriver
 from harness.workloads.tpcc.loadgen import Loadgen
 from harness.workloads.tpcc.measured import measure
-from harness.workloads.tpcc.options import normalise
+from harness.workloads.tpcc.options import PARAMETERS, normalise
 
 
 class Tpcc:
@@ -25,6 +25,8 @@ class Tpcc:
 
     name = "tpcc"
     title = "TPC-C-derived: order-entry transactions; throughput and durability tests"
+    parameters = PARAMETERS
+    smaller = "fewer --warehouses"
     drivers: Mapping[str, str] = {
         "loadgen": "our native client",
         "hammerdb": "HammerDB 4.x, with its own schema and procedures (see docs/hammerdb.md)",

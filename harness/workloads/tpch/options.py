@@ -57,6 +57,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "refresh_batch_orders": None,
     "q6_dates": None,
 }
+PARAMETERS = tuple(_DEFAULTS)
 #: What the same thing is called in TPC-C here.
 _ELSEWHERE: Mapping[str, str] = {"warehouses": "scale", "users": "streams"}
 #: With the pair of a power test as many refresh sets as there are.

@@ -17,7 +17,7 @@ from harness.progress import Progress
 from harness.workload import Loading, Outcome, Session
 from harness.workloads.tpch import data
 from harness.workloads.tpch.measured import measure, sets_needed
-from harness.workloads.tpch.options import normalise
+from harness.workloads.tpch.options import PARAMETERS, normalise
 from harness.workloads.tpch.refresh import prepare
 
 
@@ -26,6 +26,8 @@ class Tpch:
 
     name = "tpch"
     title = "TPC-H-derived: 22 analytical queries; power and throughput tests"
+    parameters = PARAMETERS
+    smaller = "a smaller --scale"
 
     def normalise(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters with defaults filled in; see harness.workloads.tpch.options."""
