@@ -1,7 +1,7 @@
 """Durability (clause 3.5): what the client was told had committed is there after a kill.
 
 The client writes a line for each transaction that the server has answered as committed.
-Then the server is killed at a moment that nobody chose (SIGKILL: it can write nothing
+Then the server is killed at a moment drawn from the seed (SIGKILL: it can write nothing
 more, but the host runs on, and what is in the page cache stays), started again, and every
 line is looked for in what its recovery made of the data:
 

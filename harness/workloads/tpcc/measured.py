@@ -304,9 +304,9 @@ def _durability(params: Mapping[str, Any], session: Session) -> Outcome:
 def _journal_until_kill(params: Mapping[str, Any], session: Session) -> tuple[Journal, int]:
     """What the client was told to be committed until the server was killed under it, and when.
 
-    The moment does not depend on the seed: every run tries another one.
+    The moment is drawn from the seed: the same share of the window for all arms of a block.
     """
-    share = random.uniform(_KILL_FROM, _KILL_TO)
+    share = random.Random(session.seed).uniform(_KILL_FROM, _KILL_TO)
     killer = _Killer(session, share * duration_ns(params, "duration") / 1e9)
     folder = session.clients().scratch
     driver = Loadgen()
