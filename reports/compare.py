@@ -38,6 +38,7 @@ from harness.reports.values import (
     summarise,
     summarise_repeats,
 )
+from harness.reports.what_was_run import Told, what_was_run
 from harness.result import Better
 from harness.store import StoredRun
 
@@ -80,7 +81,8 @@ class Side:
 class Group:
     """Runs of A and B that differ in nothing but the compared dimension.
 
-    ``remarks``: what must be known beside the rows, such as a limit that was not enforced.
+    ``remarks``: what must be known beside the rows, such as a limit that was not enforced;
+    ``what``: the workload, its driver and every parameter.
     """
 
     context: Mapping[str, str]
@@ -91,6 +93,7 @@ class Group:
     left_out: tuple[str, ...]
     rows: tuple[Row, ...]
     remarks: tuple[str, ...] = ()
+    what: tuple[Told, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,8 +229,10 @@ def _group(match: Match, over: Sequence[Dimension], beside: Sequence[StoredRun])
         remarks += resumed_remarks(name if over else letter, runs)
         sides.append(Side(name, ids, tuple(sorted(emulated)), unknown))
     rows = _rows(found.a, found.b, found.pairing)
+    called = ("A", "B") if sides[0].name == sides[1].name else (sides[0].name, sides[1].name)
+    what = what_was_run(list(zip(called, (found.a, found.b), strict=True)))
     return Group(match.context, sides[0], sides[1], found.pairing, found.why, found.left_out,
-                 tuple(rows), tuple(remarks))  # fmt: skip
+                 tuple(rows), tuple(remarks), what)  # fmt: skip
 
 
 def _rows(a: Sequence[StoredRun], b: Sequence[StoredRun], pairing: Pairing) -> list[Row]:

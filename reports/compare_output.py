@@ -11,7 +11,7 @@ from rich.text import Text
 
 from harness.reports.catalogue import metric_info
 from harness.reports.compare import Comparison, Group, Row, Side
-from harness.reports.naming import value_text
+from harness.reports.naming import in_words, value_text
 from harness.reports.values import Summary
 from harness.reports.words import (
     difference_text,
@@ -47,7 +47,7 @@ def table(comparison: Comparison, everything: bool = False) -> RenderableType:
     """
     parts: list[RenderableType] = []
     for group in comparison.groups:
-        parts += [_group_table(group, everything), *_headlines(group), Text()]
+        parts += [_group_table(group, everything), *_headlines(group), _what(group), Text()]
     if comparison.differences:
         parts.append(Text("They differ in more than is compared:", style="bold red"))
         parts += [Text(f"  {difference}", style="red") for difference in comparison.differences]
@@ -62,7 +62,10 @@ def table(comparison: Comparison, everything: bool = False) -> RenderableType:
 
 
 def _group_table(group: Group, everything: bool) -> Table:
-    context = ", ".join(value_text(f, v) for f, v in group.context.items() if v != "null")
+    context = ", ".join(
+        in_words(f, v) if f.startswith("params.") else value_text(f, v)
+        for f, v in group.context.items() if v != "null"
+    )  # fmt: skip
     shown = Table(title=Text(f"{context}: {group.a.marked_name} against {group.b.marked_name}"))
     shown.add_column("metric")
     for name in (group.a.marked_name, group.b.marked_name):
@@ -119,6 +122,14 @@ def _headlines(group: Group) -> list[Text]:
     return lines
 
 
+def _what(group: Group) -> Table:
+    """The workload, its driver and every parameter, under the numbers they were measured with."""
+    shown = Table(title=Text("What was run"), show_header=False, title_justify="left")
+    for name, value in group.what:
+        shown.add_row(Text(name), Text(value))
+    return shown
+
+
 def _group_json(group: Group) -> dict[str, Any]:
     return {
         "context": dict(group.context),
@@ -128,6 +139,7 @@ def _group_json(group: Group) -> dict[str, Any]:
         "why_unpaired": group.why_unpaired,
         "left_out": list(group.left_out),
         "remarks": list(group.remarks),
+        "what_was_run": dict(group.what),
         "rows": [_row_json(row) for row in group.rows],
     }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.reports.facts import DIMENSIONS, Dimension, Facts, dimension, spec_facts
+from harness.reports.what_was_run import always_told
 from harness.store import StoredRun
 
 _ABSENT = "(absent)"
@@ -144,7 +145,8 @@ def _differences(
 def _context(run: StoredRun, over: Sequence[Dimension]) -> dict[str, str]:
     known = spec_facts(run)
     covered = {dim.fact for dim in over}
-    return {name: known[name] for name in _CONTEXT if name in known and name not in covered}
+    names = (*_CONTEXT, *always_told(known["workload"], over))
+    return {name: known[name] for name in names if name in known and name not in covered}
 
 
 def _in_words(run: StoredRun) -> str:

@@ -111,12 +111,15 @@ def _queries(numbers: Sequence[int]) -> str:
 
 def readable(value: str | None) -> str:
     """A fact's value, short enough for a sentence."""
-    text = "(absent)" if value is None else value
-    if text.startswith('"'):
-        text = str(json.loads(text))
-    elif text.startswith("["):
-        text = ", ".join(map(str, json.loads(text)))
+    text = "(absent)" if value is None else plain_text(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def plain_text(value: str) -> str:
+    """A fact's value without the marks of JSON, however long."""
+    if value.startswith('"'):
+        return str(json.loads(value))
+    return ", ".join(map(str, json.loads(value))) if value.startswith("[") else value
 
 
 def telling_first(names: Sequence[str]) -> list[str]:

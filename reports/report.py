@@ -24,6 +24,7 @@ from harness.reports.sentences import share_text
 from harness.reports.series import compared_dimension, panels
 from harness.reports.table_csv import queries_as_csv, runs_as_csv
 from harness.reports.view import PanelView, View, build
+from harness.reports.what_was_run import WHAT_HEAD
 from harness.store import StoredRun
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -133,7 +134,11 @@ def _sentence_rows(panel: PanelView) -> list[tuple[str, ...]]:
 
 
 #: What both templates ask for beside the view.
-_TABLES: Mapping[str, Any] = {"sentence_rows": _sentence_rows, "published_head": PUBLISHED_HEAD}
+_TABLES: Mapping[str, Any] = {
+    "sentence_rows": _sentence_rows,
+    "published_head": PUBLISHED_HEAD,
+    "what_head": WHAT_HEAD,
+}
 
 
 def escape_markdown(text: object) -> str:

@@ -32,6 +32,7 @@ from harness.reports.values import (
     natural,
     summarise_repeats,
 )
+from harness.reports.what_was_run import always_told
 from harness.store import StoredRun
 
 #: What a report compares, if it varies; engines stand in panels of their own.
@@ -231,7 +232,7 @@ def _panel(context: Context, found: Sequence[Context], dim: Dimension, known: Kn
         for run in runs if run.manifest
     )  # fmt: skip
     return Panel(
-        _told(context, found),
+        _told(context, found, dim),
         " and ".join(titles) or _engine(context),
         str(runs[0].run["spec"]["workload"]),
         tuple(Arm(name, value, tuple(held)) for name, value, held in arms(runs, dim, known)),
@@ -239,7 +240,7 @@ def _panel(context: Context, found: Sequence[Context], dim: Dimension, known: Kn
     )
 
 
-def _told(context: Context, found: Sequence[Context]) -> tuple[str, ...]:
+def _told(context: Context, found: Sequence[Context], dim: Dimension) -> tuple[str, ...]:
     """What tells the panels of one engine from one another; its version stands in the title."""
     peers = [one.told for one in found if _engine(one) == _engine(context)]
     decided = [
@@ -247,6 +248,8 @@ def _told(context: Context, found: Sequence[Context]) -> tuple[str, ...]:
         for f in leading(differing(peers), peers)
         if f in spec_facts(context.runs[0]) and f != "emulate"
     ]
+    decided = [*always_told(str(context.runs[0].run["spec"]["workload"]), [dim]), *decided]
+    decided = list(dict.fromkeys(decided))
     rest = [f for f in distinguishing(peers) if f not in (*decided, "emulate", "engine.version")]
     if decided and len({tuple(p.get(f) for f in decided) for p in peers}) == len(peers):
         rest = []

@@ -34,6 +34,7 @@ from harness.reports.statistics import ALPHA
 from harness.reports.sweeps import Sweep, sweeps
 from harness.reports.values import Measured, Quantity, Summary, duration_of, in_order
 from harness.reports.verdict import Verdict, verdicts
+from harness.reports.what_was_run import Told, what_was_run
 from harness.reports.words import (
     counted,
     difference_text,
@@ -75,7 +76,8 @@ class PanelView:
     """One engine's part of the report.
 
     ``drawings``, ``tables``: results; ``why``, ``counters``: what explains them, with
-    ``sentences`` for every query and ``fit``: how far plans account for the times.
+    ``sentences`` for every query and ``fit``: how far plans account for the times;
+    ``what``: the workload, its driver and every parameter.
     """
 
     panel: Panel
@@ -85,6 +87,7 @@ class PanelView:
     sentences: tuple[Sentence, ...]
     fit: str
     counters: tuple[ValueTable, ...]
+    what: tuple[Told, ...]
 
     @property
     def all_drawings(self) -> tuple[Drawing, ...]:
@@ -259,6 +262,7 @@ def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries])
         tuple(said),
         fit_summary(said, unexplained(panel)) if said else "",
         (*tables("counter"), *tables("breakdown")),
+        what_was_run([(arm.marked_name, arm.runs) for arm in panel.arms]),
     )
 
 

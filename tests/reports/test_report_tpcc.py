@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from report_runs import EMULATED, Case, write
+from rich.console import Console
 
 from harness import hdr
+from harness.reports.compare import compare
+from harness.reports.compare_output import table, to_json
 from harness.reports.report import write_report
 from harness.store import StoredRun
 
 LAYOUT = hdr.Layout(1000, 3_600_000_000_000, 3)
-PARAMS = {"warehouses": 10, "users": 8, "connections": 8, "duration": "3m"}
+PARAMS = {"warehouses": 10, "users": 8, "think_time": False, "rate_per_s": None,
+          "mix": "deck", "connections": 8, "duration": "3m"}  # fmt: skip
 
 
 def histogram(middle_ms: float, seed: int) -> str:
@@ -40,12 +45,16 @@ def metrics(rate: float, seed: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def runs(root: Path, blocks: int, gain: float, **changes: Any) -> list[StoredRun]:
+def runs(root: Path, blocks: int, gain: float, users: int = 8, **changes: Any) -> list[StoredRun]:
     made = []
     for block in range(blocks):
         drift = 1 + 0.01 * block
         for placement, rate in (("ssd-both", 10_000), ("pmem-both", 10_000 * gain)):
-            spec = {"workload": "tpcc", "params": PARAMS, "driver": "loadgen"}
+            spec = {
+                "workload": "tpcc",
+                "params": PARAMS | {"users": users, "connections": users},
+                "driver": "loadgen",
+            }
             case = Case(placement=placement, block=block, spec_changes=spec,
                         metrics=metrics(rate * drift, block), **changes)  # fmt: skip
             made.append(write(root, case))
@@ -58,8 +67,8 @@ def test_the_verdict_is_read_from_the_new_orders_and_the_bars_show_them(tmp_path
     assert "TPC-C-derived: it pays in time: pmem-both is 1.50× higher" in html
     assert "Measured by the New-Orders per minute, TPC-C-derived over 7 pairs" in html
     names = {path.stem for path in files.figures}
-    assert "1-postgres-18-4-rate" in names
-    assert "1-postgres-18-4-transaction-duration-ns" in names
+    assert "1-postgres-18-4-warehouses-10-users-8-rate" in names
+    assert "1-postgres-18-4-warehouses-10-users-8-transaction-duration-ns" in names
     assert "tpmC" not in html
 
 
@@ -84,3 +93,37 @@ def test_emulated_rates_are_no_verdict(tmp_path: Path) -> None:
     assert (
         "so no verdict on the real device. On the stand-in: pmem-both (EMULATED) is 1.50×" in html
     )
+
+
+def test_what_was_run_is_told_though_no_run_differs_in_it(tmp_path: Path) -> None:
+    made = runs(tmp_path, 2, 1.5)
+    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
+    assert "## postgres 18.4, warehouses 10, users 8\n" in text
+    assert "**What was run: postgres 18.4, warehouses 10, users 8**" in text
+    for line in ("workload | tpcc (TPC-C-derived)", "driver | loadgen", "warehouses | 10",
+                 "connections | 8", "duration | 3m", "rate per s | none", "think time | no",
+                 "mix | deck", "seed | 0", "memory limit | 4 GiB",
+                 "placement | ssd-both: ssd-both; pmem-both: pmem-both",
+                 "repeats | ssd-both: 2; pmem-both: 2"):  # fmt: skip
+        assert f"| {line} |" in text, line
+
+
+def test_a_comparison_tells_its_warehouses_and_users_and_what_was_run(tmp_path: Path) -> None:
+    made = runs(tmp_path, 2, 1.5)
+    of = {place: [run for run in made if run.run["spec"]["placement"]["name"] == place]
+          for place in ("ssd-both", "pmem-both")}  # fmt: skip
+    comparison = compare(of["ssd-both"], of["pmem-both"])
+    (group,) = to_json(comparison)["groups"]
+    assert group["context"]["params.warehouses"] == "10"
+    assert group["what_was_run"]["driver"] == "loadgen"
+    stream = io.StringIO()
+    Console(width=240, file=stream).print(table(comparison))
+    assert "warehouses 10, users 8: ssd-both against pmem-both" in stream.getvalue()
+    assert "What was run" in stream.getvalue() and "think time" in stream.getvalue()
+
+
+def test_users_that_are_compared_name_the_arms_and_not_the_heading(tmp_path: Path) -> None:
+    made = [run for users in (8, 16) for run in runs(tmp_path, 1, 1.5, users=users)]
+    text = write_report(made, tmp_path / "report", over="users").markdown.read_text("utf-8")
+    assert "warehouses 10" in text.split("## Verdict")[1] and "users 8," not in text
+    assert "| users | 8: 8; 16: 16 |" in text
