@@ -67,8 +67,10 @@ def _headline(run: Mapping[str, Any]) -> dict[str, str]:
         if (value := metric_value(run, name)) is not None:
             found[column] = f"{value:,.0f}"
     for metric in run["metrics"]:
-        if metric["name"] == "transaction_duration_ns" and metric["labels"] == _NEW_ORDER:
-            found["New-Order p95"] = format_ns(hdr.decode(metric["hdr"]).percentile(95.0))
+        if metric["name"] != "transaction_duration_ns" or metric["labels"] != _NEW_ORDER:
+            continue
+        if (times := hdr.decode(metric["hdr"])).total:
+            found["New-Order p95"] = format_ns(times.percentile(95.0))
     for column, names in _CHECKS.items():
         checks = [check for check in run["checks"] if check["name"] in names]
         if checks:
@@ -89,6 +91,8 @@ _CHECKS = {"answers": ("answer",), "data": ("consistency", "durability")}
 def _note(stored: StoredRun) -> str:
     run = stored.run
     notes = ["EMULATED " + ", ".join(e["tier"] for e in run["emulated"])] if run["emulated"] else []
+    if any(finding["what"] == "offered rate" for finding in run.get("uncontrolled", ())):
+        notes.append("rate not kept")
     return "; ".join(notes + (["resumed"] if run.get("resumed") else []))
 
 

@@ -9,7 +9,8 @@ transactions_per_minute               all five, committed or only read
 database_transactions_per_minute      as the server counts, from a driver that asks it
 transaction_duration_ns               histogram by ``transaction``: from sending to the
                                       answer, or from the intended start where a rate is
-                                      set; of those begun in the window
+                                      set; of those begun in the window. None where there
+                                      were none: nothing took no time
 transaction_percentile_ns             by ``transaction`` and ``percentile``, from a driver
                                       that keeps no histogram
 transaction_count                     by ``transaction``: ended in the window, no rollback
@@ -34,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from harness import hdr
 from harness.counters import bandwidths, counter_metrics
 from harness.result import Metric
 from harness.workloads.tpcc.driven import Driven, Transaction
@@ -79,7 +81,7 @@ def _of_transaction(name: str, one: Transaction) -> Iterator[Metric]:
         value = getattr(one, count)
         if value is not None:
             yield Metric(f"transaction_{count}", "1", "none", labels, value=value)
-    if one.duration_hdr is not None:
+    if one.duration_hdr is not None and hdr.decode(one.duration_hdr).total:
         yield Metric("transaction_duration_ns", "ns", "lower", labels, hdr=one.duration_hdr)
     for percentile, value_ns in one.percentiles_ns.items():
         both = {**labels, "percentile": percentile}
