@@ -25,8 +25,13 @@ class Quantity:
         return dict(self.labels).get(name)
 
     def labels_text(self) -> str:
-        """``query 6, operator scan``; empty where there are no labels."""
-        return ", ".join(f"{name} {value}" for name, value in self.labels)
+        """``query 6, operator scan``, ``new order, percentile 95``; empty without labels."""
+        return ", ".join(_label_text(name, value) for name, value in self.labels)
+
+
+def _label_text(name: str, value: str) -> str:
+    """A transaction's name says what it is by itself."""
+    return value.replace("_", " ") if name == "transaction" else f"{name} {value}"
 
 
 @dataclass(frozen=True)

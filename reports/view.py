@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.reports.anatomy import anatomy
@@ -12,6 +10,7 @@ from harness.reports.catalogue import headline_first, metric_info
 from harness.reports.charts import draw_panel
 from harness.reports.charts.drawing import Drawing
 from harness.reports.charts.lines import lines_over_parameter
+from harness.reports.checks import checks
 from harness.reports.compare import Row
 from harness.reports.conditions import (
     CONDITIONS_HEAD,
@@ -32,11 +31,12 @@ from harness.reports.sentences import Sentence, fit_summary, sentences, unexplai
 from harness.reports.series import Arm, Panel
 from harness.reports.statistics import ALPHA
 from harness.reports.sweeps import Sweep, sweeps
+from harness.reports.uncontrolled import uncontrolled
 from harness.reports.values import Measured, Quantity, Summary, duration_of, in_order
 from harness.reports.verdict import Verdict, verdicts
 from harness.reports.what_was_run import Told, what_was_run
+from harness.reports.window import of_window, per_transaction, window_title
 from harness.reports.words import (
-    counted,
     difference_text,
     interval_text,
     p_text,
@@ -156,9 +156,9 @@ def build(
         sweeps=tuple(_sweep_views(over, published)),
         panels=tuple(_panel_view(panel, i, published) for i, panel in enumerate(panels, 1)),
         conditions=tuple(conditions(panel, arm) for panel in panels for arm in panel.arms),
-        checks=_checks(runs),
+        checks=checks(runs),
         troubles=tuple(_troubles(runs)),
-        uncontrolled=tuple(_distinct(u for run in runs for u in run.run["uncontrolled"])),
+        uncontrolled=tuple(uncontrolled(runs)),
         hosts=tuple(host_facts(runs)),
         tiers=tuple(tier_rows(runs)),
         engines=tuple(one for panel in panels for one in engine_settings(panel)),
@@ -177,48 +177,6 @@ def _counts(runs: Sequence[StoredRun]) -> str:
     return f"{len(runs)} runs: {', '.join(said)}" if len(runs) > 1 else f"1 run: {states[0]}"
 
 
-#: What a check that stands for several answers says first: ``44 of 44 answers not compared``.
-_ANSWERS_TOGETHER = re.compile(r"(\d+) of \d+ answers ")
-_STATES = {"passed": "passed", "failed": "failed", "unknown": "could not be made"}
-
-
-def _checks(runs: Sequence[StoredRun]) -> str:
-    """How many answers were right, then the checks of anything else, by their names."""
-    answers: Counter[str] = Counter()
-    others: dict[str, Counter[str]] = {}
-    for check in (check for run in runs for check in run.run["checks"]):
-        if check["name"] in ("answer", "stream-answers"):
-            together = _ANSWERS_TOGETHER.match(check["detail"])
-            stands_for = int(together[1]) if check["name"] != "answer" and together else 1
-            answers[check["status"]] += stands_for
-        else:
-            others.setdefault(check["name"], Counter())[check["status"]] += 1
-    told = "; ".join(f"{name}: {_states(counts)}" for name, counts in sorted(others.items()))
-    if told and not answers and all(_asks_nothing(run) for run in runs):
-        return f"Checks: {told}."
-    return " ".join([_answers(answers), *([f"Checks of other things: {told}."] if told else [])])
-
-
-def _asks_nothing(run: StoredRun) -> bool:
-    """Whether a run has no queries, and so no answers to check."""
-    return not run.run["spec"]["params"].get("queries")
-
-
-def _answers(counts: Counter[str]) -> str:
-    if not (total := counts.total()):
-        return "No answer was checked."
-    if counts["passed"] == total:
-        return f"{counted(total, 'answer')} checked: all passed."
-    return (
-        f"Of {counted(total, 'answer')} {counts['passed']} passed the check, {counts['failed']} "
-        f"failed it, {counts['unknown']} could not be checked."
-    )
-
-
-def _states(counts: Counter[str]) -> str:
-    return ", ".join(f"{counts[state]} {said}" for state, said in _STATES.items() if counts[state])
-
-
 def _troubles(runs: Sequence[StoredRun]) -> Iterable[Trouble]:
     for run in runs:
         if run.run["status"] == "complete":
@@ -235,16 +193,13 @@ def _troubles(runs: Sequence[StoredRun]) -> Iterable[Trouble]:
         yield Trouble(run.run_id, run.run["status"], "; ".join([*reasons[:5], *more]))
 
 
-def _distinct(entries: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    return list({tuple(sorted(entry.items())): entry for entry in entries}.values())
-
-
 def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries]) -> PanelView:
     kinds = _with_limited({q: one for arm in panel.arms for q, one in arm.kinds().items()})
     roles: dict[str, dict[str, list[Quantity]]] = {}
     for quantity, one in kinds.items():
         role = metric_info(quantity, one.better).role
-        roles.setdefault(role, {}).setdefault(quantity.name, []).append(quantity)
+        role_of_table = "window" if of_window(quantity) else role
+        roles.setdefault(role_of_table, {}).setdefault(quantity.name, []).append(quantity)
 
     def tables(role: str) -> tuple[ValueTable, ...]:
         found = [in_order(quantities) for quantities in roles.get(role, {}).values()]
@@ -261,7 +216,7 @@ def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries])
         tuple(draw_panel(panel, number, published, why=True)),
         tuple(said),
         fit_summary(said, unexplained(panel)) if said else "",
-        (*tables("counter"), *tables("breakdown")),
+        (*_window(panel, roles.get("window", {}), kinds), *tables("counter"), *tables("breakdown")),
         what_was_run([(arm.marked_name, arm.runs) for arm in panel.arms]),
     )
 
@@ -296,7 +251,9 @@ def _sweep_views(
 def _table(
     panel: Panel, title: str, quantities: Sequence[Quantity], kinds: dict[Quantity, Measured]
 ) -> ValueTable:
-    heads = [(arm.marked_name, ("median", "range", "n")) for arm in panel.arms]
+    heads: list[tuple[str, tuple[str, ...]]] = [
+        (arm.marked_name, ("median", "range", "n")) for arm in panel.arms
+    ]
     better = kinds[quantities[0]].better
     ratio = "ratio" if better == "none" else "times better"
     compared = [
@@ -325,6 +282,24 @@ def _table(
     if any(_by_others(arm, quantity) for arm in panel.arms for quantity in quantities):
         title += f" ({MARK}: far more than the kernel counted for the engine)"
     return ValueTable(title, (*heads, *compared), tuple(rows))
+
+
+def _window(
+    panel: Panel, named: Mapping[str, Sequence[Quantity]], kinds: dict[Quantity, Measured]
+) -> list[ValueTable]:
+    """What the window added to every counter, in one table, with what a transaction took."""
+    quantities = in_order([q for one in named.values() for q in one])
+    if not quantities:
+        return []
+    inner = _table(panel, "over the measured window", quantities, kinds)
+    rows = []
+    for quantity, cells in zip(quantities, inner.rows, strict=True):
+        each = [per_transaction(arm, quantity) for arm in panel.arms]
+        shown = (quantity_text(one[0].median, one[1]) if one else "–" for one in each)
+        rows.append((window_title(quantity), *cells[1:], *shown))
+    names = tuple(arm.marked_name for arm in panel.arms)
+    heads = (*inner.heads, ("a transaction, median", names))
+    return [ValueTable(inner.title, heads, tuple(rows))]
 
 
 def _by_others(arm: Arm, quantity: Quantity) -> bool:

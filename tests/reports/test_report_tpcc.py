@@ -15,6 +15,7 @@ from harness import hdr
 from harness.reports.compare import compare
 from harness.reports.compare_output import table, to_json
 from harness.reports.report import write_report
+from harness.reports.uncontrolled import uncontrolled
 from harness.store import StoredRun
 
 LAYOUT = hdr.Layout(1000, 3_600_000_000_000, 3)
@@ -41,6 +42,13 @@ def metrics(rate: float, seed: int) -> list[dict[str, Any]]:
             for name, factor in (("new_order", 8), ("payment", 4))
         ),
         one("server_cpu_per_transaction_ns", "ns", "lower", value=5e5),
+        *(one("transaction_count", "1", "none", labels={"transaction": name}, value=count)
+          for name, count in (("new_order", 450), ("payment", 500))),
+        one("transaction_rolled_back_count", "1", "none", labels={"transaction": "new_order"},
+            value=50),
+        one("window_duration_ns", "ns", "none", value=60_000_000_000),
+        one("window_postgres_wal_bytes", "B", "none", value=1024 * 1000),
+        one("window_dram_read_bytes_per_s", "B/s", "none", value=1 << 30),
         one("window_tier_read_bytes", "B", "none", labels={"tier": "ssd"}, value=1 << 30),
     ]  # fmt: skip
 
@@ -127,3 +135,41 @@ def test_users_that_are_compared_name_the_arms_and_not_the_heading(tmp_path: Pat
     text = write_report(made, tmp_path / "report", over="users").markdown.read_text("utf-8")
     assert "warehouses 10" in text.split("## Verdict")[1] and "users 8," not in text
     assert "| users | 8: 8; 16: 16 |" in text
+
+
+def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction(
+    tmp_path: Path,
+) -> None:
+    made = runs(tmp_path, 2, 1.5)
+    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
+    (table_of_it,) = [part for part in text.split("**") if "| postgres wal |" in part]
+    cells = {row.split(" | ")[0]: row.split(" | ") for row in table_of_it.splitlines()}
+    # 1,000 transactions were done: 450 and 500 were committed, 50 rolled back as they should.
+    assert cells["| postgres wal"][-1] == "1 KiB |"
+    assert cells["| tier read, tier ssd"][-1] == "1.02 MiB |"
+    assert cells["| duration"][-1] == cells["| dram read bytes per s"][-1] == "– |"
+    assert "window postgres" not in text
+    assert "| new order, percentile 50 |" in text and "transaction new" not in text
+
+
+def test_checks_of_many_runs_tell_how_many_each_has(tmp_path: Path) -> None:
+    check = {"name": "consistency", "status": "passed", "detail": ""}
+    found = [check | {"labels": {"condition": str(number)}} for number in range(1, 13)]
+    found.append({"name": "mix", "status": "passed", "detail": "", "labels": {}})
+    made = runs(tmp_path, 1, 1.5, run_changes={"checks": found})
+    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
+    assert "Checks: consistency: 24 passed (12 in each of 2 runs); mix: 2 passed." in text
+    assert "No answer" not in text
+
+
+def test_a_finding_that_differs_in_what_was_measured_stands_once(tmp_path: Path) -> None:
+    def with_load(load: str, block: int, more: str) -> StoredRun:
+        notes = [{"what": "other load", "found": f"load average {load} on 2 processors", "do": "x"},
+                 {"what": "swap", "found": f"on node {more}", "do": "y"}]  # fmt: skip
+        return write(tmp_path, Case(block=block, run_changes={"uncontrolled": notes}))
+
+    made = [with_load("9.50", 0, "0"), with_load("10.32", 1, "1"), with_load("9.34", 2, "0")]
+    assert [one["found"] for one in uncontrolled(made)] == [
+        "load average 9.34 – 10.32 on 2 processors (in 3 runs)", "on node 0", "on node 1",
+    ]  # fmt: skip
+    assert uncontrolled(made[:1])[0]["found"] == "load average 9.50 on 2 processors"
