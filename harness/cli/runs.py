@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from harness import hdr
 from harness.cli import show
 from harness.cli.common import (
     JsonOption,
@@ -105,30 +106,61 @@ def _print_run(stored: StoredRun) -> None:
         engine = manifest["engine"]
         print(f"engine   {engine['name']} {engine['version']} ({engine['source']})")
         for tier in manifest["tiers"]:
-            facts = tier["facts"]
-            print(f"tier     {tier['name']}: {tier['kind']}, {facts['filesystem']} on "
-                  f"{facts['device']}, DAX {facts['dax']}")  # fmt: skip
+            print(f"tier     {tier['name']}: {_told_of_tier(tier)}")
+    spec = stored.spec
+    print(f"asked    {spec.workload} by {spec.driver}: {_asked(spec.params)}")
     if run["data_bytes"] is not None and run["memory_bytes"]:
         ratio = run["data_bytes"] / run["memory_bytes"]
         print(f"data     {format_bytes(run['data_bytes'])}: {ratio:.2g} × memory")
-    shown = [m for m in run["metrics"] if "value" in m and m["better"] != "none"]
     print_table(
         ("metric", "labels", "value"),
         [
-            (
-                m["name"],
-                " ".join(f"{k}={v}" for k, v in m["labels"].items()),
-                format_ns(m["value"]) if m["unit"] == "ns" else f"{m['value']:g} {m['unit']}",
-            )
-            for m in shown
+            (m["name"], " ".join(f"{k}={v}" for k, v in m["labels"].items()), _value(m))
+            for m in run["metrics"]
+            if m["better"] != "none" or m["name"].startswith("transaction_")
+            if "value" in m or "hdr" in m
         ],
     )
+    for finding in run["uncontrolled"]:
+        print(f"uncontrolled: {finding['what']}: {finding['found']}")
+    passed = sum(check["status"] == "passed" for check in run["checks"])
+    print(f"checks   {passed} of {len(run['checks'])} passed")
     for check in run["checks"]:
         if check["status"] != "passed":
             print(f"{check['name']} {' '.join(check['labels'].values())} {check['status']}: "
                   f"{check['detail']}")  # fmt: skip
     if run["error"]:
         print(f"error: {run['error']['asked']}: {run['error']['found']}\n  {run['error']['do']}")
+
+
+def _told_of_tier(tier: Mapping[str, Any]) -> str:
+    facts = tier["facts"]
+    device = f" on {facts['device']}" if facts["device"] else ""
+    dax = f", DAX {facts['dax']}" if facts["dax"] is not None else ""
+    return f"{tier['kind']}, {facts['filesystem']}{device}{dax}"
+
+
+def _asked(params: Mapping[str, Any]) -> str:
+    """``warehouses 1, users 4, ramp_up 5s, …``: all parameters that have a value."""
+    return ", ".join(
+        f"{name} {','.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in params.items()
+        if value is not None
+    )
+
+
+def _value(metric: Mapping[str, Any]) -> str:
+    """With its unit; of a histogram some percentiles."""
+    if "hdr" in metric:
+        times = hdr.decode(metric["hdr"])
+        shares = [50.0, 95.0, 99.0] if times.total else []
+        told = zip(shares, times.percentiles(shares), strict=True)
+        return ", ".join(f"p{share:g} {format_ns(time_ns)}" for share, time_ns in told) or "–"
+    if metric["unit"] == "ns":
+        return format_ns(metric["value"])
+    unit = "" if metric["unit"] == "1" else f" {metric['unit']}"
+    value = metric["value"]
+    return f"{value:,.0f}{unit}" if abs(value) >= 1000 else f"{value:g}{unit}"
 
 
 @app.command("rm")

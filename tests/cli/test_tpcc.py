@@ -83,6 +83,14 @@ def test_a_rate_that_is_not_kept_is_said(loaded):
     run = max(loaded("runs", "list", "--json").json["runs"], key=lambda run: run["run_id"])
     assert "did not keep up" in uncontrolled(run)["offered rate"]
     assert values(run, "transactions_per_minute") < values(run, "offered_transactions_per_minute")
+    shown = loaded("runs", "show", run["run_id"]).out
+    assert "warehouses 1, test throughput, users 4, " in shown
+    assert f"checks   {len(run['checks'])} of {len(run['checks'])} passed" in shown
+    assert "offered rate" in shown
+    new_orders = values(run, "transaction_count", "transaction")["new_order"]
+    assert f"{new_orders:,}" in shown
+    assert "p95 " in shown
+    assert "None" not in shown.partition("uncontrolled")[0]
 
 
 def test_a_window_without_a_new_order_is_a_failed_run_and_no_rate_of_nothing(loaded):

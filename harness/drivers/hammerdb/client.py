@@ -68,7 +68,7 @@ def build(
     asked = f"{hammerdb.name}: build {options.warehouses} warehouses in {target!r}"
     total = 20 * options.warehouses  # ten districts' customers and orders
     with _Conversation.open(hammerdb, target, clients, build_script(target, options)) as talk:
-        with progress.task(f"{hammerdb.name} loads {target.database}", total=total) as task:
+        with progress.task(f"{hammerdb.name} loads {target.database}", total, "parts") as task:
             told, done = time.monotonic(), 0
             while not talk.ended:
                 told = time.monotonic() if talk.listen() else told
