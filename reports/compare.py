@@ -265,8 +265,10 @@ def _row(
     if reached := sum(_cut_off(run, quantity, one.better) for run in (*a, *b)):
         # What is left are the values of the runs that happened to be fast enough.
         estimate, note = None, f"the time limit was reached in {reached} of {len(a) + len(b)} runs"
+    # How a number came about says nothing where there is none to compare.
+    how = one.note if estimate or one.value is None else ""
     return Row(quantity, one.unit, one.better, summaries[0], summaries[1], estimate, None,
-               "; ".join(part for part in (note, one.note) if part))  # fmt: skip
+               "; ".join(part for part in (note, how) if part))  # fmt: skip
 
 
 def _summary(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.reports.facts import DIMENSIONS, Dimension, Facts, dimension, spec_facts
+from harness.reports.naming import in_words
 from harness.reports.what_was_run import always_told
 from harness.store import StoredRun
 
@@ -151,4 +152,5 @@ def _context(run: StoredRun, over: Sequence[Dimension]) -> dict[str, str]:
 
 def _in_words(run: StoredRun) -> str:
     known = spec_facts(run)
-    return ", ".join(known[name] for name in ("workload", "engine", "placement"))
+    params = (in_words(name, known.get(name)) for name in always_told(known["workload"], ()))
+    return ", ".join([*(known[name] for name in ("workload", "engine", "placement")), *params])

@@ -23,8 +23,8 @@ SWEPT = (("new_orders_per_minute", "users"),)
 #: Of two lines of a paper: ``pmem-both over ssd-both``, under the metric's name with this.
 RATIO = "_ratio"
 OVER = " over "
-#: What the arm's name and the panel's engine say already.
-_TOLD = ("placement", "emulate", "engine", "host_mode")
+#: What the panel's engine and the placement say already.
+_TOLD = ("emulate", "engine", "host_mode")
 
 
 @dataclass(frozen=True)

@@ -281,6 +281,8 @@ def _table(
         rows.append(tuple(cells))
     if any(_by_others(arm, quantity) for arm in panel.arms for quantity in quantities):
         title += f" ({MARK}: far more than the kernel counted for the engine)"
+    if any(kinds[quantity].hdr for quantity in quantities):
+        title += " (percentiles: of all repeats together, not the median of theirs)"
     return ValueTable(title, (*heads, *compared), tuple(rows))
 
 
@@ -319,7 +321,7 @@ def _summary_cells(
     if summary is None and limit is not None:
         return [f"limit of {quantity_text(limit.median, one.unit)} reached", "", "0"]
     if summary is None:
-        return [one.note or "–", "", "0"]
+        return [one.note if one.value is None and one.note else "–", "", "0"]
     median, low, high = (
         quantity_text(value, one.unit, resolution)
         for value in (summary.median, summary.low, summary.high)

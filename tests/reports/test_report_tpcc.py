@@ -15,6 +15,8 @@ from harness import hdr
 from harness.reports.compare import compare
 from harness.reports.compare_output import table, to_json
 from harness.reports.report import write_report
+from harness.reports.series import panels
+from harness.reports.sweeps import sweeps
 from harness.reports.uncontrolled import uncontrolled
 from harness.store import StoredRun
 
@@ -173,3 +175,25 @@ def test_a_finding_that_differs_in_what_was_measured_stands_once(tmp_path: Path)
         "load average 9.34 – 10.32 on 2 processors (in 3 runs)", "on node 0", "on node 1",
     ]  # fmt: skip
     assert uncontrolled(made[:1])[0]["found"] == "load average 9.50 on 2 processors"
+
+
+def test_a_time_that_one_driver_has_not_is_no_text_about_percentiles(tmp_path: Path) -> None:
+    made = runs(tmp_path, 1, 1.5)
+    kept = [m for m in metrics(9000, 0) if m["name"] != "transaction_duration_ns"]
+    other = {"workload": "tpcc", "params": PARAMS, "driver": "hammerdb"}
+    made.append(write(tmp_path, Case(placement="ssd-both", metrics=kept, spec_changes=other)))
+    text = write_report(made, tmp_path / "report", over="driver").markdown.read_text("utf-8")
+    (of_it,) = [
+        line
+        for line in text.splitlines()
+        if line.startswith("| new order, percentile 95") and "measured on one" in line
+    ]
+    assert of_it.count("–") >= 1 and "merged histograms" not in of_it
+    assert "of all repeats together, not the median of theirs" in text
+
+
+def test_lines_of_two_placements_are_told_apart_when_drivers_are_compared(tmp_path: Path) -> None:
+    made = [run for users in (8, 16) for run in runs(tmp_path, 1, 1.5, users=users)]
+    (sweep,) = sweeps(panels(made, "driver", None))
+    names = [line.marked_name for line in sweep.lines]
+    assert sorted(names) == ["loadgen, placement pmem-both", "loadgen, placement ssd-both"]
