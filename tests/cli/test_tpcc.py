@@ -180,7 +180,12 @@ def test_what_was_committed_survives_a_kill(loaded, engine):
 def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):
     lazy = ("synchronous_commit=off", "wal_writer_delay=10s", "wal_writer_flush_after=2GB")
     settings = [word for setting in lazy for word in ("--set", setting)]
-    done = loaded(*POSTGRES, *SHORT, "--test", "durability", *settings, "--json")
+    # Killed just behind one of the log's rare writes it has lost nothing.
+    for seed in range(4):
+        argv = [*POSTGRES, *SHORT, "--test", "durability", *settings, "--seed", seed, "--json"]
+        done = loaded(*argv)
+        if done.code == 1:
+            break
     assert done.code == 1, done.err + done.out
     (run,) = done.json["runs"]
     failed = {c["labels"].get("transaction") for c in run["checks"] if c["status"] == "failed"}
