@@ -154,7 +154,9 @@ def test_the_report_has_chart_table_and_the_paper_s_points(
     assert "table5: pmem-both as published" in drawn and "pmem-both (EMULATED)" in drawn
     assert "mysql" not in drawn and "sqlserver" not in drawn
     assert re.findall(r"(?m)^## postgres.*$", markdown) == [
-        "## postgres 18.4, users 8", "## postgres 18.4, users 32", "## postgres 18.4, users 128",
+        "## postgres 18.4, warehouses 10, users 8",
+        "## postgres 18.4, warehouses 10, users 32",
+        "## postgres 18.4, warehouses 10, users 128",
     ]  # fmt: skip
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.splitlines()
             if line.startswith("| table5")]  # fmt: skip
