@@ -1,0 +1,133 @@
+"""What a driver saw in the measured window, one shape for every workload and every client.
+
+So that one driver calibrates another. What a driver does not tell is None or absent, never
+zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.counters import difference
+from harness.errors import RunFailed
+from harness.workload import Session
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One type of operation (of TPC-C: of transaction) in the measured window.
+
+    ``count``: ended in the window as it should: of transactions those that were committed
+    or only read. ``rolled_back_count``: those that the workload wants rolled back; not in
+    ``count``. ``skipped_count``: of ``count``, those that had less to do than belongs to
+    them. ``not_found_count``: of ``count``, those that found no record of their key.
+    ``retried_count``: attempts undone by the server and made again. ``unfinished_count``:
+    begun in the window, never answered. ``duration_hdr``: HdrHistogram V2 compressed,
+    base64, of nanoseconds; ``percentiles_ns``: by percentile (``"95"``), from a driver that
+    tells no histogram; ``called_count``: calls from the client's start on, from one that
+    counts no others.
+    """
+
+    count: int | None = None
+    rolled_back_count: int | None = None
+    skipped_count: int | None = None
+    not_found_count: int | None = None
+    retried_count: int | None = None
+    unfinished_count: int | None = None
+    duration_hdr: str | None = None
+    percentiles_ns: Mapping[str, float] = field(default_factory=dict)
+    called_count: int | None = None
+
+    @property
+    def done_count(self) -> int | None:
+        """Ended as the workload wants it, those rolled back among them."""
+        return None if self.count is None else self.count + (self.rolled_back_count or 0)
+
+
+@dataclass(frozen=True)
+class Driven:
+    """The measured window, as its driver tells it.
+
+    ``window_ns``: its length. ``operations``: by name. ``client_cpu_ns``: of the client's
+    processes in the window; ``busiest_thread_share``: of the window, how much its busiest
+    thread computed. ``offered_count``: intended starts in the window of an open loop;
+    ``backlog_count``: of those due, how many were not begun at the window's beginning and
+    end. ``retried_by_code``: by the server's error code. ``series``: ``{"monotonic_ns",
+    "counts": {operation: done}}`` by interval of :data:`SERIES_NS`. ``engine_counters``:
+    what the window added to the counters of an engine inside the client, units in their
+    names; ``engine_text``: what else it told, by name. ``notes``: facts about the client
+    for the result.
+    """
+
+    driver: str
+    version: str
+    window_ns: int
+    operations: Mapping[str, Operation] = field(default_factory=dict)
+    client_cpu_ns: int | None = None
+    client_threads: int | None = None
+    busiest_thread_share: float | None = None
+    offered_count: int | None = None
+    backlog_count: tuple[int, int] | None = None
+    retried_by_code: Mapping[str, int] = field(default_factory=dict)
+    series: Sequence[Mapping[str, Any]] = ()
+    engine_counters: Mapping[str, float] = field(default_factory=dict)
+    engine_text: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def done_count(self) -> int | None:
+        """Operations done in the window; None where the driver does not tell of each."""
+        return total(one.done_count for one in self.operations.values())
+
+
+#: How long an interval of a series is.
+SERIES_NS = 1_000_000_000
+
+
+def total(counts: Iterable[int | None]) -> int | None:
+    """Their sum; None where there are none, or one of them is not known."""
+    known = list(counts)
+    if not known or any(count is None for count in known):
+        return None
+    return sum(count for count in known if count is not None)
+
+
+@dataclass(frozen=True)
+class Drives:
+    """What a driver calls as the measured window begins and ends, in the calling thread or not."""
+
+    on_measuring: Callable[[], None]
+    on_measured: Callable[[], None]
+
+
+@dataclass
+class Counted:
+    """Counters at the two ends of the measured window."""
+
+    session: Session
+    _before: Mapping[str, float] | None = None
+    _counters: Mapping[str, float] | None = None
+
+    def drives(self) -> Drives:
+        """What the driver is to call."""
+        return Drives(self.begin, self.end)
+
+    def begin(self) -> None:
+        """The window begins now."""
+        self._before = dict(self.session.counters("under way"))
+
+    def end(self) -> None:
+        """It ends now."""
+        if self._before is not None:
+            self._counters = difference(self._before, self.session.counters("under way"))
+
+    @property
+    def counters(self) -> Mapping[str, float]:
+        """What the window added; RunFailed where its ends were not told."""
+        if self._counters is None:
+            raise RunFailed(
+                "count what the window cost", "the client did not tell its two ends", "run again"
+            )
+        return self._counters

@@ -1,0 +1,58 @@
+"""Drivers of YCSB, and what a driver saw: one shape, so that one driver calibrates another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from harness import driven
+from harness.driven import Drives
+from harness.engine import Engine
+from harness.result import Check
+from harness.workload import Loading, Session
+
+#: The operations, by the names that statements, metrics and labels have.
+OPERATIONS = ("read", "update", "insert", "scan", "read_modify_write")
+
+
+@dataclass(frozen=True)
+class Driven(driven.Driven):
+    """The measured window, as its driver tells it; ``operations`` by :data:`OPERATIONS`.
+
+    A read-modify-write counts once, as that: neither as the read nor as the update that
+    it consists of (the official client's report has it in all three). ``key_counts``: how
+    often the hottest keys were chosen, the hottest first, by key; None from a driver that
+    does not count them. ``chosen_count``: how many choices that is out of.
+    ``inserted_count``: records that were acknowledged as inserted since the client began,
+    its ramp-up included; None where it does not tell.
+    """
+
+    key_counts: Sequence[tuple[str, int]] | None = None
+    chosen_count: int | None = None
+    inserted_count: int | None = None
+
+
+class Driver(Protocol):
+    """A client program that offers YCSB's load. Every verb says what it must do, in one line.
+
+    ``params`` is always what the workload's ``normalise`` returned: official property names
+    where there are such, see harness.workloads.ycsb.options.
+    """
+
+    name: str
+
+    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+        """UsageError for what can be known beforehand: not installed, cannot do this."""
+
+    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the data that it loads depend on, beside count and shape of the records."""
+
+    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+        """Schema and records into the started, empty engine; facts for the fingerprint."""
+
+    def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
+        """Offer the load and return what was seen; RunFailed where it did not go well."""
+
+    def verify(self, params: Mapping[str, Any], session: Session, driven: Driven) -> list[Check]:
+        """Read every record back, and say whether each is there and well formed."""
