@@ -72,6 +72,21 @@ def test_what_the_supervisor_must_kill_at_its_end_leaves_no_shared_memory(tmp_pa
     assert eventually(lambda: not posix.exists() and number not in _sysv())
 
 
+#: The same, dying of SIGTERM at once as what initdb starts does, and nobody to clean up for it.
+FRAIL_MAKER = MAKER.replace("signal.SIG_IGN", "signal.SIG_DFL").replace(
+    "libc =",
+    "from multiprocessing import resource_tracker\n"
+    "resource_tracker.unregister(posix._name, 'shared_memory')\nlibc =",
+)
+
+
+def test_what_dies_of_the_supervisors_first_signal_leaves_no_shared_memory(tmp_path):
+    with Supervisor(tmp_path / "state") as supervisor:
+        process = supervisor.spawn([sys.executable, "-c", FRAIL_MAKER], pipes=True)
+        posix, number = _made(process)
+    assert eventually(lambda: not posix.exists() and number not in _sysv())
+
+
 def test_what_somebody_else_has_killed_leaves_none_once_a_client_of_it_was_started(supervisor):
     """Dead, it maps nothing any more: what it had was seen when the next process began."""
     server = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
