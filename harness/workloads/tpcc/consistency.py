@@ -7,7 +7,6 @@ some go over all order lines.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -15,18 +14,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harness.chance import off
+from harness.driven import Operation
 from harness.engine import RunsSql, SqlResult
 from harness.errors import HarnessError
 from harness.progress import Progress
 from harness.result import Check
-from harness.workloads.tpcc.driven import Driven, Transaction
+from harness.workloads.tpcc.driven import Driven
 from harness.workloads.tpcc.options import shares
 
 _FOLDER = Path(__file__).parent / "conditions"
 _AT_ONCE = 4
 _SHOWN = 3
-#: What comes by chance less than once in 10⁹ runs is not chance.
-_NO_CHANCE = math.log(1e9)
 _ROLLED_BACK, _REMOTE_LINES, _REMOTE_PAYMENTS = 0.01, 0.01, 0.15
 #: Orders of a district and rows of HISTORY of a warehouse as loaded (clause 4.3.3.1).
 _LOADED_ORDERS, _LOADED_HISTORY = 3000, 30_000
@@ -92,7 +91,7 @@ def check_mix(params: Mapping[str, Any], driven: Driven, asked: str | Mapping[st
     ``asked``: the mix. A transaction that was under way at an end of the window may be missing.
     """
     done: dict[str, int] = {}
-    for name, transaction in driven.transactions.items():
+    for name, transaction in driven.operations.items():
         if (count := _count_of(transaction)) is None:
             return Check("mix", "unknown", f"{driven.driver} does not tell how many {name} it did")
         done[name] = count
@@ -100,20 +99,19 @@ def check_mix(params: Mapping[str, Any], driven: Driven, asked: str | Mapping[st
         return Check("mix", "unknown", f"{driven.driver} does not tell what it did")
     total, edge = sum(done.values()), int(params["users"])
     wrong = [
-        _off(f"{name} of all transactions", done.get(name, 0), total, share, edge)
+        off(f"{name} of all transactions", done.get(name, 0), total, share, edge)
         for name, share in shares(asked).items()
     ]
-    rolled_back = driven.transactions["new_order"].rolled_back_count
+    rolled_back = driven.operations["new_order"].rolled_back_count
     if rolled_back is not None:
-        wrong.append(_off("rolled back New-Orders", rolled_back, done["new_order"], _ROLLED_BACK))
+        wrong.append(off("rolled back New-Orders", rolled_back, done["new_order"], _ROLLED_BACK))
     return _verdict("mix", wrong, f"{total} transactions")
 
 
-def _count_of(transaction: Transaction) -> int | None:
+def _count_of(transaction: Operation) -> int | None:
     """How many were done, as the driver tells it."""
-    if transaction.committed_count is None:
-        return transaction.called_count
-    return transaction.committed_count + (transaction.rolled_back_count or 0)
+    done = transaction.done_count
+    return transaction.called_count if done is None else done
 
 
 def check_remote(warehouses: int, engine: RunsSql) -> Check:
@@ -131,8 +129,8 @@ def check_remote(warehouses: int, engine: RunsSql) -> Check:
     payments -= _LOADED_HISTORY * warehouses
     share = 1.0 if warehouses > 1 else 0.0
     wrong = [
-        _off("remote order lines", remote_lines, lines, share * _REMOTE_LINES),
-        _off("remote payments", remote_payments, payments, share * _REMOTE_PAYMENTS),
+        off("remote order lines", remote_lines, lines, share * _REMOTE_LINES),
+        off("remote payments", remote_payments, payments, share * _REMOTE_PAYMENTS),
     ]
     if not any((lines, payments, remote_lines, remote_payments)):
         return Check("remote", "unknown", f"there are {lines} order lines, {payments} payments")
@@ -151,30 +149,6 @@ SELECT count(*), sum(CASE WHEN h_c_w_id <> h_w_id THEN 1 ELSE 0 END) FROM histor
 def _counts(found: SqlResult) -> tuple[int, int]:
     ((count, remote),) = found.rows
     return int(str(count)), int(str(remote or 0))
-
-
-def _off(what: str, count: int, total: int, share: float, edge: int = 0) -> str:
-    """What is too far from its share to be chance; empty where it is not.
-
-    Chernoff's bound: so many of ``total``, or more extreme, come with a probability of less
-    than exp(-total · D), D being the divergence of the share found from that expected.
-    """
-    nearest = min(max(total * share, count - edge), count + edge)
-    possible = 0 <= nearest <= total
-    if possible and (total == 0 or total * _divergence(nearest / total, share) <= _NO_CHANCE):
-        return ""
-    return f"{what}: {count} of {total}, not {share:.2%}"
-
-
-def _divergence(found: float, expected: float) -> float:
-    """Kullback and Leibler's, of one coin from another, in nats."""
-
-    def part(p: float, q: float) -> float:
-        if p <= 0:
-            return 0.0
-        return p * math.log(p / q) if q > 0 else math.inf
-
-    return part(found, expected) + part(1 - found, 1 - expected)
 
 
 def _verdict(name: str, wrong: Sequence[str], looked_at: str) -> Check:

@@ -37,8 +37,9 @@ from collections.abc import Iterator, Mapping
 
 from harness import hdr
 from harness.counters import bandwidths, counter_metrics
+from harness.driven import Operation
 from harness.result import Metric
-from harness.workloads.tpcc.driven import Driven, Transaction
+from harness.workloads.tpcc.driven import Driven
 
 _COUNTS = ("rolled_back_count", "skipped_count", "retried_count", "unfinished_count")
 
@@ -47,7 +48,7 @@ def metrics(driven: Driven, counters: Mapping[str, float]) -> list[Metric]:
     """All of a run; what the driver or the host does not tell is left out."""
     return [
         *_rates(driven),
-        *(m for name, one in driven.transactions.items() for m in _of_transaction(name, one)),
+        *(m for name, one in driven.operations.items() for m in _of_transaction(name, one)),
         *(
             Metric("retried_count", "1", "none", {"code": code}, value=count)
             for code, count in driven.retried_by_code.items()
@@ -73,10 +74,10 @@ def _rates(driven: Driven) -> Iterator[Metric]:
         yield Metric("offered_transactions_per_minute", "1/min", "none", value=offered)
 
 
-def _of_transaction(name: str, one: Transaction) -> Iterator[Metric]:
+def _of_transaction(name: str, one: Operation) -> Iterator[Metric]:
     labels = {"transaction": name}
-    if one.committed_count is not None:
-        yield Metric("transaction_count", "1", "none", labels, value=one.committed_count)
+    if one.count is not None:
+        yield Metric("transaction_count", "1", "none", labels, value=one.count)
     for count in _COUNTS:
         value = getattr(one, count)
         if value is not None:
@@ -88,18 +89,8 @@ def _of_transaction(name: str, one: Transaction) -> Iterator[Metric]:
         yield Metric("transaction_percentile_ns", "ns", "lower", both, value=value_ns)
 
 
-def done_count(driven: Driven) -> int | None:
-    """Transactions done in the window; None where the driver does not tell."""
-    counts = [
-        None if one.committed_count is None else one.committed_count + (one.rolled_back_count or 0)
-        for one in driven.transactions.values()
-    ]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
-
-
 def _cpu(driven: Driven, counters: Mapping[str, float]) -> Iterator[Metric]:
-    done = done_count(driven)
+    done = driven.done_count
     spent = {"client": driven.client_cpu_ns, "server": counters.get("cpu_ns")}
     for side, cpu_ns in spent.items():
         if done and cpu_ns is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from harness.driven import Drives, Operation
 from harness.drivers.hammerdb import (
     Build,
     Measured,
@@ -22,10 +23,10 @@ from harness.drivers.hammerdb import (
 )
 from harness.engine import Engine
 from harness.errors import UsageError
+from harness.parameters import duration_ns
 from harness.supervise.credentials import unprivileged
 from harness.workload import Loading, Session
-from harness.workloads.tpcc.driven import Driven, Drives, Transaction
-from harness.workloads.tpcc.options import duration_ns
+from harness.workloads.tpcc.driven import Driven
 
 #: Parameters that HammerDB has nothing for, with the value that leaves them alone.
 _OURS_ALONE: Mapping[str, Any] = {"rate_per_s": None, "mix": "deck", "clients": 1, "data_seed": 1}
@@ -96,7 +97,7 @@ def _timed(params: Mapping[str, Any]) -> Timed:
 
 def _driven(found: Measured) -> Driven:
     times = {
-        name: Transaction(
+        name: Operation(
             percentiles_ns={"50": one.p50_ns, "95": one.p95_ns, "99": one.p99_ns},
             called_count=one.calls,
         )
@@ -107,7 +108,7 @@ def _driven(found: Measured) -> Driven:
         version=found.version,
         window_ns=found.duration_ns,
         new_orders_per_minute=found.new_orders_per_minute,
-        transactions=times,
+        operations=times,
         database_transactions_per_minute=found.transactions_per_minute,
         client_cpu_ns=found.client_cpu_ns,
         client_threads=found.users,

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness import loadgen
-from harness.engine import Engine, LoadsNatively, RunsNatively, RunsSql
+from harness.driven import SERIES_NS, Drives, Operation
+from harness.drivers import loadgen as client
+from harness.engine import Engine, RunsSql
 from harness.engines._sqlfiles import text_of
 from harness.errors import RunFailed, UsageError
 from harness.natives import loadgen_program
-from harness.progress import Task
+from harness.parameters import duration_ns
 from harness.result import Check
 from harness.workload import Loading, Session
 from harness.workloads.tpcc import data
 from harness.workloads.tpcc.consistency import check_conditions
-from harness.workloads.tpcc.driven import Driven, Drives, Transaction
-from harness.workloads.tpcc.options import TRANSACTIONS, duration_ns
+from harness.workloads.tpcc.driven import Driven
+from harness.workloads.tpcc.options import TRANSACTIONS
 
-#: How long an interval of the series is.
-SERIES_NS = 1_000_000_000
-#: How long transactions that began in the window are waited for behind it.
-_DRAIN_NS = 10_000_000_000
 _NS_PER_MIN = 60e9
 _JOURNAL = "committed.journal"
 #: About: ten for each order.
 _LINES_PER_WAREHOUSE = 300_000
-#: What the harness itself keeps open: counters, checks, and what servers set apart.
-_OWN_CONNECTIONS = 10
 
 
 class Loadgen:
@@ -40,10 +36,10 @@ class Loadgen:
 
     def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether the client speaks to this engine, and has its module."""
-        native = _native(engine)
+        native = client.loadable(engine, "tpcc")
         loadgen_program(native.native_backend())
         _statements(engine)
-        _check_connections(params, engine, settings)
+        client.check_connections(params["connections"], engine, settings, "users or connections")
 
     def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """The seed, and which rows are made of it."""
@@ -57,7 +53,7 @@ class Loadgen:
     def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
         """Fill the tables through the engine's bulk path; the conditions must hold then."""
         engine = loading.engine
-        native = _native(engine)
+        native = client.loadable(engine, "tpcc")
         known = data.row_counts(params["warehouses"])
         told: dict[str, Any] = {}
 
@@ -72,7 +68,7 @@ class Loadgen:
             }
             total = sum(known.values()) + _LINES_PER_WAREHOUSE * params["warehouses"]
             with loading.progress.task("load TPC-C", total, "rows") as task:
-                rows = _Rows(task)
+                rows = client.Rows(task)
                 watch = loadgen.Watch(on_counts=rows.count)
                 told.update(loadgen.load(spec, loading.clients, watch))
             stored: Mapping[str, int] = told["rows"]
@@ -100,14 +96,10 @@ class Loadgen:
         spec = _spec(params, session.engine, session.seed, journal)
         seconds = (duration_ns(params, "ramp_up") + duration_ns(params, "duration")) / 1e9
         with session.progress.task(f"TPC-C, {params['users']} users", seconds, "s") as task:
-            clock = _Clock(task)
-            watch = loadgen.Watch(
-                clock.entering("measuring", drives.on_measuring),
-                clock.entering("ending", drives.on_measured),
-                clock.tick,
-            )
+            clock = client.Clock(task, "transactions")
             specs = loadgen.split(spec, params["clients"])
-            return _driven(loadgen.drive(specs, session.clients(), watch), clock.counts)
+            result = loadgen.drive(specs, session.clients(), clock.watch(drives))
+            return _driven(result, clock.counts)
 
     def journals(self, params: Mapping[str, Any], folder: Path) -> list[Path]:
         """The files that ``drive`` had written into a folder."""
@@ -115,50 +107,10 @@ class Loadgen:
         return [file for file in files if file.exists()]
 
 
-class _Rows:
-    """Moves a task on by the rows that were sent."""
-
-    def __init__(self, task: Task) -> None:
-        self._task, self._sent = task, 0
-
-    def count(self, counts: Mapping[str, int]) -> None:
-        """``counts``: rows so far by table."""
-        sent = sum(counts.values())
-        self._task.advance(sent - self._sent)
-        self._sent = sent
-
-
-class _Clock:
-    """Moves a task on by the seconds that have passed."""
-
-    def __init__(self, task: Task) -> None:
-        self._task, self._told = task, time.monotonic()
-        self._phase = "ramp-up"
-        #: The last that was told: when all is over, everything that was committed.
-        self.counts: Mapping[str, int] = {}
-
-    def entering(self, phase: str, then: Callable[[], None]) -> Callable[[], None]:
-        """``then``, and ``phase`` is what is told from now on."""
-
-        def entered() -> None:
-            then()
-            self._phase = phase
-
-        return entered
-
-    def tick(self, counts: Mapping[str, int]) -> None:
-        """Called about each second; ``counts`` so far by transaction."""
-        self.counts = counts
-        now = time.monotonic()
-        done = sum(counts.values())
-        self._task.advance(now - self._told, note=f"{self._phase}, {done:,} transactions")
-        self._told = now
-
-
 def _spec(
     params: Mapping[str, Any], engine: Engine, seed: int, journal: Path | None
 ) -> dict[str, Any]:
-    native = _native(engine)
+    native = client.loadable(engine, "tpcc")
     return {
         "schema": 1,
         "task": "run",
@@ -172,24 +124,11 @@ def _spec(
         "mode": _mode(params),
         "ramp_up_ns": duration_ns(params, "ramp_up"),
         "duration_ns": duration_ns(params, "duration"),
-        "drain_ns": _DRAIN_NS,
+        "drain_ns": client.DRAIN_NS,
         "series_interval_ns": SERIES_NS,
         "journal": None if journal is None else str(journal / _JOURNAL),
         "seed": seed,
     }
-
-
-def _native(engine: Engine) -> LoadsNatively:
-    if not isinstance(engine, LoadsNatively):
-        raise UsageError(
-            f"tpcc on {engine.name}",
-            "the native client does not speak to this engine: it has no server that many users "
-            "connect to"
-            if not isinstance(engine, RunsNatively)
-            else "the engine has no bulk path for the native client",
-            "choose an engine with a server, such as postgres, mysql or mariadb",
-        )
-    return engine
 
 
 def _statements(engine: Engine) -> dict[str, str]:
@@ -204,20 +143,6 @@ def _statements(engine: Engine) -> dict[str, str]:
             "choose another engine",
         )
     return {name: text_of(file).strip() for name, file in files.items()}
-
-
-def _check_connections(
-    params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]
-) -> None:
-    """Where the settings say how many connections the server takes (as all of ours call it)."""
-    limit = settings.get("max_connections", "")
-    wanted = params["connections"] + _OWN_CONNECTIONS
-    if engine.kind == "managed" and limit.isdecimal() and int(limit) < wanted:
-        raise UsageError(
-            f"{params['connections']} connections with max_connections {limit}",
-            f"the server takes fewer than that and the {_OWN_CONNECTIONS} of the harness",
-            f"raise it with --set max_connections={wanted}, or lower users or connections",
-        )
 
 
 def _population(params: Mapping[str, Any]) -> dict[str, int]:
@@ -235,38 +160,25 @@ def _mode(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _driven(result: Mapping[str, Any], committed_so_far: Mapping[str, int]) -> Driven:
-    window_ns = int(result["measured_ns"])
-    transactions = {one["type"]: _transaction(one) for one in result["operations"]}
-    done = {name: one.committed_count or 0 for name, one in transactions.items()}
-    offered = result.get("offered")
-    threads = [int(cpu_ns) for cpu_ns in result.get("threads_cpu_ns", ())]
+    seen = client.seen(result)
+    transactions = {name: _transaction(name, one) for name, one in seen["operations"].items()}
+    done = {name: one.count or 0 for name, one in transactions.items()}
+    per_minute = _NS_PER_MIN / seen["window_ns"]
     return Driven(
-        driver="loadgen",
-        version=result["version"],
-        window_ns=window_ns,
-        new_orders_per_minute=done["new_order"] * _NS_PER_MIN / window_ns,
-        transactions=transactions,
-        transactions_per_minute=sum(done.values()) * _NS_PER_MIN / window_ns,
-        client_cpu_ns=int(result["client_cpu_ns"]),
-        client_threads=len(threads) or None,
-        busiest_thread_share=max(threads) / window_ns if threads else None,
-        offered_count=offered["count"] if offered else None,
-        backlog_count=(offered["backlog_begin"], offered["backlog_end"]) if offered else None,
-        retried_by_code=result["errors"],
-        series=result["series"],
+        **{**seen, "operations": transactions},
+        new_orders_per_minute=done["new_order"] * per_minute,
+        transactions_per_minute=sum(done.values()) * per_minute,
         committed_so_far=committed_so_far,
-        notes=result.get("notes", {}),
     )
 
 
-def _transaction(one: Mapping[str, Any]) -> Transaction:
-    return Transaction(
-        committed_count=one["count"],
-        rolled_back_count=one["rolled_back"] if one["type"] == "new_order" else None,
-        skipped_count=one["skipped"] if one["type"] == "delivery" else None,
-        retried_count=one["retried"],
-        unfinished_count=one["unfinished"],
-        duration_hdr=one["latency_hdr"],
+def _transaction(name: str, one: Operation) -> Operation:
+    """Without the counts that this one cannot have."""
+    return replace(
+        one,
+        rolled_back_count=one.rolled_back_count if name == "new_order" else None,
+        skipped_count=one.skipped_count if name == "delivery" else None,
+        not_found_count=None,
     )
 
 

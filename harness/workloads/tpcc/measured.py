@@ -20,10 +20,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from harness.counters import difference
-from harness.engine import Engine, RunsSql, TellsDurability
+from harness.doubts import Nouns, backlog, closed_loop, lost_without_power, saturation, trend
+from harness.driven import Counted, Drives
+from harness.engine import RunsSql
 from harness.errors import HarnessError, RunFailed, UsageError
 from harness.host.uncontrolled import Finding
+from harness.parameters import duration_ns
 from harness.result import Check, Metric
 from harness.workload import Outcome, Session
 from harness.workloads.tpcc import figures
@@ -35,21 +37,15 @@ from harness.workloads.tpcc.counted import (
     loaded_traces,
     read_traces,
 )
-from harness.workloads.tpcc.driven import Driven, Driver, Drives
+from harness.workloads.tpcc.driven import Driven, Driver
 from harness.workloads.tpcc.durability import Journal, check_durability
-from harness.workloads.tpcc.loadgen import SERIES_NS, Loadgen
-from harness.workloads.tpcc.options import duration_ns, shares
+from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.options import shares
 
-#: A client thread that computes for more than this share of the window has no time to wait.
-_SATURATED = 0.9
-#: How much of what was due at the window's end may wait in an open loop, as a share of what
-#: was offered in it, before the rate counts as not kept.
-_BACKLOG = 0.01
+_NOUNS = Nouns(operation="transaction", user="user", users_option="--users")
 #: More deliveries than this share that find a district without orders are to be told (clause
 #: 2.7.4.2): they have less to do, and are sooner done.
 _SKIPPED = 0.01
-#: How far the first and last third of a window may be apart.
-_STEADY = 0.1
 #: The server is killed in this part of the window.
 _KILL_FROM, _KILL_TO = 0.2, 0.9
 #: A killed server may have to give back gigabytes of memory, or wait for its last writes.
@@ -63,8 +59,8 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     engine = _sql(session)
     traces = _traces_before(params, session)
     session.counters()  # connects and calibrates what asks the engine, before anybody drives
-    counted = _Counted(session)
-    driven = driver.drive(params, session, Drives(counted.begin, counted.end))
+    counted = Counted(session)
+    driven = driver.drive(params, session, counted.drives())
     _expect_work(params, driven, shares(driver.mix(params))["new_order"] > 0)
     checks = [
         check_mix(params, driven, driver.mix(params)),
@@ -80,7 +76,7 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     }
     metrics = figures.metrics(driven, counted.counters)
     kept = {name: document for name, document in artifacts.items() if document}
-    doubts = [*_doubts(params, driven), *_lost_without_power(session.engine)]
+    doubts = [*_doubts(params, driven), *lost_without_power(session.engine)]
     return Outcome(metrics, checks, kept, doubts)
 
 
@@ -98,7 +94,7 @@ def _committed(driven: Driven, before: Traces, engine: RunsSql, users: int) -> I
 
 def _expect_work(params: Mapping[str, Any], driven: Driven, new_orders_asked: bool) -> None:
     """RunFailed for a window in which nothing was done: it would be a rate of 0, and no answer."""
-    done = figures.done_count(driven)
+    done = driven.done_count
     if done != 0 and (driven.new_orders_per_minute > 0 or not new_orders_asked):
         return
     think = "; users that think need more of them" if params["think_time"] else ""
@@ -119,105 +115,21 @@ def _sql(session: Session) -> RunsSql:
     return engine
 
 
-@dataclass
-class _Counted:
-    """Counters at the two ends of the measured window."""
-
-    session: Session
-    _before: Mapping[str, float] | None = None
-    _counters: Mapping[str, float] | None = None
-
-    def begin(self) -> None:
-        self._before = dict(self.session.counters("under way"))
-
-    def end(self) -> None:
-        if self._before is not None:
-            self._counters = difference(self._before, self.session.counters("under way"))
-
-    @property
-    def counters(self) -> Mapping[str, float]:
-        """What the window added; RunFailed where its ends were not told."""
-        if self._counters is None:
-            raise RunFailed(
-                "count what the window cost", "the client did not tell its two ends", "run again"
-            )
-        return self._counters
-
-
 # What makes the numbers doubtful ------------------------------------------------
 
 
 def _doubts(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
-    yield from _saturation(driven)
-    yield from _backlog(driven)
-    yield from _trend(driven)
+    yield from saturation(driven)
+    yield from backlog(driven, _NOUNS)
+    yield from trend(driven, _NOUNS)
     yield from _skipped(driven)
     if params["rate_per_s"] is None and not params["think_time"]:
-        yield Finding(
-            what="waiting in a closed loop",
-            found="a user asks for nothing while it waits, so a stall of the server delays one "
-            "transaction of each user and not all that would have come (coordinated omission)",
-            do="offer a rate with --rate to see waiting in the latencies",
-        )
-
-
-def _lost_without_power(engine: Engine) -> Iterator[Finding]:
-    """Rates with and without waiting for the device are not the same thing."""
-    risks = engine.lost_without_power() if isinstance(engine, TellsDurability) else {}
-    if risks:
-        told = "; ".join(f"{setting}: {meaning}" for setting, meaning in risks.items())
-        yield Finding(
-            what="durable commits",
-            found=f"a loss of power may take commits that were acknowledged ({told})",
-            do="compare with runs of the same settings only, or leave them at their defaults",
-        )
-
-
-def _saturation(driven: Driven) -> Iterator[Finding]:
-    share = driven.busiest_thread_share
-    if share is None and driven.client_cpu_ns is not None and driven.client_threads:
-        share = driven.client_cpu_ns / (driven.client_threads * driven.window_ns)
-    if share is not None and share > _SATURATED:
-        yield Finding(
-            what="client CPU",
-            found=f"a client thread computed for {share:.0%} of the window: the client may "
-            "have been the limit, not the server",
-            do="give it more: -p client_threads=…, -p clients=…",
-        )
-
-
-def _backlog(driven: Driven) -> Iterator[Finding]:
-    if driven.backlog_count is None or not driven.offered_count:
-        return
-    begin, end = driven.backlog_count
-    if end - begin > max(1.0, _BACKLOG * driven.offered_count):
-        yield Finding(
-            what="offered rate",
-            found=f"{end} transactions that were due at the window's end had not begun "
-            f"({begin} at its beginning): the server did not keep up, and latencies grow "
-            "with the length of the window",
-            do="lower --rate, or raise --users",
-        )
-
-
-def _trend(driven: Driven) -> Iterator[Finding]:
-    whole = driven.window_ns // SERIES_NS  # a last interval that is cut off has fewer
-    done = [sum(point["counts"].values()) for point in driven.series[:whole]]
-    third = len(done) // 3
-    if third < 3 or not sum(done[:third]):
-        return
-    change = sum(done[-third:]) / sum(done[:third]) - 1
-    if abs(change) > _STEADY:
-        yield Finding(
-            what="steady state",
-            found=f"the window's last third has {change:+.0%} transactions beside its first",
-            do="raise --ramp-up, and let the window hold several checkpoints",
-        )
+        yield closed_loop(_NOUNS)
 
 
 def _skipped(driven: Driven) -> Iterator[Finding]:
-    delivery = driven.transactions.get("delivery")
-    skipped, done = (delivery.skipped_count, delivery.committed_count) if delivery else (None, 0)
+    delivery = driven.operations.get("delivery")
+    skipped, done = (delivery.skipped_count, delivery.count) if delivery else (None, 0)
     if skipped and done and skipped > max(1.0, _SKIPPED * done):
         yield Finding(
             what="skipped deliveries",
@@ -298,7 +210,7 @@ def _durability(params: Mapping[str, Any], session: Session) -> Outcome:
             for name, count in told.items()
         ),
     ]
-    return Outcome(metrics, list(checks), uncontrolled=list(_lost_without_power(session.engine)))
+    return Outcome(metrics, list(checks), uncontrolled=list(lost_without_power(session.engine)))
 
 
 def _journal_until_kill(params: Mapping[str, Any], session: Session) -> tuple[Journal, int]:

@@ -34,7 +34,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from harness.errors import UsageError, nearest
-from harness.units import parse_duration_ns
+from harness.parameters import count, duration, flag, given_or, one_of, rate, unknown
 
 Test = Literal["throughput", "durability"]
 Home = Literal["all", "fixed"]
@@ -84,30 +84,28 @@ _LARGEST: Mapping[str, int] = {
     "data_seed": 2**32 - 1,
 }
 _SHORTEST_WINDOW_NS = 10**9
-_LONGEST_NS = 7 * 24 * 3600 * 10**9
-_UNITS = (("h", 3600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3))
 
 
 def normalise(params: Mapping[str, Any]) -> dict[str, Any]:
     """Defaults filled in, every value checked; idempotent. UsageError names what is allowed."""
     for name in params:
         if name not in _DEFAULTS:
-            raise _unknown(name)
+            raise unknown("tpcc", name, PARAMETERS, _ELSEWHERE)
     given = dict(_DEFAULTS) | {name: value for name, value in params.items() if value is not None}
     found: dict[str, Any] = {
         "warehouses": _count("warehouses", given["warehouses"]),
-        "test": _one_of("test", given["test"], get_args(Test)),
+        "test": one_of("test", given["test"], get_args(Test)),
     }
-    think_time = _flag("think_time", given["think_time"])
+    think_time = flag("think_time", given["think_time"])
     terminals = TERMINALS_PER_WAREHOUSE * found["warehouses"]
-    users = _count("users", _or(given["users"], terminals if think_time else _USERS))
+    users = _count("users", given_or(given["users"], terminals if think_time else _USERS))
     found |= {
         "users": users,
         "think_time": think_time,
         "rate_per_s": _rate(given["rate_per_s"], think_time),
-        "ramp_up": _duration("ramp_up", given["ramp_up"], 0),
-        "duration": _duration("duration", given["duration"], _SHORTEST_WINDOW_NS),
-        "home": _one_of("home", _or(given["home"], _home(think_time)), get_args(Home)),
+        "ramp_up": duration("ramp_up", given["ramp_up"], 0),
+        "duration": duration("duration", given["duration"], _SHORTEST_WINDOW_NS),
+        "home": one_of("home", given_or(given["home"], _home(think_time)), get_args(Home)),
         "mix": _mix(given["mix"]),
     }
     return found | _client(given, users, think_time) | {
@@ -118,12 +116,12 @@ def normalise(params: Mapping[str, Any]) -> dict[str, Any]:
 def _client(given: Mapping[str, Any], users: int, think_time: bool) -> dict[str, int]:
     """How the client side is laid out: processes, event loops and connections."""
     shared = min(users, _SHARED_CONNECTIONS) if think_time else users
-    connections = _count("connections", _or(given["connections"], shared))
+    connections = _count("connections", given_or(given["connections"], shared))
     clients = _count("clients", given["clients"])
     threads = min(_MOST_THREADS, math.ceil(connections / clients / _CONNECTIONS_PER_THREAD))
     found = {
         "connections": connections,
-        "client_threads": _count("client_threads", _or(given["client_threads"], threads)),
+        "client_threads": _count("client_threads", given_or(given["client_threads"], threads)),
         "clients": clients,
     }
     if connections > users:
@@ -141,11 +139,6 @@ def _client(given: Mapping[str, Any], users: int, think_time: bool) -> dict[str,
     return found
 
 
-def duration_ns(params: Mapping[str, Any], name: str) -> int:
-    """A duration of normalised parameters."""
-    return parse_duration_ns(params[name])
-
-
 def shares(mix: str | Mapping[str, float]) -> dict[str, float]:
     """Which share of all transactions each is to be; they add up to 1.
 
@@ -158,84 +151,23 @@ def shares(mix: str | Mapping[str, float]) -> dict[str, float]:
     return {name: mix[name] / total for name in TRANSACTIONS}
 
 
-def _unknown(name: str) -> UsageError:
-    known = list(_DEFAULTS)
-    same = _ELSEWHERE.get(name)
-    hint = f" (did you mean {same!r}?)" if same else nearest(name, known)
-    return UsageError(
-        f"tpcc parameter {name!r}",
-        f"not a parameter of tpcc{hint}",
-        f"the parameters are {', '.join(known)}",
-    )
-
-
-def _or(value: Any, default: Any) -> Any:
-    return default if value is None else value
-
-
 def _home(think_time: bool) -> Home:
     return "fixed" if think_time else "all"
 
 
 def _count(name: str, value: Any, least: int = 1) -> int:
-    whole = isinstance(value, float) and value.is_integer()
-    if isinstance(value, bool) or not (isinstance(value, int) or whole):
-        found = "not a whole number"
-    elif not least <= value <= _LARGEST[name]:
-        found = "out of range"
-    else:
-        return int(value)
-    raise UsageError(
-        f"{name} {value!r}", found, f"choose a whole number from {least} to {_LARGEST[name]:,}"
-    )
-
-
-def _flag(name: str, value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise UsageError(f"{name} {value!r}", "neither true nor false", "choose true or false")
-
-
-def _one_of(name: str, value: Any, known: tuple[str, ...]) -> str:
-    if value in known:
-        return str(value)
-    raise UsageError(
-        f"{name} {value!r}",
-        f"there is no such {name}{nearest(str(value), known)}",
-        f"choose {', '.join(known)}",
-    )
+    return count(name, value, _LARGEST[name], least)
 
 
 def _rate(value: Any, think_time: bool) -> int | float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise UsageError(f"rate_per_s {value!r}", "not a number", "give transactions a second")
-    if value <= 0:
-        raise UsageError(f"rate_per_s {value!r}", "nothing would be offered", "give 1 or more")
-    if think_time:
+    found = rate("rate_per_s", value, "transactions")
+    if found is not None and think_time:
         raise UsageError(
             f"rate_per_s {value:g} with think_time",
             "think times decide how much users offer, so there is no rate to set",
             "leave one of the two out",
         )
-    return int(value) if value == int(value) else float(value)
-
-
-def _duration(name: str, value: Any, least_ns: int) -> str:
-    """One form for each: ``90s`` and ``1.5m`` are both ``90s``."""
-    nanoseconds = parse_duration_ns(str(value)) if value != 0 else 0
-    if not least_ns <= nanoseconds <= _LONGEST_NS:
-        do = f"choose from {_text_of(least_ns)} to {_text_of(_LONGEST_NS)} (7 days)"
-        raise UsageError(f"{name} {value!r}", "out of range", do)
-    return _text_of(nanoseconds)
-
-
-def _text_of(nanoseconds: int) -> str:
-    if nanoseconds == 0:
-        return "0s"
-    unit, size = next(((u, s) for u, s in _UNITS if nanoseconds % s == 0), ("ns", 1))
-    return f"{nanoseconds // size}{unit}"
+    return found
 
 
 def _mix(value: Any) -> str | dict[str, float]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.driven import SERIES_NS, Operation
 from harness.workloads.tpcc import measured
-from harness.workloads.tpcc.driven import Driven, Transaction
-from harness.workloads.tpcc.loadgen import SERIES_NS
+from harness.workloads.tpcc.driven import Driven
 
 CLOSED = {"rate_per_s": None, "think_time": True}
 
@@ -21,8 +21,10 @@ def doubts(driven: Driven) -> dict[str, str]:
 )
 def test_deliveries_without_orders_are_told_above_one_per_cent(skipped, done, told):
     """Clause 2.7.4.2: in more than 1 %, or in more than one, whichever is greater."""
-    delivery = Transaction(done, skipped_count=skipped)
-    found = doubts(Driven("loadgen", "1", 60 * SERIES_NS, 1, {"delivery": delivery}))
+    delivery = Operation(done, skipped_count=skipped)
+    found = doubts(
+        Driven("loadgen", "1", 60 * SERIES_NS, {"delivery": delivery}, new_orders_per_minute=1)
+    )
     assert ("skipped deliveries" in found) == told
     if told:
         assert found["skipped deliveries"].startswith(f"{skipped} of {done} deliveries")
@@ -40,5 +42,7 @@ def test_an_interval_that_is_cut_off_is_no_trend():
     flat, fallen = [100] * 10 + [50], [100] * 5 + [50] * 5 + [25]
     for done, told in ((flat, False), (fallen, True)):
         window_ns = 10 * SERIES_NS + SERIES_NS // 2
-        found = doubts(Driven("loadgen", "1", window_ns, 1, {}, series=series(*done)))
+        found = doubts(
+            Driven("loadgen", "1", window_ns, series=series(*done), new_orders_per_minute=1)
+        )
         assert ("steady state" in found) == told

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hdrh.histogram import HdrHistogram
 
+from harness.driven import Operation
 from harness.workloads.tpcc import figures
-from harness.workloads.tpcc.driven import Driven, Transaction
+from harness.workloads.tpcc.driven import Driven
 
 
 def recorded(*times_ns: int) -> str:
@@ -20,11 +21,11 @@ def test_a_transaction_that_never_happened_has_no_times():
         "loadgen",
         "1",
         10**9,
-        0.0,
         {
-            "new_order": Transaction(0, 0, duration_hdr=recorded()),
-            "payment": Transaction(2, duration_hdr=recorded(10**6, 2 * 10**6)),
+            "new_order": Operation(0, 0, duration_hdr=recorded()),
+            "payment": Operation(2, duration_hdr=recorded(10**6, 2 * 10**6)),
         },
+        new_orders_per_minute=0.0,
     )
     found = figures.metrics(driven, {})
     timed = [m.labels["transaction"] for m in found if m.name == "transaction_duration_ns"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from harness.driven import Operation
 from harness.drivers.hammerdb import Measured
 from harness.drivers.hammerdb.profile import ResponseTimes
 from harness.workloads.tpcc.consistency import check_mix
-from harness.workloads.tpcc.driven import Driven, Transaction
+from harness.workloads.tpcc.driven import Driven
 from harness.workloads.tpcc.hammerdb import _driven
 
 DECK = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}
@@ -31,15 +32,20 @@ def test_calls_in_another_mix_are_seen():
     assert check_mix({"users": 2}, by_hammerdb(**calls), "deck").status == "failed"
 
 
-@pytest.mark.parametrize("transactions", [{}, {"payment": Transaction()}])
+@pytest.mark.parametrize("transactions", [{}, {"payment": Operation()}])
 def test_what_is_not_told_is_unknown(transactions):
-    silent = Driven("hammerdb", "HammerDB 4.12", 60, 1, transactions)
+    silent = Driven("hammerdb", "HammerDB 4.12", 60, transactions, new_orders_per_minute=1)
     assert check_mix({"users": 2}, silent, "deck").status == "unknown"
 
 
 @pytest.mark.parametrize(("rolled_back", "status"), [(2, "passed"), (0, "passed"), (9, "failed")])
 def test_a_short_run_is_not_failed_by_chance(rolled_back, status):
     """Two of ten, at 1 %, come in one run of 250: that is chance. Nine of ten are none."""
-    of = {name: Transaction(count) for name, count in DECK.items()}
-    of["new_order"] = Transaction(10 - rolled_back, rolled_back_count=rolled_back)
-    assert check_mix({"users": 2}, Driven("loadgen", "1", 60, 1, of), "deck").status == status
+    of = {name: Operation(count) for name, count in DECK.items()}
+    of["new_order"] = Operation(10 - rolled_back, rolled_back_count=rolled_back)
+    assert (
+        check_mix(
+            {"users": 2}, Driven("loadgen", "1", 60, of, new_orders_per_minute=1), "deck"
+        ).status
+        == status
+    )

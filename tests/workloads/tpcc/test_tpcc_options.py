@@ -3,7 +3,8 @@
 import pytest
 
 from harness.errors import UsageError
-from harness.workloads.tpcc.options import duration_ns, normalise, shares
+from harness.parameters import duration_ns
+from harness.workloads.tpcc.options import normalise, shares
 
 
 def test_defaults_are_written_out_and_stay_as_they_are():

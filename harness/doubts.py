@@ -1,0 +1,96 @@
+"""What makes the numbers of a driven window doubtful, whatever the workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harness.driven import SERIES_NS, Driven
+from harness.engine import Engine, TellsDurability
+from harness.host.uncontrolled import Finding
+
+#: A client thread that computes for more than this share of the window has no time to wait.
+_SATURATED = 0.9
+#: How much of what was due at the window's end may wait in an open loop, as a share of what
+#: was offered in it, before the rate counts as not kept.
+_BACKLOG = 0.01
+#: How far the first and last third of a window may be apart.
+_STEADY = 0.1
+
+
+@dataclass(frozen=True)
+class Nouns:
+    """How a workload calls what it does, and who asks for it."""
+
+    operation: str
+    user: str
+    #: The option that says how many of them there are.
+    users_option: str
+
+
+def saturation(driven: Driven) -> Iterator[Finding]:
+    """A client that had no time to wait for the server."""
+    share = driven.busiest_thread_share
+    if share is None and driven.client_cpu_ns is not None and driven.client_threads:
+        share = driven.client_cpu_ns / (driven.client_threads * driven.window_ns)
+    if share is not None and share > _SATURATED:
+        yield Finding(
+            what="client CPU",
+            found=f"a client thread computed for {share:.0%} of the window: the client may "
+            "have been the limit, not the server",
+            do="give it more: -p client_threads=…, -p clients=…",
+        )
+
+
+def backlog(driven: Driven, nouns: Nouns) -> Iterator[Finding]:
+    """A rate that was offered and not kept."""
+    if driven.backlog_count is None or not driven.offered_count:
+        return
+    begin, end = driven.backlog_count
+    if end - begin > max(1.0, _BACKLOG * driven.offered_count):
+        yield Finding(
+            what="offered rate",
+            found=f"{end} {nouns.operation}s that were due at the window's end had not begun "
+            f"({begin} at its beginning): the server did not keep up, and latencies grow "
+            "with the length of the window",
+            do=f"lower --rate, or raise {nouns.users_option}",
+        )
+
+
+def trend(driven: Driven, nouns: Nouns) -> Iterator[Finding]:
+    """A window whose end is another than its beginning."""
+    whole = driven.window_ns // SERIES_NS  # a last interval that is cut off has fewer
+    done = [sum(point["counts"].values()) for point in driven.series[:whole]]
+    third = len(done) // 3
+    if third < 3 or not sum(done[:third]):
+        return
+    change = sum(done[-third:]) / sum(done[:third]) - 1
+    if abs(change) > _STEADY:
+        yield Finding(
+            what="steady state",
+            found=f"the window's last third has {change:+.0%} {nouns.operation}s beside its first",
+            do="raise --ramp-up, and let the window hold several checkpoints",
+        )
+
+
+def closed_loop(nouns: Nouns) -> Finding:
+    """Of users that wait for their answer and do not think."""
+    return Finding(
+        what="waiting in a closed loop",
+        found=f"a {nouns.user} asks for nothing while it waits, so a stall of the server delays "
+        f"one {nouns.operation} of each {nouns.user} and not all that would have come "
+        "(coordinated omission)",
+        do="offer a rate with --rate to see waiting in the latencies",
+    )
+
+
+def lost_without_power(engine: Engine) -> Iterator[Finding]:
+    """Rates with and without waiting for the device are not the same thing."""
+    risks = engine.lost_without_power() if isinstance(engine, TellsDurability) else {}
+    if risks:
+        told = "; ".join(f"{setting}: {meaning}" for setting, meaning in risks.items())
+        yield Finding(
+            what="durable commits",
+            found=f"a loss of power may take commits that were acknowledged ({told})",
+            do="compare with runs of the same settings only, or leave them at their defaults",
+        )

@@ -1,0 +1,130 @@
+"""Our native client as a driver: what is the same of it for every workload."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness import loadgen
+from harness.driven import Drives, Operation
+from harness.engine import Engine, LoadsNatively, RunsNatively
+from harness.errors import UsageError
+from harness.progress import Task
+
+#: How long operations that began in the window are waited for behind it.
+DRAIN_NS = 10_000_000_000
+#: What the harness itself keeps open: counters, checks, and what servers set apart.
+_OWN_CONNECTIONS = 10
+
+
+def loadable(engine: Engine, workload: str) -> LoadsNatively:
+    """The engine as one that the client can load and drive; UsageError where it cannot."""
+    if not isinstance(engine, LoadsNatively):
+        raise UsageError(
+            f"{workload} on {engine.name}",
+            "the native client does not speak to this engine: it has no server that many users "
+            "connect to"
+            if not isinstance(engine, RunsNatively)
+            else "the engine has no bulk path for the native client",
+            "choose an engine with a server, such as postgres, mysql or mariadb",
+        )
+    return engine
+
+
+def check_connections(
+    connections: int, engine: Engine, settings: Mapping[str, str], lower: str
+) -> None:
+    """Where the settings say how many connections the server takes (as all of ours call it).
+
+    ``lower``: what to lower where they are too many.
+    """
+    limit = settings.get("max_connections", "")
+    wanted = connections + _OWN_CONNECTIONS
+    if engine.kind == "managed" and limit.isdecimal() and int(limit) < wanted:
+        raise UsageError(
+            f"{connections} connections with max_connections {limit}",
+            f"the server takes fewer than that and the {_OWN_CONNECTIONS} of the harness",
+            f"raise it with --set max_connections={wanted}, or lower {lower}",
+        )
+
+
+class Rows:
+    """Moves a task on by the rows that were sent."""
+
+    def __init__(self, task: Task) -> None:
+        self._task, self._sent = task, 0
+
+    def count(self, counts: Mapping[str, int]) -> None:
+        """``counts``: rows so far by table."""
+        sent = sum(counts.values())
+        self._task.advance(sent - self._sent)
+        self._sent = sent
+
+
+class Clock:
+    """Moves a task on by the seconds that have passed, and tells what was done by then."""
+
+    def __init__(self, task: Task, noun: str) -> None:
+        self._task, self._noun, self._told = task, noun, time.monotonic()
+        self._phase = "ramp-up"
+        #: The last that was told: when all is over, everything that was done.
+        self.counts: Mapping[str, int] = {}
+
+    def watch(self, drives: Drives) -> loadgen.Watch:
+        """What the client is to call under way."""
+        return loadgen.Watch(
+            self._entering("measuring", drives.on_measuring),
+            self._entering("ending", drives.on_measured),
+            self._tick,
+        )
+
+    def _entering(self, phase: str, then: Callable[[], None]) -> Callable[[], None]:
+        """``then``, and ``phase`` is what is told from now on."""
+
+        def entered() -> None:
+            then()
+            self._phase = phase
+
+        return entered
+
+    def _tick(self, counts: Mapping[str, int]) -> None:
+        """Called about each second; ``counts`` so far by operation."""
+        self.counts = counts
+        now = time.monotonic()
+        done = sum(counts.values())
+        self._task.advance(now - self._told, note=f"{self._phase}, {done:,} {self._noun}")
+        self._told = now
+
+
+def seen(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a result (schema loadgen-result) says of a window: arguments of a Driven."""
+    window_ns = int(result["measured_ns"])
+    offered = result.get("offered")
+    threads = [int(cpu_ns) for cpu_ns in result.get("threads_cpu_ns", ())]
+    return {
+        "driver": "loadgen",
+        "version": result["version"],
+        "window_ns": window_ns,
+        "operations": {one["type"]: _operation(one) for one in result["operations"]},
+        "client_cpu_ns": int(result["client_cpu_ns"]),
+        "client_threads": len(threads) or None,
+        "busiest_thread_share": max(threads) / window_ns if threads else None,
+        "offered_count": offered["count"] if offered else None,
+        "backlog_count": (offered["backlog_begin"], offered["backlog_end"]) if offered else None,
+        "retried_by_code": result["errors"],
+        "series": result["series"],
+        "notes": result.get("notes", {}),
+    }
+
+
+def _operation(one: Mapping[str, Any]) -> Operation:
+    return Operation(
+        count=one["count"],
+        rolled_back_count=one["rolled_back"],
+        skipped_count=one["skipped"],
+        not_found_count=one.get("not_found"),
+        retried_count=one["retried"],
+        unfinished_count=one["unfinished"],
+        duration_hdr=one["latency_hdr"],
+    )
