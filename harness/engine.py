@@ -9,9 +9,9 @@ life of an engine in one run::
                           cold queries) → counters → stop
 
 *Managed* engines own a directory and a server process, *embedded* ones a library
-inside a worker process of ours, *external* ones only a DSN: they cannot be placed,
-and say so. What only some engines can do is an optional protocol below, asked for
-by ``isinstance``.
+inside a worker process of ours or inside the client that drives them (``RunsInClient``),
+*external* ones only a DSN: they cannot be placed, and say so. What only some engines can do
+is an optional protocol below, asked for by ``isinstance``.
 """
 
 from __future__ import annotations
@@ -327,6 +327,34 @@ class RunsNatively(Protocol):
 
         It holds a password: it goes to the client's stdin and nowhere else.
         """
+
+
+@runtime_checkable
+class CallsNatively(RunsNatively, Protocol):
+    """Engines that bring their own texts of a workload's operations for the native client."""
+
+    def native_calls(
+        self, workload: str, params: Mapping[str, Any]
+    ) -> Mapping[str, str | Sequence[str]]:
+        """``statements`` of the client's spec, by operation; a list has one text a field.
+
+        Values are named in them (``:key``, ``:field0`` …). UsageError where ``params`` ask for
+        what the engine cannot do.
+        """
+
+
+@runtime_checkable
+class RunsInClient(Protocol):
+    """Embedded engines whose library works inside the client that offers the load.
+
+    That client opens the database (``native_connection`` tells where and how), so that
+    ``start`` and ``stop`` only prepare and look after it. The engine's memory cap,
+    processors and memory policy are the client's, and its ``processes`` are the client
+    while that runs. One process at a time can have the database open.
+    """
+
+    def host(self, process: ProcessId) -> None:
+        """This client process has the engine in it from now on, until it ends."""
 
 
 @runtime_checkable

@@ -209,14 +209,8 @@ def _started(
 def _start(index: int, spec: Mapping[str, Any], clients: Clients, log: Path) -> _Client:
     schemas.validate(spec, "loadgen-spec", "loadgen's spec")
     program = loadgen_for(spec["backend"], clients.credentials, clients.scratch)
-    process = clients.processes.spawn(
-        [str(program), "-"],
-        cwd=clients.scratch,
-        log=log,
-        credentials=clients.credentials,
-        capped=False,
-        pipes=True,
-        progress=True,
+    process = clients.start_driver(
+        [str(program), "-"], cwd=clients.scratch, log=log, pipes=True, progress=True
     )
     client = _Client(index, process, log)
     with suppress(BrokenPipeError):  # it has ended already: its exit status tells why

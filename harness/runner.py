@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.engine import Engine, KeepsOwnData, Places
+from harness.engine import Engine, KeepsOwnData, Places, ProcessStarter, RunsInClient
 from harness.environment import Environment
 from harness.errors import HarnessError, RunFailed, interruption
 from harness.golden import Building, Dataset, dataset_name, directory_bytes
@@ -114,7 +114,8 @@ def _walk(
 ) -> None:
     """place → restore golden → start → (workload) → counters → stop."""
     spec = prepared.spec
-    engine = make_engine(prepared, env, stack, recorder.cap)
+    confined = env.supervisor.capped_by(recorder.cap, prepared.cpus)
+    engine = make_engine(prepared, env, stack, confined)
     recorder.engine = engine
     session = recorder.session = RunSession(
         engine,
@@ -126,7 +127,8 @@ def _walk(
         steps=recorder.writer.steps,
         driver=spec.driver,
         seed=spec.seed_of_block(),
-        client_starter=_clients(env, stack),
+        client_starter=_clients(prepared, env, stack, engine, confined),
+        look=lambda: [*_memory_check(prepared, engine), *_cpu_check(prepared, engine)],
     )
     if (changes := changes_data(prepared, env)) is not None:
         stack.enter_context(changes.in_use())
@@ -162,7 +164,11 @@ def _walk(
     if session.memory_traffic is not None:
         recorder.monitors[MemoryTraffic.name] = session.memory_traffic.series()
     recorder.cap_metrics = _cap_metrics(recorder.cap)
-    recorder.placement_checks = [*_memory_check(prepared, engine), *_cpu_check(prepared, engine)]
+    if session.placement_checks is None:
+        session.measured()
+    recorder.placement_checks = session.placement_checks or []
+    if isinstance(engine, RunsInClient):  # what it ran with is known when it has run
+        recorder.effective_config = dict(engine.effective_config())
     # Only after a run that went well: behind a failure the engine is killed (see
     # make_engine), and an unclean stop must not cover up what went wrong.
     engine.stop()
@@ -252,16 +258,14 @@ def make_engine(
     prepared: Prepared,
     env: Environment,
     stack: ExitStack,
-    cap: MemoryCap | None,
-    confine: bool = True,
+    starter: ProcessStarter,
 ) -> Engine:
     """An engine with a scratch directory of its own; killed if it still runs at the end.
 
-    ``confine``: hold it to the run's processors (loading may use all).
+    ``starter``: starts its processes, held to the run's cap and processors or not.
     """
     scratch = stack.enter_context(env.scratch())
-    confined = env.supervisor.capped_by(cap, prepared.cpus if confine else ())
-    context = engine_context(prepared, env, confined, scratch)
+    context = engine_context(prepared, env, starter, scratch)
     engine = prepared.factory.create(context)
     stack.callback(engine.kill)
     return engine
@@ -273,7 +277,7 @@ def make_engine(
 def golden_data(prepared: Prepared, env: Environment) -> Dataset:
     """The golden data of a run, loaded first where they are missing."""
     with ExitStack() as stack:
-        engine = make_engine(prepared, env, stack, None, confine=False)
+        engine = make_engine(prepared, env, stack, env.supervisor)  # may use all processors
         key, name = golden_key(prepared, engine), prepared.golden_name
         if (found := env.golden.find(name)) is not None:
             return found
@@ -321,15 +325,21 @@ def _loaded(
             engine,
             spec.driver,
             None if source is None else source.content,
-            _clients(env, stack),
+            _clients(prepared, env, stack, engine, env.supervisor),
             prepared.threads,
             env.progress,
         )
         return prepared.workload.load(spec.params, loading)
 
 
-def _clients(env: Environment, stack: ExitStack) -> Clients:
-    return Clients(env.supervisor, env.credentials, stack.enter_context(env.scratch()))
+def _clients(
+    prepared: Prepared, env: Environment, stack: ExitStack, engine: Engine, starter: ProcessStarter
+) -> Clients:
+    """``starter``: of an engine inside the client, since it is the client then."""
+    scratch = stack.enter_context(env.scratch())
+    if isinstance(engine, RunsInClient):
+        return Clients(starter, env.credentials, scratch, engine, prepared.memory_policy)
+    return Clients(env.supervisor, env.credentials, scratch)
 
 
 def source_data(prepared: Prepared, env: Environment, engine: Engine) -> Dataset | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from harness.memory.working_set import Footprint
 from harness.monitors.memory_traffic import MemoryTraffic
 from harness.monitors.process import read_counters
 from harness.progress import Progress
+from harness.result import Check
 from harness.steps import Steps
 from harness.tiers.traffic import TierTraffic
 from harness.workload import Clients
@@ -51,6 +52,9 @@ class RunSession:
     #: Directories of redo log and temporary files: a large empty log, always cold, would
     #: hide data that are not.
     apart: Sequence[Path] = ()
+    #: Sees whether the engine's processes are where they should be; what it saw.
+    look: Callable[[], list[Check]] = list
+    placement_checks: list[Check] | None = None
     #: Counters of the host's memory controllers, where the run asks for them.
     memory_traffic: MemoryTraffic | None = None
     residency: list[dict[str, Any]] = field(default_factory=list)
@@ -130,6 +134,10 @@ class RunSession:
     def _devices(self) -> Mapping[str, float]:
         moved = self.memory_traffic.read() if self.memory_traffic else {}
         return {**self.traffic.read(), **moved}
+
+    def measured(self) -> None:
+        """See the engine's processes now; otherwise that is done when the workload has ended."""
+        self.placement_checks = self.look()
 
     def footprint(self) -> Footprint:
         """What is touched of the engine's files and memory from now on.

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from harness.engine import Credentials, Engine, ProcessStarter
+from harness.engine import Credentials, Engine, MemoryPolicy, Process, ProcessStarter, RunsInClient
 from harness.host.uncontrolled import Finding
 from harness.memory.working_set import Footprint
 from harness.placement import Part
 from harness.progress import Progress
 from harness.result import Check, Metric
+from harness.supervise.process import process_identity
 
 CacheMode = Literal["cold-per-query", "cold-per-run", "warm"]
 
@@ -43,12 +44,29 @@ class Clients:
     """How client programs are started: under the supervisor, outside the engine's memory cap.
 
     ``scratch``: a private directory of the user they run as. ``credentials``: that user;
-    None where the harness itself is unprivileged.
+    None where the harness itself is unprivileged. ``inside``: the engine that works inside
+    the program which offers the load, where it is such a one; ``memory``: its policy.
     """
 
     processes: ProcessStarter
     credentials: Credentials | None
     scratch: Path
+    inside: RunsInClient | None = None
+    memory: MemoryPolicy | None = None
+
+    def start_driver(self, argv: Sequence[str], **options: Any) -> Process:
+        """Start the program that offers the load, as that user; ``options`` as of ``spawn``.
+
+        With an engine inside, it is what memory cap, processors and memory policy hold, and
+        what the engine's processes are. Other programs (builds) are spawned as they are.
+        """
+        options = {"credentials": self.credentials, **options}
+        if self.inside is None:
+            return self.processes.spawn(argv, capped=False, **options)
+        process = self.processes.spawn(argv, capped=True, memory=self.memory, **options)
+        if (identity := process_identity(process.pid)) is not None:
+            self.inside.host(identity)
+        return process
 
 
 @dataclass(frozen=True)
@@ -103,6 +121,11 @@ class Session(Protocol):
 
     def recalled(self, step: str) -> Any | None:
         """What ``step`` gave in an earlier sitting of this run, None where it is still to do."""
+
+    def measured(self) -> None:
+        """The measured window has ended and its clients are still there: the last moment to see
+        where the memory and the processors are of an engine that works inside one of them.
+        """
 
     def footprint(self) -> Footprint:
         """What is touched of the engine's files and memory from now on (after a cold start)."""
