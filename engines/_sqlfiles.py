@@ -5,16 +5,24 @@ engine's file takes it in with psql's own word for it, on a line of its own, rel
 the file::
 
     \ir ../../../_sql/tpch/20_keys.sql
+
+What depends on the workload's parameters is a template, ``NN_<what>.sql.j2``. ``calls/`` has
+a file for each operation of a workload that the native client offers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+import jinja2
 
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^\\ir (?P<path>\S+)[ \t]*\n", re.MULTILINE)
+_END = re.compile(r";[ \t]*(?:--.*)?(?:\n|$)")
+_TEMPLATES = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True)
 
 
 def text_of(file: Path) -> str:
@@ -23,17 +31,37 @@ def text_of(file: Path) -> str:
     return _INCLUDE.sub(lambda line: text_of(file.parent / line["path"]), text)
 
 
-def statements(folder: Path, stem: str) -> list[str]:
+def statements(folder: Path, stem: str, params: Mapping[str, Any] | None = None) -> list[str]:
     """The statements of ``<stem>.sql`` without comments; empty where there is no such file.
 
-    A statement ends with a semicolon at the end of a line.
+    Of ``<stem>.sql.j2``, where there is that, with ``params``. A statement ends with a
+    semicolon at the end of a line.
     """
-    path = folder / f"{stem}.sql"
-    if not path.exists():
-        return []
-    text = _COMMENT.sub("", text_of(path))
-    pieces = re.split(r";[ \t]*(?:--.*)?(?:\n|$)", text)
-    return [piece.strip() for piece in pieces if piece.strip()]
+    for path in (folder / f"{stem}.sql", folder / f"{stem}.sql.j2"):
+        if path.exists():
+            return _split(_COMMENT.sub("", _rendered(path, params or {})))
+    return []
+
+
+def calls(folder: Path, params: Mapping[str, Any]) -> dict[str, str | list[str]]:
+    """The files of ``folder/calls``, by operation.
+
+    One that ends its statements with a semicolon has one a field of the record, in order.
+    """
+    found: dict[str, str | list[str]] = {}
+    for path in sorted((folder / "calls").iterdir()) if (folder / "calls").is_dir() else ():
+        text = _rendered(path, params).strip()
+        found[path.name.partition(".")[0]] = _split(text) if text.endswith(";") else text
+    return found
+
+
+def _rendered(file: Path, params: Mapping[str, Any]) -> str:
+    text = text_of(file)
+    return _TEMPLATES.from_string(text).render(**params) if file.suffix == ".j2" else text
+
+
+def _split(text: str) -> list[str]:
+    return [piece.strip() for piece in _END.split(text) if piece.strip()]
 
 
 def tables_of(statement: str, tables: Iterable[str]) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.counters import difference
+from harness.engine import RunsInClient
 from harness.errors import RunFailed
 from harness.workload import Session
 
@@ -122,6 +123,8 @@ class Counted:
         """It ends now."""
         if self._before is not None:
             self._counters = difference(self._before, self.session.counters("under way"))
+        if isinstance(self.session.engine, RunsInClient):  # and ends with it
+            self.session.measured()
 
     @property
     def counters(self) -> Mapping[str, float]:

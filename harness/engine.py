@@ -374,13 +374,19 @@ class LoadsNatively(RunsNatively, Protocol):
     """Engines whose bulk path the native client fills."""
 
     def native_load(
-        self, workload: str, fill: Fill, row_counts: Mapping[str, int], progress: Progress
+        self,
+        workload: str,
+        fill: Fill,
+        row_counts: Mapping[str, int],
+        progress: Progress,
+        params: Mapping[str, Any] | None = None,
     ) -> None:
         """Create the schema from ``sql/<workload>/``, have it filled; index, procedures, analyse.
 
         ``fill`` is called once, while the empty tables stand without keys, or with those
         they are stored by. ``row_counts``: what is known of its rows beforehand; a
-        difference is RunFailed. Everything is durable at the end.
+        difference is RunFailed. ``params``: the workload's, where the schema depends on them.
+        Everything is durable at the end.
         """
 
 

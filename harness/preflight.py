@@ -89,7 +89,7 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
             "memory": float(spec.memory_limit_bytes or env.memory_bytes),
             "cores": float(threads),
             "scale": _scale(spec.params),
-            "connections": float(spec.params.get("connections") or 0),
+            "connections": _connections(spec.params),
         },
         spec.settings,
     )
@@ -139,6 +139,11 @@ def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[Prepared]:
 def _scale(params: Mapping[str, Any]) -> float:
     scale = params.get("scale", params.get("warehouses", math.nan))
     return float(scale)
+
+
+def _connections(params: Mapping[str, Any]) -> float:
+    """Of the client, as workloads call them; 0 where it is one."""
+    return float(params.get("connections") or params.get("threadcount") or 0)
 
 
 def _check_known(kind: str, asked: Sequence[str], known: Sequence[str]) -> None:
@@ -316,7 +321,7 @@ def golden_key(prepared: Prepared, engine: Engine) -> dict[str, Any]:
 
 def _schema_digest(folder: Path) -> str:
     """Of the files that make and load the tables: data of an older schema are not reused."""
-    files = sorted([*folder.glob("[0-9]*.sql"), *folder.glob("procedures/*.sql")])
+    files = sorted([*folder.glob("[0-9]*.sql*"), *folder.glob("procedures/*.sql")])
     return content_hash({file.name: text_of(file) for file in files})
 
 

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from harness.engines import _loading
 from harness.engines._innodb.connection import MySqlConnection
@@ -220,10 +220,11 @@ class Loader:
         fill: Callable[[], Mapping[str, int]],
         row_counts: Mapping[str, int],
         progress: Progress,
+        params: Mapping[str, Any],
     ) -> None:
         """See LoadsNatively.native_load; ``folder`` has ``procedures/`` too."""
         about_bytes = sum(row_counts.values()) * _ABOUT_ROW_BYTES
-        with self._loading(folder, about_bytes) as workers:
+        with self._loading(folder, about_bytes, params) as workers:
             stored = fill()
             verify_counts(stored, row_counts, "load again; the server's log may tell why")
             with progress.task("building indexes", total=None) as task:
@@ -232,7 +233,9 @@ class Loader:
                 workers.connections[0].run(text_of(file))
 
     @contextmanager
-    def _loading(self, folder: Path, source_bytes: int) -> Iterator[Workers[MySqlConnection]]:
+    def _loading(
+        self, folder: Path, source_bytes: int, params: Mapping[str, Any] | None = None
+    ) -> Iterator[Workers[MySqlConnection]]:
         """Connections to empty tables with their keys; at the end all is durable.
 
         A managed server has its settings for loading meanwhile.
@@ -242,7 +245,8 @@ class Loader:
             first = workers.connections[0]
             if without_redo:
                 first.run("ALTER INSTANCE DISABLE INNODB REDO_LOG")
-            for text in (*statements(folder, "10_tables"), *statements(folder, "20_keys")):
+            tables = statements(folder, "10_tables", params)
+            for text in (*tables, *statements(folder, "20_keys")):
                 first.run(text)
             yield workers
             if without_redo:

@@ -15,6 +15,7 @@ from harness.engines._innodb.connection import MySqlConnection, connecting
 from harness.engines._innodb.installation import Flavour
 from harness.engines._innodb.load import Loader, LoadingServer
 from harness.engines._innodb.wire import LazyConnection
+from harness.engines._sqlfiles import calls
 from harness.errors import RunFailed
 from harness.plan import ExecutedPlan
 from harness.progress import Progress
@@ -104,12 +105,27 @@ class SqlOnInnoDB(ABC):
     def native_connection(self) -> Mapping[str, Any]:
         """Socket or host of the server, the user, its password and the database."""
 
+    def native_calls(
+        self, workload: str, params: Mapping[str, Any]
+    ) -> Mapping[str, str | Sequence[str]]:
+        """From ``sql/<workload>/calls/``."""
+        return calls(self.sql_folder / workload, params)
+
     def native_load(
-        self, workload: str, fill: Fill, row_counts: Mapping[str, int], progress: Progress
+        self,
+        workload: str,
+        fill: Fill,
+        row_counts: Mapping[str, int],
+        progress: Progress,
+        params: Mapping[str, Any] | None = None,
     ) -> None:
         """Schema with keys, ``fill``, indexes, statistics, procedures; row counts verified."""
         self._loader().fill(
-            self.sql_folder / workload, lambda: fill(self.native_connection()), row_counts, progress
+            self.sql_folder / workload,
+            lambda: fill(self.native_connection()),
+            row_counts,
+            progress,
+            params or {},
         )
 
     def effective_config(self) -> Mapping[str, str]:

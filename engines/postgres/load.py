@@ -152,9 +152,10 @@ class Loader:
         fill: Callable[[], Mapping[str, int]],
         row_counts: Mapping[str, int],
         progress: Progress,
+        params: Mapping[str, Any],
     ) -> None:
         """See LoadsNatively.native_load; ``folder`` has ``procedures/`` too."""
-        with self._loading(), self._workers(folder) as workers:
+        with self._loading(), self._workers(folder, params) as workers:
             stored = fill()
             verify_counts(stored, row_counts, "load again; the server's log may tell why")
             with progress.task("building keys and indexes", total=None) as task:
@@ -173,10 +174,12 @@ class Loader:
             self._server.restart_for_use()
 
     @contextmanager
-    def _workers(self, folder: Path) -> Iterator[Workers[PostgresConnection]]:
+    def _workers(
+        self, folder: Path, params: Mapping[str, Any] | None = None
+    ) -> Iterator[Workers[PostgresConnection]]:
         """Connections to a schema of empty tables, which put indexes where they belong."""
         with Workers(self._connect, self._connections) as workers:
-            for statement in statements(folder, "10_tables"):
+            for statement in statements(folder, "10_tables", params):
                 workers.connections[0].execute(statement)
             if self._index_tablespace is not None:
                 for connection in workers.connections:

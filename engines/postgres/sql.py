@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import psycopg
 
 from harness.engine import Fill, LoadFormat, SqlConnection
+from harness.engines._sqlfiles import calls
 from harness.engines.postgres import counters, explain
 from harness.engines.postgres.connection import PostgresConnection
 from harness.engines.postgres.load import Loader
@@ -104,12 +105,27 @@ class SqlOnPostgres(ABC):
     def native_connection(self) -> Mapping[str, Any]:
         """libpq's keywords for a connection to the data, with its password."""
 
+    def native_calls(
+        self, workload: str, params: Mapping[str, Any]
+    ) -> Mapping[str, str | Sequence[str]]:
+        """From ``sql/<workload>/calls/``."""
+        return calls(self.sql_folder / workload, params)
+
     def native_load(
-        self, workload: str, fill: Fill, row_counts: Mapping[str, int], progress: Progress
+        self,
+        workload: str,
+        fill: Fill,
+        row_counts: Mapping[str, int],
+        progress: Progress,
+        params: Mapping[str, Any] | None = None,
     ) -> None:
         """Schema, ``fill``, keys, indexes, procedures, statistics; row counts verified."""
         self._loader().fill(
-            self.sql_folder / workload, lambda: fill(self.native_connection()), row_counts, progress
+            self.sql_folder / workload,
+            lambda: fill(self.native_connection()),
+            row_counts,
+            progress,
+            params or {},
         )
 
     def effective_config(self) -> Mapping[str, str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from harness import loadgen
 from harness.driven import Drives, Operation
-from harness.engine import Engine, LoadsNatively, RunsNatively
+from harness.engine import CallsNatively, Engine, LoadsNatively, RunsNatively
 from harness.errors import UsageError
 from harness.progress import Task
 
@@ -30,6 +30,25 @@ def loadable(engine: Engine, workload: str) -> LoadsNatively:
             "choose an engine with a server, such as postgres, mysql or mariadb",
         )
     return engine
+
+
+def calls(
+    engine: Engine, workload: str, params: Mapping[str, Any], operations: Collection[str]
+) -> dict[str, str | list[str]]:
+    """The engine's text of each operation, or its texts, one a field; UsageError without one."""
+    found = engine.native_calls(workload, params) if isinstance(engine, CallsNatively) else {}
+    missing = [name for name in operations if name not in found]
+    if missing:
+        raise UsageError(
+            f"{workload} on {engine.name}",
+            f"the engine brings no calls of {workload} for {', '.join(missing)}",
+            "choose another engine",
+        )
+    return {
+        name: text if isinstance(text, str) else list(text)
+        for name, text in found.items()
+        if name in operations
+    }
 
 
 def check_connections(

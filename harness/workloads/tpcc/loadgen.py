@@ -11,8 +11,7 @@ from harness import loadgen
 from harness.driven import SERIES_NS, Drives, Operation
 from harness.drivers import loadgen as client
 from harness.engine import Engine, RunsSql
-from harness.engines._sqlfiles import text_of
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed
 from harness.natives import loadgen_program
 from harness.parameters import duration_ns
 from harness.result import Check
@@ -38,7 +37,7 @@ class Loadgen:
         """Whether the client speaks to this engine, and has its module."""
         native = client.loadable(engine, "tpcc")
         loadgen_program(native.native_backend())
-        _statements(engine)
+        client.calls(engine, "tpcc", {}, TRANSACTIONS)
         client.check_connections(params["connections"], engine, settings, "users or connections")
 
     def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -117,7 +116,7 @@ def _spec(
         "backend": native.native_backend(),
         "connection": dict(native.native_connection()),
         "workload": {"name": "tpcc", "params": _workload(params)},
-        "statements": _statements(engine),
+        "statements": client.calls(engine, "tpcc", {}, TRANSACTIONS),
         "threads": params["client_threads"],
         "connections": params["connections"],
         "terminals": params["users"],
@@ -129,20 +128,6 @@ def _spec(
         "journal": None if journal is None else str(journal / _JOURNAL),
         "seed": seed,
     }
-
-
-def _statements(engine: Engine) -> dict[str, str]:
-    """The engine's call of each transaction."""
-    folder = engine.sql_folder / "tpcc" / "calls" if isinstance(engine, RunsSql) else None
-    files = {name: folder / f"{name}.sql" for name in TRANSACTIONS} if folder else {}
-    missing = [name for name, file in files.items() if not file.exists()]
-    if missing or not files:
-        raise UsageError(
-            f"tpcc on {engine.name}",
-            f"its folder has no sql/tpcc/calls for {', '.join(missing or TRANSACTIONS)}",
-            "choose another engine",
-        )
-    return {name: text_of(file).strip() for name, file in files.items()}
 
 
 def _population(params: Mapping[str, Any]) -> dict[str, int]:

@@ -1,0 +1,1 @@
+\ir ../../../_sql/ycsb/20_keys.sql
