@@ -259,15 +259,17 @@ def children_ns() -> float:
     return (used.ru_utime + used.ru_stime) * 1e9
 
 
-def run(argv: Sequence[str], server: Server, environment: Mapping[str, str]) -> str:
+def run(
+    argv: Sequence[str], server: Server, environment: Mapping[str, str], folder: Path = Path("/")
+) -> str:
     """A client program of others as the unprivileged user; what it prints. RunFailed otherwise.
 
-    The password is in its environment.
+    It runs in ``folder``. The password is in its environment.
     """
     user = server.clients.credentials if os.geteuid() == 0 else None
     secret = {"PGPASSWORD": server.connection["password"]}
     done = subprocess.run(
-        argv, capture_output=True, text=True, cwd="/", check=False,
+        argv, capture_output=True, text=True, cwd=folder, check=False,
         env={"PATH": os.environ["PATH"], **secret, **environment},
         user=user.uid if user else None, group=user.gid if user else None,
         extra_groups=[] if user else None,

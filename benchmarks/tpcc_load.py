@@ -1,12 +1,13 @@
-"""Loading TPC-C into PostgreSQL: ours against HammerDB and go-tpc.
+"""Loading TPC-C into PostgreSQL: ours against HammerDB, go-tpc and BenchBase.
 
-    HAMMERDB_HOME=… GO_TPC=… .venv/bin/python benchmarks/tpcc_load.py --warehouses 10 --pairs 3
+    HAMMERDB_HOME=… GO_TPC=… BENCHBASE_HOME=… \\
+        .venv/bin/python benchmarks/tpcc_load.py --warehouses 10 --pairs 3
 
-All arms load into an empty database of the same running server, with the same settings: it
-is not restarted for any of them, fsync is on, and every row goes through the log. Ours runs
-as on a server of the user's, where it may do no more than any client. The time ends with a
-checkpoint behind the load, whoever loaded. CPU is that of the client's processes and the
-server's together.
+All arms load into an empty database of the same running server, with the same settings: no
+load restarts it, fsync is on, and every row goes through the log. Ours runs as on a server of
+the user's, where it may do no more than any client. All come through the socket but BenchBase,
+for which the server listens on loopback, too. The time ends with a checkpoint behind the load,
+whoever loaded. CPU is that of the client's processes and the server's together.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import benchbase
 from tpcc import Bench, Server, alternated, arguments, children_ns, opened, report, run
 
 from harness import loadgen
@@ -117,17 +119,26 @@ def peers() -> dict[str, Load]:
         found["go-tpc"] = go_tpc
     else:
         print("go-tpc is left out: GO_TPC names no program")
-    print("BenchBase is left out: it speaks TCP only, and the server listens on a socket only")
+    try:
+        benchbase.find()
+        found["BenchBase"] = benchbase.load
+    except UsageError as error:
+        print(f"BenchBase is left out: {error.found}")
     return found
 
 
 def measure(bench: Bench, load: Load, warehouses: int) -> Seen:
     """One load into a new database, up to a checkpoint behind it."""
     with bench.server("empty") as server:
+        if load is benchbase.load:
+            benchbase.listen(server)
         began, spent_ns = time.monotonic(), _spent_ns(bench, server)
         load(bench, server, warehouses)
         server.execute("CHECKPOINT")
-        return Seen(time.monotonic() - began, (_spent_ns(bench, server) - spent_ns) / 1e9)
+        seen = Seen(time.monotonic() - began, (_spent_ns(bench, server) - spent_ns) / 1e9)
+        if load is benchbase.load:
+            benchbase.check(server, warehouses)
+        return seen
 
 
 def _spent_ns(bench: Bench, server: Server) -> float:
