@@ -9,19 +9,14 @@ whole installations or nothing. Database *services* of the machine are never tou
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.engines._install.pins import Pinned as Pinned
 from harness.engines._install.pins import pinned, pinned_engines
+from harness.engines._install.prefix import publish, work_directory
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress
 
@@ -123,7 +118,7 @@ def _pins(engine: str) -> list[Pinned]:
 
 def _install(pin: Pinned, prefix: Path, progress: Progress) -> Path:
     target = prefix / pin.folder
-    with _work_directory(prefix, pin) as work:
+    with work_directory(prefix, pin.folder) as work:
         tree = work / "tree"
         moved_on: list[str] = []
         steps = len(pin.sources) + 1
@@ -139,44 +134,13 @@ def _install(pin: Pinned, prefix: Path, progress: Progress) -> Path:
             task.advance(note="runs")
         record = {"source": pin.source, "moved_on": moved_on}
         (tree / _RECORD).write_text(json.dumps(record, indent=1))
-        _publish(tree, target)
+        publish(tree, target)
     if moved_on:
         progress.say(
             f"{pin.engine} {pin.version}: newer than pinned, with Debian's signature: "
             f"{', '.join(moved_on)}"
         )
     return target
-
-
-@contextmanager
-def _work_directory(prefix: Path, pin: Pinned) -> Iterator[Path]:
-    """A directory to install in, gone at the end; those that killed installs left go first.
-
-    Its owner holds a lock on it, which a kill ends; the prefix is locked meanwhile, so
-    that none is taken for left behind before it is locked.
-    """
-    with _locked(prefix):
-        for left in prefix.glob(f".{pin.folder}.*"):
-            with suppress(OSError), _locked(left, fcntl.LOCK_NB):
-                shutil.rmtree(left, ignore_errors=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{pin.folder}.", dir=prefix))
-        mine = ExitStack()
-        mine.enter_context(_locked(work))
-    with mine:
-        try:
-            yield work
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-
-
-@contextmanager
-def _locked(directory: Path, flags: int = 0) -> Iterator[None]:
-    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | flags)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _prune(tree: Path, keep: tuple[str, ...]) -> None:
@@ -212,11 +176,3 @@ def _try(pin: Pinned, tree: Path) -> None:
         f"{pin.program} of {pin.source} does not run here: {found.splitlines()[-1]}",
         f"install {pin.engine} on the machine, or name one with the engine option 'prefix'",
     )
-
-
-def _publish(tree: Path, target: Path) -> None:
-    try:
-        tree.rename(target)
-    except OSError:
-        if not target.is_dir():  # else another setup was faster: its tree is the same
-            raise

@@ -1,0 +1,51 @@
+"""The private prefix: whole trees or nothing."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def work_directory(prefix: Path, name: str) -> Iterator[Path]:
+    """A directory to make ``name`` in, gone at the end; those that killed harnesses left go first.
+
+    Its owner holds a lock on it, which a kill ends; the prefix is locked meanwhile, so
+    that none is taken for left behind before it is locked.
+    """
+    with _locked(prefix):
+        for left in prefix.glob(f".{name}.*"):
+            with suppress(OSError), _locked(left, fcntl.LOCK_NB):
+                shutil.rmtree(left, ignore_errors=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=prefix))
+        mine = ExitStack()
+        mine.enter_context(_locked(work))
+    with mine:
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _locked(directory: Path, flags: int = 0) -> Iterator[None]:
+    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | flags)
+        yield
+    finally:
+        os.close(handle)
+
+
+def publish(tree: Path, target: Path) -> None:
+    """Rename the finished tree into place; an equal one that is there already stays."""
+    try:
+        tree.rename(target)
+    except OSError:
+        if not target.is_dir():  # else another harness was faster: its tree is the same
+            raise
