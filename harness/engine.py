@@ -17,7 +17,7 @@ is an optional protocol below, asked for by ``isinstance``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -363,6 +363,47 @@ class DrivenByHammerDb(RunsNatively, Protocol):
 
     #: The engine in HammerDB's own words, as its command ``dbset db`` takes it.
     hammerdb_database: str
+
+
+@dataclass(frozen=True)
+class YcsbBinding:
+    """What drives an engine inside the official YCSB client.
+
+    ``project``: its sources, a Maven module (see harness/drivers/ycsb/maven). ``database``:
+    the class that the client loads. ``built_with``: Maven's properties of the build.
+    ``classpath`` and ``libraries``: folders of Java classes and of shared libraries that the
+    engine's installation has for it.
+    """
+
+    project: Path
+    database: str
+    built_with: Mapping[str, str] = field(default_factory=dict)
+    classpath: Sequence[Path] = ()
+    libraries: Sequence[Path] = ()
+
+
+@runtime_checkable
+class DrivenByYcsb(CallsNatively, Protocol):
+    """Engines with a binding of the official YCSB client."""
+
+    def ycsb_binding(self) -> YcsbBinding:
+        """The binding; UsageError where this installation of the engine cannot be used so."""
+
+    def ycsb_properties(
+        self, connection: Mapping[str, Any], params: Mapping[str, Any]
+    ) -> Mapping[str, str]:
+        """Properties of the binding that lead to these data (see ``native_connection``).
+
+        ``params``: the workload's. UsageError where they, or the connection, ask for what the
+        binding cannot do. With a password in it: it goes into a file of the client's user.
+        """
+
+    def ycsb_counters(
+        self, told: Mapping[str, Any]
+    ) -> tuple[Mapping[str, float], Mapping[str, str]]:
+        """What the binding told of an engine inside the client: counters, units in their names,
+        and what else it told, by name. Empty of an engine that is asked otherwise.
+        """
 
 
 #: Fills empty tables through a connection, and returns the rows it stored by table.

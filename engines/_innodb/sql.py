@@ -15,6 +15,7 @@ from harness.engines._innodb.connection import MySqlConnection, connecting
 from harness.engines._innodb.installation import Flavour
 from harness.engines._innodb.load import Loader, LoadingServer
 from harness.engines._innodb.wire import LazyConnection
+from harness.engines._jdbc import ThroughJdbc, innodb_properties
 from harness.engines._sqlfiles import calls
 from harness.errors import RunFailed
 from harness.plan import ExecutedPlan
@@ -49,13 +50,14 @@ _SET_SQL: Mapping[Flavour, str] = {
 }
 
 
-class SqlOnInnoDB(ABC):
+class SqlOnInnoDB(ThroughJdbc, ABC):
     """SQL abilities over ``_open``, which gives a new connection (see wire.py)."""
 
     load_format: ClassVar[LoadFormat] = "csv"
     sql_folder: Path = Path(__file__).parent / "sql"
     flavour: Flavour
     threads: int
+    jdbc_properties = staticmethod(innodb_properties)
 
     def __init__(self) -> None:
         self._connections: weakref.WeakSet[MySqlConnection] = weakref.WeakSet()

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import psycopg
 
 from harness.engine import Fill, LoadFormat, SqlConnection
+from harness.engines._jdbc import ThroughJdbc, postgres_properties
 from harness.engines._sqlfiles import calls
 from harness.engines.postgres import counters, explain
 from harness.engines.postgres.connection import PostgresConnection
@@ -53,12 +54,13 @@ NATIVE_OPTIONS = "-c client_min_messages=warning -c plan_cache_mode=force_generi
 NO_ERRORS_LOGGED = "-c log_min_messages=fatal"
 
 
-class SqlOnPostgres(ABC):
+class SqlOnPostgres(ThroughJdbc, ABC):
     """SQL abilities over ``_open``, which gives a new psycopg connection."""
 
     load_format: ClassVar[LoadFormat] = "csv"
     sql_folder: Path = Path(__file__).parent / "sql"
     threads: int
+    jdbc_properties = staticmethod(postgres_properties)
 
     def __init__(self) -> None:
         self._connections: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()

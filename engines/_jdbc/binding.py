@@ -1,0 +1,118 @@
+"""The JDBC binding of the official YCSB client (``ycsb/``), and its properties.
+
+A connection is what the native client takes: a server on the machine listens on a unix
+socket alone, for which the binding brings a socket factory of its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.engine import YcsbBinding
+from harness.errors import UsageError
+
+_PROJECT = Path(__file__).parent / "ycsb"
+_FACTORY = "tierbench.ycsb.UnixSocketFactory"
+#: What the drivers take under the same name as the native client.
+_SAME = ("user", "password")
+_POSTGRES_SAME = (*_SAME, "options", "sslmode", "sslrootcert", "sslcert", "sslkey")
+
+
+class ThroughJdbc(ABC):
+    """Engines that the official client drives through JDBC (harness.engine.DrivenByYcsb)."""
+
+    #: From a connection of the native client, properties of the engine's JDBC driver.
+    jdbc_properties: Callable[[Mapping[str, Any]], dict[str, str]]
+
+    @abstractmethod
+    def native_calls(
+        self, workload: str, params: Mapping[str, Any]
+    ) -> Mapping[str, str | Sequence[str]]:
+        """See harness.engine.CallsNatively."""
+
+    def ycsb_binding(self) -> YcsbBinding:
+        """The same for every engine."""
+        return YcsbBinding(_PROJECT, "tierbench.ycsb.JdbcBinding")
+
+    def ycsb_properties(
+        self, connection: Mapping[str, Any], params: Mapping[str, Any]
+    ) -> Mapping[str, str]:
+        """The driver's, and the native client's statements."""
+        return {**self.jdbc_properties(connection), **_calls(self.native_calls("ycsb", params))}
+
+    def ycsb_counters(
+        self, told: Mapping[str, Any]
+    ) -> tuple[Mapping[str, float], Mapping[str, str]]:
+        """None: the server is asked itself."""
+        return {}, {}
+
+
+def _calls(native: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
+    """Those of fields by number."""
+    found: dict[str, str] = {}
+    for operation, text in native.items():
+        if isinstance(text, str):
+            found[f"call.{operation}"] = text
+        else:
+            found |= {f"call.{operation}.{number}": one for number, one in enumerate(text)}
+    return found
+
+
+def postgres_properties(connection: Mapping[str, Any]) -> dict[str, str]:
+    """Properties of PostgreSQL's driver, from libpq's keywords."""
+    host, port = str(connection["host"]), connection["port"]
+    _refuse_others(connection, {*_POSTGRES_SAME, "host", "port", "database", "application_name"})
+    on_socket = host.startswith("/")
+    where = "localhost" if on_socket else host
+    found = {
+        "jdbc.url": f"jdbc:postgresql://{_bracketed(where)}:{port}/{connection['database']}",
+        "jdbc.with.ApplicationName": str(connection.get("application_name") or "harness"),
+        # Prepared in the server from the first execution on, as the native client does.
+        "jdbc.with.prepareThreshold": "1",
+        "jdbc.with.reWriteBatchedInserts": "true",
+        **_taken_over(connection, _POSTGRES_SAME),
+    }
+    if on_socket:
+        found["jdbc.with.sslmode"] = "disable"
+        found |= _through(f"{host}/.s.PGSQL.{port}")
+    return found
+
+
+def innodb_properties(connection: Mapping[str, Any]) -> dict[str, str]:
+    """Properties of MariaDB's driver, which speaks to MySQL as well."""
+    _refuse_others(connection, {*_SAME, "socket", "host", "port", "database"})
+    socket = connection.get("socket")
+    where = "localhost" if socket else _bracketed(str(connection["host"]))
+    found = {
+        "jdbc.url": f"jdbc:mariadb://{where}:{connection.get('port') or 3306}/"
+        f"{connection['database']}",
+        "jdbc.with.useServerPrepStmts": "true",
+        # MySQL's own way to take a password where nobody else listens.
+        "jdbc.with.allowPublicKeyRetrieval": "true" if socket else "false",
+        **_taken_over(connection, _SAME),
+    }
+    return found | (_through(str(socket)) if socket else {})
+
+
+def _through(socket: str) -> dict[str, str]:
+    return {"jdbc.socket": socket, "jdbc.with.socketFactory": _FACTORY}
+
+
+def _taken_over(connection: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
+    return {f"jdbc.with.{name}": str(connection[name]) for name in names if connection.get(name)}
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _refuse_others(connection: Mapping[str, Any], known: set[str]) -> None:
+    if others := sorted(name for name in connection.keys() - known if connection[name]):
+        raise UsageError(
+            "driver ycsb with this connection",
+            f"the JDBC driver is not told {', '.join(others)}",
+            "leave that out of the DSN, or choose --driver loadgen",
+        )
