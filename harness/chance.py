@@ -8,16 +8,18 @@ import math
 _NO_CHANCE = math.log(1e9)
 
 
-def off(what: str, count: int, total: int, share: float, edge: int = 0) -> str:
+def off(what: str, count: int, total: int, share: float, edge: int = 0, tries: int = 1) -> str:
     """What is too far from its share to be chance, in words; empty where it is not.
 
     Chernoff's bound: so many of ``total``, or more extreme, come with a probability of less
     than exp(-total · D), D being the divergence of the share found from that expected.
-    ``edge``: how many more or fewer there may be for another reason than chance.
+    ``edge``: how many more or fewer there may be for another reason than chance. ``tries``:
+    out of how many such counts this one was picked because it is the farthest.
     """
+    limit = _NO_CHANCE + math.log(tries)
     nearest = min(max(total * share, count - edge), count + edge)
     possible = 0 <= nearest <= total
-    if possible and (total == 0 or total * _divergence(nearest / total, share) <= _NO_CHANCE):
+    if possible and (total == 0 or total * _divergence(nearest / total, share) <= limit):
         return ""
     return f"{what}: {count} of {total}, not {_percent(share)}"
 

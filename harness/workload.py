@@ -167,6 +167,16 @@ class TellsParameters(Protocol):
     parameters: Sequence[str]
     #: What to ask for where there is no space: ``fewer --warehouses``.
     smaller: str
+    #: Options of the command line whose name is not their parameter's: ``{"rate": "rate_per_s"}``.
+    options: Mapping[str, str]
+
+
+@runtime_checkable
+class ReadsProperties(Protocol):
+    """Workloads whose official client has property files."""
+
+    def property_parameters(self, files: Sequence[Path]) -> tuple[dict[str, Any], list[str]]:
+        """What the files ask for, and in words what of them is left out."""
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +18,7 @@ from harness.cli.common import (
     key_values,
     store,
 )
-from harness.cli.params import workload_params
+from harness.cli.params import takes, workload_params
 from harness.errors import UsageError
 from harness.experiment import plan_steps, run_plan
 from harness.opening import open_environment
@@ -36,7 +37,10 @@ def run(
     workload: Annotated[str, typer.Argument(help=_WORKLOADS)],
     engine: Annotated[
         list[str] | None,
-        typer.Option(help=f"{_ENGINES}; may repeat. tpcc wants one with a server."),
+        typer.Option(
+            help=f"{_ENGINES}; may repeat. tpcc wants one with a server, ycsb one of these or "
+            "rocksdb."
+        ),
     ] = None,
     placement: Annotated[
         list[str] | None,
@@ -77,16 +81,21 @@ def run(
         typer.Option(help="tpcc: emulated users [8; with --think-time ten for each warehouse]."),
     ] = None,
     ramp_up: Annotated[
-        str | None, typer.Option(help="tpcc: time before anything is measured: 30s, 3m [30s].")
+        str | None,
+        typer.Option(help="Time before anything is measured: 30s, 3m. tpcc: [30s]. ycsb: [10s]."),
     ] = None,
     duration: Annotated[
-        str | None, typer.Option(help="tpcc: length of the measured window: 90s, 3m [3m].")
+        str | None,
+        typer.Option(
+            help="Length of the measured window: 90s, 3m. tpcc: [3m]. ycsb: [1m; or as long as "
+            "--operations take]."
+        ),
     ] = None,
     rate: Annotated[
         float | None,
         typer.Option(
-            help="tpcc: transactions a second, offered whatever the server answers [none: each "
-            "user waits for its answer]."
+            help="So many are offered, whatever the engine answers. tpcc: transactions a second; "
+            "ycsb: operations a second [none: each user or client thread waits for its answer]."
         ),
     ] = None,
     think_time: Annotated[
@@ -96,10 +105,41 @@ def run(
             help="tpcc: keying and think times of users [no-think-time].",
         ),
     ] = None,
+    core: Annotated[
+        str | None,
+        typer.Option(
+            "--workload",
+            help="ycsb: which core workload: a, b, c, d, e, f [a; or as properties say].",
+        ),
+    ] = None,
+    records: Annotated[
+        int | None,
+        typer.Option(help="ycsb: records of the data, of about 1.1 kB each [1000000]."),
+    ] = None,
+    operations: Annotated[
+        int | None,
+        typer.Option(help="ycsb: operations of the measured window [as --duration allows]."),
+    ] = None,
+    update: Annotated[
+        str | None,
+        typer.Option(
+            help="ycsb: what an update of a key-value engine is: read-modify-write, blind, merge "
+            "[read-modify-write]."
+        ),
+    ] = None,
+    properties: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--properties",
+            "-P",
+            help="ycsb: a property file of the official client; may repeat, options override it.",
+        ),
+    ] = None,
     driver: Annotated[
         str | None,
         typer.Option(
-            help="tpcc: what offers the load: loadgen, hammerdb, or both in turn [loadgen]."
+            help="What offers the load. tpcc: loadgen, hammerdb; ycsb: loadgen, ycsb (the "
+            "official client); or both in turn [loadgen]."
         ),
     ] = None,
     cache: Annotated[str | None, typer.Option(help=_CACHE)] = None,
@@ -114,7 +154,14 @@ def run(
         list[str] | None, typer.Option("--param", "-p", help="Any workload parameter: key=value.")
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, max=10_000, help="Interleaved repeats.")] = 1,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads or parallel workers.")] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Threads or parallel workers of the engine. ycsb: client threads, each on a "
+            "connection of its own [8].",
+        ),
+    ] = None,
     cpus: Annotated[
         str | None,
         typer.Option(help="Processors the engine may run on: 0-7,16-23, socket:0, node:0 [all]."),
@@ -141,8 +188,8 @@ def run(
         int,
         typer.Option(
             min=0,
-            help="Seed of what a workload draws: the users' choices of TPC-C. TPC-H draws "
-            "nothing of its own: its query parameters follow --query-seed.",
+            help="Seed of what a workload draws: the users' choices of TPC-C, operations and keys "
+            "of YCSB. TPC-H draws nothing of its own: its query parameters follow --query-seed.",
         ),
     ] = 0,
     again: Annotated[
@@ -162,7 +209,7 @@ def run(
         "scale": scale,
         "queries": queries,
         "query_seed": query_seed,
-        "query_timeout_s": query_timeout,
+        "query_timeout": query_timeout,
         "test": test,
         "streams": streams,
         "refresh": refresh,
@@ -172,10 +219,16 @@ def run(
         "users": users,
         "ramp_up": ramp_up,
         "duration": duration,
-        "rate_per_s": rate,
+        "rate": rate,
         "think_time": think_time,
+        "workload": core,
+        "records": records,
+        "operations": operations,
+        "update": update,
     }
-    params = workload_params(workload, given, param)
+    if takes(workload, "threads"):
+        given["threads"], threads = threads, None
+    params = workload_params(workload, given, param, properties)
     options: dict[str, Any] = key_values(option, "--option")
     if dsn is not None:
         options["dsn"] = dsn

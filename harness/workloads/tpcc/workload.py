@@ -27,6 +27,7 @@ class Tpcc:
     title = "TPC-C-derived: order-entry transactions; throughput and durability tests"
     parameters = PARAMETERS
     smaller = "fewer --warehouses"
+    options: Mapping[str, str] = {"rate": "rate_per_s"}
     drivers: Mapping[str, str] = {
         "loadgen": "our native client",
         "hammerdb": "HammerDB 4.x, with its own schema and procedures (see docs/hammerdb.md)",

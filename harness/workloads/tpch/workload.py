@@ -28,6 +28,7 @@ class Tpch:
     title = "TPC-H-derived: 22 analytical queries; power and throughput tests"
     parameters = PARAMETERS
     smaller = "a smaller --scale"
+    options: Mapping[str, str] = {"query_timeout": "query_timeout_s"}
 
     def normalise(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters with defaults filled in; see harness.workloads.tpch.options."""

@@ -17,20 +17,31 @@ OPERATIONS = ("read", "update", "insert", "scan", "read_modify_write")
 
 
 @dataclass(frozen=True)
+class KeyCount:
+    """How often a key was chosen; ``number``: of its record, from 0 in the order of loading."""
+
+    key: str
+    number: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Driven(driven.Driven):
     """The measured window, as its driver tells it; ``operations`` by :data:`OPERATIONS`.
 
     A read-modify-write counts once, as that: neither as the read nor as the update that
-    it consists of (the official client's report has it in all three). ``key_counts``: how
-    often the hottest keys were chosen, the hottest first, by key; None from a driver that
-    does not count them. ``chosen_count``: how many choices that is out of.
-    ``inserted_count``: records that were acknowledged as inserted since the client began,
-    its ramp-up included; None where it does not tell.
+    it consists of (the official client's report has it in all three). ``key_counts``: the
+    keys that were chosen most often, the most frequent first; None from a driver that does
+    not count them. ``chosen_count``: how many choices that is out of. ``inserted_count``:
+    records that were acknowledged as inserted since the client began, its ramp-up included;
+    ``inserts_begun_count``: those and what had no answer yet at its end; None where it does
+    not tell.
     """
 
-    key_counts: Sequence[tuple[str, int]] | None = None
+    key_counts: Sequence[KeyCount] | None = None
     chosen_count: int | None = None
     inserted_count: int | None = None
+    inserts_begun_count: int | None = None
 
 
 class Driver(Protocol):

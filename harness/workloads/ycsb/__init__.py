@@ -1,0 +1,5 @@
+"""YCSB's core workloads (Cooper et al., SoCC 2010): records that are read and written by key."""
+
+from harness.workloads.ycsb.workload import Ycsb
+
+WORKLOAD = Ycsb()

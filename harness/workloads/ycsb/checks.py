@@ -1,0 +1,56 @@
+"""Whether a run did what was asked: the mix, no record missed, every record well formed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.chance import off
+from harness.driven import total
+from harness.result import Check
+from harness.workloads.ycsb.driven import Driven
+from harness.workloads.ycsb.options import shares
+
+
+def check_mix(params: Mapping[str, Any], driven: Driven) -> Check:
+    """Whether each operation has its share of all.
+
+    Operations that were under way at an end of the window may be missing.
+    """
+    done = {name: one.done_count for name, one in driven.operations.items()}
+    if (all_done := total(done.values())) is None:
+        return Check("mix", "unknown", f"{driven.driver} does not tell what it did")
+    edge = int(params["threadcount"])
+    wrong = [
+        off(f"{name} of all operations", done.get(name) or 0, all_done, share, edge)
+        for name, share in shares(params).items()
+    ]
+    found = "; ".join(filter(None, wrong))
+    return Check("mix", "failed" if found else "passed", found or f"{all_done:,} operations")
+
+
+def check_found(driven: Driven) -> Check:
+    """Whether every record that was asked for was there: none is ever removed."""
+    missed = {
+        name: one.not_found_count
+        for name, one in driven.operations.items()
+        if one.not_found_count is not None
+    }
+    if not missed:
+        return Check("not_found", "unknown", f"{driven.driver} does not tell what it did not find")
+    found = ", ".join(f"{count:,} of {name}" for name, count in missed.items() if count)
+    detail = f"records that are there were not found: {found}" if found else ""
+    return Check("not_found", "failed" if found else "passed", detail)
+
+
+def check_records(verified: Mapping[str, Any]) -> Check:
+    """What the native client's verification says (``verified`` of schema loadgen-result)."""
+    counts = ("missing", "malformed", "unexpected")
+    wrong = [f"{verified[name]:,} {name}" for name in counts if verified[name]]
+    said = f"{verified['records']:,} records read back, {verified['expected']:,} expected"
+    if not wrong and verified["records"] < verified["expected"]:
+        wrong = [f"{verified['expected'] - verified['records']:,} missing"]
+    if wrong:
+        first = f" ({verified['first']})" if verified["first"] else ""
+        return Check("records", "failed", f"{', '.join(wrong)}{first}; {said}")
+    return Check("records", "passed", f"{said}; every one is well formed")

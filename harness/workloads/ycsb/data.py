@@ -1,0 +1,81 @@
+"""The records: which parameters they depend on, how many bytes they need.
+
+The native client (``loadgen/ycsb``) makes them: a field's value is a function of seed, key,
+field and version, the same however many threads make them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from harness.parameters import duration_ns
+from harness.placement import Part
+from harness.units import GIB, MIB, NS_PER_S
+from harness.workloads.ycsb.options import loaded_records, shares
+
+#: Raised whenever the native client makes other records from the same parameters: data that
+#: it made before are then not used.
+GENERATION = 1
+#: What says which records there are, whoever loads them.
+SHAPE = (
+    "recordcount",
+    "insertstart",
+    "insertcount",
+    "fieldcount",
+    "fieldlength",
+    "minfieldlength",
+    "fieldlengthdistribution",
+    "insertorder",
+    "zeropadding",
+)
+
+#: Beside its fields a record has its key, and what an engine keeps of record and page.
+_RECORD_OVERHEAD_BYTES, _FIELD_OVERHEAD_BYTES, _INDEX_BYTES = 90, 12, 60
+#: Pages are not full, levels of a tree hold keys twice.
+_SLACK = 1.3
+#: Operations a second of a fast engine, where nothing but it bounds them.
+_FAST_PER_S = 200_000
+#: What a write leaves in a log that has the whole page with it, and how large logs become.
+_LOG_PAGE_BYTES, _LARGEST_LOG = 8_192, 4 * GIB
+#: How far records that are outlived by their updates grow before room is made again, as a
+#: share of the data.
+_OUTLIVED = 1.5
+
+
+def key(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What the data depend on, whoever loads them."""
+    return {name: params[name] for name in SHAPE}
+
+
+def record_bytes(params: Mapping[str, Any]) -> int:
+    """Of one record at most, as an engine keeps it."""
+    fields = params["fieldcount"] * (params["fieldlength"] + _FIELD_OVERHEAD_BYTES)
+    return int(fields + _RECORD_OVERHEAD_BYTES)
+
+
+def estimate_bytes(params: Mapping[str, Any]) -> dict[Part, int]:
+    """Upper estimate of the bytes in each part, with what the run adds."""
+    each = record_bytes(params)
+    loaded, begun, asked = loaded_records(params), _operations(params), shares(params)
+    inserted = begun * asked["insert"]
+    written = begun * (asked["update"] + asked["read_modify_write"])
+    data = _SLACK * each * (loaded + inserted)
+    outlived = min(_SLACK * each * written, _OUTLIVED * data)
+    log = (each + _LOG_PAGE_BYTES) * (written + inserted)
+    return {
+        "data": 160 * MIB + int(data + outlived),
+        "index": int(_INDEX_BYTES * (loaded + inserted)),
+        "wal": 64 * MIB + int(min(_LARGEST_LOG, each * loaded / 4 + log)),
+        "temp": 0,
+    }
+
+
+def _operations(params: Mapping[str, Any]) -> float:
+    """Operations of a run, its ramp-up included, at most."""
+    per_s = params["target"] or _FAST_PER_S
+    ramp_up = duration_ns(params, "ramp_up") / NS_PER_S * per_s
+    if params["duration"] is None:
+        return float(ramp_up + params["operationcount"])
+    return math.ceil(ramp_up + duration_ns(params, "duration") / NS_PER_S * per_s)

@@ -1,0 +1,90 @@
+"""The figures of a run, with what each is defined as.
+
+================================== =====================================================
+metric                             what it is
+================================== =====================================================
+operations_per_second              operations of the measured window, of all kinds
+operation_duration_ns              histogram by ``operation``: from the call to its answer,
+                                   or from the intended start where a rate is set; of those
+                                   begun in the window. A read-modify-write's is the pair's
+operation_percentile_ns            by ``operation`` and ``percentile``, from a driver that
+                                   keeps no histogram
+operation_count                    by ``operation``: ended in the window. A read-modify-write
+                                   counts once, as that
+operation_not_found_count          of these, those that found no record
+operation_retried_count            attempts undone by deadlocks or serialization
+operation_unfinished_count         begun in the window, never answered
+retried_count                      the same attempts by the engine's error ``code``
+offered_operations_per_second      intended starts, where a rate is set
+client_cpu_per_operation_ns        of the client processes, by operations done
+server_cpu_per_operation_ns        of the engine's processes, likewise
+process_cpu_per_operation_ns       in place of both where the engine works inside the client:
+                                   of that process, whose time cannot be told apart
+window_duration_ns                 length of the measured window
+window_<counter>                   what the window added to a counter, the engine's own
+                                   among them
+================================== =====================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from harness import hdr
+from harness.counters import bandwidths, counter_metrics
+from harness.driven import Operation
+from harness.result import Metric
+from harness.units import NS_PER_S
+from harness.workloads.ycsb.driven import Driven
+
+_COUNTS = ("count", "not_found_count", "retried_count", "unfinished_count")
+
+
+def metrics(driven: Driven, counters: Mapping[str, float], inside: bool) -> list[Metric]:
+    """All of a run; what the driver or the host does not tell is left out.
+
+    ``inside``: whether the engine works inside the client.
+    """
+    window = {**counters, **driven.engine_counters, **bandwidths(counters, driven.window_ns)}
+    return [
+        *_rates(driven),
+        *(m for name, one in driven.operations.items() for m in _of_operation(name, one)),
+        *(
+            Metric("retried_count", "1", "none", {"code": code}, value=count)
+            for code, count in driven.retried_by_code.items()
+        ),
+        *_cpu(driven, counters, inside),
+        Metric("window_duration_ns", "ns", "none", value=driven.window_ns),
+        *counter_metrics("window_", {}, window),
+    ]
+
+
+def _rates(driven: Driven) -> Iterator[Metric]:
+    if (done := driven.done_count) is not None:
+        rate = done * NS_PER_S / driven.window_ns
+        yield Metric("operations_per_second", "1/s", "higher", value=rate)
+    if driven.offered_count is not None:
+        offered = driven.offered_count * NS_PER_S / driven.window_ns
+        yield Metric("offered_operations_per_second", "1/s", "none", value=offered)
+
+
+def _of_operation(name: str, one: Operation) -> Iterator[Metric]:
+    labels = {"operation": name}
+    for count in _COUNTS:
+        if (value := getattr(one, count)) is not None:
+            yield Metric(f"operation_{count}", "1", "none", labels, value=value)
+    if one.duration_hdr is not None and hdr.decode(one.duration_hdr).total:
+        yield Metric("operation_duration_ns", "ns", "lower", labels, hdr=one.duration_hdr)
+    for percentile, value_ns in one.percentiles_ns.items():
+        both = {**labels, "percentile": percentile}
+        yield Metric("operation_percentile_ns", "ns", "lower", both, value=value_ns)
+
+
+def _cpu(driven: Driven, counters: Mapping[str, float], inside: bool) -> Iterator[Metric]:
+    spent = {"client": driven.client_cpu_ns, "server": counters.get("cpu_ns")}
+    if inside:
+        spent = {"process": driven.client_cpu_ns}
+    for side, cpu_ns in spent.items():
+        if (done := driven.done_count) and cpu_ns is not None:
+            name = f"{side}_cpu_per_operation_ns"
+            yield Metric(name, "ns", "lower", value=cpu_ns / done)

@@ -1,0 +1,211 @@
+"""How often each key is to be chosen, by the official generators' own definitions.
+
+From their formulas, not by drawing: a generator that draws otherwise, here or elsewhere, is
+found by comparing. ``zipfian`` draws a rank of 10¹⁰ by Gray's method (SIGMOD 1994) with the
+constant 0.99 and a precomputed zeta, hashes it (FNV-1a over its eight bytes) and takes it
+modulo the number of keys; what is beyond the newest record is drawn again. ``latest`` counts
+a zipfian rank back from the newest record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.chance import off
+from harness.parameters import given_or
+from harness.result import Check
+from harness.workloads.ycsb.driven import Driven, KeyCount
+from harness.workloads.ycsb.options import loaded_records
+
+_THETA = 0.99
+_SCRAMBLED_ITEMS = 10_000_000_001
+_SCRAMBLED_ZETA = 26.46902820178302
+#: So many ranks are followed to their key; those behind are as good as evenly spread.
+_RANKS = 200_000
+#: So many of the hottest keys are looked at.
+HOTTEST = 100
+_FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 1_099_511_628_211
+#: Terms of zeta that are added up; those behind are integrated.
+_ZETA_TERMS = 1_000_000
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Shares of all choices, by number of the record.
+
+    ``hottest``: of the hottest, from the least to the most that their share can have been
+    (new records take from those that were loaded). ``others``: what no other of the loaded
+    records can exceed.
+    """
+
+    hottest: Mapping[int, tuple[float, float]]
+    others: float
+
+
+def expected(params: Mapping[str, Any], inserted: int) -> Expected | None:
+    """None where it cannot be said beforehand: the newest records, while there are inserts."""
+    kind = params["requestdistribution"]
+    start, count = params["insertstart"], loaded_records(params)
+    newest = params["recordcount"] - 1
+    if kind == "zipfian":
+        return _scrambled(params, newest, newest + inserted)
+    if kind == "latest":
+        return None if inserted else _latest(newest)
+    if kind == "exponential":
+        return None if inserted else _exponential(params, newest)
+    if kind == "hotspot":
+        return _hotspot(params, start, count)
+    return Expected({}, 1 / count)
+
+
+def fnv_hash(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The official ``Utils.fnvhash64``: the absolute value of a signed 64-bit FNV-1a."""
+    rest = numbers.copy()
+    found = np.full_like(rest, _FNV_OFFSET)
+    with np.errstate(over="ignore"):
+        for _ in range(8):
+            found = (found ^ (rest & np.uint64(0xFF))) * np.uint64(_FNV_PRIME)
+            rest >>= np.uint64(8)
+    return np.abs(found.view(np.int64)).view(np.uint64)
+
+
+def zipfian(items: int, zeta: float, ranks: int) -> npt.NDArray[np.float64]:
+    """Share of each of the first ``ranks`` ranks, as Gray's method draws them."""
+    alpha = 1 / (1 - _THETA)
+    second = 0.5**_THETA
+    eta = (1 - (2 / items) ** (1 - _THETA)) / (1 - (1 + second) / zeta)
+    bounds = np.arange(2, max(ranks, 2) + 1, dtype=np.float64)
+    begins = ((np.minimum(bounds, items) / items) ** (1 / alpha) + eta - 1) / eta
+    begins[0] = (1 + second) / zeta
+    return np.concatenate(([1 / zeta, second / zeta], np.diff(begins)))[:ranks]
+
+
+def zeta_of(items: int) -> float:
+    """The sum of 1 / i^0.99 over 1 … ``items``; behind a million terms by Euler and Maclaurin."""
+    summed = min(items, _ZETA_TERMS)
+    total = float(np.sum(np.arange(1, summed + 1, dtype=np.float64) ** -_THETA))
+    if items == summed:
+        return total
+    power = 1 - _THETA
+    integral = (items**power - summed**power) / power
+    return float(total + integral + (items**-_THETA - summed**-_THETA) / 2)
+
+
+def _scrambled(params: Mapping[str, Any], first: int, last: int) -> Expected:
+    """``first``, ``last``: the newest record at the run's beginning and end."""
+    start = params["insertstart"]
+    begun = given_or(params["operationcount"], 0)
+    new = int(begun * params["insertproportion"] * 2)  # as the official client foretells them
+    items = loaded_records(params) + new + 1
+    ranked = zipfian(_SCRAMBLED_ITEMS, _SCRAMBLED_ZETA, _RANKS)
+    numbers = fnv_hash(np.arange(_RANKS, dtype=np.uint64)) % np.uint64(items)
+    spread = (1 - ranked.sum()) / items
+    hot: dict[int, float] = {}
+    for number, share in zip(numbers.tolist(), ranked.tolist(), strict=True):
+        hot[number] = hot.get(number, spread) + share
+    # What is beyond the newest record is drawn again: the others have their part of it.
+    kept = [_kept(hot, spread, items, newest - start) for newest in (first, last)]
+    hottest = sorted(
+        ((share, number) for number, share in hot.items() if number <= first - start),
+        reverse=True,
+    )
+    shown = {
+        start + number: (share / max(kept), share / min(kept))
+        for share, number in hottest[:HOTTEST]
+    }
+    next_hottest = max((share for share, _ in hottest[HOTTEST:]), default=spread)
+    return Expected(shown, next_hottest / min(kept))
+
+
+def _kept(hot: Mapping[int, float], spread: float, items: int, newest: int) -> float:
+    """The share of draws that name a record that is there."""
+    beyond = [share for number, share in hot.items() if number > newest]
+    cold = max(items - 1 - newest, 0) - len(beyond)
+    return float(1 - math.fsum(beyond) - cold * spread)
+
+
+def _latest(newest: int) -> Expected:
+    if newest < 2:
+        return Expected({}, 1.0)
+    ranked = zipfian(newest, zeta_of(newest), HOTTEST + 1).tolist()
+    hottest = {newest - rank: (share, share) for rank, share in enumerate(ranked[:HOTTEST])}
+    return Expected(hottest, float(ranked[-1]))
+
+
+def _exponential(params: Mapping[str, Any], newest: int) -> Expected:
+    """γ is chosen so that a percentile of the choices falls into a part of the records."""
+    part = params["recordcount"] * params["exponential.frac"]
+    gamma = -math.log(1 - params["exponential.percentile"] / 100) / part
+    kept = 1 - math.exp(-gamma * (newest + 1))  # older than the oldest is drawn again
+    share = (1 - math.exp(-gamma)) / kept
+    hottest = {
+        newest - back: (share * math.exp(-gamma * back),) * 2
+        for back in range(min(HOTTEST, newest + 1))
+    }
+    return Expected(hottest, share)
+
+
+def _hotspot(params: Mapping[str, Any], start: int, count: int) -> Expected:
+    hot = int(count * params["hotspotdatafraction"])
+    operations = params["hotspotopnfraction"]
+    each = operations / hot if hot else 0.0
+    cold = (1 - operations) / (count - hot) if count > hot else 0.0
+    number = min(hot, HOTTEST)
+    hottest = {start + i: (each, each) for i in range(number)} if each > cold else {}
+    return Expected(hottest, max(each, cold))
+
+
+def check_keys(params: Mapping[str, Any], driven: Driven) -> list[Check]:
+    """Whether the hottest keys were chosen as often as the distribution says.
+
+    Empty where the driver counts no keys, or nothing can be said of them beforehand.
+    """
+    counted, chosen = driven.key_counts, driven.chosen_count
+    if counted is None or not chosen:
+        return []
+    wanted = expected(params, driven.inserted_count or 0)
+    if wanted is None:
+        return []
+    wrong = [
+        *_far_from(wanted, counted, chosen),
+        *_too_hot(wanted, counted, chosen, params["recordcount"]),
+    ]
+    looked_at = f"{chosen:,} choices, {len(wanted.hottest) or 'the most frequent'} keys looked at"
+    found = "; ".join(wrong[:_SHOWN]) + ("; and more" if len(wrong) > _SHOWN else "")
+    said = f"{params['requestdistribution']}: {found or looked_at}"
+    return [Check("keys", "failed" if wrong else "passed", said)]
+
+
+def _far_from(wanted: Expected, counted: Sequence[KeyCount], chosen: int) -> Iterator[str]:
+    """Keys that are to be hot and were chosen too rarely, or too often."""
+    by_number = {one.number: one.count for one in counted}
+    # What is not among the keys that were counted was chosen no more often than the last.
+    unseen = min(by_number.values(), default=0) if len(by_number) >= HOTTEST else 0
+    for number, (least, most) in wanted.hottest.items():
+        seen = by_number.get(number)
+        middle = round(chosen * (least + most) / 2)
+        count = min(middle, unseen) if seen is None else seen
+        if chosen * least <= count <= chosen * most:
+            continue
+        nearest = least if count < chosen * least else most
+        if said := off(f"record {number}", count, chosen, nearest):
+            yield said
+
+
+def _too_hot(
+    wanted: Expected, counted: Sequence[KeyCount], chosen: int, records: int
+) -> Iterator[str]:
+    """Loaded records that were chosen more often than any but the hottest can be."""
+    for one in counted:
+        known = one.number in wanted.hottest or one.number >= records
+        if not known and one.count > chosen * wanted.others:
+            share = wanted.others
+            if said := off(f"record {one.number}", one.count, chosen, share, tries=records):
+                yield said

@@ -1,0 +1,227 @@
+"""Our native client as a driver of this workload: its specs, and what its results become."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from harness import loadgen
+from harness.counters import difference
+from harness.driven import SERIES_NS, Drives
+from harness.drivers import loadgen as client
+from harness.engine import Engine, RunsInClient, RunsSql
+from harness.errors import UsageError
+from harness.natives import loadgen_program
+from harness.parameters import duration_ns
+from harness.result import Check
+from harness.workload import Loading, Session
+from harness.workloads.ycsb import data
+from harness.workloads.ycsb.checks import check_records
+from harness.workloads.ycsb.driven import Driven, KeyCount
+from harness.workloads.ycsb.keys import HOTTEST
+from harness.workloads.ycsb.options import loaded_records, shares
+
+#: What of the parameters says how the client is started, and is no property of the records or
+#: of what is done with them.
+_CLIENT = frozenset(
+    {"workload", "threadcount", "target", "ramp_up", "duration", "clients", "client_threads"}
+)
+#: An engine inside the client may hold up every writer until it has made room; a server that
+#: gives nobody an answer for so long has stopped.
+_WRITE_STALL_NS = 120_000_000_000
+#: The client counts twice the keys that are looked at: which are the hottest is its own finding.
+_COUNTED = 2 * HOTTEST
+_CONNECTIONS_PER_LOOP = 16
+_MOST_LOOPS = 8
+_VERIFY_CONNECTIONS = 4
+
+
+class Loadgen:
+    """``loadgen``: our client, our records."""
+
+    name = "loadgen"
+
+    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+        """Whether the client speaks to this engine, and the engine can do what is asked."""
+        native = client.loadable(engine, "ycsb")
+        loadgen_program(native.native_backend())
+        _statements(params, engine)
+        if isinstance(engine, RunsInClient):
+            _check_inside(params, engine)
+        else:
+            client.check_connections(params["threadcount"], engine, settings, "--threads")
+        if isinstance(engine, RunsSql) and params["update"] != "read-modify-write":
+            raise UsageError(
+                f"update {params['update']} on {engine.name}",
+                "SQL's UPDATE is what it does: the server reads the row, changes it and writes it",
+                "leave --update out",
+            )
+
+    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The seed, and which values are made of it."""
+        return {"data_seed": params["data_seed"], "generation": data.GENERATION}
+
+    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+        """Fill the table through the engine's bulk path."""
+        engine = loading.engine
+        native = client.loadable(engine, "ycsb")
+        records = loaded_records(params)
+        told: dict[str, Any] = {}
+
+        def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
+            spec = {
+                "schema": 1,
+                "task": "load",
+                "backend": native.native_backend(),
+                "connection": dict(connection),
+                "workload": {"name": "ycsb", "params": _workload(params)},
+                "threads": loading.threads,
+            }
+            with loading.progress.task("load YCSB", records, "records") as task:
+                watch = loadgen.Watch(on_counts=client.Rows(task).count)
+                told.update(loadgen.load(spec, loading.clients, watch))
+            stored: Mapping[str, int] = told["rows"]
+            return stored
+
+        native.native_load("ycsb", fill, {"usertable": records}, loading.progress, params)
+        return {
+            **data.key(params),
+            **self.key(params),
+            "row_counts": dict(told["rows"]),
+        }
+
+    def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
+        """Offer the load."""
+        spec = _spec(params, session.engine, session.seed)
+        what = f"YCSB, {params['threadcount']} client threads"
+        with session.progress.task(what, _seconds(params), "s") as task:
+            clock = client.Clock(task, "operations")
+            specs = loadgen.split(spec, params["clients"])
+            result = loadgen.drive(specs, session.clients(), clock.watch(drives))
+        return _driven(result)
+
+    def verify(self, params: Mapping[str, Any], session: Session, driven: Driven) -> list[Check]:
+        """Read every record back, in pages of many where the engine scans."""
+        engine = session.engine
+        native = client.loadable(engine, "ycsb")
+        whole = {**params, "readallfields": True}
+        connections = min(_VERIFY_CONNECTIONS, params["threadcount"])
+        inserted = driven.inserted_count or 0
+        spec = {
+            "schema": 1,
+            "task": "verify",
+            "backend": native.native_backend(),
+            "connection": dict(native.native_connection()),
+            "workload": {
+                "name": "ycsb",
+                "params": {
+                    **_workload(whole),
+                    "inserted": inserted,
+                    "inserts_begun": max(driven.inserts_begun_count or 0, inserted),
+                },
+            },
+            "statements": client.calls(engine, "ycsb", whole, ("read", "scan")),
+            "threads": connections,
+            "connections": connections,
+        }
+        total = loaded_records(params) + inserted
+        with session.progress.task("verify YCSB", total, "records") as task:
+            watch = loadgen.Watch(on_counts=client.Rows(task).count)
+            result = loadgen.verify(spec, session.clients(), watch)
+        return [check_records(result["verified"])]
+
+
+def _check_inside(params: Mapping[str, Any], engine: Engine) -> None:
+    """One process has the engine in it, and each of its threads waits for one operation."""
+    loops = params["client_threads"]
+    if params["clients"] != 1:
+        raise UsageError(
+            f"{params['clients']} client processes on {engine.name}",
+            "the engine works inside the client, and one process at a time can have its data open",
+            "leave clients out",
+        )
+    if loops is not None and loops != params["threadcount"]:
+        raise UsageError(
+            f"client_threads {loops} for {params['threadcount']} threads on {engine.name}",
+            "the engine works inside the client: each client thread is an event loop of its own",
+            "leave client_threads out",
+        )
+
+
+def _statements(params: Mapping[str, Any], engine: Engine) -> dict[str, str | list[str]]:
+    """The engine's texts of the operations that are asked for."""
+    asked = {name for name, share in shares(params).items() if share}
+    if "read_modify_write" in asked:
+        asked |= {"read", "update"}
+    return client.calls(engine, "ycsb", params, asked - {"read_modify_write"})
+
+
+def _workload(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the client's spec: everything but how it is started; what is not given is left out."""
+    return {
+        name: value for name, value in params.items() if name not in _CLIENT and value is not None
+    }
+
+
+def _spec(params: Mapping[str, Any], engine: Engine, seed: int) -> dict[str, Any]:
+    native = client.loadable(engine, "ycsb")
+    target = params["target"]
+    spec: dict[str, Any] = {
+        "schema": 1,
+        "task": "run",
+        "backend": native.native_backend(),
+        "connection": dict(native.native_connection()),
+        "workload": {
+            "name": "ycsb",
+            "params": {**_workload(params), "count_keys": _COUNTED},
+        },
+        "statements": _statements(params, engine),
+        "threads": _loops(params, engine),
+        "connections": params["threadcount"],
+        "terminals": params["threadcount"],
+        "mode": {"kind": "closed"} if target is None else {"kind": "open", "rate_per_s": target},
+        "ramp_up_ns": duration_ns(params, "ramp_up"),
+        "drain_ns": client.DRAIN_NS,
+        "series_interval_ns": SERIES_NS,
+        "seed": seed,
+    }
+    if params["duration"] is None:
+        spec["operations"] = params["operationcount"]
+    else:
+        spec["duration_ns"] = duration_ns(params, "duration")
+    if isinstance(engine, RunsInClient):
+        spec["stall_timeout_ns"] = _WRITE_STALL_NS
+    return spec
+
+
+def _loops(params: Mapping[str, Any], engine: Engine) -> int:
+    """Event loops of a client process."""
+    threads: int = params["threadcount"]
+    if isinstance(engine, RunsInClient):
+        return threads
+    if params["client_threads"] is not None:
+        return int(params["client_threads"])
+    mine = math.ceil(threads / int(params["clients"]) / _CONNECTIONS_PER_LOOP)
+    return min(_MOST_LOOPS, mine)
+
+
+def _seconds(params: Mapping[str, Any]) -> float | None:
+    """How long a run takes that is bounded by time; None of another."""
+    if params["duration"] is None:
+        return None
+    return (duration_ns(params, "ramp_up") + duration_ns(params, "duration")) / 1e9
+
+
+def _driven(result: Mapping[str, Any]) -> Driven:
+    engine = result.get("engine") or {}
+    counted = result.get("key_counts")
+    return Driven(
+        **client.seen(result),
+        engine_counters=difference(engine.get("begin", {}), engine.get("end", {})),
+        engine_text=engine.get("text", {}),
+        key_counts=None if counted is None else [KeyCount(**one) for one in counted],
+        chosen_count=result.get("draws"),
+        inserted_count=result.get("inserted"),
+        inserts_begun_count=result.get("inserts_begun"),
+    )

@@ -1,0 +1,78 @@
+"""The measured phase: drive, count, and check the records that are there afterwards.
+
+Every run begins on restored data whose files were evicted: the ramp-up warms the caches.
+Afterwards every record is read back, whoever drove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.doubts import Nouns, backlog, closed_loop, lost_without_power, saturation, trend
+from harness.driven import Counted
+from harness.engine import RunsInClient
+from harness.errors import RunFailed
+from harness.host.uncontrolled import Finding
+from harness.workload import Outcome, Session
+from harness.workloads.ycsb import figures
+from harness.workloads.ycsb.checks import check_found, check_mix
+from harness.workloads.ycsb.driven import Driven, Driver
+from harness.workloads.ycsb.keys import check_keys
+
+_NOUNS = Nouns(operation="operation", user="client thread", users_option="--threads")
+
+
+def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outcome:
+    """See harness.workload.Workload.measure; the metrics are listed in figures.py."""
+    inside = isinstance(session.engine, RunsInClient)
+    session.counters()  # connects and calibrates what asks the engine, before anybody drives
+    counted = Counted(session)
+    driven = driver.drive(params, session, counted.drives())
+    _expect_work(params, driven)
+    checks = [
+        *driver.verify(params, session, driven),
+        check_mix(params, driven),
+        check_found(driven),
+        *check_keys(params, driven),
+    ]
+    artifacts = {
+        "client": {"driver": driven.driver, "version": driven.version, **driven.notes},
+        "series": {"operations": driven.series} if driven.series else {},
+        "keys": _keys(driven),
+        "engine": dict(driven.engine_text),
+    }
+    kept = {name: document for name, document in artifacts.items() if document}
+    metrics = figures.metrics(driven, counted.counters, inside)
+    return Outcome(metrics, checks, kept, list(_doubts(params, session, driven, inside)))
+
+
+def _keys(driven: Driven) -> dict[str, Any]:
+    """The keys that were chosen most often, as they are kept with the run."""
+    if not driven.key_counts:
+        return {}
+    hottest = [{"key": k.key, "number": k.number, "count": k.count} for k in driven.key_counts]
+    return {"chosen": driven.chosen_count, "hottest": hottest}
+
+
+def _expect_work(params: Mapping[str, Any], driven: Driven) -> None:
+    """RunFailed for a window in which nothing was done: it would be a rate of 0, and no answer."""
+    if driven.done_count != 0:
+        return
+    raise RunFailed(
+        f"measure {params['threadcount']} client threads for {params['duration'] or 'a window'}",
+        "not one operation was done in the measured window",
+        "give it a longer --duration",
+    )
+
+
+def _doubts(
+    params: Mapping[str, Any], session: Session, driven: Driven, inside: bool
+) -> Iterator[Finding]:
+    if not inside:  # else it is the engine that computes in the client's threads
+        yield from saturation(driven)
+    yield from backlog(driven, _NOUNS)
+    yield from trend(driven, _NOUNS)
+    if params["target"] is None:
+        yield closed_loop(_NOUNS)
+    yield from lost_without_power(session.engine)
