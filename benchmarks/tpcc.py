@@ -127,6 +127,7 @@ class Bench:
 
     env: Environment
     root: Path
+    kept: Path
     databases: dict[str, Path] = field(default_factory=dict)
     _made: int = 0
 
@@ -169,38 +170,51 @@ class Bench:
     def keep(self, name: str, server: Server) -> None:
         """Stop the server and keep its database under ``name``."""
         server.engine.stop()
-        golden = self.root / f"kept-{name}"
-        golden.mkdir()
-        server.engine.snapshot(golden)
-        self.databases[name] = golden
+        making = self.kept / f"making-{name}"
+        making.mkdir(parents=True)
+        server.engine.snapshot(making)
+        self.databases[name] = making.rename(self.kept / f"kept-{name}")
+
+    def find(self, name: str) -> bool:
+        """Whether a database was kept earlier under ``name``; it is used again then."""
+        if (found := self.kept / f"kept-{name}").exists():
+            self.databases[name] = found
+        return name in self.databases
 
     def keep_ours(self, warehouses: int) -> None:
-        """Load TPC-C as the harness does and keep it as ``ours``."""
+        """Load TPC-C as the harness does and keep it as ``ours``, where it is not there yet."""
+        if self.find(f"ours-{warehouses}"):
+            return
         with self.server() as server:
             params = normalise({"warehouses": warehouses})
             loading = Loading(
                 server.engine, "loadgen", None, server.clients, self.env.cores, SilentProgress()
             )
             Loadgen().load(params, loading)
-            self.keep("ours", server)
+            self.keep(f"ours-{warehouses}", server)
 
     def keep_hammerdbs(self, warehouses: int) -> None:
-        """Have HammerDB build its schema and keep it as ``hammerdb``."""
+        """Have HammerDB build its schema and keep it as ``hammerdb``, where it is not there yet."""
+        if self.find(f"hammerdb-{warehouses}"):
+            return
         with self.server() as server:
             options = hammerdb.Build(warehouses, self.env.cores)
             hammerdb.build(
                 hammerdb.find(), server.target, server.clients, options, SilentProgress()
             )
-            self.keep("hammerdb", server)
+            self.keep(f"hammerdb-{warehouses}", server)
 
 
 @contextmanager
-def opened() -> Iterator[Bench]:
-    """A bench with a directory of its own, removed at the end."""
+def opened(kept: Path | None = None) -> Iterator[Bench]:
+    """A bench with a directory of its own, removed at the end.
+
+    ``kept``: a directory for the databases, which stay there for the next benchmark.
+    """
     with open_environment(None, [], SilentProgress()) as env:
         base = Path(tempfile.gettempdir()) if "TMPDIR" in os.environ else Path("/var/tmp")
         with env.directory(base / f"tierbench-{os.getpid()}") as root:
-            yield Bench(env, root)
+            yield Bench(env, root, kept or root)
 
 
 def drive_hammerdb(server: Server, users: int) -> Seen:
@@ -300,8 +314,11 @@ def alternated(arms: Sequence[str], pair: int) -> Sequence[str]:
 
 
 def arguments(description: str, warehouses: int, pairs: int) -> argparse.ArgumentParser:
-    """``--warehouses`` and ``--pairs``."""
+    """``--warehouses``, ``--pairs`` and ``--databases``."""
     parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--databases", type=Path, help="keep the databases here, and use those of another time"
+    )
     parser.add_argument("--warehouses", type=int, default=warehouses)
     parser.add_argument("--pairs", type=int, default=pairs)
     return parser

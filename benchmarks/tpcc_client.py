@@ -104,7 +104,7 @@ def _new_orders(server: Server) -> int:
 
 def measure(bench: Bench, arm: str, users: int, warehouses: int) -> Seen:
     """One arm on a copy of HammerDB's database."""
-    with bench.server("hammerdb") as server:
+    with bench.server(f"hammerdb-{warehouses}") as server:
         if arm == "HammerDB":
             return drive_hammerdb(server, users)
         if arm == "pgbench":
@@ -120,7 +120,7 @@ def main() -> None:
     print(f"load average {os.getloadavg()[0]:.1f}, {given.users} users, "
           f"{given.warehouses} warehouses", flush=True)  # fmt: skip
     seen: dict[str, list[Seen]] = {arm: [] for arm in ARMS}
-    with opened() as bench:
+    with opened(given.databases) as bench:
         bench.keep_hammerdbs(given.warehouses)
         for pair in range(given.pairs):
             for arm in alternated(ARMS, pair):

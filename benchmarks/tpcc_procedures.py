@@ -9,6 +9,7 @@ each transaction, HammerDB's users share all of them out, which makes its confli
 
 from __future__ import annotations
 
+import itertools
 import os
 
 from tpcc import (
@@ -27,36 +28,36 @@ ARMS = ("ours", "hammerdb")
 
 def measure(bench: Bench, arm: str, users: int, warehouses: int) -> Seen:
     """One arm on a copy of its own database."""
-    with bench.server(arm) as server:
+    with bench.server(f"{arm}-{warehouses}") as server:
         if arm == "hammerdb":
             return drive_hammerdb(server, users)
         return drive_loadgen(server, users, warehouses, "own")
 
 
 def main() -> None:
-    """For each number of users alternate the arms; print every round and the ratios."""
+    """Alternate the arms for each number of users; print every round, then the ratios."""
     parser = arguments(str(__doc__).split("\n")[0], warehouses=10, pairs=5)
     parser.add_argument("--users", type=int, nargs="+", default=[2, 8, 32])
     given = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f}, {given.warehouses} warehouses", flush=True)
-    with opened() as bench:
+    seen: dict[tuple[int, str], list[Seen]] = {}
+    with opened(given.databases) as bench:
         bench.keep_hammerdbs(given.warehouses)
         bench.keep_ours(given.warehouses)
-        for users in given.users:
-            seen: dict[str, list[Seen]] = {arm: [] for arm in ARMS}
-            for pair in range(given.pairs):
-                for arm in alternated(ARMS, pair):
-                    one = measure(bench, arm, users, given.warehouses)
-                    seen[arm].append(one)
-                    print(
-                        f"{users} users, {pair + 1} {arm}: {one.new_orders_per_minute:.0f} NOPM, "
-                        f"server {one.server_us:.0f} µs, client {one.client_us:.1f} µs "
-                        "a transaction",
-                        flush=True,
-                    )
-            for name in ("new_orders_per_minute", "server_us", "client_us"):
-                ours, theirs = ([getattr(s, name) for s in seen[arm]] for arm in ARMS)
-                report(f"{users} users, {name}, ours / HammerDB", ours, theirs)
+        for pair, users in itertools.product(range(given.pairs), given.users):
+            for arm in alternated(ARMS, pair):
+                one = measure(bench, arm, users, given.warehouses)
+                seen.setdefault((users, arm), []).append(one)
+                print(
+                    f"{pair + 1}, {users} users, {arm}: {one.new_orders_per_minute:.0f} NOPM, "
+                    f"server {one.server_us:.0f} µs, client {one.client_us:.1f} µs "
+                    "a transaction",
+                    flush=True,
+                )
+    for users in given.users:
+        for name in ("new_orders_per_minute", "server_us", "client_us"):
+            ours, theirs = ([getattr(s, name) for s in seen[users, arm]] for arm in ARMS)
+            report(f"{users} users, {name}, ours / HammerDB", ours, theirs)
 
 
 if __name__ == "__main__":
