@@ -219,6 +219,18 @@ class EngineFactory(Protocol):
 # Optional abilities ------------------------------------------------------------
 
 
+@runtime_checkable
+class TakesOptionFile(Protocol):
+    """Factories of engines whose settings a file of the engine's own form may give."""
+
+    def settings_of_file(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+        """What the file that the engine option names says; empty where none is named.
+
+        They go over the tuning profile's settings and under the command line's. UsageError
+        names file and line.
+        """
+
+
 @dataclass(frozen=True)
 class SqlResult:
     """Rows of one statement and its time.

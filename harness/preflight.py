@@ -17,6 +17,7 @@ from harness.engine import (
     MemoryPolicy,
     ProcessStarter,
     RunsSql,
+    TakesOptionFile,
 )
 from harness.engines._sqlfiles import text_of
 from harness.environment import Environment
@@ -82,6 +83,9 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
         tiers, policy = resolve(spec.placement, env.tiers)
     cpus = _processors(spec)
     threads = spec.threads or len(cpus) or env.cores
+    of_file: Mapping[str, str] = {}
+    if isinstance(factory, TakesOptionFile):
+        of_file = factory.settings_of_file(spec.engine_options)
     settings = settings_for(
         spec.tuning,
         spec.engine,
@@ -91,7 +95,7 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
             "scale": _scale(spec.params),
             "connections": _connections(spec.params),
         },
-        spec.settings,
+        {**of_file, **spec.settings},
     )
     prepared = Prepared(spec, factory, version, workload, tiers, policy, settings, threads, cpus)
     _check_cache(prepared)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,8 +160,12 @@ def _prune(tree: Path, keep: tuple[str, ...]) -> None:
 
 
 def _try(pin: Pinned, tree: Path) -> None:
-    """RunFailed where the program does not even tell its version."""
-    command = [*linker(tree), str(tree / pin.program), "--version"]
+    """RunFailed where the program does not even tell its version, or the library not load."""
+    program = str(tree / pin.program)
+    command = [*linker(tree), program, "--version"]
+    if program.endswith(".so"):
+        load = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+        command = [sys.executable, "-I", "-S", "-c", load, program]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_TRIAL_S

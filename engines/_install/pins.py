@@ -35,7 +35,8 @@ class Source(Protocol):
 class Pinned:
     """One build. The first of ``sources`` has the server, the others what it needs.
 
-    ``keep``: beginnings of the paths that stay. ``program``: what must run in the end.
+    ``keep``: beginnings of the paths that stay. ``program``: what must run in the end, or a
+    shared library (``….so``) that must load.
     ``note``: what a user of it should know.
     """
 
@@ -75,7 +76,8 @@ def pinned(engine: str, versions: Path | None = None) -> list[Pinned]:
         Pinned(
             document["engine"], build["version"],
             tuple(_source(source, machine) for source in build["sources"]),
-            tuple(build["keep"]), build["program"], build.get("note", ""),
+            (*build["keep"], _program(build, machine)), _program(build, machine),
+            build.get("note", ""),
         )
         for build in document["builds"]
         if all(machine in source["archives"] for source in build["sources"])
@@ -87,6 +89,12 @@ def pinned(engine: str, versions: Path | None = None) -> list[Pinned]:
             f"install {engine} on the machine, or name one with the engine option 'prefix'",
         )
     return found
+
+
+def _program(build: Mapping[str, Any], machine: str) -> str:
+    """One name, or one for each machine."""
+    program: str | Mapping[str, str] = build["program"]
+    return program if isinstance(program, str) else program[machine]
 
 
 def _source(source: Mapping[str, Any], machine: str) -> Source:

@@ -1,0 +1,1 @@
+"""RocksDB, a library inside the client that drives it."""

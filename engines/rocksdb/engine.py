@@ -1,0 +1,341 @@
+"""RocksDB as an engine: a library that the client which drives it opens a database with.
+
+Layout, the same for every placement, so that only the devices differ::
+
+    <data>/rocksdb     the database directory: its tables, MANIFEST, OPTIONS, LOG
+    <wal>/rocksdb      wal_dir: the write-ahead log
+
+Golden data hold the two as ``data`` and ``wal``. Nothing in them tells where they lie but
+``wal_dir`` in the OPTIONS file, which is rewritten. RocksDB has no temporary files of its
+own, and its indexes are inside its tables.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.copytree import copy_tree, make_durable, move_tree
+from harness.engine import (
+    Engine,
+    EngineContext,
+    EngineFactory,
+    EngineKind,
+    EngineVersion,
+    Fill,
+    Places,
+    ProcessId,
+)
+from harness.engines._server import make_folder
+from harness.engines.rocksdb.installation import choose
+from harness.engines.rocksdb.options import Options, differing, read_settings, settings_of_file
+from harness.engines.rocksdb.optionsfile import OptionsFile, read_options_file
+from harness.errors import RunFailed, UsageError
+from harness.placement import Part
+from harness.progress import Progress
+from harness.supervise.process import alive
+from harness.tiers.verify import may_enter
+
+_FOLDER = "rocksdb"
+_OPTIONS = "OPTIONS-[0-9]*"
+_LOGS = "LOG*"
+_WAL_DIR = re.compile(r"^(\s*wal_dir=).*$", re.MULTILINE)
+#: Of YCSB's updates: each way's verb of the native client.
+_UPDATES = {
+    "blind": "put :key :record",
+    "read-modify-write": "modify :key :change",
+    "merge": "merge :key :change",
+}
+_WORKLOADS = ("ycsb",)
+
+
+class RocksDb:
+    """One database directory, for one client process at a time."""
+
+    name = "rocksdb"
+    kind: EngineKind = "embedded"
+    supported_parts: frozenset[Part] = frozenset({"data", "wal", "memory"})
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._installation = choose(context.options, context.engines_prefix)
+        self._options = read_settings(self._installation, context.settings)
+        self._statistics = _statistics(context.options)
+        self._check_reachable()
+        self._places: Places | None = None
+        self._loading = False
+        self._client: ProcessId | None = None
+        #: The OPTIONS files that were there before a client of this run opened the database.
+        self._older: frozenset[Path] = frozenset()
+
+    def version(self) -> EngineVersion:
+        """Release, revision and a digest of the library."""
+        return self._installation.engine_version()
+
+    def format_options(self) -> Mapping[str, str]:
+        """Options that decide what a load leaves in files and levels."""
+        return self._options.stored()
+
+    def initialise(self, places: Places) -> None:
+        """Empty directories; the client that loads makes the database, from now on with the
+        options for loading.
+        """
+        self._loading = True
+        self._places = places
+        for folder in (self._data, self._wal):
+            make_folder(self._context, folder)
+
+    def start(self) -> None:
+        """Nothing to start: a client opens the database."""
+        self._placed()
+        if self._running():
+            raise RuntimeError("a client has the database open")
+
+    def stop(self) -> None:
+        """The client has ended and closed the database; RunFailed where it ran otherwise than
+        it was asked to.
+        """
+        if self._running():
+            raise RunFailed("close the RocksDB database", f"its client {self._client} still runs")
+        if self._client is not None:
+            self._client = None
+            self._verify()
+
+    def kill(self) -> None:
+        """SIGKILL the client that has the engine in it."""
+        client, self._client = self._client, None
+        if client is not None and alive(client):
+            os.kill(client.pid, signal.SIGKILL)
+
+    def host(self, process: ProcessId) -> None:
+        """One client at a time: RocksDB locks the directory."""
+        if self._running():
+            raise RunFailed(
+                "open the RocksDB database in a second process",
+                f"process {self._client} has it open", "use one client process with more threads",
+            )  # fmt: skip
+        self._client = process
+
+    def effective_config(self) -> Mapping[str, str]:
+        """The OPTIONS file of the last opening, and what is not in there."""
+        told = self._told()
+        found = told.options() if told else self._options.flat()
+        cache = {k: v for k, v in self._used().table.items() if k not in found}
+        return {
+            **found, **cache, "sync": _text(self._used().sync),
+            "disable_wal": _text(self._used().disable_wal), "statistics": _text(self._statistics),
+        }  # fmt: skip
+
+    def processes(self) -> Sequence[ProcessId]:
+        """The client, while it runs."""
+        return [self._client] if self._client is not None and self._running() else []
+
+    def counters(self) -> Mapping[str, float]:
+        """None from outside: the client tells the tickers with its result."""
+        return {}
+
+    def files(self) -> Sequence[Path]:
+        """Both directories."""
+        return [self._data, self._wal]
+
+    def snapshot(self, golden: Path) -> None:
+        """Move (copy across file systems) both directories to ``golden``, without info logs."""
+        self._remove_logs(self._data)
+        for folder, name in self._golden_names().items():
+            move_tree(folder, golden / name)
+        make_durable(golden)
+
+    def restore(self, golden: Path, places: Places) -> None:
+        """Copy both directories into the places."""
+        self._loading = False
+        self._places = places
+        for folder, name in self._golden_names().items():
+            copy_tree(golden / name, folder)
+        for path in self._data.glob(_OPTIONS):
+            text = path.read_text()
+            path.write_text(_WAL_DIR.sub(lambda found: f"{found[1]}{self._wal}", text))
+        self._older = frozenset(self._data.glob(_OPTIONS))
+
+    def lost_without_power(self) -> Mapping[str, str]:
+        """By these options of the run."""
+        return _lost_without_power(self._options)
+
+    def native_backend(self) -> str:
+        """``loadgen_rocksdb.so``."""
+        return "rocksdb"
+
+    def native_connection(self) -> Mapping[str, Any]:
+        """What to open with what: for the native client, and for one in Java.
+
+        ``options``: all, as texts that RocksDB parses; ``db_options`` and ``cf_options`` are
+        the same in two halves. ``classes``: folder of the library's Java classes, or None.
+        """
+        used = self._used()
+        classes = self._installation.classes
+        return {
+            "library": str(self._installation.library),
+            "classes": str(classes) if classes else None,
+            "directory": str(self._data), "wal_directory": str(self._wal),
+            "options": {**used.database, **used.of_family()},
+            "db_options": dict(used.database), "cf_options": used.of_family(),
+            "sync": used.sync, "disable_wal": used.disable_wal,
+            "statistics": self._statistics, "create": self._loading,
+        }  # fmt: skip
+
+    def native_calls(
+        self, workload: str, params: Mapping[str, Any]
+    ) -> Mapping[str, str | Sequence[str]]:
+        """The verbs of its back end."""
+        if workload not in _WORKLOADS:
+            raise UsageError(
+                f"{workload} on RocksDB", "it stores keys and records, and has no SQL",
+                f"run {', '.join(_WORKLOADS)}, or choose another engine",
+            )  # fmt: skip
+        update = _UPDATES[params["update"]]
+        return {
+            "read": "get :key", "update": update, "insert": "put :key :record",
+            "scan": "scan :key :length",
+        }  # fmt: skip
+
+    def native_load(
+        self,
+        workload: str,
+        fill: Fill,
+        row_counts: Mapping[str, int],
+        progress: Progress,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        """There are no tables to make: the client fills the empty database and settles it."""
+        stored = fill(self.native_connection())
+        if wrong := {name: n for name, n in row_counts.items() if stored.get(name) != n}:
+            raise RunFailed(
+                f"load {workload} into RocksDB", f"stored {dict(stored)}", f"wanted {wrong}"
+            )
+
+    def _placed(self) -> Places:
+        if self._places is None:
+            raise RuntimeError("initialise or restore comes first")
+        return self._places
+
+    @property
+    def _data(self) -> Path:
+        return self._placed()["data"] / _FOLDER
+
+    @property
+    def _wal(self) -> Path:
+        return self._placed()["wal"] / _FOLDER
+
+    def _golden_names(self) -> dict[Path, str]:
+        return {self._data: "data", self._wal: "wal"}
+
+    def _used(self) -> Options:
+        """Of a load only what decides what it leaves, so that golden data are the same whoever
+        loads them; and no WAL, since all of it is flushed in the end.
+        """
+        if not self._loading:
+            return self._options
+        settings = {
+            "max_background_jobs": str(max(2, self._context.threads)),
+            **self.format_options(), "disable_wal": "true",
+        }  # fmt: skip
+        return read_settings(self._installation, settings)
+
+    def _running(self) -> bool:
+        return self._client is not None and alive(self._client)
+
+    def _told(self) -> OptionsFile | None:
+        """The OPTIONS file of the last opening by a client of this run."""
+        new = sorted(set(self._data.glob(_OPTIONS)) - self._older)
+        return read_options_file(new[-1]) if new else None
+
+    def _verify(self) -> None:
+        told = self._told()
+        if told is None:
+            return
+        found = told.options()
+        changed = differing(self._used().flat(), found)
+        if Path(found.get("wal_dir", "")) != self._wal:
+            changed.append(f"wal_dir={self._wal} would be {found.get('wal_dir', 'that of data')}")
+        if changed:
+            raise RunFailed("run RocksDB with the options asked for", "; ".join(changed))
+
+    def _check_reachable(self) -> None:
+        user, library = self._context.credentials, self._installation.library
+        closed = [p for p in library.parents if user is not None and not may_enter(p, user)]
+        if user is not None and closed:
+            raise UsageError(
+                f"RocksDB at {library}", f"user {user.name}, who runs the client, cannot enter "
+                f"{closed[-1]}", f"chmod o+x {closed[-1]}, or name another prefix",
+            )  # fmt: skip
+
+    @staticmethod
+    def _remove_logs(folder: Path) -> None:
+        for path in folder.glob(_LOGS):
+            path.unlink()
+
+
+def _lost_without_power(options: Options) -> dict[str, str]:
+    if options.disable_wal:
+        return {"disable_wal=true": "writes are in memory alone until a memtable is flushed"}
+    found = {}
+    if options.flat().get("manual_wal_flush") == "true":
+        found["manual_wal_flush=true"] = "writes are acknowledged before their log is written"
+    if not options.sync:
+        found["sync=false"] = "writes are acknowledged before their log is forced to the device"
+    return found
+
+
+def _statistics(options: Mapping[str, Any]) -> bool:
+    value = str(options.get("statistics", "on")).lower()
+    if value not in ("on", "off", "true", "false"):
+        raise UsageError(f"engine option statistics={value}", "neither on nor off", "write one")
+    return value in ("on", "true")
+
+
+def _text(truth: bool) -> str:
+    return str(truth).lower()
+
+
+class RocksDbFactory:
+    """The pinned library, the machine's own, or another by its prefix."""
+
+    name = "rocksdb"
+    title = "RocksDB"
+    kinds: tuple[EngineKind, ...] = ("embedded",)
+    options: Mapping[str, str] = {
+        "options_file": "a RocksDB OPTIONS file: over the tuning profile's settings, under --set",
+        "prefix": "folder of the RocksDB to use (it has lib/librocksdb.so)",
+        "version": "release to use of those found, such as 11 or 7.8.3",
+        "statistics": "off: keep no tickers, which cost each operation a little [on]",
+    }
+    #: Why a placement cannot name a part.
+    not_placeable: Mapping[Part, str] = {
+        "index": "its indexes lie inside its tables",
+        "temp": "it has no temporary files: compactions write new tables beside the old ones",
+    }
+
+    def supported_parts(self, options: Mapping[str, Any]) -> frozenset[Part]:
+        """Data, WAL and memory."""
+        return RocksDb.supported_parts
+
+    def available(self, options: Mapping[str, Any], engines_prefix: Path) -> EngineVersion:
+        """The library that was found."""
+        return choose(options, engines_prefix).engine_version()
+
+    def settings_of_file(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+        """What the OPTIONS file of the engine option says, where one is named."""
+        if (named := options.get("options_file")) is None:
+            return {}
+        path = Path(str(named))
+        return settings_of_file(read_options_file(path), path)
+
+    def create(self, context: EngineContext) -> Engine:
+        """UsageError for an option that this RocksDB does not take."""
+        return RocksDb(context)
+
+
+ENGINE: EngineFactory = RocksDbFactory()

@@ -1,0 +1,159 @@
+"""Which RocksDB to run: the pinned one of the private prefix, else what the machine has.
+
+The pinned one comes first, because clients in C and in Java run the very same library then;
+Debian's has no Java classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from harness.engine import EngineVersion
+from harness.engines._install import installed
+from harness.engines._installation import FoundInstallation, first_fitting
+from harness.engines.rocksdb import probe
+from harness.engines.rocksdb.optionsfile import OptionsFile, parse_options
+from harness.errors import RunFailed, UsageError
+
+_TIMEOUT_S = 120
+_DIGITS = 16
+_NAMES = ("librocksdb.so", "librocksdb.so.*", "librocksdbjni-linux*.so", "librocksdbjni.so")
+_FOLDERS = (".", "lib", "lib64", "lib/*-linux-gnu", "usr/lib/*-linux-gnu", "usr/lib64")
+#: Where a distribution or `make install` puts it.
+_MACHINE = ("/usr", "/usr/local")
+_JAVA = "org/rocksdb/RocksDB.class"
+_RELEASE = re.compile(r"RocksDB version: (\d+(?:\.\d+)*)")
+_FACTS = (re.compile(r"Git sha (\S+)"), re.compile(r"Compile date (.+)"))
+
+
+@dataclass(frozen=True)
+class Installation(FoundInstallation):
+    """``library``: the shared library. ``classes``: folder of its Java classes, if it has some."""
+
+    library: Path
+    classes: Path | None
+
+    def engine_version(self) -> EngineVersion:
+        """As recorded with a run."""
+        return EngineVersion("rocksdb", self.version, self.banner, self.source)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a library says when it opens an empty database with some options.
+
+    ``error``: why it does not, in its own words; ``options``: as it took them.
+    """
+
+    error: str
+    log: str
+    options: OptionsFile | None
+
+
+def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
+    """The installation that these options mean; UsageError where there is none.
+
+    Order: ``prefix``; the private prefix; the machine's own. With ``version`` (a major or a
+    full release) the first in that order which fits it.
+    """
+    if prefix := options.get("prefix"):
+        return _of_prefix(Path(str(prefix)))
+    return first_fitting(
+        "RocksDB", (), [*_private(engines_prefix), *_machine()], options,
+        install="run `harness engines install rocksdb`",
+    )  # fmt: skip
+
+
+def ask(library: Path, options: str = "") -> Answer:
+    """Ask the library (see probe.py); the same question is asked once."""
+    status = library.stat()
+    return _ask(library, options, status.st_mtime_ns)
+
+
+def _of_prefix(prefix: Path) -> Installation:
+    found, said = None, ""
+    for library in _libraries(prefix):
+        answer = ask(library)
+        found = found or _inspect(library, str(prefix))
+        said = said or answer.error
+    if found is not None:
+        return found
+    raise UsageError(
+        f"RocksDB under {prefix}",
+        said or f"no {' or '.join(_NAMES)} in {', '.join(_FOLDERS)}",
+        "name the folder that has lib/librocksdb.so, built as a shared library",
+    )
+
+
+def _private(engines_prefix: Path) -> Iterator[Installation]:
+    for found in installed("rocksdb", engines_prefix):
+        for library in _libraries(found.folder):
+            if installation := _inspect(library, found.source):
+                yield installation
+
+
+def _machine() -> Iterator[Installation]:
+    seen: set[Path] = set()
+    for prefix in _MACHINE:
+        for library in _libraries(Path(prefix)):
+            if library not in seen and (installation := _inspect(library, str(library))):
+                seen.add(library)
+                yield installation
+
+
+def _libraries(prefix: Path) -> Iterator[Path]:
+    """Libraries below the prefix, links resolved, each once."""
+    seen: dict[Path, None] = {}
+    for folder in _FOLDERS:
+        for name in _NAMES:
+            for path in sorted(prefix.glob(f"{folder}/{name}")):
+                seen[path.resolve()] = None
+    yield from seen
+
+
+def _inspect(library: Path, source: str) -> Installation | None:
+    answer = ask(library)
+    release = _RELEASE.search(answer.log)
+    if release is None or answer.error:
+        return None
+    facts = [match.group(1).strip() for fact in _FACTS if (match := fact.search(answer.log))]
+    banner = " ".join([release.group(1), *facts, _digest(library, library.stat().st_mtime_ns)])
+    classes = library.parent if (library.parent / _JAVA).is_file() else None
+    return Installation(release.group(1), banner, source, library, classes)
+
+
+@lru_cache(maxsize=16)
+def _digest(library: Path, _changed_ns: int) -> str:
+    """Beginning of its SHA-256: releases are built with other compilers and flags."""
+    with library.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()[:_DIGITS]}"
+
+
+@lru_cache(maxsize=256)
+def _ask(library: Path, options: str, _changed_ns: int) -> Answer:
+    request = json.dumps({"library": str(library), "options": options})
+    command = [sys.executable, "-I", "-S", probe.__file__]
+    try:
+        done = subprocess.run(
+            command, input=request, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RunFailed(f"ask {library}", str(error)) from error
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        return Answer(f"it ended the process that loaded it: {last[0]}", "", None)
+    answer = json.loads(done.stdout)
+    text = answer["options_file"]
+    return Answer(
+        answer["error"].strip(), answer["log"],
+        parse_options(text, f"OPTIONS of {library}") if text else None,
+    )  # fmt: skip

@@ -1,0 +1,386 @@
+/*
+ * loadgen's back end for RocksDB: the database is opened inside this process, through the
+ * library's C interface.
+ *
+ *   connection: {
+ *     "library": "/…/librocksdb.so",       opened with dlopen (loadgen_library.c)
+ *     "directory": "/…", "wal_directory": "/…", "create": false,
+ *     "options": {"write_buffer_size": "67108864", …},    texts that RocksDB parses
+ *     "sync": false, "disable_wal": false,                of every write
+ *     "statistics": true                                  tickers, for `counters`
+ *   }
+ *   statements: get :key · put :key :record · modify :key :change · merge :key :change ·
+ *               scan :key :length
+ *
+ * `modify` reads, changes and writes a record. Others that modify the same record wait for it
+ * (locks striped over the keys), so that no change is lost; `merge` leaves that to the merge
+ * operator. Any error but "busy" ends the run: in RocksDB's own words.
+ */
+#include "loadgen_library.h"
+#include "record.h"
+#include "workload.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a bulk load: written at once. */
+#define BATCH_BYTES (1 << 20)
+#define STRIPES 4096
+#define CACHE_LINE 64
+
+struct stripe {
+    _Alignas(CACHE_LINE) pthread_mutex_t lock;
+};
+
+struct store {
+    struct rocksdb_database database;
+    struct stripe *stripes;
+};
+
+struct session;
+struct verb {
+    const char *name;
+    const char *parameters[2];
+    void (*execute)(struct session *session, const struct lg_value *key,
+                    const struct lg_value *argument);
+};
+
+/* A statement as it was read: what is executed, with which of the workload's values. */
+struct plan {
+    const struct verb *verb;
+    int key, argument;
+};
+
+struct session {
+    struct store *store;
+    const struct lg_statement *statements;
+    struct plan *plans;
+    const struct lg_reader *reader;
+    struct lg_text changed;
+    struct lg_result result;
+    rocksdb_writebatch_t *batch;
+    size_t batch_bytes;
+    int64_t stored;
+};
+
+/* What RocksDB said, if anything; its first words ("IO error", "Corruption") are the code. */
+static bool refused(struct session *session, char *words)
+{
+    struct lg_result *result = &session->result;
+    if (!words)
+        return false;
+    result->outcome = strncmp(words, "Resource busy", 13) == 0 ? LG_RETRY : LG_REFUSED;
+    snprintf(result->code, sizeof result->code, "%.*s", (int)strcspn(words, ":"), words);
+    snprintf(result->message, sizeof result->message, "%s", words);
+    session->store->database.call.free(words);
+    return true;
+}
+
+static void show(struct session *session, const char *key, size_t key_length, const char *record,
+                 size_t record_length)
+{
+    const struct lg_reader *reader = session->reader;
+    const struct lg_cell cells[] = {{key, key_length}, {record, record_length}};
+    if (reader)
+        reader->row(reader->context, cells, 2);
+}
+
+static void get(struct session *session, const struct lg_value *key,
+                const struct lg_value *argument)
+{
+    struct rocksdb_database *base = &session->store->database;
+    const struct rocksdb_library *call = &base->call;
+    char *words = NULL;
+    size_t length;
+    (void)argument;
+    rocksdb_pinnableslice_t *found =
+        call->get_pinned(base->db, base->reads, key->text, key->length, &words);
+    if (refused(session, words) || !found)
+        return;
+    session->result.rows = 1;
+    const char *record = call->pinnableslice_value(found, &length);
+    show(session, key->text, key->length, record, length);
+    call->pinnableslice_destroy(found);
+}
+
+static void put(struct session *session, const struct lg_value *key,
+                const struct lg_value *record)
+{
+    struct rocksdb_database *base = &session->store->database;
+    char *words = NULL;
+    base->call.put(base->db, base->writes, key->text, key->length, record->text, record->length,
+                   &words);
+    session->result.affected = !refused(session, words);
+}
+
+static void merge(struct session *session, const struct lg_value *key,
+                  const struct lg_value *change)
+{
+    struct rocksdb_database *base = &session->store->database;
+    char *words = NULL;
+    base->call.merge(base->db, base->writes, key->text, key->length, change->text, change->length,
+                     &words);
+    if (!refused(session, words))
+        session->result.affected = -1;
+}
+
+static pthread_mutex_t *stripe_of(const struct store *store, const struct lg_value *key)
+{
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (size_t i = 0; i < key->length; i++)
+        hash = (hash ^ (unsigned char)key->text[i]) * UINT64_C(1099511628211);
+    return &store->stripes[(hash ^ hash >> 32) % STRIPES].lock;
+}
+
+/* True where the record is there; changed, in the session's buffer. */
+static bool change_record(struct session *session, const struct lg_value *key,
+                          const struct lg_value *change)
+{
+    struct rocksdb_database *base = &session->store->database;
+    const struct rocksdb_library *call = &base->call;
+    char *words = NULL;
+    size_t length;
+    rocksdb_pinnableslice_t *found =
+        call->get_pinned(base->db, base->reads, key->text, key->length, &words);
+    if (refused(session, words) || !found)
+        return false;
+    const char *record = call->pinnableslice_value(found, &length);
+    session->changed.length = 0;
+    bool well = lg_record_change(&session->changed, record, length, change->text, change->length);
+    call->pinnableslice_destroy(found);
+    if (well)
+        return true;
+    session->result.outcome = LG_REFUSED;
+    snprintf(session->result.message, sizeof session->result.message,
+             "the record of key %.*s is not well formed", (int)key->length, key->text);
+    return false;
+}
+
+static void modify(struct session *session, const struct lg_value *key,
+                   const struct lg_value *change)
+{
+    pthread_mutex_t *lock = stripe_of(session->store, key);
+    pthread_mutex_lock(lock);
+    if (change_record(session, key, change)) {
+        const struct lg_value record = {
+            .text = session->changed.bytes, .length = session->changed.length,
+        };
+        put(session, key, &record);
+    }
+    pthread_mutex_unlock(lock);
+}
+
+static void scan(struct session *session, const struct lg_value *key,
+                 const struct lg_value *length)
+{
+    struct rocksdb_database *base = &session->store->database;
+    const struct rocksdb_library *call = &base->call;
+    char *words = NULL;
+    size_t rows = 0;
+    rocksdb_iterator_t *at = call->create_iterator(base->db, base->reads);
+    for (call->iter_seek(at, key->text, key->length);
+         rows < (size_t)length->integer && call->iter_valid(at); call->iter_next(at)) {
+        size_t found_length, record_length;
+        const char *found = call->iter_key(at, &found_length);
+        const char *record = call->iter_value(at, &record_length);
+        show(session, found, found_length, record, record_length);
+        rows++;
+    }
+    call->iter_get_error(at, &words);
+    call->iter_destroy(at);
+    if (!refused(session, words))
+        session->result.rows = rows;
+}
+
+static const struct verb verbs[] = {
+    {"get", {":key"}, get},
+    {"put", {":key", ":record"}, put},
+    {"modify", {":key", ":change"}, modify},
+    {"merge", {":key", ":change"}, merge},
+    {"scan", {":key", ":length"}, scan},
+};
+
+static void *store_open(const json_t *connection, struct lg_error *error)
+{
+    struct store *store = calloc(1, sizeof *store);
+    if (store)
+        store->stripes = aligned_alloc(CACHE_LINE, STRIPES * sizeof *store->stripes);
+    if (!store || !store->stripes) {
+        lg_fail(error, "no memory for the RocksDB back end");
+        free(store);
+        return NULL;
+    }
+    for (size_t i = 0; i < STRIPES; i++)
+        pthread_mutex_init(&store->stripes[i].lock, NULL);
+    if (rocksdb_database_open(&store->database, connection, error))
+        return store;
+    rocksdb_database_close(&store->database);
+    free(store->stripes);
+    free(store);
+    return NULL;
+}
+
+static void store_close(void *client)
+{
+    struct store *store = client;
+    rocksdb_database_close(&store->database);
+    free(store->stripes);
+    free(store);
+}
+
+/* "modify :key :change": a verb and the names of its values, apart by blanks. */
+static bool understand(struct plan *plan, const struct lg_statement *statement,
+                       struct lg_error *error)
+{
+    char verb[16], first[16], second[16], more[2];
+    int words = sscanf(statement->sql, "%15s %15s %15s %1s", verb, first, second, more);
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        const struct verb *one = &verbs[i];
+        int wanted = one->parameters[1] ? 3 : 2;
+        if (words == wanted && strcmp(verb, one->name) == 0 &&
+            strcmp(first, one->parameters[0]) == 0 &&
+            (wanted == 2 || strcmp(second, one->parameters[1]) == 0)) {
+            plan->verb = one;
+            plan->key = statement->parameters[0].value;
+            plan->argument = wanted == 3 ? statement->parameters[1].value : plan->key;
+            return true;
+        }
+    }
+    lg_fail(error, "%s: \"%s\" is none of: get :key · put :key :record · modify :key :change · "
+            "merge :key :change · scan :key :length", statement->name, statement->sql);
+    return false;
+}
+
+static void session_close(void *connection)
+{
+    struct session *session = connection;
+    if (session->batch)
+        session->store->database.call.writebatch_destroy(session->batch);
+    free(session->changed.bytes);
+    free(session->plans);
+    free(session);
+}
+
+static void *session_open(void *client, const struct lg_statement *statements, size_t count,
+                          struct lg_error *error)
+{
+    struct session *session = calloc(1, sizeof *session);
+    struct plan *plans = calloc(count ? count : 1, sizeof *plans);
+    if (!session || !plans) {
+        lg_fail(error, "no memory for a session");
+        free(session);
+        free(plans);
+        return NULL;
+    }
+    *session = (struct session){.store = client, .statements = statements, .plans = plans};
+    for (size_t i = 0; i < count; i++) {
+        if (statements[i].sql && !understand(&plans[i], &statements[i], error)) {
+            session_close(session);
+            return NULL;
+        }
+    }
+    return session;
+}
+
+static int no_descriptor(void *connection)
+{
+    (void)connection;
+    return -1;
+}
+
+static enum lg_state submit(void *connection, const struct lg_statement *statement,
+                            const struct lg_value *values, const struct lg_reader *reader)
+{
+    struct session *session = connection;
+    const struct plan *plan = &session->plans[statement - session->statements];
+    session->reader = reader;
+    if (session->result.outcome != LG_OK)
+        session->result.code[0] = session->result.message[0] = '\0';
+    session->result.outcome = LG_OK;
+    session->result.rows = 0;
+    session->result.affected = 0;
+    plan->verb->execute(session, &values[plan->key], &values[plan->argument]);
+    return LG_READY;
+}
+
+static enum lg_state advance(void *connection)
+{
+    (void)connection;
+    return LG_READY;
+}
+
+static const struct lg_result *result_of(void *connection)
+{
+    return &((struct session *)connection)->result;
+}
+
+static bool bulk_begin(void *connection, const char *table, const char *columns,
+                       struct lg_error *error)
+{
+    struct session *session = connection;
+    (void)table, (void)columns, (void)error;
+    if (!session->batch)
+        session->batch = session->store->database.call.writebatch_create();
+    session->stored = 0;
+    return true;
+}
+
+static bool write_batch(struct session *session, struct lg_error *error)
+{
+    struct rocksdb_database *base = &session->store->database;
+    char *words = NULL;
+    base->call.write(base->db, base->writes, session->batch, &words);
+    base->call.writebatch_clear(session->batch);
+    session->batch_bytes = 0;
+    return !rocksdb_said(&base->call, words, "load", error);
+}
+
+static bool bulk_put(void *connection, const char *key, size_t key_length, const char *record,
+                     size_t record_length, struct lg_error *error)
+{
+    struct session *session = connection;
+    session->store->database.call.writebatch_put(session->batch, key, key_length, record,
+                                                 record_length);
+    session->batch_bytes += key_length + record_length;
+    session->stored++;
+    return session->batch_bytes < BATCH_BYTES || write_batch(session, error);
+}
+
+static int64_t bulk_end(void *connection, struct lg_error *error)
+{
+    struct session *session = connection;
+    if (session->batch_bytes && !write_batch(session, error))
+        return -1;
+    return session->stored;
+}
+
+static bool settle(void *client, struct lg_error *error)
+{
+    return rocksdb_settle(&((struct store *)client)->database, error);
+}
+
+static json_t *counters(void *client, struct lg_error *error)
+{
+    return rocksdb_counters(&((struct store *)client)->database, error);
+}
+
+const struct lg_backend loadgen_backend = {
+    .abi = LG_BACKEND_ABI,
+    .name = "rocksdb",
+    .key_value = true,
+    .open = store_open,
+    .close = store_close,
+    .connect = session_open,
+    .disconnect = session_close,
+    .descriptor = no_descriptor,
+    .submit = submit,
+    .advance = advance,
+    .result = result_of,
+    .bulk_begin = bulk_begin,
+    .bulk_put = bulk_put,
+    .bulk_end = bulk_end,
+    .settle = settle,
+    .counters = counters,
+};

@@ -1,0 +1,164 @@
+/*
+ * What RocksDB says of itself: its tickers by name, its levels as text; and whether what it
+ * does behind the writes goes well.
+ */
+#include "loadgen_library.h"
+#include "workload.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define POLL_NS 20000000
+#define QUIET_POLLS 5
+
+static const char *const at_work[] = {
+    "rocksdb.mem-table-flush-pending", "rocksdb.num-running-flushes",
+    "rocksdb.compaction-pending", "rocksdb.num-running-compactions",
+};
+
+static uint64_t property(struct rocksdb_database *database, const char *name)
+{
+    uint64_t value = 0;
+    database->call.property_int(database->db, name, &value);
+    return value;
+}
+
+/*
+ * "rocksdb.block.cache.bytes.read" → rocksdb_block_cache_read_bytes; micros, nanos → …_ns;
+ * everything else counts. Returns by what the value is to be multiplied.
+ */
+static int64_t rename_ticker(struct lg_text *into, const char *name, size_t length)
+{
+    const char *unit = "_count";
+    int64_t factor = 1;
+    into->length = 0;
+    for (size_t i = 0; i < length;) {
+        size_t end = i;
+        while (end < length && isalnum((unsigned char)name[end]))
+            end++;
+        const char *word = name + i;
+        size_t letters = end - i;
+        if (letters == 5 && memcmp(word, "bytes", 5) == 0) {
+            unit = "_bytes";
+        } else if (letters == 6 && memcmp(word, "micros", 6) == 0) {
+            unit = "_ns";
+            factor = 1000;
+        } else if (letters == 5 && memcmp(word, "nanos", 5) == 0) {
+            unit = "_ns";
+        } else if (letters && !(end == length && letters == 5 && memcmp(word, "count", 5) == 0)) {
+            if (into->length)
+                lg_text_add(into, "_", 1);
+            lg_text_add(into, word, letters);
+        }
+        i = end + 1;
+    }
+    lg_text_printf(into, "%s", unit);
+    lg_text_add(into, "", 1);
+    return factor;
+}
+
+/* A line of the statistics: "rocksdb.block.cache.miss COUNT : 17"; of histograms it says more. */
+static void add_ticker(json_t *into, struct lg_text *name, const char *line, const char *end)
+{
+    static const char middle[] = " COUNT : ";
+    const char *count = memmem(line, (size_t)(end - line), middle, sizeof middle - 1);
+    if (!count || memchr(line, ' ', (size_t)(end - line)) != count)
+        return;
+    int64_t factor = rename_ticker(name, line, (size_t)(count - line));
+    int64_t value = (int64_t)strtoull(count + sizeof middle - 1, NULL, 10);
+    json_object_set_new(into, name->bytes, json_integer(value * factor));
+}
+
+static void add_tickers(struct rocksdb_database *database, json_t *into)
+{
+    struct lg_text name = {0};
+    char *text = database->call.options_statistics_get_string(database->options);
+    for (char *line = text; line && *line;) {
+        char *end = strchr(line, '\n');
+        end = end ? end : line + strlen(line);
+        add_ticker(into, &name, line, end);
+        line = *end ? end + 1 : end;
+    }
+    database->call.free(text);
+    free(name.bytes);
+}
+
+static void add_text(struct rocksdb_database *database, json_t *into, const char *name,
+                     const char *what)
+{
+    char *text = database->call.property_value(database->db, what);
+    if (text)
+        json_object_set_new(into, name, json_string(text));
+    database->call.free(text);
+}
+
+bool rocksdb_background_is_well(struct rocksdb_database *database, struct lg_error *error)
+{
+    static const char asked[] = "RocksDB's flushes and compactions";
+    const struct rocksdb_library *call = &database->call;
+    uint64_t errors = property(database, "rocksdb.background-errors");
+    char *words = NULL;
+    if (errors == 0)
+        return true;
+    /* A flush says why, unless RocksDB has recovered in the meantime. */
+    rocksdb_flushoptions_t *flush = call->flushoptions_create();
+    call->flush(database->db, flush, &words);
+    call->flushoptions_destroy(flush);
+    if (!rocksdb_said(call, words, asked, error))
+        lg_fail(error, "%s: %" PRIu64 " errors, told in its LOG file", asked, errors);
+    return false;
+}
+
+json_t *rocksdb_counters(struct rocksdb_database *database, struct lg_error *error)
+{
+    if (!rocksdb_background_is_well(database, error))
+        return NULL;
+    json_t *found = json_object();
+    if (database->counts)
+        add_tickers(database, found);
+    /* What the compactions still have to rewrite: it grows where writes are put off. */
+    json_object_set_new(
+        found, "rocksdb_pending_compaction_bytes",
+        json_integer((int64_t)property(database, "rocksdb.estimate-pending-compaction-bytes")));
+    add_text(database, found, "rocksdb_levels", "rocksdb.levelstats");
+    add_text(database, found, "rocksdb_statistics", "rocksdb.stats");
+    return found;
+}
+
+static bool wait_for_compactions(struct rocksdb_database *database, struct lg_error *error)
+{
+    const struct rocksdb_library *call = &database->call;
+    char *words = NULL;
+    if (call->wait_for_compact && call->wait_for_compact_options_create) {
+        rocksdb_wait_for_compact_options_t *options = call->wait_for_compact_options_create();
+        call->wait_for_compact(database->db, options, &words);
+        call->wait_for_compact_options_destroy(options);
+        return !rocksdb_said(call, words, "wait for compactions", error);
+    }
+    for (int quiet = 0; quiet < QUIET_POLLS;) {
+        uint64_t work = 0;
+        nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+        for (size_t i = 0; i < sizeof at_work / sizeof *at_work; i++)
+            work += property(database, at_work[i]);
+        if (!rocksdb_background_is_well(database, error))
+            return false;
+        quiet = work ? 0 : quiet + 1;
+    }
+    return true;
+}
+
+/* Everything in files, and no compaction due: what a run begins with is not at work itself. */
+bool rocksdb_settle(struct rocksdb_database *database, struct lg_error *error)
+{
+    const struct rocksdb_library *call = &database->call;
+    char *words = NULL;
+    rocksdb_flushoptions_t *flush = call->flushoptions_create();
+    call->flush(database->db, flush, &words);
+    call->flushoptions_destroy(flush);
+    return !rocksdb_said(call, words, "flush what was loaded", error) &&
+           wait_for_compactions(database, error) && rocksdb_background_is_well(database, error);
+}

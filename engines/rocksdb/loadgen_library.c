@@ -1,0 +1,138 @@
+/* See loadgen_library.h. */
+#include "loadgen_library.h"
+#include "workload.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* rocksdb::StatsLevel::kExceptHistogramOrTimers: counts alone, no clock is read for them. */
+#define TICKERS_ONLY 1
+
+static bool find(struct rocksdb_library *library, const char *name, void *function)
+{
+    void *found = dlsym(library->handle, name);
+    memcpy(function, &found, sizeof found);
+    return found != NULL;
+}
+
+bool rocksdb_library_open(struct rocksdb_library *library, const char *path,
+                          struct lg_error *error)
+{
+    library->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library->handle) {
+        lg_fail(error, "open the RocksDB library: %s", dlerror());
+        return false;
+    }
+#define FIND(returned, name, taken) \
+    if (!find(library, "rocksdb_" #name, &library->name)) { \
+        lg_fail(error, "%s has no function rocksdb_" #name ": it was built without RocksDB's " \
+                "C interface", path); \
+        return false; \
+    }
+#define FIND_NEWER(returned, name, taken) find(library, "rocksdb_" #name, &library->name);
+    ROCKSDB_FUNCTIONS(FIND)
+    ROCKSDB_NEWER_FUNCTIONS(FIND_NEWER)
+    return true;
+}
+
+bool rocksdb_said(const struct rocksdb_library *library, char *words, const char *asked,
+                  struct lg_error *error)
+{
+    if (!words)
+        return false;
+    lg_fail(error, "%s: %s", asked, words);
+    library->free(words);
+    return true;
+}
+
+static const char *text_of(const json_t *connection, const char *key)
+{
+    const char *text = json_string_value(json_object_get(connection, key));
+    return text ? text : "";
+}
+
+static bool is_true(const json_t *connection, const char *key)
+{
+    return json_is_true(json_object_get(connection, key));
+}
+
+/* "name=value;…", as RocksDB reads it. */
+static void render(struct lg_text *into, const json_t *options)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)options, name, value)
+        lg_text_printf(into, "%s=%s;", name, json_string_value(value));
+    lg_text_add(into, "", 1);
+}
+
+static bool read_options(struct rocksdb_database *database, const json_t *connection,
+                         struct lg_error *error)
+{
+    const struct rocksdb_library *call = &database->call;
+    struct lg_text text = {0};
+    char *words = NULL;
+    rocksdb_options_t *plain = call->options_create();
+    database->counts = !json_is_false(json_object_get(connection, "statistics"));
+    if (database->counts) {
+        call->options_enable_statistics(plain);
+        if (call->options_set_statistics_level)
+            call->options_set_statistics_level(plain, TICKERS_ONLY);
+    }
+    database->options = call->options_create();
+    render(&text, json_object_get(connection, "options"));
+    call->get_options_from_string(plain, text.bytes, database->options, &words);
+    free(text.bytes);
+    call->options_destroy(plain);
+    if (rocksdb_said(call, words, "options of RocksDB", error))
+        return false;
+    call->options_set_create_if_missing(database->options, is_true(connection, "create"));
+    call->options_set_wal_dir(database->options, text_of(connection, "wal_directory"));
+    call->options_set_merge_operator(database->options, rocksdb_record_merge(call));
+    return true;
+}
+
+/* RocksDB keeps its files open. */
+static void allow_many_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+bool rocksdb_database_open(struct rocksdb_database *database, const json_t *connection,
+                           struct lg_error *error)
+{
+    struct rocksdb_library *call = &database->call;
+    const char *directory = text_of(connection, "directory");
+    char *words = NULL;
+    allow_many_files();
+    if (!rocksdb_library_open(call, text_of(connection, "library"), error) ||
+        !read_options(database, connection, error))
+        return false;
+    database->writes = call->writeoptions_create();
+    call->writeoptions_set_sync(database->writes, is_true(connection, "sync"));
+    call->writeoptions_disable_WAL(database->writes, is_true(connection, "disable_wal"));
+    database->reads = call->readoptions_create();
+    call->readoptions_set_total_order_seek(database->reads, true);
+    database->db = call->open(database->options, directory, &words);
+    return !rocksdb_said(call, words, "open the RocksDB database", error);
+}
+
+void rocksdb_database_close(struct rocksdb_database *database)
+{
+    const struct rocksdb_library *call = &database->call;
+    if (database->db)
+        call->close(database->db);
+    if (database->reads)
+        call->readoptions_destroy(database->reads);
+    if (database->writes)
+        call->writeoptions_destroy(database->writes);
+    if (database->options)
+        call->options_destroy(database->options);
+    /* The library stays open: threads of its own may still run to their end in it. */
+}

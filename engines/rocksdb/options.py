@@ -1,0 +1,215 @@
+"""RocksDB's options: their names and values checked by the library itself, and their text.
+
+Settings are RocksDB's own names, without their section, as OPTIONS files have them:
+``write_buffer_size`` and ``max_background_jobs`` as well as ``block_size`` of the table.
+Beside them stand ``sync`` and ``disable_wal``, which RocksDB is told with every write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.engines.rocksdb.installation import Installation, ask
+from harness.engines.rocksdb.optionsfile import DB, TABLE, OptionsFile
+from harness.errors import UsageError, nearest
+
+#: Options of every write, and what RocksDB has them at.
+WRITES: Mapping[str, bool] = {"sync": False, "disable_wal": False}
+#: Taken by the library, and not among what it writes to OPTIONS files.
+_UNWRITTEN: Mapping[str, str] = {"block_cache": TABLE}
+_TABLE_OPTION = "block_based_table_factory"
+#: What the harness decides: where things lie, what records are made of, how it is opened.
+_FIXED = frozenset({
+    "wal_dir", "db_log_dir", "db_paths", "cf_paths", "create_if_missing", "error_if_exists",
+    "create_missing_column_families", "merge_operator", "comparator", "table_factory", "env",
+    "statistics", "compaction_filter", "compaction_filter_factory", "persist_stats_to_disk",
+    "db_host_id", "disallow_memtable_writes", "persist_user_defined_timestamps",
+})  # fmt: skip
+#: What decides the files that a load leaves and their order in levels, beside the table's.
+_STORED = frozenset({
+    "blob_compression_opts", "blob_compression_type", "blob_file_size", "blob_file_starting_level",
+    "bottommost_compression", "bottommost_compression_opts", "compaction_options_fifo",
+    "compaction_options_universal", "compaction_style", "compression", "compression_manager",
+    "compression_opts", "compression_per_level", "enable_blob_files",
+    "level0_file_num_compaction_trigger", "level_compaction_dynamic_level_bytes",
+    "max_bytes_for_level_base", "max_bytes_for_level_multiplier",
+    "max_bytes_for_level_multiplier_additional", "max_compaction_bytes", "min_blob_size",
+    "num_levels", "optimize_filters_for_hits", "prefix_extractor", "target_file_size_base",
+    "target_file_size_multiplier",
+})  # fmt: skip
+#: Of the table's options those that only say how files are read.
+_READING = frozenset({
+    "block_cache", "cache_index_and_filter_blocks",
+    "cache_index_and_filter_blocks_with_high_priority", "initial_auto_readahead_size",
+    "max_auto_readahead_size", "metadata_cache_options", "no_block_cache",
+    "num_file_reads_for_auto_readahead", "pin_l0_filter_and_index_blocks_in_cache",
+    "pin_top_level_index_and_filter", "prepopulate_block_cache", "read_amp_bytes_per_bit",
+    "verify_compression",
+})  # fmt: skip
+_TRUTHS = {"on": "true", "off": "false", "true": "true", "false": "false"}
+_SUFFIXES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Options:
+    """``database``, ``family``, ``table``: options by name, as texts that RocksDB parses.
+
+    ``usual``: what the library has them at where nothing is said.
+    """
+
+    database: Mapping[str, str]
+    family: Mapping[str, str]
+    table: Mapping[str, str]
+    sync: bool
+    disable_wal: bool
+    usual: Mapping[str, str] = field(repr=False)
+
+    def of_family(self) -> dict[str, str]:
+        """With the table's as the one option that they are then."""
+        inner = "".join(f"{name}={value};" for name, value in self.table.items())
+        return {**self.family, **({_TABLE_OPTION: f"{{{inner}}}"} if inner else {})}
+
+    def flat(self) -> dict[str, str]:
+        """All of RocksDB's by their plain names."""
+        return {**self.database, **self.family, **self.table}
+
+    def text(self) -> str:
+        """As rocksdb_get_options_from_string takes them."""
+        return ";".join(f"{k}={v}" for k, v in {**self.database, **self.of_family()}.items())
+
+    def stored(self) -> dict[str, str]:
+        """Those that decide what a load leaves, where they are not as they usually are."""
+        deciding = {k: v for k, v in self.family.items() if k in _STORED}
+        deciding |= {k: v for k, v in self.table.items() if k not in _READING}
+        return {k: v for k, v in sorted(deciding.items()) if not same(v, self.usual.get(k, ""))}
+
+
+def read_settings(installation: Installation, settings: Mapping[str, str]) -> Options:
+    """UsageError for a name that this RocksDB does not know, or a value it does not take."""
+    title = f"RocksDB {installation.version}"
+    usual = _usual(installation)
+    writes = {name: _truth(title, name, settings.get(name)) for name in WRITES}
+    parts: dict[str, dict[str, str]] = {DB: {}, TABLE: {}, "": {}}
+    homes = {name: section for section, part in usual.sections.items() for name in part}
+    homes |= _UNWRITTEN
+    for name, value in settings.items():
+        if name in WRITES:
+            continue
+        _check_name(title, name, value, homes)
+        parts[homes[name] if homes[name] in parts else ""][name] = _TRUTHS.get(value, value)
+    found = Options(
+        parts[DB], parts[""], parts[TABLE], writes["sync"], writes["disable_wal"], usual.options()
+    )
+    if found.sync and found.disable_wal:
+        raise UsageError(
+            f"{title}: sync with disable_wal", "there is no WAL to sync then", "leave one out"
+        )
+    _check_values(title, installation.library, found)
+    return found
+
+
+def settings_of_file(file: OptionsFile, path: Path) -> dict[str, str]:
+    """What an OPTIONS file says, as settings; what the harness decides is left out.
+
+    UsageError where the file's database kept its records in another way than ours.
+    """
+    found = file.options()
+    for name, ours in (("comparator", "leveldb.BytewiseComparator"),
+                       ("table_factory", "BlockBasedTable")):  # fmt: skip
+        if found.get(name, ours) != ours:
+            raise UsageError(
+                f"{path}:{file.lines[name]}", f"{name}={found[name]} is not supported",
+                f"take the line out for RocksDB's own {ours}",
+            )  # fmt: skip
+    return {name: value for name, value in found.items() if name not in _FIXED}
+
+
+def differing(asked: Mapping[str, str], taken: Mapping[str, str]) -> list[str]:
+    """Options that RocksDB has at another value than was asked for, in words."""
+    return [
+        f"{name}={value} would be {taken[name]}"
+        for name, value in asked.items()
+        if name in taken and not same(value, taken[name])
+    ]
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two texts are the same value: 64K and 65536, 10 and 10.000000."""
+    return _plain(one) == _plain(other)
+
+
+def _plain(text: str) -> str | float | frozenset[str]:
+    lower = text.strip().lower()
+    if lower.startswith("{"):
+        return frozenset(filter(None, lower.strip("{}").split(";")))
+    factor = _SUFFIXES.get(lower[-1:], 0)
+    try:
+        return float(lower[:-1]) * factor if factor else float(lower)
+    except ValueError:
+        return text.strip()
+
+
+def _usual(installation: Installation) -> OptionsFile:
+    found = ask(installation.library).options
+    if found is None:
+        raise UsageError(
+            f"options of RocksDB {installation.version}", "it writes no OPTIONS file",
+            "name another installation with the engine option 'prefix'",
+        )  # fmt: skip
+    return found
+
+
+def _truth(title: str, name: str, value: str | None) -> bool:
+    if value is None:
+        return WRITES[name]
+    if value not in _TRUTHS:
+        raise UsageError(
+            f"{title}: setting {name}={value}", "neither true nor false", "write one of them"
+        )
+    return _TRUTHS[value] == "true"
+
+
+def _check_name(title: str, name: str, value: str, homes: Mapping[str, str]) -> None:
+    if name in _FIXED:
+        raise UsageError(
+            f"{title}: option {name}", "decided by the harness (places, records, opening)",
+            "leave it out; the placement says where the parts lie",
+        )  # fmt: skip
+    if name == _TABLE_OPTION:
+        raise UsageError(
+            f"{title}: option {name}", "the table's options are given by their own names",
+            "write block_size=…, say",
+        )  # fmt: skip
+    if name not in homes:
+        known = [*homes, *WRITES]
+        raise UsageError(
+            f"{title}: option {name}", f"no such option{nearest(name, known)}",
+            "names are those of RocksDB's OPTIONS files, and sync, disable_wal",
+        )  # fmt: skip
+    depth = 0
+    for character in value:
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if depth < 0 or (character == ";" and not depth) or character in "\r\n":
+            depth = -1
+            break
+    if depth:
+        raise UsageError(
+            f"{title}: option {name}={value}", "not one value", "put several in {braces}"
+        )
+
+
+def _check_values(title: str, library: Path, options: Options) -> None:
+    """The library opens an empty database with them: by its own rules, and reads them back."""
+    answer = ask(library, options.text())
+    if answer.error:
+        raise UsageError(
+            f"options for {title}", answer.error, "correct the value, or leave the option out"
+        )
+    taken = answer.options.options() if answer.options else {}
+    if changed := differing(options.flat(), taken):
+        raise UsageError(
+            f"options for {title}", "; ".join(changed),
+            "ask for what it would be, so that the run is the one that was asked for",
+        )  # fmt: skip

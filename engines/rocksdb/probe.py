@@ -1,0 +1,79 @@
+"""Asks a RocksDB library what it is and whether it takes some options; run as a program.
+
+::
+
+    python probe.py < {"library": "…/librocksdb.so", "options": "write_buffer_size=1048576;…"}
+    {"error": "", "log": "…", "options_file": "…"}
+
+The library opens an empty database with the options, in a directory of its own that is gone
+at the end. What it says of itself is in the log it writes there, the options as it took them
+in its OPTIONS file. Standard library only. A process of its own, because a library that does
+not fit this machine may take its process with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import resource
+import sys
+import tempfile
+from pathlib import Path
+
+_POINTER = ctypes.c_void_p
+_TEXT = ctypes.c_char_p
+#: Functions of <rocksdb/c.h>: what they return and take.
+_FUNCTIONS = {
+    "rocksdb_options_create": (_POINTER, ()),
+    "rocksdb_options_destroy": (None, (_POINTER,)),
+    "rocksdb_options_set_create_if_missing": (None, (_POINTER, ctypes.c_ubyte)),
+    "rocksdb_get_options_from_string": (
+        None, (_POINTER, _TEXT, _POINTER, ctypes.POINTER(_TEXT)),
+    ),
+    "rocksdb_open": (_POINTER, (_POINTER, _TEXT, ctypes.POINTER(_TEXT))),
+    "rocksdb_close": (None, (_POINTER,)),
+}  # fmt: skip
+
+
+def main() -> int:
+    """One request on stdin, its answer on stdout."""
+    request = json.load(sys.stdin)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with tempfile.TemporaryDirectory(prefix="tb-rocksdb-") as folder:
+        try:
+            error = _open(request["library"], request["options"], folder)
+        except (OSError, AttributeError) as missing:  # no library, or without the C interface
+            error = str(missing)
+        print(json.dumps({
+            "error": error,
+            "log": _text(folder, "LOG"),
+            "options_file": _text(folder, "OPTIONS-*"),
+        }))  # fmt: skip
+    return 0
+
+
+def _open(library: str, options: str, folder: str) -> str:
+    """Open and close; the error in RocksDB's words, empty where there is none."""
+    rocksdb = ctypes.CDLL(library)
+    for name, (returned, taken) in _FUNCTIONS.items():
+        function = getattr(rocksdb, name)
+        function.restype, function.argtypes = returned, taken
+    error = ctypes.c_char_p()
+    plain, asked = rocksdb.rocksdb_options_create(), rocksdb.rocksdb_options_create()
+    rocksdb.rocksdb_options_set_create_if_missing(plain, 1)
+    rocksdb.rocksdb_get_options_from_string(plain, options.encode(), asked, ctypes.byref(error))
+    if not error.value:
+        database = rocksdb.rocksdb_open(asked, folder.encode(), ctypes.byref(error))
+        if database:
+            rocksdb.rocksdb_close(database)
+    return (error.value or b"").decode(errors="replace")
+
+
+def _text(folder: str, pattern: str) -> str:
+    found = sorted(Path(folder).glob(pattern))
+    return found[-1].read_text(errors="replace") if found else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
