@@ -13,7 +13,12 @@
  *
  * `submit` and `advance` never block: they say what the connection waits for, and the
  * event loop calls `advance` when its descriptor is ready. A back end without
- * descriptors (an embedded engine) executes in `submit` and returns LG_READY.
+ * descriptors (an embedded engine) executes in `submit` and returns LG_READY; it is called
+ * from many threads at once, by each on a connection of its own, all over one client.
+ *
+ * A key-value engine takes verbs for statements: `get :key`, `put :key :record`,
+ * `modify :key :change`, `merge :key :change`, `scan :key :length`. Its rows are a key and
+ * a record; record.h tells what records and changes are made of.
  */
 #ifndef LOADGEN_BACKEND_H
 #define LOADGEN_BACKEND_H
@@ -23,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LG_BACKEND_ABI 1
+#define LG_BACKEND_ABI 2
 /* The symbol that a module exports: `const struct lg_backend loadgen_backend`. */
 #define LG_BACKEND_SYMBOL "loadgen_backend"
 
@@ -38,7 +43,7 @@ void lg_fail(struct lg_error *error, const char *format, ...)
 enum lg_kind {
     LG_INT,       /* integer */
     LG_CENTS,     /* integer: hundredths of a decimal number, 12.34 as 1234 */
-    LG_TEXT,      /* text and length */
+    LG_TEXT,      /* text and length; of a record: bytes */
     LG_INT_ARRAY, /* integers and count; an engine without arrays takes the text [1,2,3] */
 };
 
@@ -52,8 +57,9 @@ struct lg_value {
     size_t count;
 };
 
-#define LG_MAX_PARAMETERS 64
-#define LG_MAX_COLUMNS 32
+/* A key and 64 fields, and some more. */
+#define LG_MAX_PARAMETERS 72
+#define LG_MAX_COLUMNS 72
 
 /*
  * One prepared statement. `sql` has :name where a value goes; `parameters[i]` is the
@@ -85,18 +91,32 @@ enum lg_outcome {
     LG_LOST,    /* the connection is gone */
 };
 
+/* One column of a row, as text (of a record: bytes). NULL as text == NULL. */
+struct lg_cell {
+    const char *text;
+    size_t length;
+};
+
 /*
- * Result of one statement. Every row was received; the first one is kept. Columns as
- * text, NULL as text == NULL. `code`: SQLSTATE or the engine's error number as text.
+ * Who takes the rows of a statement: `row` is called for each, in their order, before
+ * LG_READY. The cells are valid only until it returns.
+ */
+struct lg_reader {
+    void (*row)(void *context, const struct lg_cell *cells, size_t columns);
+    void *context;
+};
+
+/*
+ * Result of one statement. Every row was received; the first one is kept (a key-value
+ * engine needs not keep it). `code`: SQLSTATE or the engine's error number as text.
  */
 struct lg_result {
     enum lg_outcome outcome;
     size_t rows;
+    /* Without rows: what was stored, or found to be changed; -1 where that is not known. */
+    int64_t affected;
     size_t columns;
-    struct {
-        const char *text;
-        size_t length;
-    } first[LG_MAX_COLUMNS];
+    struct lg_cell first[LG_MAX_COLUMNS];
     char code[16];
     char message[512];
 };
@@ -104,6 +124,7 @@ struct lg_result {
 struct lg_backend {
     int abi;
     const char *name;
+    bool key_value; /* statements are verbs, rows a key and a record, bulk loads `bulk_put` */
     /* One for the process; `connection` is the spec's. Returns NULL with the error. */
     void *(*open)(const json_t *connection, struct lg_error *error);
     void (*close)(void *client);
@@ -113,8 +134,9 @@ struct lg_backend {
     void (*disconnect)(void *connection);
     /* The descriptor to wait on, -1 where the engine is embedded. */
     int (*descriptor)(void *connection);
+    /* `reader` takes the rows; NULL where nobody looks at them. Both stay until LG_READY. */
     enum lg_state (*submit)(void *connection, const struct lg_statement *statement,
-                            const struct lg_value *values);
+                            const struct lg_value *values, const struct lg_reader *reader);
     enum lg_state (*advance)(void *connection);
     /* After LG_READY, valid until the next submit. */
     const struct lg_result *(*result)(void *connection);
@@ -128,6 +150,20 @@ struct lg_backend {
                        struct lg_error *error);
     bool (*bulk_write)(void *connection, const char *rows, size_t length, struct lg_error *error);
     int64_t (*bulk_end)(void *connection, struct lg_error *error);
+    /* In place of `bulk_write` for a key-value engine: one record, between begin and end. */
+    bool (*bulk_put)(void *connection, const char *key, size_t key_length, const char *record,
+                     size_t record_length, struct lg_error *error);
+    /*
+     * Behind a load, its connections gone: everything is durable and at rest; false with
+     * the error. NULL where there is nothing to do.
+     */
+    bool (*settle)(void *client, struct lg_error *error);
+    /*
+     * Of an engine inside this process, at both ends of the measured window: an object,
+     * numbers by their name with the unit (…_bytes, …_count, …_ns), and texts. Also once
+     * behind a load. Called by the main thread while others execute; NULL with the error. NULL where there is none.
+     */
+    json_t *(*counters)(void *client, struct lg_error *error);
 };
 
 #endif

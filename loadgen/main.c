@@ -21,6 +21,7 @@ extern const struct lg_workload lg_ping;
 
 static const struct lg_workload *const workloads[] = {
     &lg_tpcc,
+    &lg_ycsb,
     &lg_ping,
 };
 
@@ -41,20 +42,38 @@ static const struct lg_workload *find_workload(const char *name, struct lg_error
     return NULL;
 }
 
-static json_t *load(const struct lg_spec *spec, const struct lg_workload *workload,
-                    const struct lg_backend *backend)
+/* Behind a load: the engine comes to rest, and tells of itself what it can. */
+static bool settle(const struct lg_job *job, json_t *result, struct lg_error *error)
+{
+    json_t *counters = NULL;
+    if (job->backend->settle && !job->backend->settle(job->client, error))
+        return false;
+    if (job->backend->counters && !(counters = job->backend->counters(job->client, error)))
+        return false;
+    if (counters)
+        lg_result_add_engine(result, NULL, counters);
+    return true;
+}
+
+/* A task other than "run". */
+static json_t *do_job(const struct lg_spec *spec, const struct lg_workload *workload,
+                      const struct lg_backend *backend)
 {
     struct lg_error error = {""};
     uint64_t begin_ns = lg_monotonic_ns();
-    json_t *result = json_pack("{s:i, s:s, s:s, s:{}}", "schema", 1, "task", "load", "version",
-                               LOADGEN_VERSION, "notes");
-    bool done = false;
-    if (!workload->load) {
-        lg_fail(&error, "workload %s has nothing to load", workload->name);
+    bool loads = spec->task == LG_LOAD, done = false;
+    bool (*work)(const struct lg_job *, json_t *, struct lg_error *) =
+        loads ? workload->load : workload->verify;
+    json_t *result = json_pack("{s:i, s:s, s:s, s:{}}", "schema", 1, "task",
+                               loads ? "load" : "verify", "version", LOADGEN_VERSION, "notes");
+    if (!work) {
+        lg_fail(&error, "workload %s has nothing to %s", workload->name,
+                loads ? "load" : "verify");
     } else {
         void *client = backend->open(spec->connection, &error);
         if (client) {
-            done = workload->load(spec->document, backend, client, result, &error);
+            const struct lg_job job = {.spec = spec, .backend = backend, .client = client};
+            done = work(&job, result, &error) && (!loads || settle(&job, result, &error));
             backend->close(client);
         }
     }
@@ -89,7 +108,8 @@ static int execute(const struct lg_spec *spec, struct lg_error *error)
     const struct lg_backend *backend = lg_module_open(spec->backend, spec->modules, error);
     if (!backend)
         return refuse(error);
-    return print(spec->load ? load(spec, workload, backend) : lg_run(spec, workload, backend));
+    return print(spec->task == LG_RUN ? lg_run(spec, workload, backend)
+                                      : do_job(spec, workload, backend));
 }
 
 /* The spec, and nothing else, as far as it is there: stdin may stay open for the run's time. */

@@ -5,7 +5,8 @@
  *   params: {"keying_ns": 0, "think_ns": 0}
  *   offers: :terminal, :number (of the call at this terminal, from 1)
  *
- * An answer whose first column is the text "rolled_back", "skipped" or "wrong" is taken as such.
+ * An answer whose first column is the text "rolled_back", "skipped", "not_found" or "wrong" is
+ * taken as such.
  */
 #include "support.h"
 
@@ -21,10 +22,10 @@ static const struct lg_operation operations[] = {
     {"ping", {{"terminal", LG_INT}, {"number", LG_INT}}},
 };
 
-static void *ping_open(const json_t *params, uint64_t seed, uint32_t terminals, json_t *notes,
-                       struct lg_error *error)
+static void *ping_open(const struct lg_opening *opening, struct lg_error *error)
 {
-    (void)seed, (void)terminals, (void)notes, (void)error;
+    (void)error;
+    const json_t *params = opening->params;
     struct ping *ping = lg_allocate(1, sizeof *ping);
     ping->keying_ns = (uint64_t)json_integer_value(json_object_get(params, "keying_ns"));
     ping->think_ns = (uint64_t)json_integer_value(json_object_get(params, "think_ns"));
@@ -57,6 +58,8 @@ static enum lg_verdict ping_step(void *self, struct lg_terminal *terminal,
         return LG_ROLLED_BACK;
     if (text && strcmp(text, "skipped") == 0)
         return LG_SKIPPED;
+    if (text && strcmp(text, "not_found") == 0)
+        return LG_NOT_FOUND;
     if (text && strcmp(text, "wrong") == 0) {
         terminal->wrong = "the answer is 'wrong'";
         return LG_WRONG;

@@ -27,9 +27,11 @@ static json_t *operation_result(const char *name, const struct lg_tally *tally)
 {
     char *hdr = lg_hdr_encode(&tally->latency);
     json_t *operation = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "type", name, "count", integer(tally->count),
-        "skipped", integer(tally->skipped), "rolled_back", integer(tally->rolled_back), "failed", integer(tally->failed), "retried",
-        integer(tally->retried), "unfinished", integer(tally->unfinished), "latency_hdr", hdr);
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "type", name, "count",
+        integer(tally->count), "not_found", integer(tally->not_found), "skipped",
+        integer(tally->skipped), "rolled_back", integer(tally->rolled_back), "failed",
+        integer(tally->failed), "retried", integer(tally->retried), "unfinished",
+        integer(tally->unfinished), "latency_hdr", hdr);
     free(hdr);
     return operation;
 }
@@ -96,6 +98,21 @@ static void add_counts(json_t *result, const struct lg_run *run, const struct lg
     lg_tallies_free(total, operation_count);
 }
 
+void lg_result_add_engine(json_t *result, json_t *begin, json_t *end)
+{
+    json_t *ends[] = {begin, end};
+    json_t *numbers[] = {json_object(), json_object()}, *texts = json_object();
+    for (size_t i = 0; i < 2; i++) {
+        const char *name;
+        json_t *value;
+        json_object_foreach(ends[i], name, value)
+            json_object_set(json_is_number(value) ? numbers[i] : texts, name, value);
+        json_decref(ends[i]);
+    }
+    json_object_set_new(result, "engine", json_pack("{s:o, s:o, s:o}", "begin", numbers[0], "end",
+                                                    numbers[1], "text", texts));
+}
+
 json_t *lg_result(const struct lg_run *run, const struct lg_worker *workers,
                   const struct lg_window *window, json_t *notes)
 {
@@ -116,5 +133,7 @@ json_t *lg_result(const struct lg_run *run, const struct lg_worker *workers,
     json_object_set_new(result, "error",
                         complete ? json_null() : json_string(run->error.text));
     add_counts(result, run, workers, window->measured_ns);
+    if (window->engine_begin && window->engine_end)
+        lg_result_add_engine(result, window->engine_begin, window->engine_end);
     return result;
 }

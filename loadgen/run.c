@@ -177,6 +177,18 @@ static void open_gate(struct lg_run *run)
     pthread_mutex_unlock(&run->lock);
 }
 
+/* What an engine inside this process says of itself, where it does. */
+static bool read_counters(struct lg_run *run, json_t **counters)
+{
+    struct lg_error error = {""};
+    if (!run->backend->counters)
+        return true;
+    *counters = run->backend->counters(run->client, &error);
+    if (!*counters)
+        lg_run_fail(run, "counters: %s", error.text);
+    return *counters != NULL;
+}
+
 static bool pass_phases(struct watch *watch)
 {
     struct lg_run *run = watch->run;
@@ -193,10 +205,14 @@ static bool pass_phases(struct watch *watch)
     if (!wait_until(watch, run->measure_ns, &run->ended))
         return false;
     announce(watch, "measuring");
+    if (!read_counters(run, &watch->window.engine_begin))
+        return false;
     watch->window.process_cpu_ns -= lg_process_cpu_ns();
     if (!wait_until(watch, run->end_ns, &run->ended))
         return false;
     watch->window.process_cpu_ns += lg_process_cpu_ns();
+    if (!read_counters(run, &watch->window.engine_end))
+        return false;
     announce(watch, "draining");
     if (!wait_until(watch, UINT64_MAX, &run->ended))
         return false;
@@ -293,6 +309,8 @@ static json_t *complete_result(struct watch *watch, json_t *notes)
     if (run->spec->operations) /* the last one's end is in the window */
         watch->window.measured_ns = last_done_ns + 1 - run->measure_ns;
     json_t *result = lg_result(run, watch->workers, &watch->window, notes);
+    if (run->workload->finish)
+        run->workload->finish(run->work, result);
     hold_connections(watch);
     for (unsigned w = 0; w < run->spec->threads; w++)
         lg_worker_free(&watch->workers[w]);
@@ -300,16 +318,39 @@ static json_t *complete_result(struct watch *watch, json_t *notes)
     return result;
 }
 
+struct lg_opening lg_opening_of(const struct lg_spec *spec, const struct lg_backend *backend,
+                                json_t *notes)
+{
+    return (struct lg_opening){
+        .params = spec->params,
+        .seed = spec->seed,
+        .terminals = spec->all_terminals,
+        .alone = spec->terminals == spec->all_terminals,
+        .shared = spec->shared,
+        .key_value = backend->key_value,
+        .notes = notes,
+    };
+}
+
+static bool read_statements(struct lg_run *run)
+{
+    const struct lg_workload *workload = run->workload;
+    size_t wanted[LG_MAX_OPERATIONS];
+    for (size_t i = 0; i < workload->operation_count; i++)
+        wanted[i] = workload->texts ? workload->texts(run->work, (int)i) : 1;
+    if (!lg_statements_read(&run->statements, run->spec->statements, workload, wanted,
+                            &run->error))
+        return false;
+    return !workload->prepare || workload->prepare(run->work, &run->statements, &run->error);
+}
+
 static bool open_all(struct lg_run *run, json_t *notes)
 {
     const struct lg_spec *spec = run->spec;
+    const struct lg_opening opening = lg_opening_of(spec, run->backend, notes);
     run->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    run->statements = lg_statements_read(spec->statements, run->workload, &run->error);
-    if (!run->statements)
-        return false;
-    run->work = run->workload->open(spec->params, spec->seed, spec->all_terminals, notes,
-                                    &run->error);
-    if (!run->work)
+    run->work = run->workload->open(&opening, &run->error);
+    if (!run->work || !read_statements(run))
         return false;
     if (spec->journal) {
         int flags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC;
@@ -354,7 +395,7 @@ json_t *lg_run(const struct lg_spec *spec, const struct lg_workload *workload,
     workload->close(run->work);
     if (run->journal >= 0 && close(run->journal) != 0)
         fprintf(stderr, "loadgen: journal %s: %s\n", spec->journal, strerror(errno));
-    free(run->statements);
+    lg_statements_free(&run->statements);
     close(watch.signals);
     close(run->wake);
     free(run);

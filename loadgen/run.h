@@ -14,7 +14,7 @@ struct lg_run {
     void *work; /* the workload's own */
     const struct lg_backend *backend;
     void *client; /* the back end's own */
-    struct lg_statement *statements;
+    struct lg_statements statements;
     int journal; /* -1: none */
 
     /* Set before the gate opens, then only read. */
@@ -68,6 +68,7 @@ struct lg_worker {
     struct lg_seat **idle_end;
     size_t busy; /* seats between their send and their end */
     uint64_t next_start;                    /* open loop: number of the next intended start */
+    uint64_t granted;                       /* tickets taken and not used yet */
     bool exhausted;                         /* no operation is left to begin */
     struct lg_timers *timers;
     struct lg_random random;
@@ -77,8 +78,20 @@ struct lg_worker {
 /* Keeps the first failure and stops everything; from any thread. */
 void lg_run_fail(struct lg_run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* The statement that the terminal is about to execute. */
+static inline const struct lg_statement *lg_statement_of(const struct lg_run *run,
+                                                         const struct lg_terminal *terminal)
+{
+    return &run->statements.all[run->statements.of[terminal->call].first +
+                                (size_t)terminal->text];
+}
+
 /* Tells the main thread to look. */
 void lg_run_wake(struct lg_run *run);
+
+/* What a workload is opened with; `notes` stays the caller's. */
+struct lg_opening lg_opening_of(const struct lg_spec *spec, const struct lg_backend *backend,
+                                json_t *notes);
 
 /* Body of an event loop's thread. */
 void *lg_worker_main(void *worker);
@@ -92,8 +105,15 @@ json_t *lg_run(const struct lg_spec *spec, const struct lg_workload *workload,
 struct lg_window {
     uint64_t measured_ns;
     uint64_t process_cpu_ns;
+    json_t *engine_begin, *engine_end; /* an engine's counters inside us; NULL: none */
 };
 json_t *lg_result(const struct lg_run *run, const struct lg_worker *workers,
                   const struct lg_window *window, json_t *notes);
+
+/*
+ * An engine's counters at both ends (`begin` may be NULL: a load), which it takes over:
+ * numbers are counters, texts are for a reader and are those of the end.
+ */
+void lg_result_add_engine(json_t *result, json_t *begin, json_t *end);
 
 #endif

@@ -43,7 +43,7 @@ static const struct number {
 
 static const char *const other_keys[] = {
     "schema", "task", "backend", "modules", "connection", "workload", "statements", "mode",
-    "journal",
+    "journal", "shared",
 };
 
 static bool known_key(const char *key)
@@ -68,7 +68,7 @@ static bool read_number(struct lg_spec *spec, const struct number *number, struc
                     number->key, number->least, number->most);
             return false;
         }
-    } else if (number->presence == REQUIRED || (number->presence == OF_A_RUN && !spec->load)) {
+    } else if (number->presence == REQUIRED || (number->presence == OF_A_RUN && spec->task == LG_RUN)) {
         lg_fail(error, "%s: is missing", number->key);
         return false;
     }
@@ -96,6 +96,7 @@ static bool read_objects(struct lg_spec *spec, struct lg_error *error)
     spec->statements = json_object_get(spec->document, "statements");
     spec->modules = json_object_get(spec->document, "modules");
     spec->journal = json_string_value(json_object_get(spec->document, "journal"));
+    spec->shared = json_string_value(json_object_get(spec->document, "shared"));
     spec->backend = read_text(spec->document, "backend", "backend", error);
     if (!spec->backend)
         return false;
@@ -165,6 +166,21 @@ static bool agrees(struct lg_spec *spec, struct lg_error *error)
     return false;
 }
 
+static bool read_task(struct lg_spec *spec, struct lg_error *error)
+{
+    static const char *const tasks[] = {"run", "load", "verify"};
+    const json_t *given = json_object_get(spec->document, "task");
+    const char *task = given ? json_string_value(given) : tasks[LG_RUN];
+    for (int i = LG_RUN; task && i <= LG_VERIFY; i++) {
+        if (strcmp(task, tasks[i]) == 0) {
+            spec->task = (enum lg_task)i;
+            return true;
+        }
+    }
+    lg_fail(error, "task: \"run\", \"load\" or \"verify\" is wanted");
+    return false;
+}
+
 bool lg_spec_read(struct lg_spec *spec, json_t *document, struct lg_error *error)
 {
     *spec = (struct lg_spec){.document = document};
@@ -176,19 +192,15 @@ bool lg_spec_read(struct lg_spec *spec, json_t *document, struct lg_error *error
             return false;
         }
     }
-    const char *task = json_string_value(json_object_get(document, "task"));
-    spec->load = task && strcmp(task, "load") == 0;
     if (!json_is_object(document))
         lg_fail(error, "the spec: a JSON object is wanted");
     else if (json_integer_value(json_object_get(document, "schema")) != 1)
         lg_fail(error, "schema: 1 is wanted");
-    else if (task && !spec->load && strcmp(task, "run") != 0)
-        lg_fail(error, "task: \"run\" or \"load\" is wanted");
-    else if (read_objects(spec, error)) {
+    else if (read_task(spec, error) && read_objects(spec, error)) {
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
             if (!read_number(spec, &numbers[i], error))
                 return false;
-        return spec->load || (read_mode(spec, error) && agrees(spec, error));
+        return spec->task != LG_RUN || (read_mode(spec, error) && agrees(spec, error));
     }
     return false;
 }

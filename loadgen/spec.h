@@ -6,7 +6,7 @@
 
 struct lg_spec {
     json_t *document; /* owns every text below */
-    bool load;        /* task "load" instead of "run" */
+    enum lg_task { LG_RUN, LG_LOAD, LG_VERIFY } task;
     const char *backend;
     const json_t *modules; /* directories to look for modules in; may be NULL */
     const json_t *connection;
@@ -22,7 +22,7 @@ struct lg_spec {
     uint64_t duration_ns;          /* 0: until `operations` are done */
     uint64_t operations;           /* 0: until `duration_ns` has passed */
     uint64_t start_at_realtime_ns; /* 0: as soon as everything is connected */
-    const char *journal;           /* may be NULL */
+    const char *journal, *shared;  /* may be NULL */
     uint64_t seed;
 };
 
@@ -30,12 +30,22 @@ struct lg_spec {
 bool lg_spec_read(struct lg_spec *spec, json_t *document, struct lg_error *error);
 void lg_spec_free(struct lg_spec *spec);
 
+/* The spec's statements in the order of the workload's operations. */
+struct lg_statements {
+    struct lg_statement *all;
+    size_t count;
+    struct {
+        size_t first, count; /* 0: never asked */
+    } of[LG_MAX_OPERATIONS];
+};
+
 /*
- * The spec's statements in the order of the workload's operations, with the places of
- * their :names. Returns an array of `operation_count`, NULL with the error.
+ * With the places of their :names. `wanted`: how many each operation has; where they are
+ * many, one text may stand for all of them. False with the error.
  */
-struct lg_statement *lg_statements_read(const json_t *statements,
-                                        const struct lg_workload *workload,
-                                        struct lg_error *error);
+bool lg_statements_read(struct lg_statements *statements, const json_t *given,
+                        const struct lg_workload *workload, const size_t *wanted,
+                        struct lg_error *error);
+void lg_statements_free(struct lg_statements *statements);
 
 #endif

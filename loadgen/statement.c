@@ -83,25 +83,60 @@ static bool read_statement(struct lg_statement *statement, const struct lg_opera
     return true;
 }
 
-struct lg_statement *lg_statements_read(const json_t *statements,
-                                        const struct lg_workload *workload,
-                                        struct lg_error *error)
+/* The texts of one operation; false with the error. */
+static bool read_texts(struct lg_statements *statements, const json_t *given,
+                       const struct lg_operation *operation, size_t wanted,
+                       struct lg_error *error)
 {
-    struct lg_statement *all = lg_allocate(workload->operation_count, sizeof *all);
+    size_t texts = json_is_array(given) ? json_array_size(given) : 1;
+    if (!given) {
+        lg_fail(error, "statements.%s: is missing; the workload asks for it", operation->name);
+        return false;
+    }
+    if (texts != wanted && texts != 1) {
+        lg_fail(error, "statements.%s: %zu texts are given, %zu wanted", operation->name, texts,
+                wanted);
+        return false;
+    }
+    for (size_t i = 0; i < texts; i++) {
+        struct lg_statement *statement = &statements->all[statements->count++];
+        statement->name = operation->name;
+        statement->sql = json_string_value(json_is_array(given) ? json_array_get(given, i)
+                                                                : given);
+        if (!statement->sql) {
+            lg_fail(error, "statements.%s: a text, or a list of texts, is wanted",
+                    operation->name);
+            return false;
+        }
+        if (!read_statement(statement, operation, error))
+            return false;
+    }
+    return true;
+}
+
+bool lg_statements_read(struct lg_statements *statements, const json_t *given,
+                        const struct lg_workload *workload, const size_t *wanted,
+                        struct lg_error *error)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < workload->operation_count; i++)
+        most += wanted[i];
+    *statements = (struct lg_statements){.all = lg_allocate(most, sizeof *statements->all)};
     for (size_t i = 0; i < workload->operation_count; i++) {
         const struct lg_operation *operation = &workload->operations[i];
-        all[i].name = operation->name;
-        all[i].sql = json_string_value(json_object_get(statements, operation->name));
-        if (!all[i].sql) {
-            lg_fail(error, "statements.%s: is missing; the workload wants one an operation",
-                    operation->name);
-            free(all);
-            return NULL;
+        statements->of[i].first = statements->count;
+        if (wanted[i] && !read_texts(statements, json_object_get(given, operation->name),
+                                     operation, wanted[i], error)) {
+            lg_statements_free(statements);
+            return false;
         }
-        if (!read_statement(&all[i], operation, error)) {
-            free(all);
-            return NULL;
-        }
+        statements->of[i].count = statements->count - statements->of[i].first;
     }
-    return all;
+    return true;
+}
+
+void lg_statements_free(struct lg_statements *statements)
+{
+    free(statements->all);
+    *statements = (struct lg_statements){0};
 }

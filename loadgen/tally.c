@@ -50,6 +50,7 @@ void lg_tally_add(struct lg_tally *tally, const struct lg_tally *other)
     lg_hdr_add(&tally->latency, &other->latency);
     tally->count += other->count;
     tally->skipped += other->skipped;
+    tally->not_found += other->not_found;
     tally->rolled_back += other->rolled_back;
     tally->retried += other->retried;
     tally->failed += other->failed;

@@ -13,6 +13,7 @@ struct lg_tally {
     struct lg_hdr latency;      /* by start in the measured window */
     uint64_t count;             /* done in the measured window */
     uint64_t skipped;           /* of these, with less to do than belongs to them */
+    uint64_t not_found;         /* of these, that found no record */
     uint64_t rolled_back;       /* in the measured window, as the workload wanted it */
     uint64_t retried;           /* attempts that were undone in the measured window */
     uint64_t failed;

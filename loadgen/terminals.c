@@ -18,6 +18,8 @@
 #include <sys/epoll.h>
 
 #define MOST_RETRIES 1000
+#define MOST_TICKETS 64
+#define TICKET_PARTS 16
 #define SHORTEST_PAUSE_NS (LG_MILLISECOND / 10)
 #define PAUSE_DOUBLINGS 6
 /* Drawing the operations of a backlog one by one ends here; behind it, by the sample. */
@@ -33,8 +35,8 @@ static const char *operation_name(const struct lg_worker *worker, const struct l
     return worker->run->workload->operations[seat->terminal.operation].name;
 }
 
-static void fail(struct lg_worker *worker, const struct lg_seat *seat, const char *code,
-                 const char *message)
+void lg_fail_operation(struct lg_worker *worker, const struct lg_seat *seat, const char *code,
+                       const char *message)
 {
     worker->tallies[seat->terminal.operation].failed++;
     if (*code)
@@ -63,23 +65,37 @@ static void occupy(struct lg_worker *worker, struct lg_seat *seat,
     call(worker, seat, NULL);
 }
 
+/* Some at once, so that loops do not meet at the counter; few enough that all end together. */
+static bool take_tickets(struct lg_worker *worker)
+{
+    struct lg_run *run = worker->run;
+    uint64_t all = run->spec->operations, share = all / run->spec->threads / TICKET_PARTS;
+    uint64_t asked = share < 1 ? 1 : share < MOST_TICKETS ? share : MOST_TICKETS;
+    uint64_t first = atomic_fetch_add_explicit(&run->tickets, asked, memory_order_relaxed);
+    if (first < all)
+        worker->granted = all - first < asked ? all - first : asked;
+    return worker->granted > 0;
+}
+
 /* Where operations are counted, one that starts in the window needs a ticket. */
-static bool may_start(struct lg_worker *worker, uint64_t start_ns)
+bool lg_may_start(struct lg_worker *worker, uint64_t start_ns)
 {
     struct lg_run *run = worker->run;
     if (run->spec->operations == 0)
         return start_ns < run->end_ns;
     if (start_ns < run->measure_ns)
         return true;
-    if (atomic_fetch_add_explicit(&run->tickets, 1, memory_order_relaxed) < run->spec->operations)
-        return true;
-    worker->exhausted = true;
-    return false;
+    if (worker->granted == 0 && !take_tickets(worker)) {
+        worker->exhausted = true;
+        return false;
+    }
+    worker->granted--;
+    return true;
 }
 
 static void send(struct lg_worker *worker, struct lg_seat *seat, uint64_t start_ns)
 {
-    if (!may_start(worker, start_ns)) {
+    if (!lg_may_start(worker, start_ns)) {
         seat->place = LG_AWAY;
         return;
     }
@@ -98,6 +114,13 @@ static void send(struct lg_worker *worker, struct lg_seat *seat, uint64_t start_
     worker->waiting_end = &seat->next;
 }
 
+void lg_draw(struct lg_worker *worker, struct lg_seat *seat)
+{
+    const struct lg_run *run = worker->run;
+    seat->terminal.keying_ns = seat->terminal.think_ns = 0;
+    run->workload->begin(run->work, &seat->terminal);
+}
+
 /* Closed loop: the terminal's next operation. */
 static void begin(struct lg_worker *worker, struct lg_seat *seat)
 {
@@ -106,9 +129,7 @@ static void begin(struct lg_worker *worker, struct lg_seat *seat)
         seat->place = LG_AWAY;
         return;
     }
-    seat->terminal.keying_ns = seat->terminal.think_ns = 0;
-    run->workload->begin(run->work, &seat->terminal);
-    seat->terminal.statement = seat->terminal.operation;
+    lg_draw(worker, seat);
     if (run->spec->think_time && seat->terminal.keying_ns)
         later(worker, seat, LG_KEYING, worker->now_ns + seat->terminal.keying_ns);
     else
@@ -144,7 +165,8 @@ static void release(struct lg_worker *worker, struct lg_connection *connection)
     }
 }
 
-static void count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict verdict)
+void lg_count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict verdict,
+              const struct lg_result *result)
 {
     const struct lg_run *run = worker->run;
     struct lg_tally *tally = &worker->tallies[seat->terminal.operation];
@@ -154,6 +176,8 @@ static void count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdic
     if (verdict != LG_ROLLED_BACK) {
         uint64_t so_far = atomic_load_explicit(&tally->finished, memory_order_relaxed);
         atomic_store_explicit(&tally->finished, so_far + 1, memory_order_relaxed);
+        if (run->journal >= 0 && run->workload->journal)
+            run->workload->journal(run->work, &seat->terminal, result, &worker->journal);
     }
     if (!in_window(run, now))
         return;
@@ -163,20 +187,29 @@ static void count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdic
     else
         lg_tally_done(tally, (now - run->measure_ns) / run->spec->series_interval_ns);
     tally->skipped += verdict == LG_SKIPPED;
+    tally->not_found += verdict == LG_NOT_FOUND;
 }
 
 static void finish(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict verdict,
                    const struct lg_result *result)
 {
-    const struct lg_run *run = worker->run;
     struct lg_connection *connection = seat->connection;
-    count(worker, seat, verdict);
-    if (verdict != LG_ROLLED_BACK && run->journal >= 0 && run->workload->journal)
-        run->workload->journal(run->work, &seat->terminal, result, &worker->journal);
+    lg_count(worker, seat, verdict, result);
     worker->busy--;
     seat->connection = NULL;
     release(worker, connection);
     rest(worker, seat);
+}
+
+enum lg_verdict lg_step(struct lg_worker *worker, struct lg_seat *seat,
+                        const struct lg_result *result)
+{
+    const struct lg_run *run = worker->run;
+    if (!result) {
+        seat->terminal.call = seat->terminal.operation;
+        seat->terminal.text = 0;
+    }
+    return run->workload->step(run->work, &seat->terminal, result);
 }
 
 /* The workload's next step, on the connection the terminal has. */
@@ -184,22 +217,23 @@ static void call(struct lg_worker *worker, struct lg_seat *seat, const struct lg
 {
     struct lg_run *run = worker->run;
     struct lg_connection *connection = seat->connection;
-    enum lg_verdict verdict = run->workload->step(run->work, &seat->terminal, result);
+    enum lg_verdict verdict = lg_step(worker, seat, result);
     if (verdict == LG_WRONG) {
-        fail(worker, seat, "", seat->terminal.wrong ? seat->terminal.wrong : "a wrong answer");
+        lg_fail_operation(worker, seat, "", seat->terminal.wrong ? seat->terminal.wrong : "a wrong answer");
     } else if (verdict != LG_EXECUTE && !result) {
-        fail(worker, seat, "", "the workload ends it without having asked anything");
+        lg_fail_operation(worker, seat, "", "the workload ends it without having asked anything");
     } else if (verdict != LG_EXECUTE) {
         finish(worker, seat, verdict, result);
     } else {
-        const struct lg_statement *statement = &run->statements[seat->terminal.statement];
+        const struct lg_statement *statement = lg_statement_of(run, &seat->terminal);
         unsigned flying = atomic_load_explicit(&worker->flying, memory_order_relaxed);
         if (flying == 0)
             atomic_store_explicit(&worker->heard_ns, worker->now_ns, memory_order_relaxed);
         atomic_store_explicit(&worker->flying, flying + 1, memory_order_relaxed);
         lg_connection_settled(worker, connection,
                               run->backend->submit(connection->handle, statement,
-                                                   seat->terminal.values));
+                                                   seat->terminal.values,
+                                                   seat->terminal.reader));
     }
 }
 
@@ -217,12 +251,14 @@ void lg_connection_settled(struct lg_worker *worker, struct lg_connection *conne
     }
 }
 
-static void retry(struct lg_worker *worker, struct lg_seat *seat, const struct lg_result *result)
+bool lg_count_retry(struct lg_worker *worker, struct lg_seat *seat,
+                    const struct lg_result *result, uint64_t *pause_ns)
 {
     struct lg_tally *tally = &worker->tallies[seat->terminal.operation];
     if (++seat->attempts > MOST_RETRIES) {
-        fail(worker, seat, result->code, "undone and tried again 1000 times, to no avail");
-        return;
+        lg_fail_operation(worker, seat, result->code,
+                          "undone and tried again 1000 times, to no avail");
+        return false;
     }
     if (in_window(worker->run, worker->now_ns)) {
         tally->retried++;
@@ -230,8 +266,15 @@ static void retry(struct lg_worker *worker, struct lg_seat *seat, const struct l
     }
     unsigned doublings = seat->attempts < PAUSE_DOUBLINGS ? seat->attempts : PAUSE_DOUBLINGS;
     int64_t longest = (int64_t)(SHORTEST_PAUSE_NS << doublings);
-    uint64_t pause = (uint64_t)lg_random_between(&worker->random, 0, longest);
-    later(worker, seat, LG_PAUSING, worker->now_ns + pause);
+    *pause_ns = (uint64_t)lg_random_between(&worker->random, 0, longest);
+    return true;
+}
+
+static void retry(struct lg_worker *worker, struct lg_seat *seat, const struct lg_result *result)
+{
+    uint64_t pause_ns;
+    if (lg_count_retry(worker, seat, result, &pause_ns))
+        later(worker, seat, LG_PAUSING, worker->now_ns + pause_ns);
 }
 
 void lg_connection_answered(struct lg_worker *worker, struct lg_connection *connection)
@@ -247,14 +290,13 @@ void lg_connection_answered(struct lg_worker *worker, struct lg_connection *conn
     else if (result->outcome == LG_RETRY)
         retry(worker, seat, result);
     else
-        fail(worker, seat, result->code, result->message);
+        lg_fail_operation(worker, seat, result->code, result->message);
 }
 
 void lg_seat_wake(struct lg_worker *worker, struct lg_seat *seat, uint64_t due_ns)
 {
     if (seat->place == LG_PAUSING) {
         seat->place = LG_WORKING;
-        seat->terminal.statement = seat->terminal.operation;
         call(worker, seat, NULL);
     } else if (seat->place == LG_KEYING) {
         send(worker, seat, due_ns);
@@ -275,8 +317,7 @@ void lg_seats_start(struct lg_worker *worker)
         if (run->spec->open_loop) {
             rest(worker, seat);
         } else if (run->spec->think_time) {
-            run->workload->begin(run->work, &seat->terminal);
-            seat->terminal.statement = seat->terminal.operation;
+            lg_draw(worker, seat);
             uint64_t cycle = seat->terminal.keying_ns + seat->terminal.think_ns;
             double share = 1.0 - lg_random_fraction(&worker->random);
             later(worker, seat, LG_KEYING, run->begin_ns + (uint64_t)(share * (double)cycle));
@@ -301,22 +342,25 @@ uint64_t lg_next_start_ns(const struct lg_worker *worker)
     return start < worker->run->end_ns ? start : UINT64_MAX;
 }
 
+uint64_t lg_take_start(struct lg_worker *worker)
+{
+    uint64_t start = start_of(worker, worker->next_start++);
+    worker->offered += start >= worker->run->measure_ns;
+    return start;
+}
+
 void lg_begin_due(struct lg_worker *worker)
 {
     struct lg_run *run = worker->run;
     while (worker->idle && !atomic_load_explicit(&run->stop, memory_order_relaxed)) {
-        uint64_t start = lg_next_start_ns(worker);
-        if (start > worker->now_ns)
+        if (lg_next_start_ns(worker) > worker->now_ns)
             return;
         struct lg_seat *seat = worker->idle;
         worker->idle = seat->next;
         if (!worker->idle)
             worker->idle_end = &worker->idle;
-        worker->next_start++;
-        worker->offered += start >= run->measure_ns;
-        run->workload->begin(run->work, &seat->terminal);
-        seat->terminal.statement = seat->terminal.operation;
-        send(worker, seat, start);
+        lg_draw(worker, seat);
+        send(worker, seat, lg_take_start(worker));
     }
 }
 
@@ -353,6 +397,7 @@ static void count_never_begun(struct lg_worker *worker)
     uint64_t left = lg_backlog(worker, cut ? worker->now_ns : run->end_ns);
     uint64_t each = left / BACKLOG_DRAWN + 1;
     struct lg_terminal *drawn = &worker->seats[0].terminal;
+    drawn->only_drawn = true;
     while (left > 0) {
         uint64_t times = left < each ? left : each;
         uint64_t start = start_of(worker, worker->next_start);

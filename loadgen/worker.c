@@ -105,7 +105,7 @@ static void answer_ready(struct lg_worker *worker)
     }
 }
 
-static void write_journal(struct lg_worker *worker)
+void lg_write_journal(struct lg_worker *worker)
 {
     size_t done = 0;
     while (done < worker->journal.length) {
@@ -121,8 +121,7 @@ static void write_journal(struct lg_worker *worker)
     worker->journal.length = 0;
 }
 
-/* At the window's two ends: its processor time, and how far behind an open loop is. */
-static void note_window(struct lg_worker *worker, uint64_t before_ns, uint64_t now_ns)
+void lg_note_window(struct lg_worker *worker, uint64_t before_ns, uint64_t now_ns)
 {
     const struct lg_run *run = worker->run;
     if (before_ns < run->measure_ns && now_ns >= run->measure_ns) {
@@ -153,10 +152,10 @@ static void turn(struct lg_worker *worker)
     }
     answer_ready(worker);
     fire_timers(worker);
-    note_window(worker, before, worker->now_ns);
+    lg_note_window(worker, before, worker->now_ns);
     lg_begin_due(worker);
     if (worker->journal.length)
-        write_journal(worker);
+        lg_write_journal(worker);
 }
 
 static bool over(const struct lg_worker *worker)
@@ -229,8 +228,8 @@ static bool open_connections(struct lg_worker *worker)
     for (size_t i = 0; i < count; i++) {
         struct lg_connection *connection = &worker->connections[i];
         connection->number = worker->index + (unsigned)i * run->spec->threads;
-        connection->handle = run->backend->connect(run->client, run->statements,
-                                                   run->workload->operation_count, &error);
+        connection->handle = run->backend->connect(run->client, run->statements.all,
+                                                   run->statements.count, &error);
         if (!connection->handle) {
             lg_run_fail(run, "connection %u of %u: %s", connection->number + 1,
                         run->spec->connections, error.text);
@@ -262,11 +261,15 @@ static bool wait_for_gate(struct lg_run *run)
 static void turn_until_over(struct lg_worker *worker)
 {
     worker->now_ns = lg_monotonic_ns();
-    lg_seats_start(worker);
-    while (!over(worker))
-        turn(worker);
+    if (lg_works_in_calls(worker)) {
+        lg_work_in_calls(worker);
+    } else {
+        lg_seats_start(worker);
+        while (!over(worker))
+            turn(worker);
+    }
     if (worker->run->spec->operations)
-        note_window(worker, worker->now_ns, UINT64_MAX);
+        lg_note_window(worker, worker->now_ns, UINT64_MAX);
     worker->now_ns = lg_monotonic_ns();
     lg_count_unfinished(worker);
 }

@@ -51,7 +51,32 @@ uint64_t lg_backlog(const struct lg_worker *worker, uint64_t until_ns);
 /* What is not done at the end, with its age so far. */
 void lg_count_unfinished(struct lg_worker *worker);
 
+/* Whether an operation may begin in the phase that `start_ns` falls into. */
+bool lg_may_start(struct lg_worker *worker, uint64_t start_ns);
+/* Draws the terminal's next operation. */
+void lg_draw(struct lg_worker *worker, struct lg_seat *seat);
+/* The workload's next step; `result` is NULL at the first one. */
+enum lg_verdict lg_step(struct lg_worker *worker, struct lg_seat *seat,
+                        const struct lg_result *result);
+/* The operation is done, or has failed. */
+void lg_count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict verdict,
+              const struct lg_result *result);
+void lg_fail_operation(struct lg_worker *worker, const struct lg_seat *seat, const char *code,
+                       const char *message);
+/* An attempt was undone: how long to wait before the next; false where that were too many. */
+bool lg_count_retry(struct lg_worker *worker, struct lg_seat *seat,
+                    const struct lg_result *result, uint64_t *pause_ns);
+/* Open loop: the next intended start is taken. */
+uint64_t lg_take_start(struct lg_worker *worker);
+
 /* worker.c: watches the connection's descriptor for these epoll events. */
 void lg_watch(struct lg_worker *worker, struct lg_connection *connection, uint32_t events);
+void lg_write_journal(struct lg_worker *worker);
+/* At the window's two ends: its processor time, and how far behind an open loop is. */
+void lg_note_window(struct lg_worker *worker, uint64_t before_ns, uint64_t now_ns);
+
+/* calls.c: a loop whose engine answers within the call. */
+bool lg_works_in_calls(const struct lg_worker *worker);
+void lg_work_in_calls(struct lg_worker *worker);
 
 #endif

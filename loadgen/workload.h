@@ -16,7 +16,8 @@
 
 #include "backend.h"
 
-#define LG_MAX_VALUES 24
+#define LG_MAX_VALUES 72
+#define LG_MAX_OPERATIONS 8
 
 /* Where a workload's random numbers come from: splitmix64 seeds xoshiro256**. */
 struct lg_random {
@@ -34,6 +35,7 @@ enum lg_verdict {
     LG_EXECUTE,     /* submit `statement` with `values` */
     LG_DONE,        /* committed, or read: counts */
     LG_SKIPPED,     /* likewise, but there was not all to do that belongs to it: counts, and apart */
+    LG_NOT_FOUND,   /* likewise, but no record was where one was asked for: counts, and apart */
     LG_ROLLED_BACK, /* ended as the specification wants it to be: counted apart */
     LG_WRONG,       /* the answer cannot be right: the run fails with `wrong` */
 };
@@ -42,9 +44,12 @@ struct lg_terminal {
     uint32_t number;      /* 0 … terminals of all processes - 1 */
     struct lg_random random;
     int operation;        /* index into the workload's operations */
-    int statement;        /* index into the spec's statements, which are one an operation;
-                             the operation's own where `begin` and `step` leave it alone */
+    int call;             /* operation whose statement is next, `operation` itself where
+                             `step` leaves it alone */
+    int text;             /* which of that one's statements, 0 where `step` leaves it alone */
     struct lg_value values[LG_MAX_VALUES];
+    const struct lg_reader *reader; /* takes the rows; NULL where nobody looks at them */
+    bool only_drawn;      /* it will never be asked: `begin` draws the operation alone */
     bool thinks;          /* the run wants keying and think times */
     uint64_t keying_ns;   /* set by `begin` where it thinks; zero where there is none */
     uint64_t think_ns;
@@ -79,15 +84,42 @@ void lg_text_printf(struct lg_text *text, const char *format, ...)
  */
 void lg_progress(const char *event, json_t *counts);
 
+/* What a workload is opened with. */
+struct lg_opening {
+    const json_t *params;  /* the spec's workload.params */
+    uint64_t seed;
+    uint32_t terminals;    /* of all processes */
+    bool alone;            /* all terminals are this process's */
+    const char *shared;    /* file that the processes share; NULL where there is none */
+    bool key_value;        /* the engine's rows are a key and a record */
+    json_t *notes;         /* facts for the result */
+};
+
+struct lg_spec;
+struct lg_statements;
+
+/* A task other than "run". */
+struct lg_job {
+    const struct lg_spec *spec;
+    const struct lg_backend *backend;
+    void *client;
+};
+
 struct lg_workload {
     const char *name;
     const struct lg_operation *operations;
-    size_t operation_count;
+    size_t operation_count; /* LG_MAX_OPERATIONS at most */
     size_t terminal_bytes;
-    /* From the spec's workload.params; NULL with the error. `notes`: facts for the result. */
-    void *(*open)(const json_t *params, uint64_t seed, uint32_t terminals, json_t *notes,
-                  struct lg_error *error);
+    /* NULL with the error. */
+    void *(*open)(const struct lg_opening *opening, struct lg_error *error);
     void (*close)(void *self);
+    /*
+     * How many statements an operation has: 0 where it is never asked; where they are
+     * many, one text for all of them will do as well. NULL: one each.
+     */
+    size_t (*texts)(void *self, int operation);
+    /* The statements as they are; false with the error. NULL where they are as they may be. */
+    bool (*prepare)(void *self, const struct lg_statements *statements, struct lg_error *error);
     void (*terminal)(void *self, struct lg_terminal *terminal);
     void (*begin)(void *self, struct lg_terminal *terminal);
     /* `result` is NULL at the first step of an operation. */
@@ -96,11 +128,14 @@ struct lg_workload {
     /* One line that tells what this operation has committed; nothing where it has not. */
     void (*journal)(void *self, struct lg_terminal *terminal, const struct lg_result *result,
                     struct lg_text *line);
-    /* Work of task "load": fills the tables in parallel. NULL where there is none. */
-    bool (*load)(const json_t *spec, const struct lg_backend *backend, void *client,
-                 json_t *result, struct lg_error *error);
+    /* Its own part of the result, when all terminals have ended. May be NULL. */
+    void (*finish)(void *self, json_t *result);
+    /* Task "load": fills the tables in parallel. NULL where there is none. */
+    bool (*load)(const struct lg_job *job, json_t *result, struct lg_error *error);
+    /* Task "verify": reads everything back. NULL where there is none. */
+    bool (*verify)(const struct lg_job *job, json_t *result, struct lg_error *error);
 };
 
-extern const struct lg_workload lg_tpcc;
+extern const struct lg_workload lg_tpcc, lg_ycsb;
 
 #endif

@@ -68,6 +68,7 @@ struct connection {
     int query_failed, next; /* what those calls give back */
     my_bool answer_failed;
     MYSQL_RES *rows, *kept; /* of the set being read; with the first row */
+    const struct lg_reader *reader; /* of the statement under way; may be NULL */
     struct lg_result result;
     struct innodb_loader *loader; /* NULL where nothing was loaded */
 };
@@ -215,31 +216,61 @@ static enum lg_state state_of(int waits)
     return waits & MYSQL_WAIT_WRITE ? LG_WANT_WRITE : LG_WANT_READ;
 }
 
+/* The next row's cells; false behind the last. They stay as long as the set does. */
+static bool fetch(MYSQL_RES *rows, struct lg_cell *cells, size_t columns)
+{
+    MYSQL_ROW row = mysql_fetch_row(rows);
+    unsigned long *lengths = row ? mysql_fetch_lengths(rows) : NULL;
+
+    for (size_t i = 0; row && i < columns; i++)
+        cells[i] = (struct lg_cell){row[i], lengths[i]};
+    return row != NULL;
+}
+
+static void read_rows(const struct lg_reader *reader, MYSQL_RES *rows, size_t columns)
+{
+    struct lg_cell cells[LG_MAX_COLUMNS];
+
+    mysql_data_seek(rows, 0);
+    while (fetch(rows, cells, columns))
+        reader->row(reader->context, cells, columns);
+}
+
 /* Keeps the first row there is, of whichever result set; the others were received. */
 static void keep_rows(struct connection *connection)
 {
     struct lg_result *result = &connection->result;
     MYSQL_RES *rows = connection->rows;
-    unsigned long *lengths;
-    MYSQL_ROW row;
+    size_t columns;
 
     if (rows == NULL)
         return;
+    columns = mysql_num_fields(rows);
+    if (columns > LG_MAX_COLUMNS)
+        columns = LG_MAX_COLUMNS;
     result->rows += mysql_num_rows(rows);
-    if (connection->kept || (row = mysql_fetch_row(rows)) == NULL) {
+    if (connection->reader)
+        read_rows(connection->reader, rows, columns);
+    mysql_data_seek(rows, 0);
+    if (connection->kept || !fetch(rows, result->first, columns)) {
         forget(&connection->rows);
         return;
     }
-    lengths = mysql_fetch_lengths(rows);
-    result->columns = mysql_num_fields(rows);
-    if (result->columns > LG_MAX_COLUMNS)
-        result->columns = LG_MAX_COLUMNS;
-    for (size_t i = 0; i < result->columns; i++) {
-        result->first[i].text = row[i];
-        result->first[i].length = lengths[i];
-    }
+    result->columns = columns;
     connection->kept = rows;
     connection->rows = NULL;
+}
+
+/* An UPDATE counts what it has found as well: "Rows matched: 1  Changed: 0  Warnings: 0". */
+static void keep_status(struct connection *connection)
+{
+    const char *told = mysql_info(&connection->server);
+    unsigned long long matched;
+
+    if (told && sscanf(told, "Rows matched: %llu", &matched) == 1)
+        connection->result.affected = (int64_t)matched;
+    else
+        connection->result.affected = (int64_t)mysql_affected_rows(&connection->server);
 }
 
 static enum phase fail(struct connection *connection)
@@ -299,7 +330,10 @@ static enum phase behind(struct connection *connection)
     case PHASE_NEXT:
         if (connection->phase == PHASE_NEXT ? connection->next > 0 : connection->answer_failed)
             return fail(connection);
-        return mysql_field_count(server) ? PHASE_ROWS : behind_rows(connection);
+        if (mysql_field_count(server))
+            return PHASE_ROWS;
+        keep_status(connection);
+        return behind_rows(connection);
     case PHASE_ROWS:
         if (connection->rows == NULL)
             return fail(connection);
@@ -338,14 +372,17 @@ static enum lg_state innodb_advance(void *own)
 }
 
 static enum lg_state innodb_submit(void *own, const struct lg_statement *statement,
-                                   const struct lg_value *values)
+                                   const struct lg_value *values,
+                                   const struct lg_reader *reader)
 {
     struct connection *connection = own;
     struct lg_result *result = &connection->result;
 
     forget(&connection->kept);
+    connection->reader = reader;
     result->outcome = LG_OK;
     result->rows = result->columns = 0;
+    result->affected = -1;
     result->code[0] = result->message[0] = '\0';
     innodb_write_statement(&connection->sql, statement, values);
     connection->phase = PHASE_SENDING;

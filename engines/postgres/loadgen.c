@@ -41,6 +41,7 @@ struct connection {
     const struct lg_statement *statements;
     struct prepared *prepared;
     PGresult *kept; /* its first row is what `result` points into */
+    const struct lg_reader *reader; /* of the statement under way; may be NULL */
     struct lg_result result;
     bool failed; /* of this execution; what comes behind the error is dropped */
     char *scratch; /* the binary values of one execution */
@@ -294,7 +295,8 @@ static bool send_values(struct connection *connection, size_t index,
 }
 
 static enum lg_state postgres_submit(void *own, const struct lg_statement *statement,
-                                     const struct lg_value *values)
+                                     const struct lg_value *values,
+                                     const struct lg_reader *reader)
 {
     struct connection *connection = own;
     struct lg_result *result = &connection->result;
@@ -303,8 +305,10 @@ static enum lg_state postgres_submit(void *own, const struct lg_statement *state
     PQclear(connection->kept);
     connection->kept = NULL;
     connection->failed = false;
+    connection->reader = reader;
     result->outcome = LG_OK;
     result->rows = result->columns = 0;
+    result->affected = -1;
     result->code[0] = result->message[0] = '\0';
     if (!make_room(connection, statement, values) ||
         !send_values(connection, (size_t)(statement - connection->statements), values))
@@ -348,6 +352,18 @@ static void keep_error(struct connection *connection, const PGresult *received)
         snprintf(result->message + length, sizeof result->message - length, " (%s)", detail);
 }
 
+static void read_row(const struct lg_reader *reader, const PGresult *received, int row,
+                     int columns)
+{
+    struct lg_cell cells[LG_MAX_COLUMNS];
+
+    for (int i = 0; i < columns; i++) {
+        cells[i].text = PQgetisnull(received, row, i) ? NULL : PQgetvalue(received, row, i);
+        cells[i].length = (size_t)PQgetlength(received, row, i);
+    }
+    reader->row(reader->context, cells, (size_t)columns);
+}
+
 /* Takes a result over: its first row is pointed to until the next submit. */
 static void keep_rows(struct connection *connection, PGresult *received)
 {
@@ -362,6 +378,17 @@ static void keep_rows(struct connection *connection, PGresult *received)
         result->first[i].text = PQgetisnull(received, 0, i) ? NULL : PQgetvalue(received, 0, i);
         result->first[i].length = (size_t)PQgetlength(received, 0, i);
     }
+    for (int row = 0; connection->reader && row < PQntuples(received); row++)
+        read_row(connection->reader, received, row, (int)result->columns);
+}
+
+/* "UPDATE 1" has the rows it found, "CALL" has none. */
+static void keep_status(struct connection *connection, PGresult *received)
+{
+    const char *affected = PQcmdTuples(received);
+
+    if (*affected)
+        connection->result.affected = strtoll(affected, NULL, 10);
 }
 
 static void take(struct connection *connection, PGresult *received)
@@ -374,6 +401,8 @@ static void take(struct connection *connection, PGresult *received)
         }
         break;
     case PGRES_COMMAND_OK:
+        keep_status(connection, received);
+        break;
     case PGRES_EMPTY_QUERY:
         break;
     default:

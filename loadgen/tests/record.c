@@ -149,10 +149,12 @@ static void answer_customer(struct record *record, const struct lg_statement *st
 }
 
 static enum lg_state record_submit(void *connection, const struct lg_statement *statement,
-                                   const struct lg_value *values)
+                                   const struct lg_value *values,
+                                   const struct lg_reader *reader)
 {
     struct record *record = connection;
 
+    (void)reader;
     fputs(statement->name, record->calls);
     for (size_t i = 0; i < statement->parameter_count; i++)
         write_value(record->calls, &values[statement->parameters[i].value]);

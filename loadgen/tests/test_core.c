@@ -74,17 +74,28 @@ static const struct lg_operation buy[] = {
 };
 static const struct lg_workload shop = {.name = "shop", .operations = buy, .operation_count = 1};
 
+static json_t *parsed(const char *text)
+{
+    char json[1024];
+    snprintf(json, sizeof json, "%s", text);
+    for (char *at = json; *at; at++)
+        if (*at == '\'')
+            *at = '"';
+    return json_loads(json, 0, NULL);
+}
+
 static struct lg_statement *statement_of(const char *sql, struct lg_error *error)
 {
     json_t *statements = json_pack("{s:s}", "buy", sql);
-    struct lg_statement *statement = lg_statements_read(statements, &shop, error);
-    if (statement) { /* the text is the document's */
+    struct lg_statements read;
+    bool found = lg_statements_read(&read, statements, &shop, (size_t[]){1}, error);
+    if (found) { /* the text is the document's */
         static char kept[1024];
         snprintf(kept, sizeof kept, "%s", sql);
-        statement->sql = kept;
+        read.all->sql = kept;
     }
     json_decref(statements);
-    return statement;
+    return found ? read.all : NULL;
 }
 
 static void names_are_found_where_they_are_names(void)
@@ -114,9 +125,40 @@ static void what_a_statement_cannot_have_is_named(void)
     CHECK(!statement_of("CALL f(:items)", &error));
     CHECK_TEXT(error.text, "statements.buy: the workload offers no :items");
     json_t *none = json_object();
-    CHECK(!lg_statements_read(none, &shop, &error));
-    CHECK_TEXT(error.text, "statements.buy: is missing; the workload wants one an operation");
+    struct lg_statements read;
+    CHECK(!lg_statements_read(&read, none, &shop, (size_t[]){1}, &error));
+    CHECK_TEXT(error.text, "statements.buy: is missing; the workload asks for it");
+    CHECK(lg_statements_read(&read, none, &shop, (size_t[]){0}, &error));
+    CHECK(read.count == 0 && read.of[0].count == 0);
+    lg_statements_free(&read);
     json_decref(none);
+}
+
+static void an_operation_has_as_many_statements_as_are_wanted(void)
+{
+    static const struct {
+        const char *given, *told;
+        size_t wanted, count;
+    } cases[] = {
+        {"{'buy': ['a :item', 'b :price', 'c']}", "", 3, 3},
+        {"{'buy': 'one for all'}", "", 3, 1},
+        {"{'buy': ['a', 'b']}", "statements.buy: 2 texts are given, 3 wanted", 3, 0},
+        {"{'buy': ['a', 'b']}", "statements.buy: 2 texts are given, 1 wanted", 1, 0},
+        {"{'buy': ['a', 7]}", "statements.buy: a text, or a list of texts, is wanted", 2, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lg_error error = {""};
+        struct lg_statements read;
+        json_t *given = parsed(cases[i].given);
+        bool found = lg_statements_read(&read, given, &shop, &cases[i].wanted, &error);
+        CHECK_TEXT(error.text, cases[i].told);
+        CHECK_CASE(found == (cases[i].count > 0), i);
+        CHECK_CASE(!found || (read.count == cases[i].count &&
+                              read.of[0].count == cases[i].count), i);
+        if (found)
+            lg_statements_free(&read);
+        json_decref(given);
+    }
 }
 
 static const char whole_spec[] =
@@ -124,23 +166,13 @@ static const char whole_spec[] =
     "'params': {}}, 'statements': {}, 'threads': 2, 'connections': 4, 'mode': {'kind': "
     "'closed'}, 'ramp_up_ns': 0, 'duration_ns': 1, 'seed': 1}";
 
-static json_t *parsed(const char *text)
-{
-    char json[1024];
-    snprintf(json, sizeof json, "%s", text);
-    for (char *at = json; *at; at++)
-        if (*at == '\'')
-            *at = '"';
-    return json_loads(json, 0, NULL);
-}
-
 static void a_spec_has_defaults(void)
 {
     struct lg_spec spec;
     struct lg_error error = {""};
     CHECK(lg_spec_read(&spec, parsed(whole_spec), &error));
     CHECK_TEXT(error.text, "");
-    CHECK(!spec.load && !spec.open_loop && !spec.think_time && !spec.journal);
+    CHECK(spec.task == LG_RUN && !spec.open_loop && !spec.think_time && !spec.journal);
     CHECK(spec.terminals == 4 && spec.first_terminal == 0 && spec.all_terminals == 4);
     CHECK(spec.series_interval_ns == LG_SECOND && spec.drain_ns == 5 * LG_SECOND);
     CHECK(spec.stall_timeout_ns == 8 * LG_SECOND && spec.operations == 0);
@@ -152,7 +184,7 @@ static void what_is_wrong_with_a_spec_is_named(void)
     static const char *const changes[][2] = {
         {"{'treads': 1}", "treads: there is no such key"},
         {"{'schema': 2}", "schema: 1 is wanted"},
-        {"{'task': 'walk'}", "task: \"run\" or \"load\" is wanted"},
+        {"{'task': 'walk'}", "task: \"run\", \"load\" or \"verify\" is wanted"},
         {"{'threads': 0}", "threads: an integer from 1 to 4096 is wanted"},
         {"{'threads': 1.5}", "threads: an integer from 1 to 4096 is wanted"},
         {"{'threads': 5}", "threads: 5 threads for 4 connections: each needs one at least"},
@@ -216,6 +248,7 @@ int main(void)
     codes_beyond_the_table_are_other();
     names_are_found_where_they_are_names();
     what_a_statement_cannot_have_is_named();
+    an_operation_has_as_many_statements_as_are_wanted();
     a_spec_has_defaults();
     what_is_wrong_with_a_spec_is_named();
     return checks_failed();

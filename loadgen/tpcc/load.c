@@ -13,6 +13,7 @@
 #include "load.h"
 #include "params.h"
 
+#include "../spec.h"
 #include "../support.h"
 
 #include <pthread.h>
@@ -241,26 +242,23 @@ static void run_loaders(struct load *load, uint32_t threads)
     free(loaders);
 }
 
-bool lg_tpcc_load(const json_t *spec, const struct lg_backend *backend, void *client,
-                  json_t *result, struct lg_error *error)
+bool lg_tpcc_load(const struct lg_job *job, json_t *result, struct lg_error *error)
 {
     struct lg_tpcc_params params;
-    json_int_t threads = json_integer_value(json_object_get(spec, "threads"));
 
-    if (!lg_tpcc_params_read(&params, json_object_get(json_object_get(spec, "workload"), "params"),
-                             error))
+    if (!lg_tpcc_params_read(&params, job->spec->params, error))
         return false;
 
     struct load *load = lg_allocate(1, sizeof *load);
 
     lg_population_init(&load->population, params.data_seed);
-    load->backend = backend;
-    load->client = client;
+    load->backend = job->backend;
+    load->client = job->client;
     pthread_mutex_init(&load->lock, NULL);
     for (int i = 0; i < TPCC_TABLES; i++)
         load->work[i] = (struct table_work){
             .next = 1, .last = lg_tpcc_tables[i].once ? 1 : params.warehouses};
-    run_loaders(load, (uint32_t)threads);
+    run_loaders(load, job->spec->threads);
 
     bool loaded = !atomic_load(&load->failed);
 

@@ -24,21 +24,19 @@ static const struct {
     [TPCC_DELIVERY] = {2, 5},    [TPCC_STOCK_LEVEL] = {2, 5},
 };
 
-static void *tpcc_open(const json_t *params, uint64_t seed, uint32_t terminals, json_t *notes,
-                       struct lg_error *error)
+static void *tpcc_open(const struct lg_opening *opening, struct lg_error *error)
 {
     struct lg_tpcc *tpcc = lg_allocate(1, sizeof *tpcc);
     int32_t c_load;
 
-    (void)terminals;
-    if (!lg_tpcc_params_read(&tpcc->params, params, error)) {
+    if (!lg_tpcc_params_read(&tpcc->params, opening->params, error)) {
         free(tpcc);
         return NULL;
     }
     c_load = tpcc->params.hammerdb ? HAMMERDB_C_LOAD : lg_tpcc_c_load(tpcc->params.data_seed);
-    tpcc->constants = lg_tpcc_c_run(seed, c_load);
-    json_object_set_new(notes, "c_load", json_integer(c_load));
-    json_object_set_new(notes, "c_run",
+    tpcc->constants = lg_tpcc_c_run(opening->seed, c_load);
+    json_object_set_new(opening->notes, "c_load", json_integer(c_load));
+    json_object_set_new(opening->notes, "c_run",
                         json_pack("{s:i, s:i, s:i}", "c_last", (int)tpcc->constants.c_last, "c_id",
                                   (int)tpcc->constants.c_id, "ol_i_id",
                                   (int)tpcc->constants.ol_i_id));

@@ -1,0 +1,148 @@
+/*
+ * The loop of an engine inside this process: it answers within the call, so there is
+ * nothing to wait for. One terminal, one connection, one call behind the other; the clock
+ * is read before an operation's first call and behind its last, and no timer or descriptor
+ * is on the way.
+ *
+ * Open loop: sleeps until shortly before an intended start and spins from there, since a
+ * thread that is woken is some microseconds late, which is what a call takes.
+ */
+#include "support.h"
+#include "worker.h"
+
+#include <errno.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#define SPIN_NS 20000
+/* Sleeps in pieces, so that a run that has failed is noticed. */
+#define LONGEST_SLEEP_NS (50 * LG_MILLISECOND)
+
+bool lg_works_in_calls(const struct lg_worker *worker)
+{
+    return worker->connection_count == 1 && worker->seat_count == 1 &&
+           worker->connections[0].descriptor < 0 && !worker->run->spec->think_time;
+}
+
+static bool stopped(const struct lg_worker *worker)
+{
+    return atomic_load_explicit(&worker->run->stop, memory_order_relaxed);
+}
+
+/* Reads the clock, and what is to be noted where it has passed an end of the window. */
+static uint64_t look(struct lg_worker *worker)
+{
+    uint64_t before = worker->now_ns, now = lg_monotonic_ns();
+    const struct lg_run *run = worker->run;
+    worker->now_ns = now;
+    if (now >= run->measure_ns && (before < run->measure_ns || now >= run->end_ns))
+        lg_note_window(worker, before, now);
+    return now;
+}
+
+static void sleep_until(uint64_t at_ns)
+{
+    struct timespec when = {.tv_sec = (time_t)(at_ns / LG_SECOND),
+                            .tv_nsec = (long)(at_ns % LG_SECOND)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR)
+        ;
+}
+
+/* False where the run has been stopped meanwhile. */
+static bool wait_until(struct lg_worker *worker, uint64_t at_ns)
+{
+    while (!stopped(worker)) {
+        uint64_t now = look(worker);
+        if (now >= at_ns)
+            return true;
+        uint64_t left = at_ns - now;
+        if (left > SPIN_NS)
+            sleep_until(now + (left - SPIN_NS < LONGEST_SLEEP_NS ? left - SPIN_NS
+                                                                 : LONGEST_SLEEP_NS));
+    }
+    return false;
+}
+
+/* One attempt: calls until the workload is content. */
+static enum lg_verdict attempt(struct lg_worker *worker, struct lg_seat *seat,
+                               const struct lg_result **result)
+{
+    const struct lg_run *run = worker->run;
+    void *handle = seat->connection->handle;
+    enum lg_verdict verdict = lg_step(worker, seat, NULL);
+    while (verdict == LG_EXECUTE) {
+        run->backend->submit(handle, lg_statement_of(run, &seat->terminal),
+                             seat->terminal.values, seat->terminal.reader);
+        *result = run->backend->result(handle);
+        if ((*result)->outcome != LG_OK)
+            break;
+        verdict = lg_step(worker, seat, *result);
+    }
+    return verdict;
+}
+
+/* Tries until it is done; what has gone wrong ends the run. */
+static void execute(struct lg_worker *worker, struct lg_seat *seat)
+{
+    const struct lg_result *result = NULL;
+    uint64_t pause_ns;
+    enum lg_verdict verdict = attempt(worker, seat, &result);
+    while (verdict == LG_EXECUTE && result->outcome == LG_RETRY && !stopped(worker)) {
+        look(worker);
+        if (!lg_count_retry(worker, seat, result, &pause_ns) ||
+            !wait_until(worker, worker->now_ns + pause_ns))
+            return;
+        verdict = attempt(worker, seat, &result);
+    }
+    look(worker);
+    if (verdict == LG_EXECUTE)
+        lg_fail_operation(worker, seat, result->code, result->message);
+    else if (verdict == LG_WRONG)
+        lg_fail_operation(worker, seat, "",
+                          seat->terminal.wrong ? seat->terminal.wrong : "a wrong answer");
+    else if (!result)
+        lg_fail_operation(worker, seat, "", "the workload ends it without having asked anything");
+    else
+        lg_count(worker, seat, verdict, result);
+}
+
+/* The start of the next operation; false where there is none. */
+static bool next_start(struct lg_worker *worker, struct lg_seat *seat, uint64_t *start_ns)
+{
+    const struct lg_run *run = worker->run;
+    if (run->spec->open_loop) {
+        uint64_t due = lg_next_start_ns(worker);
+        if (due == UINT64_MAX || !wait_until(worker, due) || worker->now_ns >= run->deadline_ns)
+            return false;
+        lg_draw(worker, seat);
+        *start_ns = lg_take_start(worker);
+        return true;
+    }
+    lg_draw(worker, seat);
+    *start_ns = look(worker);
+    return lg_may_start(worker, *start_ns);
+}
+
+void lg_work_in_calls(struct lg_worker *worker)
+{
+    struct lg_seat *seat = &worker->seats[0];
+    seat->connection = &worker->connections[0];
+    prctl(PR_SET_TIMERSLACK, 1UL);
+    if (!wait_until(worker, worker->run->begin_ns))
+        return;
+    while (!stopped(worker) && next_start(worker, seat, &seat->start_ns)) {
+        seat->place = LG_WORKING;
+        seat->attempts = 0;
+        atomic_store_explicit(&worker->heard_ns, worker->now_ns, memory_order_relaxed);
+        atomic_store_explicit(&worker->flying, 1, memory_order_relaxed);
+        execute(worker, seat);
+        atomic_store_explicit(&worker->flying, 0, memory_order_relaxed);
+        if (stopped(worker)) /* it has failed, or ended while it was tried again */
+            break;
+        seat->place = LG_AWAY;
+        if (worker->journal.length)
+            lg_write_journal(worker);
+    }
+    if (worker->now_ns < worker->run->end_ns && !worker->run->spec->operations)
+        wait_until(worker, worker->run->end_ns);
+}

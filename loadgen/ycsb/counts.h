@@ -1,0 +1,32 @@
+/*
+ * How often which key was drawn, where params.count_keys asks for the hottest. Each
+ * terminal counts for itself, in a table that does not grow without an end: when it is
+ * full, keys that are not in it yet are no longer counted, and hot ones came long before.
+ */
+#ifndef LOADGEN_YCSB_COUNTS_H
+#define LOADGEN_YCSB_COUNTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct lg_ycsb_counts {
+    struct lg_ycsb_count {
+        int64_t key; /* number + 1; 0: free */
+        uint64_t times;
+    } *places;
+    size_t capacity, used; /* a power of two */
+    uint64_t draws;
+};
+
+struct lg_ycsb_counts *lg_ycsb_counts_new(void);
+void lg_ycsb_counts_free(struct lg_ycsb_counts *counts);
+void lg_ycsb_counts_add(struct lg_ycsb_counts *counts, int64_t number);
+
+/*
+ * The `most` keys drawn most often by all of them, the first the most; returns how many
+ * there are. `hottest` has room for `most`; its keys are the numbers themselves.
+ */
+size_t lg_ycsb_hottest(struct lg_ycsb_counts *const *counts, size_t terminals,
+                       struct lg_ycsb_count *hottest, size_t most);
+
+#endif

@@ -1,0 +1,103 @@
+/* See generators.h. "Quickly Generating Billion-Record Synthetic Databases", Gray et al., 1994. */
+#include "generators.h"
+
+#include <math.h>
+
+#define THETA 0.99
+#define ALPHA (1.0 / (1.0 - THETA))
+/* The official constants: 10^10 + 1 items, and zeta over 10^10 of them. */
+#define SCRAMBLED_ITEMS INT64_C(10000000001)
+#define SCRAMBLED_ZETAN 26.46902820178302
+
+uint64_t lg_ycsb_fnv(uint64_t value)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (int i = 0; i < 8; i++) {
+        hash = (hash ^ (value & 0xff)) * UINT64_C(1099511628211);
+        value >>= 8;
+    }
+    return hash >> 63 ? -hash : hash;
+}
+
+/* Up to here terms are added up: behind it Euler and Maclaurin's formula is as good. */
+enum { DIRECT_TERMS = 1000, FEW_TERMS = 16 };
+
+static double add_up(int64_t first, int64_t last)
+{
+    double sum = 0;
+
+    for (int64_t i = first; i <= last; i++)
+        sum += pow((double)i, -THETA);
+    return sum;
+}
+
+/* The sum behind `a` up to `b` (Euler-Maclaurin, to the third derivative); exact to 1e-15. */
+static double behind(double a, double b)
+{
+    double at_a = pow(a, -THETA), at_b = pow(b, -THETA);
+    double integral = a * at_a * expm1((1 - THETA) * log1p((b - a) / a)) / (1 - THETA);
+    double first = -THETA * (at_b / b - at_a / a);
+    double third = -THETA * (THETA + 1) * (THETA + 2) * (at_b / (b * b * b) - at_a / (a * a * a));
+
+    return integral + (at_b - at_a) / 2 + first / 12 - third / 720;
+}
+
+double lg_ycsb_zeta(int64_t first, int64_t last)
+{
+    double sum = 0;
+
+    if (last - first < FEW_TERMS || last <= DIRECT_TERMS)
+        return add_up(first, last);
+    if (first <= DIRECT_TERMS) {
+        sum = add_up(first, DIRECT_TERMS);
+        first = DIRECT_TERMS + 1;
+    }
+    return sum + behind((double)(first - 1), (double)last);
+}
+
+/* From the items it was opened with, however many there are now: as the official one does. */
+static double eta_of(const struct lg_ycsb_zipfian *zipfian)
+{
+    double zeta2 = 1 + pow(2, -THETA);
+
+    return (1 - pow(2.0 / (double)zipfian->items, 1 - THETA)) / (1 - zeta2 / zipfian->zetan);
+}
+
+void lg_ycsb_zipfian_open(struct lg_ycsb_zipfian *zipfian, int64_t least, int64_t most)
+{
+    int64_t items = most - least + 1;
+
+    *zipfian = (struct lg_ycsb_zipfian){
+        .base = least, .items = items, .counted = items, .zetan = lg_ycsb_zeta(1, items)};
+    zipfian->eta = eta_of(zipfian);
+}
+
+void lg_ycsb_zipfian_open_scrambled(struct lg_ycsb_zipfian *zipfian)
+{
+    *zipfian = (struct lg_ycsb_zipfian){
+        .items = SCRAMBLED_ITEMS, .counted = SCRAMBLED_ITEMS, .zetan = SCRAMBLED_ZETAN};
+    zipfian->eta = eta_of(zipfian);
+}
+
+void lg_ycsb_zipfian_grow(struct lg_ycsb_zipfian *zipfian, int64_t items)
+{
+    if (items <= zipfian->counted)
+        return;
+    zipfian->zetan += lg_ycsb_zeta(zipfian->counted + 1, items);
+    zipfian->counted = items;
+    zipfian->eta = eta_of(zipfian);
+}
+
+int64_t lg_ycsb_zipfian_at(const struct lg_ycsb_zipfian *zipfian, int64_t items, double u)
+{
+    static const double second = 1.5034777750283594; /* 1 + 0.5^THETA */
+    double uz = u * zipfian->zetan;
+
+    if (uz < 1)
+        return zipfian->base;
+    if (uz < second)
+        return zipfian->base + 1;
+    return zipfian->base +
+           (int64_t)((double)items * pow(zipfian->eta * u - zipfian->eta + 1, ALPHA));
+}

@@ -1,0 +1,116 @@
+/* See keys.h; the official classes are named where they are followed. */
+#include "keys.h"
+
+#include <math.h>
+#include <string.h>
+
+void lg_ycsb_keys_open(struct lg_ycsb_keys *keys, const struct lg_ycsb_params *params,
+                       struct lg_ycsb_inserts *inserts)
+{
+    *keys = (struct lg_ycsb_keys){.params = params, .inserts = inserts};
+    keys->hot = (int64_t)((double)params->insertcount * params->hotspot_data);
+    keys->cold = params->insertcount - keys->hot;
+    keys->gamma = -log(1.0 - params->exponential_percentile / 100.0) /
+                  ((double)params->recordcount * params->exponential_fraction);
+    lg_ycsb_zipfian_open(&keys->scans, params->minscanlength, params->maxscanlength);
+    if (params->request == YCSB_LATEST) /* over the last record's number, as the official one */
+        lg_ycsb_zipfian_open(&keys->requests, 0, params->recordcount - 2);
+    else
+        lg_ycsb_zipfian_open_scrambled(&keys->requests);
+}
+
+void lg_ycsb_chooser_open(struct lg_ycsb_chooser *chooser, const struct lg_ycsb_keys *keys)
+{
+    chooser->latest = keys->requests;
+}
+
+/* SkewedLatestGenerator: so many records behind the last one that was acknowledged. */
+static int64_t latest(struct lg_ycsb_chooser *chooser, int64_t last, double u)
+{
+    lg_ycsb_zipfian_grow(&chooser->latest, last);
+    return last - lg_ycsb_zipfian_at(&chooser->latest, last, u);
+}
+
+/* HotspotIntegerGenerator. */
+static int64_t hotspot(const struct lg_ycsb_keys *keys, struct lg_random *random)
+{
+    bool hot = lg_ycsb_uniform(random) < keys->params->hotspot_operations;
+
+    if (keys->cold == 0 || (hot && keys->hot > 0))
+        return lg_random_between(random, 0, keys->hot - 1);
+    return keys->hot + lg_random_between(random, 0, keys->cold - 1);
+}
+
+/* ScrambledZipfianGenerator: there is room for records still to come, so that no key's rank moves. */
+static int64_t scrambled(const struct lg_ycsb_keys *keys, struct lg_random *random)
+{
+    const struct lg_ycsb_params *params = keys->params;
+    uint64_t room = (uint64_t)(params->insertcount + params->expectednewkeys) + 1;
+    int64_t rank = lg_ycsb_zipfian_at(&keys->requests, keys->requests.items,
+                                      lg_ycsb_uniform(random));
+
+    return (int64_t)(lg_ycsb_fnv((uint64_t)rank) % room);
+}
+
+static int64_t draw(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *chooser,
+                    struct lg_random *random, int64_t last)
+{
+    const struct lg_ycsb_params *params = keys->params;
+    uint64_t turn;
+
+    switch (params->request) {
+    case YCSB_LATEST:
+        return latest(chooser, last, lg_ycsb_uniform(random));
+    case YCSB_EXPONENTIAL: /* towards the last one; what is before the first is drawn again */
+        return last - (int64_t)fmin(-log(lg_random_fraction(random)) / keys->gamma, 1e18);
+    case YCSB_ZIPFIAN:
+        return params->insertstart + scrambled(keys, random);
+    case YCSB_HOTSPOT:
+        return params->insertstart + hotspot(keys, random);
+    case YCSB_SEQUENTIAL:
+        turn = atomic_fetch_add_explicit(&keys->sequence, 1, memory_order_relaxed);
+        return params->insertstart + (int64_t)(turn % (uint64_t)params->insertcount);
+    default:
+        return params->insertstart + lg_random_between(random, 0, params->insertcount - 1);
+    }
+}
+
+int64_t lg_ycsb_choose(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *chooser,
+                       struct lg_random *random)
+{
+    for (;;) {
+        int64_t last = keys->params->recordcount + lg_ycsb_inserts_done(keys->inserts) - 1;
+        int64_t number = draw(keys, chooser, random, last);
+
+        if (number >= 0 && number <= last)
+            return number;
+    }
+}
+
+int64_t lg_ycsb_scan_length(const struct lg_ycsb_keys *keys, struct lg_random *random)
+{
+    const struct lg_ycsb_params *params = keys->params;
+    int64_t length;
+
+    if (params->scan_length != YCSB_ZIPFIAN)
+        return lg_random_between(random, params->minscanlength, params->maxscanlength);
+    length = lg_ycsb_zipfian_at(&keys->scans, keys->scans.items, lg_ycsb_uniform(random));
+    return length < params->maxscanlength ? length : params->maxscanlength;
+}
+
+size_t lg_ycsb_key(const struct lg_ycsb_params *params, int64_t number, char *key)
+{
+    uint64_t left = params->ordered ? (uint64_t)number : lg_ycsb_fnv((uint64_t)number);
+    char digits[20];
+    size_t at = sizeof digits, count, fill;
+
+    do
+        digits[--at] = (char)('0' + left % 10);
+    while (left /= 10);
+    count = sizeof digits - at;
+    fill = (size_t)params->zeropadding > count ? (size_t)params->zeropadding - count : 0;
+    memcpy(key, "user", 4);
+    memset(key + 4, '0', fill);
+    memcpy(key + 4 + fill, digits + at, count);
+    return 4 + fill + count;
+}

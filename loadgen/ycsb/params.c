@@ -1,0 +1,275 @@
+/* See params.h: one table for each type of value, then what must hold between them. */
+#include "params.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+/* More records would not be addressed by any engine here, and an int64_t never overflows. */
+#define MOST (INT64_C(1) << 48)
+/* Stands for a default that depends on others. */
+#define DERIVED INT64_MIN
+
+const char *const lg_ycsb_operation_names[YCSB_OPERATIONS] = {
+    [YCSB_READ] = "read",
+    [YCSB_UPDATE] = "update",
+    [YCSB_INSERT] = "insert",
+    [YCSB_SCAN] = "scan",
+    [YCSB_READ_MODIFY_WRITE] = "read_modify_write",
+};
+
+static const char *const distribution_names[] = {
+    [YCSB_CONSTANT] = "constant", [YCSB_UNIFORM] = "uniform",       [YCSB_ZIPFIAN] = "zipfian",
+    [YCSB_LATEST] = "latest",     [YCSB_HOTSPOT] = "hotspot",       [YCSB_SEQUENTIAL] = "sequential",
+    [YCSB_EXPONENTIAL] = "exponential",
+};
+
+#define OF(member) offsetof(struct lg_ycsb_params, member)
+
+static const struct integer {
+    const char *name;
+    int64_t least, most, otherwise;
+    size_t offset;
+} integers[] = {
+    {"operationcount", 0, MOST, 0, OF(operationcount)},
+    {"insertstart", 0, MOST, 0, OF(insertstart)},
+    {"insertcount", 1, MOST, DERIVED, OF(insertcount)},
+    {"expectednewkeys", 0, MOST, DERIVED, OF(expectednewkeys)},
+    {"fieldcount", 1, YCSB_MAX_FIELDS, 10, OF(fieldcount)},
+    {"fieldlength", 1, YCSB_MAX_FIELD_BYTES, 100, OF(fieldlength)},
+    {"minfieldlength", 1, YCSB_MAX_FIELD_BYTES, 1, OF(minfieldlength)},
+    {"minscanlength", 1, 1000000, 1, OF(minscanlength)},
+    {"maxscanlength", 1, 1000000, 1000, OF(maxscanlength)},
+    {"zeropadding", 0, YCSB_MAX_PADDING, 1, OF(zeropadding)},
+    {"data_seed", 0, INT64_MAX, 0, OF(data_seed)},
+    {"count_keys", 0, 100000, 0, OF(count_keys)},
+    {"inserted", 0, MOST, 0, OF(inserted)},
+    {"inserts_begun", 0, MOST, 0, OF(inserts_begun)},
+};
+
+static const struct fraction {
+    const char *name;
+    double most, otherwise;
+    size_t offset;
+} fractions[] = {
+    {"readproportion", 1e9, 0.95, OF(proportions[YCSB_READ])},
+    {"updateproportion", 1e9, 0.05, OF(proportions[YCSB_UPDATE])},
+    {"insertproportion", 1e9, 0, OF(proportions[YCSB_INSERT])},
+    {"scanproportion", 1e9, 0, OF(proportions[YCSB_SCAN])},
+    {"readmodifywriteproportion", 1e9, 0, OF(proportions[YCSB_READ_MODIFY_WRITE])},
+    {"hotspotdatafraction", 1, 0.2, OF(hotspot_data)},
+    {"hotspotopnfraction", 1, 0.8, OF(hotspot_operations)},
+    {"exponential.percentile", 99.999999, 95, OF(exponential_percentile)},
+    {"exponential.frac", 1e9, 0.8571428571, OF(exponential_fraction)},
+};
+
+static const struct flag {
+    const char *name;
+    bool otherwise;
+    size_t offset;
+} flags[] = {
+    {"readallfields", true, OF(readallfields)},
+    {"writeallfields", false, OF(writeallfields)},
+    {"verify_reads", false, OF(verify_reads)},
+};
+
+/* The distributions that a property may name, a bit each. */
+#define BIT(distribution) (1u << (distribution))
+static const struct choice {
+    const char *name;
+    enum lg_ycsb_distribution otherwise;
+    unsigned allowed;
+    size_t offset;
+} choices[] = {
+    {"requestdistribution", YCSB_UNIFORM,
+     BIT(YCSB_UNIFORM) | BIT(YCSB_ZIPFIAN) | BIT(YCSB_LATEST) | BIT(YCSB_HOTSPOT) |
+         BIT(YCSB_SEQUENTIAL) | BIT(YCSB_EXPONENTIAL),
+     OF(request)},
+    {"fieldlengthdistribution", YCSB_CONSTANT,
+     BIT(YCSB_CONSTANT) | BIT(YCSB_UNIFORM) | BIT(YCSB_ZIPFIAN), OF(field_length)},
+    {"scanlengthdistribution", YCSB_UNIFORM, BIT(YCSB_UNIFORM) | BIT(YCSB_ZIPFIAN),
+     OF(scan_length)},
+};
+
+#define COUNT(table) (sizeof(table) / sizeof *(table))
+
+static bool read_integer(const json_t *params, const struct integer *integer, int64_t *value,
+                         struct lg_error *error)
+{
+    const json_t *given = json_object_get(params, integer->name);
+
+    *value = given ? json_integer_value(given) : integer->otherwise;
+    if (!given || (json_is_integer(given) && *value >= integer->least && *value <= integer->most))
+        return true;
+    lg_fail(error, "workload.params.%s: an integer from %" PRId64 " to %" PRId64 " is wanted",
+            integer->name, integer->least, integer->most);
+    return false;
+}
+
+static bool read_fraction(const json_t *params, const struct fraction *fraction, double *value,
+                          struct lg_error *error)
+{
+    const json_t *given = json_object_get(params, fraction->name);
+
+    *value = given ? json_number_value(given) : fraction->otherwise;
+    if (!given || (json_is_number(given) && *value >= 0 && *value <= fraction->most))
+        return true;
+    lg_fail(error, "workload.params.%s: a number from 0 to %.9g is wanted", fraction->name,
+            fraction->most);
+    return false;
+}
+
+static bool read_flag(const json_t *params, const struct flag *flag, bool *value,
+                      struct lg_error *error)
+{
+    const json_t *given = json_object_get(params, flag->name);
+
+    *value = given ? json_is_true(given) : flag->otherwise;
+    if (!given || json_is_boolean(given))
+        return true;
+    lg_fail(error, "workload.params.%s: true or false is wanted", flag->name);
+    return false;
+}
+
+static bool read_choice(const json_t *params, const struct choice *choice,
+                        enum lg_ycsb_distribution *value, struct lg_error *error)
+{
+    const json_t *given = json_object_get(params, choice->name);
+    const char *word = json_string_value(given);
+
+    *value = choice->otherwise;
+    if (!given)
+        return true;
+    for (unsigned i = 0; word && i < COUNT(distribution_names); i++) {
+        if (choice->allowed & BIT(i) && strcmp(word, distribution_names[i]) == 0) {
+            *value = (enum lg_ycsb_distribution)i;
+            return true;
+        }
+    }
+    lg_fail(error, "workload.params.%s: there is no such distribution of it: %s", choice->name,
+            word ? word : "not a text");
+    return false;
+}
+
+static bool read_tables(struct lg_ycsb_params *read, const json_t *params, struct lg_error *error)
+{
+    char *base = (char *)read;
+
+    for (size_t i = 0; i < COUNT(integers); i++)
+        if (!read_integer(params, &integers[i], (int64_t *)(base + integers[i].offset), error))
+            return false;
+    for (size_t i = 0; i < COUNT(fractions); i++)
+        if (!read_fraction(params, &fractions[i], (double *)(base + fractions[i].offset), error))
+            return false;
+    for (size_t i = 0; i < COUNT(flags); i++)
+        if (!read_flag(params, &flags[i], (bool *)(base + flags[i].offset), error))
+            return false;
+    for (size_t i = 0; i < COUNT(choices); i++)
+        if (!read_choice(params, &choices[i],
+                         (enum lg_ycsb_distribution *)(base + choices[i].offset), error))
+            return false;
+    return true;
+}
+
+static bool read_words(struct lg_ycsb_params *read, const json_t *params, struct lg_error *error)
+{
+    const json_t *order = json_object_get(params, "insertorder");
+    const json_t *update = json_object_get(params, "update");
+    const char *word = order ? json_string_value(order) : "hashed";
+
+    if (!word || (strcmp(word, "hashed") != 0 && strcmp(word, "ordered") != 0)) {
+        lg_fail(error, "workload.params.insertorder: \"hashed\" or \"ordered\" is wanted");
+        return false;
+    }
+    read->ordered = strcmp(word, "ordered") == 0;
+    read->update = json_string_value(update);
+    if (update && !read->update)
+        lg_fail(error, "workload.params.update: a text is wanted");
+    return !update || read->update;
+}
+
+static bool known(const char *name)
+{
+    for (size_t i = 0; i < COUNT(integers); i++)
+        if (strcmp(name, integers[i].name) == 0)
+            return true;
+    for (size_t i = 0; i < COUNT(fractions); i++)
+        if (strcmp(name, fractions[i].name) == 0)
+            return true;
+    for (size_t i = 0; i < COUNT(flags); i++)
+        if (strcmp(name, flags[i].name) == 0)
+            return true;
+    for (size_t i = 0; i < COUNT(choices); i++)
+        if (strcmp(name, choices[i].name) == 0)
+            return true;
+    return strcmp(name, "recordcount") == 0 || strcmp(name, "insertorder") == 0 ||
+           strcmp(name, "update") == 0;
+}
+
+static bool only_known(json_t *params, struct lg_error *error)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(params, name, value) {
+        if (!known(name)) {
+            lg_fail(error, "workload.params.%s: ycsb has no such parameter", name);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void derive(struct lg_ycsb_params *read)
+{
+    /* 2 is the official core's "fudge factor" for the inserts that may come. */
+    double new_keys = (double)read->operationcount * read->proportions[YCSB_INSERT] * 2.0;
+
+    if (read->insertcount == DERIVED)
+        read->insertcount = read->recordcount - read->insertstart;
+    if (read->expectednewkeys == DERIVED)
+        read->expectednewkeys = new_keys < (double)MOST ? (int64_t)new_keys : MOST;
+    if (read->inserts_begun < read->inserted)
+        read->inserts_begun = read->inserted;
+}
+
+static bool agrees(const struct lg_ycsb_params *read, struct lg_error *error)
+{
+    double total = 0;
+
+    for (int i = 0; i < YCSB_OPERATIONS; i++)
+        total += read->proportions[i];
+    if (read->insertcount < 1 || read->insertstart + read->insertcount > read->recordcount)
+        lg_fail(error, "workload.params.insertcount: insertstart + insertcount is more than "
+                       "recordcount, or there is no record");
+    else if (!(total > 0))
+        lg_fail(error, "workload.params: no operation has a proportion above 0");
+    else if (read->field_length != YCSB_CONSTANT && read->minfieldlength > read->fieldlength)
+        lg_fail(error, "workload.params.minfieldlength: is more than fieldlength");
+    else if (read->minscanlength > read->maxscanlength)
+        lg_fail(error, "workload.params.minscanlength: is more than maxscanlength");
+    else if (!(read->exponential_percentile > 0 && read->exponential_fraction > 0))
+        lg_fail(error, "workload.params.exponential.percentile, .frac: more than 0 is wanted");
+    else
+        return true;
+    return false;
+}
+
+bool lg_ycsb_params_read(struct lg_ycsb_params *read, const json_t *params,
+                         struct lg_error *error)
+{
+    static const struct integer recordcount = {.name = "recordcount", .least = 1, .most = MOST};
+
+    *read = (struct lg_ycsb_params){0};
+    if (!only_known((json_t *)params, error) ||
+        !read_integer(params, &recordcount, &read->recordcount, error) ||
+        !read_tables(read, params, error) || !read_words(read, params, error))
+        return false;
+    if (read->recordcount == 0) {
+        lg_fail(error, "workload.params.recordcount: is missing");
+        return false;
+    }
+    derive(read);
+    return agrees(read, error);
+}

@@ -1,0 +1,70 @@
+/*
+ * What stands in a field: a function of data seed, key, field and version, so that whoever
+ * reads it can tell whether it is as it was written, and which writing it is of.
+ *
+ *   version, 8 digits to the base 64 │ text from a hash of all four
+ *
+ * The alphabet is '0' … 'o' with 'p' in place of the backslash: printable, nothing to
+ * quote or to escape anywhere, six bits a character. A field shorter than its version has
+ * the first characters of that, and only its length can be checked.
+ */
+#ifndef LOADGEN_YCSB_VALUES_H
+#define LOADGEN_YCSB_VALUES_H
+
+#include "generators.h"
+#include "params.h"
+
+enum {
+    YCSB_VERSION_BYTES = 8,
+    /* A writer of values runs over their end by so much at most. */
+    YCSB_VALUE_SLACK = 16,
+};
+
+/* The version of what was loaded. */
+#define YCSB_LOADED 0
+
+struct lg_ycsb_values {
+    const struct lg_ycsb_params *params;
+    uint64_t seed;
+    struct lg_ycsb_zipfian lengths;
+    struct {
+        char name[8]; /* "field12" */
+        size_t length;
+    } names[YCSB_MAX_FIELDS];
+};
+
+/* One writing of one record. */
+struct lg_ycsb_stamp {
+    uint64_t key; /* hash of the key's text */
+    uint64_t version;
+    char text[YCSB_VERSION_BYTES];
+};
+
+void lg_ycsb_values_open(struct lg_ycsb_values *values, const struct lg_ycsb_params *params);
+uint64_t lg_ycsb_key_hash(const struct lg_ycsb_values *values, const char *key, size_t length);
+struct lg_ycsb_stamp lg_ycsb_stamp(uint64_t key_hash, uint64_t version);
+
+/* Writes the value and up to YCSB_VALUE_SLACK bytes behind it; its length. */
+size_t lg_ycsb_value(const struct lg_ycsb_values *values, const struct lg_ycsb_stamp *stamp,
+                     int field, char *to);
+/* Whether it was written at any time as this field of this key; `version`: which time. */
+bool lg_ycsb_value_fits(const struct lg_ycsb_values *values, uint64_t key_hash, int field,
+                        const char *text, size_t length, uint64_t *version);
+
+/* The longest record of a key-value engine, with what its writer runs over. */
+size_t lg_ycsb_record_bytes(const struct lg_ycsb_params *params);
+/* Fields first … last of a record or of a change (record.h), one behind the other; its length. */
+size_t lg_ycsb_record(const struct lg_ycsb_values *values, const struct lg_ycsb_stamp *stamp,
+                      int first, int last, char *to);
+
+/*
+ * Checks a whole record, or one field of it. NULL where it is as it was written, else what
+ * is wrong, in words. Cells of the fields in their order (`one`: of that one alone, -1: all).
+ */
+const char *lg_ycsb_check_cells(const struct lg_ycsb_values *values, uint64_t key_hash,
+                                const struct lg_cell *cells, size_t count, int one);
+/* A record of a key-value engine; its fields may come in any order. */
+const char *lg_ycsb_check_record(const struct lg_ycsb_values *values, uint64_t key_hash,
+                                 const char *record, size_t length);
+
+#endif

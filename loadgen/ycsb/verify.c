@@ -1,0 +1,424 @@
+/*
+ * Reading everything back. With a `scan` statement the table is gone through once, in
+ * pages, in as many ranges of keys as keep all threads busy. Whether every record that
+ * belongs there was among them is known without remembering any: the number of keys and the
+ * sum of their hashes must be those of the keys that were written. Only where they are not,
+ * each record is asked for by its key, to say which are missing. Without `scan` that is
+ * done in any case.
+ */
+#include "crew.h"
+#include "keys.h"
+#include "load.h"
+#include "values.h"
+
+#include "../support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE_RECORDS = 1000, CHUNK_KEYS = 1000, SUM_CHUNK_KEYS = 100000, RANGES_A_THREAD = 8 };
+
+struct key {
+    size_t length;
+    char text[YCSB_KEY_BYTES];
+};
+
+/* Keys and the sum of their hashes. */
+struct set {
+    int64_t count;
+    uint64_t sum;
+};
+
+struct verify {
+    struct lg_ycsb_params params;
+    struct lg_ycsb_values values;
+    struct lg_statements statements;
+    bool key_value;
+    int64_t expected, extra; /* records that must, and that may be there behind them */
+    struct key *bounds;      /* between ranges, in their order */
+    int64_t ranges, extra_chunks, sum_chunks, chunks;
+
+    /* With the crew's lock. */
+    struct set found, wanted, extras;
+    int64_t missing, malformed;
+    char first[512]; /* that is not as it should be */
+};
+
+/* The rows of one statement. */
+struct page {
+    struct verify *verify;
+    const struct key *end; /* NULL: the table's */
+    struct key from, last;
+    bool begun;            /* a row has been seen in this range */
+    bool behind_end, checked;
+    size_t rows;
+    struct set found;
+    int64_t malformed;
+    char first[512];
+    const char *wrong;     /* the engine does not do as it was asked */
+};
+
+static int compare(const char *a, size_t a_length, const struct key *b)
+{
+    int order = memcmp(a, b->text, a_length < b->length ? a_length : b->length);
+
+    return order ? order : (a_length > b->length) - (a_length < b->length);
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const struct key *one = a;
+
+    return compare(one->text, one->length, b);
+}
+
+static const char *check_row(const struct verify *verify, uint64_t hash,
+                             const struct lg_cell *fields, size_t count)
+{
+    if (!verify->key_value)
+        return lg_ycsb_check_cells(&verify->values, hash, fields, count, -1);
+    return count == 1 ? lg_ycsb_check_record(&verify->values, hash, fields[0].text,
+                                             fields[0].length)
+                      : "it is not one record";
+}
+
+static void check_fields(struct page *page, const struct key *key, uint64_t hash,
+                         const struct lg_cell *fields, size_t count)
+{
+    const char *wrong = check_row(page->verify, hash, fields, count);
+
+    if (!wrong)
+        return;
+    if (page->malformed++ == 0)
+        snprintf(page->first, sizeof page->first, "record %.*s: %s", (int)key->length, key->text,
+                 wrong);
+}
+
+/* A row of a scan. */
+static void scan_row(void *context, const struct lg_cell *cells, size_t columns)
+{
+    struct page *page = context;
+    size_t length = columns ? cells[0].length : 0;
+    uint64_t hash;
+
+    page->rows++;
+    if (page->wrong || page->behind_end)
+        return;
+    if (length == 0 || length >= YCSB_KEY_BYTES) {
+        page->wrong = "a row of the scan does not begin with a key";
+        return;
+    }
+    if (page->end && compare(cells[0].text, length, page->end) >= 0) {
+        page->behind_end = true;
+        return;
+    }
+    if (page->begun && compare(cells[0].text, length, &page->last) == 0 && page->rows == 1)
+        return; /* the last one of the page before */
+    if ((page->begun ? compare(cells[0].text, length, &page->last) <= 0
+                     : compare(cells[0].text, length, &page->from) < 0)) {
+        page->wrong = "the scan's keys do not ascend in the order of their bytes";
+        return;
+    }
+    page->begun = true;
+    page->last.length = length;
+    memcpy(page->last.text, cells[0].text, length);
+    hash = lg_ycsb_key_hash(&page->verify->values, cells[0].text, length);
+    page->found.count++;
+    page->found.sum += hash;
+    check_fields(page, &page->last, hash, cells + 1, columns - 1);
+}
+
+static void keep_first(struct verify *verify, const char *words)
+{
+    if (verify->first[0] == '\0')
+        snprintf(verify->first, sizeof verify->first, "%s", words);
+}
+
+static void add_set(struct set *to, const struct set *set)
+{
+    to->count += set->count;
+    to->sum += set->sum;
+}
+
+/* A page is whole: what it has found counts. */
+static void keep_page(struct lg_crew *crew, struct page *page)
+{
+    struct verify *verify = page->verify;
+
+    pthread_mutex_lock(&crew->lock);
+    add_set(&verify->found, &page->found);
+    verify->malformed += page->malformed;
+    if (page->malformed)
+        keep_first(verify, page->first);
+    pthread_mutex_unlock(&crew->lock);
+    lg_crew_count(crew, page->found.count);
+}
+
+/* One page from `page->from`, which is left out where it was seen already. */
+static bool scan_page(struct lg_hand *hand, struct page *page, struct lg_error *error)
+{
+    struct verify *verify = page->verify;
+    const struct lg_statement *scan = &verify->statements.all[verify->statements.of[YCSB_SCAN].first];
+    struct lg_value values[LG_MAX_VALUES] = {0};
+    struct page attempt;
+    const struct lg_reader reader = {scan_row, &attempt};
+    const struct lg_result *result;
+
+    values[YCSB_KEY] = (struct lg_value){.kind = LG_TEXT, .text = page->from.text,
+                                         .length = page->from.length};
+    values[YCSB_LENGTH] = (struct lg_value){.kind = LG_INT, .integer = PAGE_RECORDS + 1};
+    do { /* an attempt that was undone has shown some rows */
+        attempt = *page;
+        result = lg_crew_execute(hand, scan, values, &reader, error);
+    } while (result && result->outcome == LG_RETRY);
+    if (!result)
+        return false;
+    *page = attempt;
+    if (page->wrong)
+        lg_fail(error, "scan from %.*s: %s", (int)page->from.length, page->from.text,
+                page->wrong);
+    return !page->wrong;
+}
+
+static bool scan_range(struct lg_hand *hand, int64_t range, struct lg_error *error)
+{
+    struct verify *verify = hand->crew->context;
+    struct page page = {.verify = verify};
+
+    if (range > 0)
+        page.from = verify->bounds[range - 1];
+    if (range < verify->ranges - 1)
+        page.end = &verify->bounds[range];
+    for (;;) {
+        page.rows = 0;
+        page.found = (struct set){0};
+        page.malformed = 0;
+        if (!scan_page(hand, &page, error))
+            return false;
+        keep_page(hand->crew, &page);
+        if (page.behind_end || page.rows < PAGE_RECORDS + 1)
+            return true;
+        page.from = page.last;
+    }
+}
+
+/* The number of the n-th record that must (or, behind these, may) be there. */
+static int64_t number_of(const struct verify *verify, int64_t n)
+{
+    const struct lg_ycsb_params *params = &verify->params;
+
+    return n < params->insertcount ? params->insertstart + n
+                                   : params->recordcount + n - params->insertcount;
+}
+
+static void sum_keys(struct lg_crew *crew, int64_t first, int64_t end)
+{
+    struct verify *verify = crew->context;
+    struct set keys = {.count = end - first};
+    char key[YCSB_KEY_BYTES];
+
+    for (int64_t n = first; n < end; n++) {
+        size_t length = lg_ycsb_key(&verify->params, number_of(verify, n), key);
+
+        keys.sum += lg_ycsb_key_hash(&verify->values, key, length);
+    }
+    pthread_mutex_lock(&crew->lock);
+    add_set(&verify->wanted, &keys);
+    pthread_mutex_unlock(&crew->lock);
+}
+
+/* A row of a read: the fields, or the key and these. */
+static void read_row(void *context, const struct lg_cell *cells, size_t columns)
+{
+    struct page *page = context;
+    const struct verify *verify = page->verify;
+    bool keyed = verify->key_value || columns == (size_t)verify->params.fieldcount + 1;
+    uint64_t hash = lg_ycsb_key_hash(&verify->values, page->from.text, page->from.length);
+
+    page->rows++;
+    page->found.count++;
+    page->found.sum += hash;
+    if (page->checked)
+        check_fields(page, &page->from, hash, cells + keyed, columns - keyed);
+}
+
+/* Asks for records by their keys; `into` takes those that are there. */
+static bool read_keys(struct lg_hand *hand, int64_t first, int64_t end, bool must,
+                      struct set *into, struct lg_error *error)
+{
+    struct verify *verify = hand->crew->context;
+    const struct lg_statement *read = &verify->statements.all[verify->statements.of[YCSB_READ].first];
+    struct page page = {.verify = verify, .checked = verify->ranges == 0};
+    struct lg_value values[LG_MAX_VALUES] = {0};
+    char absent[YCSB_KEY_BYTES + 64] = "";
+    int64_t missing = 0;
+
+    for (int64_t n = first; n < end; n++) {
+        struct page attempt;
+        const struct lg_reader reader = {read_row, &attempt};
+        const struct lg_result *result;
+
+        page.rows = 0;
+        page.from.length = lg_ycsb_key(&verify->params, number_of(verify, n), page.from.text);
+        values[YCSB_KEY] = (struct lg_value){.kind = LG_TEXT, .text = page.from.text,
+                                             .length = page.from.length};
+        do {
+            attempt = page;
+            result = lg_crew_execute(hand, read, values, &reader, error);
+        } while (result && result->outcome == LG_RETRY);
+        if (!result)
+            return false;
+        page = attempt;
+        if (page.rows == 0 && must && missing++ == 0)
+            snprintf(absent, sizeof absent, "record %.*s is not there", (int)page.from.length,
+                     page.from.text);
+    }
+    pthread_mutex_lock(&hand->crew->lock);
+    add_set(into, &page.found);
+    verify->missing += missing;
+    verify->malformed += page.malformed;
+    if (page.malformed)
+        keep_first(verify, page.first);
+    if (missing)
+        keep_first(verify, absent);
+    pthread_mutex_unlock(&hand->crew->lock);
+    lg_crew_count(hand->crew, verify->ranges ? 0 : page.found.count);
+    return true;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Ranges to be scanned, then chunks of what may be there, then chunks of sums. */
+static bool scan_package(struct lg_hand *hand, int64_t package, struct lg_error *error)
+{
+    struct verify *verify = hand->crew->context;
+    int64_t chunk = package - verify->ranges;
+
+    if (chunk < 0)
+        return scan_range(hand, package, error);
+    if (chunk < verify->extra_chunks) {
+        int64_t first = verify->expected + chunk * CHUNK_KEYS;
+
+        return read_keys(hand, first,
+                         smaller(first + CHUNK_KEYS, verify->expected + verify->extra), false,
+                         &verify->extras, error);
+    }
+    chunk -= verify->extra_chunks;
+    sum_keys(hand->crew, chunk * SUM_CHUNK_KEYS,
+             smaller((chunk + 1) * SUM_CHUNK_KEYS, verify->expected));
+    return true;
+}
+
+static bool key_package(struct lg_hand *hand, int64_t package, struct lg_error *error)
+{
+    struct verify *verify = hand->crew->context;
+
+    return read_keys(hand, package * CHUNK_KEYS,
+                     smaller((package + 1) * CHUNK_KEYS, verify->expected), true,
+                     &verify->wanted, error);
+}
+
+static int64_t chunks_of(int64_t of, int64_t size)
+{
+    return (of + size - 1) / size;
+}
+
+/* Keys of some records, sorted, cut the table into ranges of about the same size. */
+static void set_bounds(struct verify *verify, uint32_t threads)
+{
+    verify->ranges = smaller((int64_t)threads * RANGES_A_THREAD, verify->expected);
+    verify->bounds = lg_allocate((size_t)verify->ranges, sizeof *verify->bounds);
+    for (int64_t i = 0; i < verify->ranges - 1; i++) {
+        int64_t n = verify->expected / verify->ranges * (i + 1);
+        struct key *bound = &verify->bounds[i];
+
+        bound->length = lg_ycsb_key(&verify->params, number_of(verify, n), bound->text);
+    }
+    qsort(verify->bounds, (size_t)verify->ranges - 1, sizeof *verify->bounds, compare_keys);
+}
+
+static bool open_verify(struct verify *verify, const struct lg_job *job, struct lg_error *error)
+{
+    const struct lg_spec *spec = job->spec;
+    size_t wanted[LG_MAX_OPERATIONS] = {[YCSB_READ] = 1};
+
+    wanted[YCSB_SCAN] = json_object_get(spec->statements, lg_ycsb_operation_names[YCSB_SCAN]) != NULL;
+    if (!lg_ycsb_params_read(&verify->params, spec->params, error) ||
+        !lg_statements_read(&verify->statements, spec->statements, &lg_ycsb, wanted, error))
+        return false;
+    lg_ycsb_values_open(&verify->values, &verify->params);
+    verify->key_value = job->backend->key_value;
+    verify->expected = verify->params.insertcount + verify->params.inserted;
+    verify->extra = verify->params.inserts_begun - verify->params.inserted;
+    verify->extra_chunks = chunks_of(verify->extra, CHUNK_KEYS);
+    verify->sum_chunks = chunks_of(verify->expected, SUM_CHUNK_KEYS);
+    verify->chunks = chunks_of(verify->expected, CHUNK_KEYS);
+    if (wanted[YCSB_SCAN])
+        set_bounds(verify, spec->threads);
+    return true;
+}
+
+static bool run_crew(struct verify *verify, const struct lg_job *job,
+                     bool (*work)(struct lg_hand *, int64_t, struct lg_error *),
+                     int64_t packages, struct lg_error *error)
+{
+    struct lg_crew crew = {.job = job, .statements = &verify->statements, .packages = packages,
+                           .work = work, .context = verify, .event = "verifying",
+                           .what = "records"};
+
+    return lg_crew_run(&crew, error);
+}
+
+/* All keys that must be there, those that may and are, and no other one. */
+static bool all_there(const struct verify *verify)
+{
+    return verify->found.count == verify->wanted.count + verify->extras.count &&
+           verify->found.sum == verify->wanted.sum + verify->extras.sum;
+}
+
+static bool read_back(struct verify *verify, const struct lg_job *job, struct lg_error *error)
+{
+    if (!run_crew(verify, job, scan_package,
+                  verify->ranges + verify->extra_chunks + (verify->ranges ? verify->sum_chunks : 0),
+                  error))
+        return false;
+    if (verify->ranges && all_there(verify))
+        return true;
+    verify->wanted = (struct set){0};
+    if (!run_crew(verify, job, key_package, verify->chunks, error))
+        return false;
+    if (verify->ranges == 0) {
+        verify->found = verify->wanted;
+        add_set(&verify->found, &verify->extras);
+    }
+    return true;
+}
+
+bool lg_ycsb_verify(const struct lg_job *job, json_t *result, struct lg_error *error)
+{
+    struct verify *verify = lg_allocate(1, sizeof *verify);
+    bool done = open_verify(verify, job, error) && read_back(verify, job, error);
+
+    if (done) {
+        int64_t known = verify->wanted.count + verify->extras.count;
+        int64_t unexpected = verify->found.count - known;
+
+        if (unexpected > 0)
+            keep_first(verify, "there are records under keys that nobody has written");
+        json_object_set_new(
+            result, "verified",
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:s?}", "records",
+                      (json_int_t)verify->found.count, "expected", (json_int_t)verify->expected,
+                      "missing", (json_int_t)verify->missing, "malformed",
+                      (json_int_t)verify->malformed, "unexpected",
+                      (json_int_t)(unexpected > 0 ? unexpected : 0), "first",
+                      verify->first[0] ? verify->first : NULL));
+    }
+    lg_statements_free(&verify->statements);
+    free(verify->bounds);
+    free(verify);
+    return done;
+}
