@@ -19,6 +19,7 @@ import queue
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -61,17 +62,24 @@ class Watch:
 def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
     """One spec for each of several processes that offer together what ``spec`` asks for.
 
-    Connections, terminals and rate are spread evenly, and the starts of an open loop come in
-    turn; each has the spec's threads, and a journal of its own (see :func:`journals`).
-    UsageError for more processes than connections.
+    Connections, terminals, operations and rate are spread evenly, and the starts of an open
+    loop come in turn; each has the spec's threads, and a journal of its own (see
+    :func:`journals`). UsageError for more processes than connections or operations.
     """
     connections = spec["connections"]
+    operations = spec.get("operations")
     terminals = spec.get("terminals") or connections
     if not 1 <= processes <= connections:
         raise UsageError(
             f"{processes} client processes for {connections} connections",
             "each needs a connection at least",
             "ask for fewer processes",
+        )
+    if operations is not None and operations < processes:
+        raise UsageError(
+            f"{processes} client processes for {operations} operations",
+            "each begins one at least",
+            "ask for fewer processes, or for more operations",
         )
     first, specs = 0, []
     for index in range(processes):
@@ -86,6 +94,8 @@ def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
             "all_terminals": terminals,
         }
         first += seats
+        if operations is not None:
+            one["operations"] = _share(operations, processes, index)
         if spec["mode"]["kind"] == "open":
             rate = spec["mode"]["rate_per_s"] / processes
             turn = {"rate_per_s": rate, "first_start": index / processes}
@@ -115,17 +125,34 @@ def drive(
     RunFailed with loadgen's own words where one of them fails; the others are ended.
     """
     given = [dict(spec) for spec in specs]
-    if len(given) > 1:
-        most = max(spec["connections"] for spec in given)
-        ahead_s = _TOGETHER_S + _TOGETHER_PER_CONNECTION_S * most
-        start_at_ns = time.time_ns() + int(ahead_s * 1e9)
-        given = [{**spec, "start_at_realtime_ns": start_at_ns} for spec in given]
-    return merged(_run(given, clients, watch or Watch()))
+    if len(given) == 1:
+        return merged(_run(given, clients, watch or Watch()))
+    most = max(spec["connections"] for spec in given)
+    ahead_s = _TOGETHER_S + _TOGETHER_PER_CONNECTION_S * most
+    shared = clients.scratch / f"shared-{uuid.uuid4().hex}"
+    together = {
+        "start_at_realtime_ns": time.time_ns() + int(ahead_s * 1e9),
+        "shared": str(shared),
+    }
+    try:
+        return merged(_run([{**spec, **together} for spec in given], clients, watch or Watch()))
+    finally:
+        shared.unlink(missing_ok=True)
 
 
 def load(spec: Mapping[str, Any], clients: Clients, watch: Watch | None = None) -> dict[str, Any]:
     """Run one spec of task ``load``: its result, with the rows stored by table."""
     (result,) = _run([{**spec, "task": "load"}], clients, watch or Watch())
+    return result
+
+
+def verify(spec: Mapping[str, Any], clients: Clients, watch: Watch | None = None) -> dict[str, Any]:
+    """Run one spec of task ``verify``: its result, with what was found as ``verified``.
+
+    Records that are missing or not as they were written are no failure of the client: the
+    caller judges the counts.
+    """
+    (result,) = _run([{**spec, "task": "verify"}], clients, watch or Watch())
     return result
 
 
@@ -216,7 +243,7 @@ def _start(index: int, spec: Mapping[str, Any], clients: Clients, log: Path) -> 
     with suppress(BrokenPipeError):  # it has ended already: its exit status tells why
         process.stdin.write(json.dumps(spec).encode())
         process.stdin.flush()
-    if spec.get("task") == "load":
+    if spec.get("task", "run") != "run":
         client.let_go()
     return client
 
@@ -252,14 +279,17 @@ def _listen(running: Sequence[_Client], news: _News, watch: Watch) -> list[dict[
 
 # Merging ------------------------------------------------------------------------
 
-_OPERATION_COUNTS = ("count", "skipped", "rolled_back", "failed", "retried", "unfinished")
+_OPERATION_COUNTS = (
+    "count", "not_found", "skipped", "rolled_back", "failed", "retried", "unfinished",
+)  # fmt: skip
 
 
 def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The results of processes that ran together, on one host or on several, as that of one.
 
     Clock, version, start and notes are the first one's; counts and processor times are
-    sums, the memory is that of the largest process. Histograms are merged. RunFailed where
+    sums, the memory is that of the largest process. Histograms are merged. Inserts are
+    counted by all processes in common: the last one to end has seen them all. RunFailed where
     their windows did not begin together by the hosts' wall clocks.
     """
     first = dict(results[0])
@@ -282,6 +312,31 @@ def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         ],
         "errors": _summed(result["errors"] for result in results),
         "offered": _summed(offered) if offered else None,
+        **_merged_keys(results),
+    }
+
+
+def _merged_keys(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of YCSB: inserts in common, and the keys drawn most often by all together."""
+    common = {
+        name: max(result[name] for result in results)
+        for name in ("inserted", "inserts_begun")
+        if name in results[0]
+    }
+    if "key_counts" not in results[0]:
+        return common
+    times: dict[tuple[int, str], int] = {}
+    for result in results:
+        for one in result["key_counts"]:
+            name = (one["number"], one["key"])
+            times[name] = times.get(name, 0) + one["count"]
+    most = max(len(result["key_counts"]) for result in results)
+    hottest = sorted(times, key=lambda name: (-times[name], name))[:most]
+    return common | {
+        "draws": sum(result["draws"] for result in results),
+        "key_counts": [
+            {"key": key, "number": number, "count": times[number, key]} for number, key in hottest
+        ],
     }
 
 
