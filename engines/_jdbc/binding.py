@@ -41,7 +41,11 @@ class ThroughJdbc(ABC):
         self, connection: Mapping[str, Any], params: Mapping[str, Any]
     ) -> Mapping[str, str]:
         """The driver's, and the native client's statements."""
-        return {**self.jdbc_properties(connection), **_calls(self.native_calls("ycsb", params))}
+        return {
+            "db": self.ycsb_binding().database,
+            **self.jdbc_properties(connection),
+            **_calls(self.native_calls("ycsb", params)),
+        }
 
     def ycsb_counters(
         self, told: Mapping[str, Any]

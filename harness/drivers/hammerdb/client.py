@@ -6,10 +6,7 @@ with its script, its SQLite files and its logs, which is removed at the end what
 
 from __future__ import annotations
 
-import os
 import queue
-import shutil
-import tempfile
 import threading
 import time
 from collections import deque
@@ -25,6 +22,7 @@ from harness.drivers.hammerdb.measured import Measured
 from harness.drivers.hammerdb.profile import ResponseTimes, response_times
 from harness.drivers.hammerdb.script import Build, Timed, build_script, timed_script
 from harness.drivers.hammerdb.words import Phase, Words
+from harness.drivers.private import private_folder, write_secret
 from harness.engine import Process
 from harness.errors import RunFailed
 from harness.monitors.process import read_counters
@@ -170,14 +168,9 @@ class _Conversation:
         cls, hammerdb: HammerDb, target: Target, clients: Clients, script: str
     ) -> Iterator[_Conversation]:
         """Start HammerDB on the script; at the end it and its folder are gone."""
-        folder = Path(tempfile.mkdtemp(prefix="hammerdb-", dir=clients.scratch))
-        try:
+        with private_folder(clients, "hammerdb-") as folder:
             path = folder / "script.tcl"
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as to:
-                to.write(script)
-            if (user := clients.credentials) is not None and os.geteuid() == 0:
-                for owned in (folder, path):
-                    os.chown(owned, user.uid, user.gid)
+            write_secret(path, script, clients)
             process = clients.processes.spawn(
                 [*hammerdb.argv, str(path)],
                 cwd=hammerdb.home,
@@ -192,8 +185,6 @@ class _Conversation:
             finally:
                 process.kill()
                 process.wait()
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def ended(self) -> bool:

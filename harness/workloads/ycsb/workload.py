@@ -16,6 +16,7 @@ from harness.workloads.ycsb import data, properties
 from harness.workloads.ycsb.driven import Driver
 from harness.workloads.ycsb.loadgen import Loadgen
 from harness.workloads.ycsb.measured import measure
+from harness.workloads.ycsb.official import Official
 from harness.workloads.ycsb.options import PARAMETERS, normalise, writes
 
 
@@ -32,7 +33,10 @@ class Ycsb:
         "threads": "threadcount",
         "rate": "target",
     }
-    drivers: Mapping[str, str] = {"loadgen": "our native client"}
+    drivers: Mapping[str, str] = {
+        "loadgen": "our native client",
+        "ycsb": "the official client: YCSB 0.17.0 on Java, with bindings of our own",
+    }
 
     def normalise(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters with defaults filled in; see harness.workloads.ycsb.options."""
@@ -74,5 +78,5 @@ class Ycsb:
 
 
 def _driver(name: str) -> Driver:
-    made: Mapping[str, type[Driver]] = {"loadgen": Loadgen}
+    made: Mapping[str, type[Driver]] = {"loadgen": Loadgen, "ycsb": Official}
     return made[name]()

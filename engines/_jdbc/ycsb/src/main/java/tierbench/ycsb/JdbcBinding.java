@@ -23,7 +23,7 @@ import site.ycsb.StringByteIterator;
  *   <li>{@code call.OPERATION}, or {@code call.OPERATION.I} for field I: the statement of an
  *       operation, the native client's own. Values are named in it: {@code :key}, {@code :value}
  *       (the one field that is written), {@code :field0} …, {@code :length}.
- *   <li>{@code jdbc.batch}: so many inserts a transaction, of a load; 0: each is one.
+ *   <li>{@code tierbench.loading}: many inserts a transaction; otherwise each is one.
  * </ul>
  *
  * What the server undoes because of others (a deadlock) is done again, and told.
@@ -31,6 +31,7 @@ import site.ycsb.StringByteIterator;
 public final class JdbcBinding extends DB {
   private static final String WITH = "jdbc.with.";
   private static final String KEY_COLUMN = "ycsb_key";
+  private static final int LOAD_BATCH = 1000;
   private static final int MOST_TRIES = 100;
 
   private Connection connection;
@@ -52,7 +53,7 @@ public final class JdbcBinding extends DB {
         with.setProperty(name.substring(WITH.length()), properties.getProperty(name));
       }
     }
-    batch = Integer.parseInt(properties.getProperty("jdbc.batch", "0"));
+    batch = Boolean.parseBoolean(properties.getProperty("tierbench.loading")) ? LOAD_BATCH : 0;
     try {
       connection = DriverManager.getConnection(properties.getProperty("jdbc.url"), with);
       connection.setAutoCommit(batch == 0);

@@ -1,15 +1,12 @@
 package tierbench.ycsb;
 
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
 import org.rocksdb.ColumnFamilyDescriptor;
 import org.rocksdb.ColumnFamilyHandle;
 import org.rocksdb.ColumnFamilyOptions;
-import org.rocksdb.ConfigOptions;
 import org.rocksdb.DBOptions;
-import org.rocksdb.DbPath;
 import org.rocksdb.FlushOptions;
 import org.rocksdb.RocksDB;
 import org.rocksdb.RocksDBException;
@@ -20,17 +17,24 @@ import org.rocksdb.StatsLevel;
  * The process's one open database, shared by all threads, closed by the last of them.
  *
  * <ul>
- *   <li>{@code rocksdb.directory}; {@code rocksdb.wal_directory}, where it is another one.
- *   <li>{@code rocksdb.db_paths.0}, {@code rocksdb.db_paths.0.bytes} and on: where tables lie.
- *   <li>{@code rocksdb.option.NAME}: an option string as RocksDB's own parser takes it, of the
- *       database or of its column family.
+ *   <li>{@code rocksdb.directory}, {@code rocksdb.wal_directory}.
+ *   <li>{@code rocksdb.db_option.NAME}, {@code rocksdb.cf_option.NAME}: option strings as
+ *       RocksDB's own parser takes them, of the database and of its column family.
  *   <li>{@code rocksdb.create}: make the database where there is none.
- *   <li>{@code rocksdb.statistics}: count.
- *   <li>{@code rocksdb.flush}: write what is in memory to tables before it is closed.
+ *   <li>{@code rocksdb.statistics}: keep tickers.
+ *   <li>{@code tierbench.loading}: in the end everything is written to tables, and no compaction
+ *       is due.
  * </ul>
  */
 final class Opened {
-  private static final String OPTION = "rocksdb.option.";
+  /** What of them is not 0 as long as RocksDB has something to do behind the writes. */
+  private static final String[] AT_WORK = {
+    "rocksdb.mem-table-flush-pending", "rocksdb.num-running-flushes",
+    "rocksdb.compaction-pending", "rocksdb.num-running-compactions",
+  };
+
+  private static final int QUIET_POLLS = 5;
+  private static final long POLL_MS = 20;
 
   private static Opened shared;
 
@@ -38,34 +42,30 @@ final class Opened {
   private final DBOptions options;
   private final ColumnFamilyOptions family;
   private final Statistics statistics;
-  private final boolean flush;
+  private final boolean settle;
+  private String last = "{}";
   private final RocksDB database;
   private int users;
 
   private Opened(Properties properties) throws RocksDBException {
-    Properties forDatabase = new Properties();
-    Properties forFamily = new Properties();
-    sort(properties, forDatabase, forFamily);
+    Properties forDatabase = options(properties, "rocksdb.db_option.");
+    Properties forFamily = options(properties, "rocksdb.cf_option.");
     options = forDatabase.isEmpty() ? new DBOptions() : DBOptions.getDBOptionsFromProps(forDatabase);
     family =
         forFamily.isEmpty()
             ? new ColumnFamilyOptions()
             : ColumnFamilyOptions.getColumnFamilyOptionsFromProps(forFamily);
+    if (options == null || family == null) {
+      throw new RocksDBException("it does not take these options: " + forDatabase + forFamily);
+    }
     options.setCreateIfMissing(is(properties, "rocksdb.create"));
-    String wal = properties.getProperty("rocksdb.wal_directory");
-    if (wal != null) {
-      options.setWalDir(wal);
-    }
-    List<DbPath> paths = paths(properties);
-    if (!paths.isEmpty()) {
-      options.setDbPaths(paths);
-    }
+    options.setWalDir(properties.getProperty("rocksdb.wal_directory"));
     statistics = is(properties, "rocksdb.statistics") ? new Statistics() : null;
     if (statistics != null) {
       statistics.setStatsLevel(StatsLevel.EXCEPT_DETAILED_TIMERS);
       options.setStatistics(statistics);
     }
-    flush = is(properties, "rocksdb.flush");
+    settle = is(properties, "tierbench.loading");
     database =
         RocksDB.open(
             options, properties.getProperty("rocksdb.directory"),
@@ -97,12 +97,14 @@ final class Opened {
       if (--users > 0) {
         return;
       }
-      Console.counters(null);
       shared = null;
       try (FlushOptions all = new FlushOptions().setWaitForFlush(true)) {
-        if (flush) {
+        if (settle) {
           database.flush(all);
+          awaitCompactions();
         }
+        checkBackground();
+        last = told();
         handles.forEach(ColumnFamilyHandle::close);
         database.closeE();
       } catch (RocksDBException e) {
@@ -113,58 +115,63 @@ final class Opened {
     }
   }
 
-  /** Each option is the database's or the family's; one that neither takes is refused. */
-  private static void sort(Properties all, Properties forDatabase, Properties forFamily) {
-    try (ConfigOptions strict = new ConfigOptions().setIgnoreUnknownOptions(false)) {
-      for (String name : all.stringPropertyNames()) {
-        if (!name.startsWith(OPTION)) {
-          continue;
-        }
-        Properties one = new Properties();
-        one.setProperty(name.substring(OPTION.length()), all.getProperty(name));
-        try (DBOptions asDatabase = DBOptions.getDBOptionsFromProps(strict, one);
-            ColumnFamilyOptions asFamily =
-                ColumnFamilyOptions.getColumnFamilyOptionsFromProps(strict, one)) {
-          if (asDatabase != null) {
-            forDatabase.putAll(one);
-          } else if (asFamily != null) {
-            forFamily.putAll(one);
-          } else {
-            Console.failed("open", "RocksDB takes no option " + one);
-            throw new IllegalArgumentException(one.toString());
-          }
-        }
+  /** Option strings of one kind, as RocksDB's own parser takes them. */
+  private static Properties options(Properties all, String prefix) {
+    Properties found = new Properties();
+    for (String name : all.stringPropertyNames()) {
+      if (name.startsWith(prefix)) {
+        found.setProperty(name.substring(prefix.length()), all.getProperty(name));
       }
     }
-  }
-
-  private static List<DbPath> paths(Properties properties) {
-    List<DbPath> paths = new ArrayList<>();
-    String path;
-    while ((path = properties.getProperty("rocksdb.db_paths." + paths.size())) != null) {
-      String bytes = properties.getProperty("rocksdb.db_paths." + paths.size() + ".bytes");
-      paths.add(new DbPath(Path.of(path), Long.parseLong(bytes)));
-    }
-    return paths;
+    return found;
   }
 
   private static boolean is(Properties properties, String name) {
     return Boolean.parseBoolean(properties.getProperty(name));
   }
 
-  /** RocksDB's own words on its tickers and its levels. */
+  /** RocksDB's own words on its tickers and its levels; of a closed one the last. */
   private String counters() {
     synchronized (Opened.class) {
-      try {
-        return shared != this
-            ? "{}"
-            : "{\"statistics\": " + quoted(statistics == null ? "" : statistics.toString())
-                + ", \"levelstats\": " + quoted(database.getProperty("rocksdb.levelstats"))
-                + ", \"stats\": " + quoted(database.getProperty("rocksdb.stats"))
-                + "}";
-      } catch (RocksDBException e) {
-        return "{}";
+      return users == 0 ? last : told();
+    }
+  }
+
+  private String told() {
+    try {
+      checkBackground();
+      return "{\"tickers\": " + quoted(statistics == null ? "" : statistics.toString())
+          + ", \"pending_compaction_bytes\": "
+          + database.getLongProperty("rocksdb.estimate-pending-compaction-bytes")
+          + ", \"levels\": " + quoted(database.getProperty("rocksdb.levelstats"))
+          + ", \"statistics\": " + quoted(database.getProperty("rocksdb.stats")) + "}";
+    } catch (RocksDBException e) {
+      Console.failed("ask RocksDB", e);
+      return "{}";
+    }
+  }
+
+  /** What goes wrong behind the writes is told by nobody else, as long as they are taken. */
+  private void checkBackground() throws RocksDBException {
+    long errors = database.getLongProperty("rocksdb.background-errors");
+    if (errors > 0) {
+      Console.failed("flush and compact", errors + " errors, told in RocksDB's LOG file");
+    }
+  }
+
+  private void awaitCompactions() throws RocksDBException {
+    try {
+      for (int quiet = 0; quiet < QUIET_POLLS; ) {
+        Thread.sleep(POLL_MS);
+        long work = 0;
+        for (String property : AT_WORK) {
+          work += database.getLongProperty(property);
+        }
+        checkBackground();
+        quiet = work > 0 ? 0 : quiet + 1;
       }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
     }
   }
 

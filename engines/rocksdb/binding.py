@@ -1,0 +1,84 @@
+"""RocksDB inside the official YCSB client: the Java binding (``ycsb/``) and its properties.
+
+It runs with the library and the classes of the engine's own installation, which are those
+of the native client, and is given the very option strings that the native client is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.engine import YcsbBinding
+from harness.engines.rocksdb.installation import Installation
+from harness.errors import UsageError
+
+_PROJECT = Path(__file__).parent / "ycsb"
+#: A line of the statistics; those of histograms say more.
+_TICKER = re.compile(r"^(\S+) COUNT : (\d+)$", re.MULTILINE)
+_UNITS = {"bytes": ("_bytes", 1), "micros": ("_ns", 1000), "nanos": ("_ns", 1)}
+
+
+class OfficialClient:
+    """RocksDB as an engine that the official client drives (harness.engine.DrivenByYcsb)."""
+
+    _installation: Installation
+
+    def ycsb_binding(self) -> YcsbBinding:
+        """UsageError where there are no Java classes beside the library."""
+        found = self._installation
+        if found.classes is None:
+            raise UsageError(
+                f"driver ycsb on RocksDB {found.version} ({found.source})",
+                "this installation has the library alone, without Java's classes for it",
+                "run `harness engines install rocksdb`, and leave prefix and version out",
+            )
+        return YcsbBinding(
+            _PROJECT,
+            "tierbench.ycsb.RocksDbBinding",
+            built_with={"rocksdb.version": found.version},
+            classpath=[found.classes],
+            libraries=[found.library.parent],
+        )
+
+    def ycsb_properties(
+        self, connection: Mapping[str, Any], params: Mapping[str, Any]
+    ) -> Mapping[str, str]:
+        """What the native client is given, by the binding's names."""
+        same = ("directory", "wal_directory", "sync", "disable_wal", "statistics", "create")
+        return {
+            "db": self.ycsb_binding().database,
+            "rocksdb.update": params["update"],
+            **{f"rocksdb.{name}": _text(connection[name]) for name in same},
+            **{f"rocksdb.db_option.{n}": v for n, v in connection["db_options"].items()},
+            **{f"rocksdb.cf_option.{n}": v for n, v in connection["cf_options"].items()},
+        }
+
+    def ycsb_counters(
+        self, told: Mapping[str, Any]
+    ) -> tuple[Mapping[str, float], Mapping[str, str]]:
+        """Tickers under the names that the native client gives them; levels and statistics."""
+        if not told:
+            return {}, {}
+        counters = dict(_tickers(told["tickers"]))
+        counters["rocksdb_pending_compaction_bytes"] = told["pending_compaction_bytes"]
+        text = {f"rocksdb_{name}": str(told[name]) for name in ("levels", "statistics")}
+        return counters, text
+
+
+def _tickers(text: str) -> Iterator[tuple[str, float]]:
+    for name, value in _TICKER.findall(text):
+        unit, factor, words = "_count", 1, []
+        parts = re.findall(r"[A-Za-z0-9]+", name)
+        for number, word in enumerate(parts):
+            if word in _UNITS:
+                unit, factor = _UNITS[word][0], max(factor, _UNITS[word][1])
+            elif word != "count" or number < len(parts) - 1:
+                words.append(word)
+        yield "_".join(words) + unit, int(value) * factor
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,130 @@
+"""The official client with a binding, built by Maven into the private prefix.
+
+Its core comes from Maven Central in a pinned version (``maven/pom.xml``), as do the
+libraries of the binding; what is ours is compiled. A build is found by a digest of all it
+was made of, so that changed sources are built anew, and used as it is otherwise: without
+Maven, and without a network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import paths
+from harness.drivers.ycsb.java import find_maven
+from harness.engine import YcsbBinding
+from harness.engines._install.clients import run_client
+from harness.engines._install.prefix import publish, work_directory
+from harness.errors import RunFailed
+from harness.progress import Progress
+
+#: Of the core, as ``maven/pom.xml`` pins it.
+VERSION = "0.17.0"
+_PROJECT = Path(__file__).parent / "maven"
+_DIGITS = 12
+_LEFT_OUT = ("target", "__pycache__")
+
+
+@dataclass(frozen=True)
+class Build:
+    """A built client. ``folder``: its Java archives."""
+
+    folder: Path
+    binding: YcsbBinding
+
+    @property
+    def name(self) -> str:
+        """``YCSB 0.17.0``."""
+        return f"YCSB {VERSION}"
+
+    @property
+    def classpath(self) -> str:
+        """As Java takes it."""
+        return ":".join([f"{self.folder}/*", *map(str, self.binding.classpath)])
+
+
+def check_buildable(binding: YcsbBinding) -> None:
+    """UsageError where it is not built, and cannot be."""
+    if not _folder(binding).is_dir():
+        find_maven()
+
+
+def built(binding: YcsbBinding, progress: Progress) -> Build:
+    """The client with this binding, built first where it is not; RunFailed in Maven's words."""
+    folder = _folder(binding)
+    if not folder.is_dir():
+        _build(binding, folder, progress)
+    return Build(folder, binding)
+
+
+def _folder(binding: YcsbBinding) -> Path:
+    name = binding.project.parent.name.strip("_")
+    return paths.engines_prefix() / f"ycsb-{VERSION}-{name}-{_digest(binding)}"
+
+
+def _digest(binding: YcsbBinding) -> str:
+    """Of all sources, by name, and of what Maven is told."""
+    digest = hashlib.sha256(repr(sorted(binding.built_with.items())).encode())
+    for project in (_PROJECT, binding.project):
+        for file in _sources(project):
+            digest.update(f"\0{file.relative_to(project)}\0".encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:_DIGITS]
+
+
+def _sources(project: Path) -> Iterator[Path]:
+    for file in sorted(project.rglob("*")):
+        if file.is_file() and not set(file.relative_to(project).parts) & set(_LEFT_OUT):
+            yield file
+
+
+def _build(binding: YcsbBinding, folder: Path, progress: Progress) -> None:
+    maven = find_maven()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    progress.say(f"building the official YCSB client {VERSION} with Maven")
+    with work_directory(folder.parent, folder.name) as work:
+        for source, target in ((_PROJECT, work), (binding.project, work / "binding")):
+            for file in _sources(source):
+                place = target / file.relative_to(source)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, place)
+        with progress.task("building the official YCSB client"):
+            _run_maven(maven, binding.built_with, work)
+        tree = work / "tree"
+        tree.mkdir()
+        for archive in _archives(work):
+            shutil.copyfile(archive, tree / archive.name)
+        _check(tree)
+        for path in (tree, *tree.iterdir()):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        publish(tree, folder)
+
+
+def _run_maven(maven: Path, properties: Mapping[str, str], work: Path) -> None:
+    command = [
+        str(maven), "--batch-mode", "--quiet", "--file", str(work / "pom.xml"),
+        *(f"-D{name}={value}" for name, value in properties.items()), "package",
+    ]  # fmt: skip
+    run_client(
+        "build the official YCSB client", command, work,
+        "check the network and Maven's settings.xml (it comes from Maven Central), then run it "
+        "again",
+    )  # fmt: skip
+
+
+def _archives(work: Path) -> list[Path]:
+    binding = work / "binding" / "target"
+    return [*binding.glob("*.jar"), *(binding / "dependency").glob("*.jar")]
+
+
+def _check(tree: Path) -> None:
+    if not (tree / f"core-{VERSION}.jar").is_file():
+        raise RunFailed(
+            "build the official YCSB client",
+            f"Maven ended well, but there is no core-{VERSION}.jar",
+            "remove site/ycsb from Maven's local repository, and run it again",
+        )

@@ -1,0 +1,167 @@
+"""The client at work: its measured window, and what it has done in it.
+
+The official client has no ramp-up: it counts from its first operation on. But it writes the
+histograms of each second apart, at its status lines, so that the measured window is made of
+the whole seconds between two of those lines, and nothing else is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.driven import Drives
+from harness.drivers.ycsb.build import Build
+from harness.drivers.ycsb.conversation import SILENCE_S, Asked, Conversation, Moment
+from harness.drivers.ycsb.histograms import Interval, read_logs
+from harness.drivers.ycsb.java import Java
+from harness.drivers.ycsb.words import Words
+from harness.monitors.process import read_counters
+from harness.progress import Progress, Task
+from harness.supervise.process import process_identity
+from harness.workload import Clients
+
+_BEGIN, _END = "begin", "end"
+_TOO_SOON = "it ended before its window did: its operations were done, or its threads gave up"
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Done:
+    """What it has done.
+
+    ``moments``: its status lines. ``begin``, ``end``: the measured window's, as indices of
+    them. ``logs``: its histograms by measurement, an interval a status line and one for
+    what came behind the last. ``retried``: in the window, by the engine's code. ``engine``:
+    what the binding told of the engine at both ends of the window.
+    """
+
+    words: Words
+    moments: Sequence[Moment]
+    begin: int
+    end: int
+    cpu_ns: int | None
+    logs: Mapping[str, Sequence[Interval]]
+    retried: Mapping[str, int]
+    engine: tuple[Mapping[str, Any], Mapping[str, Any]]
+
+
+def run(
+    build: Build,
+    java: Java,
+    clients: Clients,
+    asked: Asked,
+    progress: Progress,
+    drives: Drives | None = None,
+    silence_s: float = SILENCE_S,
+) -> Done:
+    """Have the client do it; RunFailed with its own last words where it did not go well.
+
+    ``drives``: called as the measured window begins and ends, while it works.
+    """
+    what = f"{build.name}, {asked.threads} threads"
+    total = asked.total if asked.seconds is None else asked.seconds
+    unit = asked.noun if asked.seconds is None else "s"
+    with (
+        Conversation.open(build, java, clients, asked, f"run {what}", silence_s) as talk,
+        progress.task(what, total, unit) as task,
+    ):
+        window = _Window(talk, asked, drives or Drives(_nothing, _nothing), task)
+        window.listen()
+        talk.expect_success()
+        if window.end is None or window.begin is None:
+            raise talk.failed(_TOO_SOON)
+        told = talk.words.counters
+        return Done(
+            words=talk.words,
+            moments=window.moments,
+            begin=window.begin,
+            end=window.end,
+            cpu_ns=window.cpu_ns,
+            logs=read_logs(talk.logs()),
+            retried=window.retried,
+            engine=(told.get(_BEGIN, {}), told.get(_END, {})),
+        )
+
+
+@dataclass
+class _Window:
+    """Listens to the client's end and takes the window's two moments."""
+
+    talk: Conversation
+    asked: Asked
+    drives: Drives
+    task: Task
+    moments: list[Moment] = field(default_factory=list)
+    begin: int | None = None
+    end: int | None = None
+    cpu_ns: int | None = None
+    retried: Mapping[str, int] = field(default_factory=dict)
+    _first: int | None = None
+    _told: float = 0.0
+    _let_go: bool = False
+
+    def listen(self) -> None:
+        """Until it has ended, or has told of a failure."""
+        while not self.talk.over and self.talk.words.failure is None:
+            moment = self.talk.listen()
+            if moment is not None:
+                self._hear(moment)
+            if self.talk.words.ended and not self._let_go:
+                self._ended()
+
+    def _hear(self, moment: Moment) -> None:
+        number = len(self.moments)
+        self.moments.append(moment)
+        self._advance(moment)
+        if self._first is None and (moment.operations or self.asked.duration_s is None):
+            self._first = number
+        if self._first is None:
+            return
+        if number == self._first + self._ramp_up:
+            self.begin = number
+            self._enter(_BEGIN, self.drives.on_measuring)
+        elif self.begin is not None and number == self.begin + (self.asked.duration_s or 0):
+            self._leave(number)
+
+    @property
+    def _ramp_up(self) -> int:
+        return 0 if self.asked.duration_s is None else self.asked.ramp_up_s
+
+    def _ended(self) -> None:
+        """All is done and it is still there: where operations bound it, that ends the window."""
+        if self.asked.duration_s is None and self.begin is not None:
+            self._leave(len(self.moments) - 1)
+        self._let_go = True
+        self.talk.let_go()
+
+    def _leave(self, number: int) -> None:
+        self.end = number
+        self._enter(_END, self.drives.on_measured)
+
+    def _enter(self, name: str, then: Callable[[], None]) -> None:
+        """First the client's own CPU time and the engine inside it, then the caller's counters."""
+        identity = process_identity(self.talk.process.pid)
+        cpu = read_counters([identity]).get("cpu_ns") if identity else None
+        self.talk.ask_counters(name)
+        retried = dict(self.talk.words.retried)
+        if name == _BEGIN:
+            self.cpu_ns, self.retried = None if cpu is None else int(cpu), retried
+        else:
+            begun = self.cpu_ns
+            self.cpu_ns = None if cpu is None or begun is None else int(cpu) - begun
+            added = {code: count - self.retried.get(code, 0) for code, count in retried.items()}
+            self.retried = {code: count for code, count in added.items() if count}
+        then()
+
+    def _advance(self, moment: Moment) -> None:
+        if self.asked.duration_s is None:
+            self.task.advance(moment.operations - self._told)
+            self._told = moment.operations
+            return
+        phase = "ramp-up" if self.begin is None else "measuring" if self.end is None else "ending"
+        self.task.advance(1, note=f"{phase}, {moment.operations:,} {self.asked.noun}")

@@ -1,0 +1,115 @@
+"""The client's histogram logs: for each measurement a file, in it a histogram an interval.
+
+The client writes an interval at each of its status lines and one at its end. Histograms are
+HdrHistogram V1 as HdrHistogram 2.1.4 encodes them: an envelope as of V2 (see harness.hdr),
+counts as plain words of eight bytes. Values are whole microseconds, cut off.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.errors import RunFailed
+from harness.hdr import Histogram, Layout
+
+_ENVELOPE = struct.Struct(">II")
+_HEADER = struct.Struct(">IIIIQQd")
+_COOKIE, _COMPRESSED = 0x1C849381, 0x1C849382
+_START = "#[StartTime: "
+_SUFFIX = ".hdr"
+_NS_PER_US = 1000
+#: All that the harness stores: 1 µs … 1 h in nanoseconds, three digits.
+STORED = Layout(lowest=1000, highest=3_600_000_000_000, digits=3)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Wall clock, in milliseconds, and what ended meanwhile."""
+
+    begin_ms: int
+    end_ms: int
+    histogram: Histogram
+
+    @property
+    def count(self) -> int:
+        """Operations that ended in it."""
+        return self.histogram.total
+
+
+def read_logs(folder: Path) -> dict[str, list[Interval]]:
+    """All logs of a folder, by measurement (``READ``, ``Intended-READ`` …), in their order."""
+    return {path.name[: -len(_SUFFIX)]: _log(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))}
+
+
+def stored(intervals: Iterable[Interval]) -> str:
+    """One histogram of them all, in nanoseconds and as the harness stores it.
+
+    The client cuts each value off to whole microseconds: what it tells as n lies between n
+    and n + 1, and stands in the middle of them here.
+    """
+    counts = np.zeros(STORED.counters, dtype=np.int64)
+    lows = STORED.bounds()[0]
+    for interval in intervals:
+        low, high = interval.histogram.layout.bounds()
+        used = np.flatnonzero(interval.histogram.counts)
+        middles = (low[used] * _NS_PER_US + (high[used] + 1) * _NS_PER_US) // 2
+        places = np.searchsorted(lows, np.minimum(middles, STORED.highest), side="right") - 1
+        np.add.at(counts, places, interval.histogram.counts[used])
+    return Histogram(STORED, counts).encode()
+
+
+def _log(path: Path) -> list[Interval]:
+    base_s = None
+    found: list[Interval] = []
+    for number, line in enumerate(path.read_text(encoding="latin-1").splitlines(), 1):
+        if line.startswith(_START):
+            base_s = float(line[len(_START) :].split()[0])
+        elif line[:1].isdigit() or line[:1] == "-":
+            try:
+                found.append(_interval(line, base_s))
+            except (ValueError, binascii.Error, struct.error, zlib.error) as error:
+                raise RunFailed(
+                    "read the client's histogram logs",
+                    f"{path.name}:{number}: {error}",
+                    "run again; a full disk cuts them off",
+                ) from error
+    return found
+
+
+def _interval(line: str, base_s: float | None) -> Interval:
+    start, length, _, encoded = line.split(",")
+    if base_s is None:
+        raise ValueError("an interval before the start time")
+    begin_ms = round((base_s + float(start)) * 1000)
+    return Interval(begin_ms, begin_ms + round(float(length) * 1000), _decode(encoded))
+
+
+def _decode(encoded: str) -> Histogram:
+    data = base64.b64decode(encoded, validate=True)
+    cookie, length = _ENVELOPE.unpack_from(data)
+    if cookie != _COMPRESSED:
+        raise ValueError(f"cookie {cookie:#x} is not that of HdrHistogram V1 in words of 8 bytes")
+    plain = zlib.decompress(data[_ENVELOPE.size : _ENVELOPE.size + length])
+    cookie, length, _, digits, lowest, highest, _ = _HEADER.unpack_from(plain)
+    if cookie != _COOKIE:
+        raise ValueError(f"cookie {cookie:#x} is not that of HdrHistogram V1 in words of 8 bytes")
+    words = np.frombuffer(plain, dtype=">i8", count=length // 8, offset=_HEADER.size)
+    layout = Layout(lowest, highest, digits)
+    counts = np.zeros(max(layout.counters, len(words)), dtype=np.int64)
+    counts[: len(words)] = words
+    if len(counts) != layout.counters:
+        raise ValueError(f"{len(words)} counts where {layout.counters} fit")
+    return Histogram(layout, counts)
+
+
+def length_ms(logs: Iterable[Sequence[Interval]]) -> int:
+    """How long these intervals are: of the log that has them all, as others may begin later."""
+    return max((sum(one.end_ms - one.begin_ms for one in log) for log in logs), default=0)

@@ -1,0 +1,78 @@
+"""The Java that the client runs on, and the Maven that builds it."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import UsageError
+
+#: The binding's unix sockets are Java's own from 16 on; 17 is the release that stays.
+_LEAST = 17
+_RELEASE = re.compile(r'version "(\d+)')
+_TIMEOUT_S = 60
+_ASKED = "driver ycsb"
+
+
+@dataclass(frozen=True)
+class Java:
+    """``program``: the command; ``banner``: what it says of itself in a line."""
+
+    program: Path
+    banner: str
+
+
+def find_java() -> Java:
+    """The ``java`` on the PATH; UsageError where there is none, or an old one."""
+    return _inspect(_command("java"))
+
+
+def find_maven() -> Path:
+    """The ``mvn`` on the PATH, beside a ``javac``; UsageError where one of them is missing."""
+    _command("javac")
+    return _command("mvn")
+
+
+def _command(name: str) -> Path:
+    found = shutil.which(name)
+    if found is None:
+        raise UsageError(
+            _ASKED,
+            f"there is no {name} on the PATH: the official client is a Java program, built by "
+            "Maven on first use",
+            "install both (Debian: sudo apt install openjdk-17-jdk-headless maven)",
+        )
+    return Path(found)
+
+
+@functools.cache
+def _inspect(program: Path) -> Java:
+    try:
+        done = subprocess.run(
+            [str(program), "-version"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(_ASKED, f"{program}: {error}", "install another Java") from error
+    lines = [*done.stderr.splitlines(), *done.stdout.splitlines()]
+    release = _RELEASE.search("\n".join(lines))
+    if release is None:
+        raise UsageError(
+            _ASKED,
+            f"{program} does not say its version: {(lines or ['it says nothing'])[0]}",
+            "install another Java (Debian: openjdk-17-jdk-headless)",
+        )
+    if int(release[1]) < _LEAST:
+        raise UsageError(
+            _ASKED,
+            f"{program} is Java {release[1]}",
+            f"put Java {_LEAST} or later on the PATH (Debian: openjdk-17-jdk-headless)",
+        )
+    return Java(program, " / ".join(line.strip() for line in lines[:3] if line.strip()))

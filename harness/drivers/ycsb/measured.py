@@ -1,0 +1,168 @@
+"""What the client's histograms and status lines say of its measured window.
+
+The client writes an interval of every histogram at each status line, just behind the moment
+that the line tells, so that an interval which ends behind line k and before line k + 1
+belongs to line k. Window and series are made of whole intervals.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.driven import Operation
+from harness.drivers.ycsb.client import Done
+from harness.drivers.ycsb.histograms import Interval, length_ms, stored
+from harness.errors import RunFailed
+from harness.units import NS_PER_S
+
+#: The client's measurements, by the operations of the harness.
+MEASUREMENTS: Mapping[str, str] = {
+    "read": "READ",
+    "update": "UPDATE",
+    "insert": "INSERT",
+    "scan": "SCAN",
+    "read_modify_write": "READ-MODIFY-WRITE",
+}
+_NOT_FOUND = "-NOT_FOUND"
+_INTENDED = "Intended-"
+#: The client's window by its own wall clock, and by our monotonic one.
+_CLOCKS_APART_NS = 250_000_000
+_NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The window: its length, and what was done in it.
+
+    ``series``: ``{"monotonic_ns", "counts"}`` by second. ``backlog``: of a target, what was
+    due and not begun at the window's beginning and end; None without one.
+    """
+
+    window_ns: int
+    operations: Mapping[str, Operation]
+    series: Sequence[Mapping[str, object]]
+    offered_count: int | None
+    backlog: tuple[int, int] | None
+
+
+def measured(done: Done, target: int | None, bounded_by_time: bool) -> Measured:
+    """The window of what was done. RunFailed where it cannot be told apart.
+
+    ``target``: operations a second that were offered; latencies count from intended starts
+    then. ``bounded_by_time``: otherwise everything was measured, from the first operation
+    to the last.
+    """
+    cut = _Cut(done, bounded_by_time)
+    window_ns = cut.window_ns
+    operations = {
+        name: found
+        for name, measurement in MEASUREMENTS.items()
+        if (found := _operation(cut, name, measurement, target is not None)) is not None
+    }
+    offered = None if target is None else round(target * window_ns / NS_PER_S)
+    return Measured(window_ns, operations, cut.series(), offered, _backlog(cut, target))
+
+
+class _Cut:
+    """The intervals of the window, of each measurement."""
+
+    def __init__(self, done: Done, bounded_by_time: bool) -> None:
+        self.done = done
+        self._lines = [moment.at_ms for moment in done.moments]
+        self._all = not bounded_by_time
+
+    def intervals(self, measurement: str) -> list[Interval]:
+        """Those of the window; none of what never happened."""
+        return [i for i in self.done.logs.get(measurement, ()) if self._within(i)]
+
+    def of_line(self, measurement: str, line: int) -> int:
+        """How many ended in the second that this status line closes."""
+        return sum(i.count for i in self.done.logs.get(measurement, ()) if self._line(i) == line)
+
+    @property
+    def window_ns(self) -> int:
+        """By the client's own clock, which the harness's must agree with."""
+        if self._all:
+            return int(self.done.words.results["OVERALL", "RunTime(ms)"]) * _NS_PER_MS
+        found = length_ms(self.intervals(name) for name in self.done.logs) * _NS_PER_MS
+        begin, end = (self.done.moments[n] for n in (self.done.begin, self.done.end))
+        ours = end.monotonic_ns - begin.monotonic_ns
+        if found and abs(found - ours) > max(_CLOCKS_APART_NS, ours // 20):
+            raise RunFailed(
+                "measure with the official YCSB client",
+                f"its window is {found / 1e9:.3f} s by its own wall clock and {ours / 1e9:.3f} s "
+                "by the monotonic one",
+                "see that nothing sets the clock meanwhile, and that the machine is not overloaded",
+            )
+        return found or ours
+
+    def series(self) -> list[dict[str, object]]:
+        """By second of the window: when it began, and what ended in it."""
+        moments = self.done.moments
+        return [
+            {
+                "monotonic_ns": moments[line - 1].monotonic_ns,
+                "counts": _alone({name: self.ended(m, line) for name, m in MEASUREMENTS.items()}),
+            }
+            for line in range(self.done.begin + 1, self.done.end + 1)
+        ]
+
+    def ended(self, measurement: str, line: int) -> int:
+        """As ``of_line``, those among them that found nothing."""
+        return sum(self.of_line(m, line) for m in (measurement, measurement + _NOT_FOUND))
+
+    def _within(self, interval: Interval) -> bool:
+        return self._all or self.done.begin < self._line(interval) <= self.done.end
+
+    def _line(self, interval: Interval) -> int:
+        """The status line behind which it ended."""
+        return bisect.bisect_right(self._lines, interval.end_ms) - 1
+
+
+def _operation(cut: _Cut, name: str, measurement: str, intended: bool) -> Operation | None:
+    """None of what never happened."""
+    found = cut.intervals(measurement)
+    missed = cut.intervals(measurement + _NOT_FOUND)
+    count = sum(i.count for i in (*found, *missed))
+    whole = sum(i.count for i in _pairs(cut)) if name in ("read", "update") else 0
+    if not count:
+        return None
+    told = measurement if not intended else _INTENDED + measurement
+    latencies = [*cut.intervals(told), *cut.intervals(told + _NOT_FOUND)]
+    return Operation(
+        # At the window's ends a pair may be there with only one of its halves.
+        count=max(0, count - whole),
+        not_found_count=sum(i.count for i in missed),
+        duration_hdr=stored(latencies),
+    )
+
+
+def _pairs(cut: _Cut) -> list[Interval]:
+    return cut.intervals(MEASUREMENTS["read_modify_write"])
+
+
+def _alone(counts: Mapping[str, int]) -> dict[str, int]:
+    """Each operation once: halves of a read-modify-write are measured as reads and updates too."""
+    pairs = counts["read_modify_write"]
+    halves = {"read": pairs, "update": pairs}
+    return {n: max(0, c - halves.get(n, 0)) for n, c in counts.items() if c}
+
+
+def _backlog(cut: _Cut, target: int | None) -> tuple[int, int] | None:
+    """What was due since the first operation, and not done, at both ends of the window."""
+    starts = list(_starts(cut))
+    if target is None or not starts:
+        return None
+    begin, end = (
+        round(target * (moment.at_ms - min(starts)) / 1000) - moment.operations
+        for moment in (cut.done.moments[cut.done.begin], cut.done.moments[cut.done.end])
+    )
+    return max(0, begin), max(0, end)
+
+
+def _starts(cut: _Cut) -> Iterator[int]:
+    for name in MEASUREMENTS.values():
+        if log := cut.done.logs.get(name):
+            yield log[0].begin_ms

@@ -1,0 +1,339 @@
+"""The official client as a driver of this workload: what it is asked for, and what it saw.
+
+Its values are its own: those that its ``dataintegrity`` makes of key and field, the same
+whenever they are written, so that a run of it behind the measured one can say of every
+record whether it is what it should be. Where lengths of fields are drawn it cannot, and
+writes what it draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.counters import difference
+from harness.driven import Drives
+from harness.drivers import loadgen as native
+from harness.drivers import ycsb as client
+from harness.drivers.ycsb import Asked
+from harness.engine import DrivenByYcsb, Engine, LoadsNatively, RunsInClient
+from harness.errors import UsageError
+from harness.parameters import duration_ns
+from harness.result import Check
+from harness.units import MIB, NS_PER_S
+from harness.workload import Clients, Loading, Session
+from harness.workloads.ycsb import data
+from harness.workloads.ycsb.driven import Driven
+from harness.workloads.ycsb.options import PROPORTIONS, loaded_records, shares, writes
+
+_NAME = "ycsb"
+#: Parameters that the client has nothing for, with the value that leaves them alone.
+_OURS_ALONE: Mapping[str, Any] = {"clients": 1, "client_threads": None, "data_seed": 1}
+#: Those that it takes by the same name.
+_SAME = (
+    *data.SHAPE, *PROPORTIONS, "requestdistribution", "readallfields", "hotspotdatafraction",
+    "hotspotopnfraction", "exponential.percentile", "exponential.frac", "minscanlength",
+    "maxscanlength", "scanlengthdistribution",
+)  # fmt: skip
+_CORE = "site.ycsb.workloads.CoreWorkload"
+#: The same, but for the check of what is read, which is done behind the measured run.
+_UNVERIFIED = "tierbench.ycsb.UnverifiedReads"
+#: It counts operations so far, and stops there: more than any window holds.
+_MOST_OPERATIONS = 2**31 - 1
+_HEAP_BYTES = 256 * MIB
+#: Copies of a record in Java's heap at a time, in each thread.
+_COPIES = 16
+_VERIFY_THREADS = 4
+
+
+class Official:
+    """``ycsb``: the official client's core, with bindings of our own."""
+
+    name = _NAME
+
+    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+        """Whether there is Java, and client and binding can do this."""
+        drivable = _drivable(engine)
+        binding = drivable.ycsb_binding()
+        client.find_java()
+        client.check_buildable(binding)
+        for name, value in _OURS_ALONE.items():
+            if params[name] != value:
+                raise UsageError(
+                    f"{name} {params[name]} with driver ycsb",
+                    "the official client has no such option",
+                    f"leave {name} out, or use --driver loadgen",
+                )
+        _check_window(params)
+        _check_update(params, engine)
+        drivable.native_calls("ycsb", params)
+        if not isinstance(engine, RunsInClient):
+            native.check_connections(params["threadcount"], engine, settings, "--threads")
+
+    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Its version, and whether its values can be checked."""
+        return {"builder": client.NAME, "dataintegrity": _checkable(params)}
+
+    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+        """Have it insert every record, and check that it says so of each."""
+        engine = loading.engine
+        drivable = _drivable(engine)
+        assert isinstance(engine, LoadsNatively)
+        records = loaded_records(params)
+        stored: dict[str, int] = {}
+
+        def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
+            properties = {
+                **_workload(params),
+                **drivable.ycsb_properties(connection, params),
+                **client.LOADING,
+            }
+            asked = Asked(
+                properties,
+                min(loading.threads, records),
+                load=True,
+                heap_bytes=_heap(params, loading.threads),
+                noun="records",
+                total=records,
+            )
+            done = _run(drivable, loading.clients, asked, loading.progress)
+            stored["usertable"] = sum(
+                done.words.total("INSERT", f"Return={status}") for status in ("OK", "BATCHED_OK")
+            )
+            return stored
+
+        engine.native_load("ycsb", fill, {"usertable": records}, loading.progress, params)
+        return {**data.key(params), **self.key(params), "row_counts": stored}
+
+    def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
+        """Offer the load."""
+        drivable = _drivable(session.engine)
+        asked = _asked(params, drivable)
+        done = _run(drivable, session.clients(), asked, session.progress, drives)
+        target = params["target"]
+        found = client.measured(done, target, bounded_by_time=asked.duration_s is not None)
+        begin, end = (drivable.ycsb_counters(told) for told in done.engine)
+        inserted = done.words.total("INSERT", "Return=OK")
+        return Driven(
+            driver=self.name,
+            version=client.NAME,
+            window_ns=found.window_ns,
+            operations=found.operations,
+            client_cpu_ns=done.cpu_ns,
+            client_threads=params["threadcount"],
+            offered_count=found.offered_count,
+            backlog_count=found.backlog,
+            retried_by_code=done.retried,
+            series=found.series,
+            engine_counters=difference(begin[0], end[0]),
+            engine_text=end[1],
+            inserted_count=inserted,
+            inserts_begun_count=inserted,
+            notes=_notes(params, asked),
+        )
+
+    def verify(self, params: Mapping[str, Any], session: Session, driven: Driven) -> list[Check]:
+        """Have it read every record once more, and say which is what it wrote."""
+        drivable = _drivable(session.engine)
+        records = loaded_records(params) + (driven.inserted_count or 0)
+        whole = {**params, "readallfields": True}
+        threads = min(_VERIFY_THREADS, records)
+        properties = {
+            **_workload(whole),
+            **dict.fromkeys(PROPORTIONS, 0),
+            **drivable.ycsb_properties(drivable.native_connection(), whole),
+            "workload": _CORE,
+            "dataintegrity": _checkable(params),
+            "readproportion": 1,
+            "requestdistribution": "sequential",
+            "recordcount": params["insertstart"] + records,
+            "insertcount": records,
+            "operationcount": records,
+        }
+        asked = Asked(
+            properties,
+            threads,
+            heap_bytes=_heap(params, threads),
+            noun="records",
+            total=records,
+        )
+        done = _run(drivable, session.clients(), asked, session.progress)
+        return [_records(done, records, _checkable(params))]
+
+
+def _drivable(engine: Engine) -> DrivenByYcsb:
+    if isinstance(engine, DrivenByYcsb) and isinstance(engine, LoadsNatively):
+        return engine
+    raise UsageError(
+        f"driver ycsb on {engine.name}",
+        "there is no binding of the official client for this engine",
+        "choose rocksdb, postgres, mysql or mariadb",
+    )
+
+
+def _check_window(params: Mapping[str, Any]) -> None:
+    """The client counts in whole seconds, and whole operations a second."""
+    if params["duration"] is None:
+        _check_operations(params)
+        return
+    for name in ("ramp_up", "duration"):
+        seconds, rest = divmod(duration_ns(params, name), NS_PER_S)
+        if rest:
+            raise UsageError(
+                f"{name} {params[name]} with driver ycsb",
+                "the official client counts whole seconds",
+                f"choose --{name.replace('_', '-')} {seconds + 1}s, or --driver loadgen",
+            )
+    target = params["target"]
+    if target is not None and (target != int(target) or target < 1):
+        raise UsageError(
+            f"target {target} with driver ycsb",
+            "the official client offers a whole number of operations a second",
+            f"choose --rate {max(1, round(target))}, or --driver loadgen",
+        )
+    foretold = params["requestdistribution"] == "zipfian" and params["insertproportion"] > 0
+    if foretold and params["operationcount"] is None:
+        seconds = (duration_ns(params, "ramp_up") + duration_ns(params, "duration")) // NS_PER_S
+        raise UsageError(
+            "zipfian keys beside inserts with driver ycsb, bounded by time",
+            "the official client foretells from operationcount how many records will come to be, "
+            "and stops when that many operations are done",
+            f"add -p operationcount={seconds * 100_000}, say, for both drivers alike",
+        )
+
+
+def _check_operations(params: Mapping[str, Any]) -> None:
+    if duration_ns(params, "ramp_up"):
+        raise UsageError(
+            f"ramp_up {params['ramp_up']} before {params['operationcount']:,} operations with "
+            "driver ycsb",
+            "the official client has no ramp-up, and counts operations from its start on",
+            "choose --ramp-up 0s, or bound the window with --duration",
+        )
+    if params["operationcount"] < params["threadcount"]:
+        raise UsageError(
+            f"{params['operationcount']} operations of {params['threadcount']} threads",
+            "the official client starts no more threads than operations",
+            "choose fewer --threads",
+        )
+
+
+def _check_update(params: Mapping[str, Any], engine: Engine) -> None:
+    if params["update"] == "merge":
+        raise UsageError(
+            "update merge with driver ycsb",
+            "RocksDB's Java interface takes no merge operator but RocksDB's own, and none of "
+            "those changes a field of a record",
+            "choose --update read-modify-write or blind, or --driver loadgen",
+        )
+    if not isinstance(engine, RunsInClient) and params["update"] != "read-modify-write":
+        raise UsageError(
+            f"update {params['update']} on {engine.name}",
+            "SQL's UPDATE is what it does: the server reads the row, changes it and writes it",
+            "leave --update out",
+        )
+    if params["verify_reads"] and not _checkable(params):
+        raise UsageError(
+            f"verify_reads with fieldlengthdistribution {params['fieldlengthdistribution']}",
+            "the official client's dataintegrity checks fields of one length",
+            "choose constant, or --driver loadgen",
+        )
+
+
+def _checkable(params: Mapping[str, Any]) -> bool:
+    """Whether the client's ``dataintegrity`` can make values of these lengths again."""
+    return bool(params["fieldlengthdistribution"] == "constant")
+
+
+def _workload(params: Mapping[str, Any]) -> dict[str, object]:
+    """Properties of the core workload; whole records where the update is blind."""
+    blind = params["update"] == "blind"
+    operations = params["operationcount"] or _MOST_OPERATIONS
+    foretold = params["requestdistribution"] == "zipfian" and params["insertproportion"] > 0
+    if params["duration"] is not None and not foretold:
+        operations = _MOST_OPERATIONS
+    return {
+        "workload": _UNVERIFIED if _checkable(params) and not params["verify_reads"] else _CORE,
+        **{name: params[name] for name in _SAME},
+        "insertcount": loaded_records(params),
+        "operationcount": operations,
+        "writeallfields": params["writeallfields"] or blind,
+        "dataintegrity": _checkable(params),
+    }
+
+
+def _asked(params: Mapping[str, Any], engine: DrivenByYcsb) -> Asked:
+    workload = _workload(params)
+    if not writes(params) and not params["verify_reads"]:
+        # Nothing is written: the core as it is, which then takes what it reads unchecked.
+        workload |= {"workload": _CORE, "dataintegrity": False}
+    timed = params["duration"] is not None
+    return Asked(
+        {
+            **workload,
+            **engine.ycsb_properties(engine.native_connection(), params),
+            "target": None if params["target"] is None else int(params["target"]),
+        },
+        params["threadcount"],
+        ramp_up_s=duration_ns(params, "ramp_up") // NS_PER_S if timed else 0,
+        duration_s=duration_ns(params, "duration") // NS_PER_S if timed else None,
+        heap_bytes=_heap(params, params["threadcount"]),
+        total=params["operationcount"],
+    )
+
+
+def _heap(params: Mapping[str, Any], threads: int) -> int:
+    """Java's heap: always all of it, so that it is the same however long it runs."""
+    rows = params["maxscanlength"] if shares(params)["scan"] else 1
+    return int(_HEAP_BYTES + threads * _COPIES * data.record_bytes(params) * rows)
+
+
+def _run(
+    engine: DrivenByYcsb,
+    clients: Clients,
+    asked: Asked,
+    progress: Any,
+    drives: Drives | None = None,
+) -> client.Done:
+    build = client.built(engine.ycsb_binding(), progress)
+    return client.run(build, client.find_java(), clients, asked, progress, drives)
+
+
+def _notes(params: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+    """Facts for whoever compares it with another driver."""
+    notes = {
+        "java": client.find_java().banner,
+        "heap_bytes": asked.heap_bytes,
+        "workload_class": asked.properties["workload"],
+        "update": params["update"],
+        "latency_resolution": "whole microseconds, cut off; stored at their middle",
+    }
+    if shares(params)["read_modify_write"]:
+        notes["read_and_update_latencies"] = (
+            "those of the reads and updates that a read-modify-write consists of are among them"
+        )
+    return notes
+
+
+def _records(done: client.Done, records: int, checked: bool) -> Check:
+    """Whether it found every record, and each as it would write it."""
+    found = done.words.total("READ", "Return=OK")
+    right = done.words.total("VERIFY", "Return=OK")
+    if found != records:
+        detail = f"{records - found:,} of {records:,} records were not found"
+        return Check("records", "failed", detail)
+    if not checked:
+        return Check(
+            "records",
+            "passed",
+            f"{records:,} records read back; values of drawn lengths are not checked by the "
+            "official client",
+        )
+    if right != records:
+        detail = f"{records - right:,} of {records:,} records have other values than were written"
+        return Check("records", "failed", f"{detail} (the client's own dataintegrity)")
+    return Check(
+        "records",
+        "passed",
+        f"{records:,} records read back; every value is as the client's own dataintegrity has it",
+    )
