@@ -31,6 +31,7 @@ from harness.engine import (
     ProcessId,
 )
 from harness.engines._server import make_folder
+from harness.engines.rocksdb.binding import OfficialClient
 from harness.engines.rocksdb.installation import choose
 from harness.engines.rocksdb.options import Options, differing, read_settings, settings_of_file
 from harness.engines.rocksdb.optionsfile import OptionsFile, read_options_file
@@ -53,7 +54,7 @@ _UPDATES = {
 _WORKLOADS = ("ycsb",)
 
 
-class RocksDb:
+class RocksDb(OfficialClient):
     """One database directory, for one client process at a time."""
 
     name = "rocksdb"
