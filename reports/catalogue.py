@@ -6,7 +6,7 @@ A later workload that wants better titles, or its own chart, adds a line here an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,6 +32,12 @@ class MetricInfo:
     resolution: float = 0.0
 
 
+#: Whose processor time is told apart, and what is said where it is not.
+_WHOSE = {
+    "server": "the server",
+    "client": "the client",
+    "process": "the client with the engine in it",
+}
 _PER_HOUR = "queries per hour × scale, TPC-H-derived"
 _METRICS = {
     "composite_queries_per_hour": MetricInfo(f"power and throughput ({_PER_HOUR})", "headline"),
@@ -47,15 +53,15 @@ _METRICS = {
     "new_orders_per_minute": MetricInfo("New-Orders per minute, TPC-C-derived", "headline"),
     "transactions_per_minute": MetricInfo("transactions per minute, TPC-C-derived", "part"),
     "transaction_duration_ns": MetricInfo("time of a transaction", "detail", "transaction"),
-    "transaction_percentile_ns": MetricInfo(
-        "time of a transaction, as its driver tells it", "part", "transaction"
-    ),
-    "server_cpu_per_transaction_ns": MetricInfo(
-        "processor time of the server, a transaction", "part"
-    ),
-    "client_cpu_per_transaction_ns": MetricInfo(
-        "processor time of the client, a transaction", "part"
-    ),
+    "operations_per_second": MetricInfo("operations per second", "headline"),
+    "operation_duration_ns": MetricInfo("time of an operation", "detail", "operation"),
+    **{
+        f"{side}_cpu_per_{each}_ns": MetricInfo(
+            f"processor time of {whose}, {'an' if each[0] in 'aeiou' else 'a'} {each}", "part"
+        )
+        for each in ("transaction", "operation")
+        for side, whose in _WHOSE.items()
+    },
     "recovery_duration_ns": MetricInfo("time of the start after a kill", "headline"),
     "query_duration_ns": MetricInfo("query time", "detail", "query"),
     "refresh_duration_ns": MetricInfo("refresh function", "part", "function"),
@@ -90,11 +96,31 @@ _METRICS = {
     "query_dram_write_bytes_per_s": MetricInfo("DRAM write bandwidth", "counter", "query"),
     "query_pmem_read_bytes_per_s": MetricInfo("PMem read bandwidth", "counter", "query"),
     "query_pmem_write_bytes_per_s": MetricInfo("PMem write bandwidth", "counter", "query"),
+    # The kernel's ticks again (proc(5), utime).
+    "window_cpu_ns": MetricInfo("processor time", "counter", None, 1e7),
     "plan_operator_ns": MetricInfo("operator time", "breakdown", "query"),
     "plan_run_duration_ns": MetricInfo("time of the second execution", "breakdown", "query"),
 }
+
+
+@dataclass(frozen=True)
+class WorkloadInfo:
+    """``told``: parameters without which a number of the workload means nothing.
+
+    ``brief``: more of them that a list of runs has room for.
+    """
+
+    title: str
+    told: tuple[str, ...] = ()
+    brief: tuple[str, ...] = ()
+
+
 #: TPC's fair use: what was not audited carries neither its names nor its metrics.
-_WORKLOADS = {"tpch": "TPC-H-derived", "tpcc": "TPC-C-derived", "ycsb": "YCSB"}
+_WORKLOADS: Mapping[str, WorkloadInfo] = {
+    "tpch": WorkloadInfo("TPC-H-derived", brief=("scale",)),
+    "tpcc": WorkloadInfo("TPC-C-derived", ("warehouses", "users")),
+    "ycsb": WorkloadInfo("YCSB", ("workload", "recordcount", "threadcount")),
+}
 
 
 def metric_info(quantity: Quantity, better: Better) -> MetricInfo:
@@ -116,4 +142,16 @@ def headline_first(quantities: Iterable[Quantity]) -> list[Quantity]:
 
 def workload_title(workload: str) -> str:
     """``TPC-H-derived`` for ``tpch``."""
-    return _WORKLOADS.get(workload, workload)
+    known = _WORKLOADS.get(workload)
+    return known.title if known else workload
+
+
+def told_parameters(workload: str) -> tuple[str, ...]:
+    """Names of the parameters that stand beside every number of a workload."""
+    return _WORKLOADS.get(workload, WorkloadInfo(workload)).told
+
+
+def brief_parameters(workload: str) -> tuple[str, ...]:
+    """What tells runs of a workload from one another in a list."""
+    known = _WORKLOADS.get(workload, WorkloadInfo(workload))
+    return (*known.told, *known.brief)

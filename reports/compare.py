@@ -31,6 +31,7 @@ from harness.reports.values import (
     Measured,
     Quantity,
     Summary,
+    as_told,
     duration_of,
     in_order,
     limit_of,
@@ -59,6 +60,8 @@ class Row:
     estimate: Estimate | None
     judgement: Judgement | None
     note: str = ""
+    #: Whether a side is a percentile that its driver told ready-made, over what it chose.
+    told: bool = False
 
 
 @dataclass(frozen=True)
@@ -267,8 +270,9 @@ def _row(
         estimate, note = None, f"the time limit was reached in {reached} of {len(a) + len(b)} runs"
     # How a number came about says nothing where there is none to compare.
     how = one.note if estimate or one.value is None else ""
+    told = any(as_told(run.get(quantity)) for run in (*a, *b))
     return Row(quantity, one.unit, one.better, summaries[0], summaries[1], estimate, None,
-               "; ".join(part for part in (note, how) if part))  # fmt: skip
+               "; ".join(part for part in (note, how) if part), told)  # fmt: skip
 
 
 def _summary(

@@ -54,6 +54,7 @@ def table(comparison: Comparison, everything: bool = False) -> RenderableType:
     parts += [Text(f"Not compared, failed: {r} ({w})") for r, w in comparison.excluded.items()]
     parts += [Text(f"Not compared, without a counterpart: {text}") for text in comparison.unmatched]
     parts.append(Text(
+        "* Percentiles are those of all repeats together. "
         "Interval: of each row by itself, 95 % or the most the repeats allow, which stands beside "
         f"it; one repeat has none. p: Holm over all rows of the metric; "
         f"shown means p ≤ {comparison.alpha:g}.", style="dim",
@@ -69,7 +70,7 @@ def _group_table(group: Group, everything: bool) -> Table:
     shown = Table(title=Text(f"{context}: {group.a.marked_name} against {group.b.marked_name}"))
     shown.add_column("metric")
     for name in (group.a.marked_name, group.b.marked_name):
-        shown.add_column(Text(f"{name}, median"), justify="right")
+        shown.add_column(Text(f"{name}, median*"), justify="right")
     for name in ("B is better by", "interval", "p (Holm)", "n"):
         shown.add_column(name, justify="right")
     shown.add_column("difference")

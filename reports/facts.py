@@ -77,6 +77,7 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension(
             "users", "params.users", ("params.connections", "params.client_threads", *_TUNED)
         ),
+        Dimension("threadcount", "params.threadcount", ("params.client_threads", *_TUNED)),
         Dimension("restore_method", "restore_method"),
         Dimension("harness", "harness.version", ("harness.*",)),
         Dimension("tuning", "tuning", ("settings.*", *_TUNED)),

@@ -9,6 +9,8 @@ from harness.reports.series import Arm
 
 #: Behind a number or a bar that must not be read alone.
 MARK = "*"
+#: Behind a percentile that a driver told ready-made.
+TOLD_MARK = "‡"
 #: What devices moved and what the kernel counted for the engine differ by more than this.
 _DISAGREE = 0.25
 #: And by more than this: journals and metadata of a file system are no other user.

@@ -17,6 +17,20 @@ _TELLING = ("workload", "placement", "host_mode", "memory_limit_bytes", "params.
 #: Parameters that follow from another where nobody sets them, too.
 FOLLOWING: Mapping[str, tuple[str, ...]] = {
     "params.users": ("params.connections", "params.client_threads"),
+    "params.threadcount": ("params.client_threads",),
+}
+
+#: Parameters whose own names (another program's, or of one word with several meanings) need
+#: words in a sentence.
+_WORDS: Mapping[str, str] = {
+    "workload": "core workload",
+    "recordcount": "records",
+    "operationcount": "operations",
+    "threadcount": "client threads",
+    "fieldcount": "fields",
+    "fieldlength": "field length",
+    "requestdistribution": "keys",
+    "target": "operations per second offered",
 }
 
 #: So many queries are named one by one; all of TPC-H's need no ends named.
@@ -93,12 +107,25 @@ def in_words(fact: str, value: str | None) -> str:
     if fact == "params.queries" and value is not None:
         return _queries(json.loads(value))
     if fact.startswith("params."):
-        return f"{fact.removeprefix('params.').replace('_', ' ')} {readable(value)}"
+        return f"{parameter_words(fact)} {_number_or_word(readable(value))}"
     if fact == "memory_limit_bytes" and value not in (None, "null"):
         return f"memory limit {value_text(fact, value)}"
     if fact in ("memory_limit_bytes", "threads", "cpus") or fact.startswith("settings."):
         return value_text(fact, value)
     return f"{fact} {readable(value)}"
+
+
+def parameter_words(name: str) -> str:
+    """``ramp up`` of ``params.ramp_up`` or ``ramp_up``; ``records`` of ``recordcount``."""
+    bare = name.removeprefix("params.")
+    return _WORDS.get(bare, bare.replace("_", " "))
+
+
+def _number_or_word(text: str) -> str:
+    """``1,000,000``; ``yes`` and ``no`` for a flag."""
+    if text.isascii() and text.isdigit() and len(text) > 4:
+        return f"{int(text):,}"
+    return {"true": "yes", "false": "no"}.get(text, text)
 
 
 def _queries(numbers: Sequence[int]) -> str:

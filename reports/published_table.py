@@ -99,7 +99,7 @@ def _swept(
 
 def _at(sweep: Sweep, arm: str, value: int) -> list[tuple[float, str]]:
     """Median and mark of every line that a paper's arm means, at one value."""
-    lines: list[Line] = [line for line in sweep.lines if line.is_meant_by(arm)]
+    lines: list[Line] = sweep.meant_by(arm)
     return [
         (line.points[value].median, " (EMULATED)" if line.emulated else "")
         for line in lines

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.errors import UsageError
+from harness.reports.agreement import DRIVER
 from harness.reports.published import PublishedSeries, read_published
 from harness.reports.published_table import PUBLISHED_HEAD
 from harness.reports.sentences import share_text
@@ -37,7 +38,7 @@ class ReportFiles:
     html: Path
     markdown: Path
     csv: Path
-    queries_csv: Path
+    queries_csv: Path | None
     figures: tuple[Path, ...]
 
 
@@ -52,7 +53,8 @@ def write_report(
     published_figures: Sequence[str] = (),
 ) -> ReportFiles:
     """Write ``report.html``, ``report.md``, ``report.csv`` (every metric of every run),
-    ``queries.csv`` (where each query's time goes) and ``figures/`` into ``out``.
+    ``queries.csv`` (where each query's time goes, if there are queries) and ``figures/``
+    into ``out``.
 
     ``over``: the dimension compared (found if None: placement first); ``baseline``: the
     arm the others are compared with (found if None: real before emulated, block devices
@@ -73,14 +75,16 @@ def write_report(
         "report.html": render_html(view),
         "report.md": render_markdown(view),
         "report.csv": runs_as_csv(runs),
-        "queries.csv": queries_as_csv(
-            (one.panel.title, sentence) for one in view.panels for sentence in one.sentences
-        ),
     }
+    asked = [(one.panel.title, sentence) for one in view.panels for sentence in one.sentences]
+    if asked:
+        texts["queries.csv"] = queries_as_csv(asked)
     try:
         (out / "figures").mkdir(parents=True, exist_ok=True)
         for name, content in figures.items():
             (out / "figures" / name).write_bytes(content)
+        if not asked:  # of a report that was here before
+            (out / "queries.csv").unlink(missing_ok=True)
         for name, text in texts.items():
             (out / name).write_text(text, encoding="utf-8", newline="")
     except OSError as error:
@@ -89,7 +93,7 @@ def write_report(
         out / "report.html",
         out / "report.md",
         out / "report.csv",
-        out / "queries.csv",
+        out / "queries.csv" if asked else None,
         tuple(out / "figures" / name for name in figures),
     )
 
@@ -102,8 +106,9 @@ def _view(
     published: Sequence[PublishedSeries],
     force: bool,
 ) -> View:
-    found = panels(runs, over or compared_dimension(runs), baseline, force)
-    return build(title, runs, found, published)
+    compared = over or compared_dimension(runs)
+    found = panels(runs, compared, baseline, force)
+    return build(title, runs, found, published, over_drivers=compared == DRIVER)
 
 
 def render_html(view: View) -> str:

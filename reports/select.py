@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from harness.errors import UsageError, nearest
@@ -58,7 +58,8 @@ def _is_run_id(store: Store, text: str) -> bool:
 
 
 def _by_fields(runs: list[StoredRun], text: str) -> list[StoredRun]:
-    for key, value in _pairs(text).items():
+    facts = {fact for run in runs for fact in spec_facts(run)}
+    for key, value in _pairs(text, facts).items():
         present = sorted({_field(run, key) for run in runs})
         runs = [run for run in runs if _field(run, key) == value]
         if not runs:
@@ -70,8 +71,17 @@ def _by_fields(runs: list[StoredRun], text: str) -> list[StoredRun]:
     return runs
 
 
-def _pairs(text: str) -> dict[str, str]:
-    """``key=value`` items; a placement's own commas (``data=ssd,wal=pmem``) stay its own."""
+def _meant(key: str, facts: Iterable[str]) -> str:
+    """A parameter or setting of that name, or else the field that is nearest."""
+    longer = [f"{kind}.{key}" for kind in ("params", "settings") if f"{kind}.{key}" in facts]
+    return f" (did you mean {longer[0]!r}?)" if longer else nearest(key, [*_FIELDS, *_SHORT])
+
+
+def _pairs(text: str, facts: Iterable[str]) -> dict[str, str]:
+    """``key=value`` items; a placement's own commas (``data=ssd,wal=pmem``) stay its own.
+
+    ``facts``: those that the runs have, for who has forgotten the first half of a name.
+    """
     pairs: dict[str, str] = {}
     for item in text.split(","):
         key, separator, value = (piece.strip() for piece in item.partition("="))
@@ -82,7 +92,7 @@ def _pairs(text: str) -> dict[str, str]:
         if not separator or not known:
             raise UsageError(
                 f"runs with {text!r}",
-                f"{key!r} is not a field{nearest(key, [*_FIELDS, *_SHORT])}",
+                f"{key!r} is not a field{_meant(key, facts)}",
                 f"fields: {', '.join([*_FIELDS, *_SHORT])}, params.<name>, settings.<name>",
             )
         pairs[key] = value

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from harness.errors import UsageError, nearest
+from harness.reports.catalogue import workload_title
 from harness.reports.compare import Comparison, Group, compare, judged
 from harness.reports.facts import (
     DIMENSIONS,
@@ -26,6 +27,7 @@ from harness.reports.values import (
     Measured,
     Quantity,
     Summary,
+    as_told,
     duration_of,
     limit_of,
     measured,
@@ -105,6 +107,11 @@ class Arm:
         """Whose time limit was reached in some run."""
         return {q for one in self._measured for q in one if duration_of(q.name)}
 
+    @cached_property
+    def told(self) -> set[Quantity]:
+        """Percentiles that its driver told ready-made."""
+        return {q for one in self._measured for q, value in one.items() if as_told(value)}
+
     def kinds(self) -> dict[Quantity, Measured]:
         """Every quantity it has, with unit and direction."""
         return {quantity: one for run in self._measured for quantity, one in run.items()}
@@ -130,6 +137,12 @@ class Panel:
     def title(self) -> str:
         """``postgres 18.4``, and what else tells it from the other panels."""
         return ", ".join([self.engine, *self.context])
+
+    @property
+    def title_with_workload(self) -> str:
+        """The title, and the workload if that is not in it."""
+        named = workload_title(self.workload)
+        return self.title if named in self.context else f"{self.title}, {named}"
 
     @property
     def engine_name(self) -> str:
@@ -203,14 +216,23 @@ def _rank(run: StoredRun) -> tuple[bool, bool, int]:
 
 
 def _in_order(found: Sequence[Context], runs: Sequence[StoredRun]) -> list[Context]:
-    """By engine in the order given, then by what tells the panels apart."""
-    engines = list(dict.fromkeys(run.run["spec"]["engine"] for run in runs))
+    """By workload and engine in the order given, then by what tells the panels apart."""
+    places = list(dict.fromkeys((r.run["spec"]["workload"], r.run["spec"]["engine"]) for r in runs))
+    workloads = list(dict.fromkeys(workload for workload, _ in places))
     ordered = sorted(found, key=lambda one: natural(str(sorted(one.told.items()))))
-    return sorted(ordered, key=lambda one: engines.index(_engine(one)))
+    return sorted(
+        ordered,
+        key=lambda one: (workloads.index(_workload(one)),
+                         places.index((_workload(one), _engine(one)))),
+    )  # fmt: skip
 
 
 def _engine(context: Context) -> str:
     return str(context.runs[0].run["spec"]["engine"])
+
+
+def _workload(context: Context) -> str:
+    return str(context.runs[0].run["spec"]["workload"])
 
 
 def _baseline_first(made: Sequence[Panel], baseline: str) -> list[Panel]:
@@ -241,14 +263,19 @@ def _panel(context: Context, found: Sequence[Context], dim: Dimension, known: Kn
 
 
 def _told(context: Context, found: Sequence[Context], dim: Dimension) -> tuple[str, ...]:
-    """What tells the panels of one engine from one another; its version stands in the title."""
-    peers = [one.told for one in found if _engine(one) == _engine(context)]
+    """What tells the panels of one engine and workload from one another.
+
+    The engine's version stands in the title, the workload where there are several.
+    """
+    own = (_workload(context), _engine(context))
+    peers = [one.told for one in found if (_workload(one), _engine(one)) == own]
+    several = len({_workload(one) for one in found}) > 1
     decided = [
         f
         for f in leading(differing(peers), peers)
         if f in spec_facts(context.runs[0]) and f != "emulate"
     ]
-    decided = [*always_told(str(context.runs[0].run["spec"]["workload"]), [dim]), *decided]
+    decided = [*always_told(_workload(context), [dim]), *decided]
     decided = list(dict.fromkeys(decided))
     rest = [f for f in distinguishing(peers) if f not in (*decided, "emulate", "engine.version")]
     if decided and len({tuple(p.get(f) for f in decided) for p in peers}) == len(peers):
@@ -259,7 +286,7 @@ def _told(context: Context, found: Sequence[Context], dim: Dimension) -> tuple[s
         + (" (not enforced)" if fact == "memory_limit_bytes" and loose else "")
         for fact in (*decided, *rest)
     )
-    return tuple(filter(None, said))
+    return tuple(filter(None, [workload_title(_workload(context)) if several else "", *said]))
 
 
 def _comparisons(

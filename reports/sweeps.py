@@ -2,7 +2,8 @@
 
 Runs that differ in a parameter stand in panels of their own, where each is compared with its
 counterpart. Here their medians are laid side by side: new orders a minute over the number of
-users, one line a placement and setting (VLDB 2023, Fig. 5 to 10).
+users, one line a placement and setting (VLDB 2023, Fig. 5 to 10); operations a second and their
+times over the client's threads, apart for each core workload (Fig. 11 and 12).
 """
 
 from __future__ import annotations
@@ -12,14 +13,40 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from harness.reports.catalogue import metric_info, told_parameters
 from harness.reports.facts import spec_facts
-from harness.reports.naming import FOLLOWING, differing, in_words, leading, telling_first
+from harness.reports.naming import (
+    FOLLOWING,
+    differing,
+    in_words,
+    leading,
+    parameter_words,
+    telling_first,
+)
 from harness.reports.published import PublishedSeries
 from harness.reports.series import Arm, Panel
-from harness.reports.values import Quantity, Summary
+from harness.reports.values import Measured, Summary, in_order
 
-#: Metric, and the parameter that it is shown over.
-SWEPT = (("new_orders_per_minute", "users"),)
+
+@dataclass(frozen=True)
+class Swept:
+    """A metric and the parameter that it is shown over.
+
+    ``beside``: another parameter, whose values have a place of their own each, side by side;
+    ``percentiles``: which of a histogram's.
+    """
+
+    metric: str
+    parameter: str
+    beside: str = ""
+    percentiles: tuple[str, ...] = ()
+
+
+SWEPT = (
+    Swept("new_orders_per_minute", "users"),
+    Swept("operations_per_second", "threadcount", "workload"),
+    Swept("operation_duration_ns", "threadcount", "workload", ("50", "99")),
+)
 #: Of two lines of a paper: ``pmem-both over ssd-both``, under the metric's name with this.
 RATIO = "_ratio"
 OVER = " over "
@@ -47,32 +74,85 @@ class Line:
         """As every legend and header shows it."""
         return f"{self.name}{' (EMULATED)' if self.emulated else ''}{' †' if self.unknown else ''}"
 
-    def is_meant_by(self, arm: str) -> bool:
-        """Whether a paper's ``pmem-both,wal_compression=on`` is this line."""
-        name, *given = arm.split(",")
-        wanted = dict(one.partition("=")[::2] for one in given)
-        return (
-            name == self.arm
-            and wanted.keys() == self.settings.keys()
-            and all(fnmatchcase(self.settings[key], value) for key, value in wanted.items())
-        )
-
 
 @dataclass(frozen=True)
 class Sweep:
-    """The lines of one engine. ``values``: those of the parameter, ascending."""
+    """The lines of one engine. ``values``: those of the parameter, ascending.
 
-    title: str
+    ``one``: the quantity with its unit and direction. ``told``: what all of its runs share
+    and must be known. ``place``: name and value of the parameter that other sweeps of the
+    quantity have other values of; empty without one.
+    """
+
+    engine_title: str
     engine: str
-    metric: str
-    unit: str
+    one: Measured
     parameter: str
     lines: tuple[Line, ...]
+    told: tuple[str, ...] = ()
+    place: tuple[str, str] = ("", "")
+
+    @property
+    def title(self) -> str:
+        """``postgres 18.4, warehouses 10``."""
+        return ", ".join([self.engine_title, *self.told])
+
+    @property
+    def metric(self) -> str:
+        """The name under which a paper's numbers stand; with its labels in brackets."""
+        quantity = self.one.quantity
+        labels = ",".join(f"{name}={value}" for name, value in quantity.labels)
+        return f"{quantity.name}[{labels}]" if labels else quantity.name
+
+    @property
+    def unit(self) -> str:
+        """Of the values."""
+        return self.one.unit
+
+    @property
+    def measure(self) -> str:
+        """``New-Orders per minute``, ``time of an operation: read, percentile 99``."""
+        info, labels = metric_info(self.one.quantity, self.one.better), self.one.quantity
+        return ": ".join(filter(None, [info.title, labels.labels_text()]))
+
+    @property
+    def over(self) -> str:
+        """The parameter in words."""
+        return parameter_words(self.parameter)
+
+    @property
+    def place_name(self) -> str:
+        """``core workload a``; empty where there are no other places."""
+        name, value = self.place
+        return in_words(f"params.{name}", value) if name else ""
 
     @property
     def values(self) -> tuple[int, ...]:
         """Every value of the parameter that some line has a point at."""
         return tuple(sorted({value for line in self.lines for value in line.points}))
+
+    @property
+    def varies(self) -> bool:
+        """Whether there is a line: a single point each says nothing over the parameter."""
+        return any(len(line.points) > 1 for line in self.lines)
+
+    def meant_by(self, arm: str) -> list[Line]:
+        """The lines that a paper's ``pmem-both,wal_compression=on`` is one of.
+
+        Where there are several places it names its own, too: ``pmem-both,workload=a``.
+        """
+        name, *given = arm.split(",")
+        wanted = dict(one.partition("=")[::2] for one in given)
+        place, value = self.place
+        if place and wanted.pop(place, "") != value:
+            return []
+        return [
+            line
+            for line in self.lines
+            if name == line.arm
+            and wanted.keys() == line.settings.keys()
+            and all(fnmatchcase(line.settings[key], value) for key, value in wanted.items())
+        ]
 
 
 @dataclass(frozen=True)
@@ -82,21 +162,31 @@ class _Part:
     arm: Arm
     value: int
     summary: Summary
+    one: Measured
     facts: Mapping[str, str]
 
 
 def sweeps(panels: Sequence[Panel]) -> list[Sweep]:
     """Those of every engine that has the metric, a single value of the parameter included."""
-    found = []
-    for metric, parameter in SWEPT:
+    found: list[Sweep] = []
+    for swept in SWEPT:
         for title in dict.fromkeys(panel.engine for panel in panels):
             own = [panel for panel in panels if panel.engine == title]
-            parts = list(_parts(own, metric, parameter))
-            if parts:
-                lines = tuple(_lines(parts, parameter))
-                unit = next(one.unit for q, one in parts[0].arm.kinds().items() if q.name == metric)
-                found.append(Sweep(title, own[0].engine_name, metric, unit, parameter, lines))
+            parts = [part for panel in own for part in _parts(panel, swept)]
+            for quantity in in_order({part.one.quantity for part in parts}):
+                alike = [part for part in parts if part.one.quantity == quantity]
+                found += _by_place(own[0], swept, alike)
     return found
+
+
+def side_by_side(found: Sequence[Sweep]) -> list[list[Sweep]]:
+    """Sweeps that vary, those of one engine, quantity and common conditions together."""
+    together: dict[tuple[object, ...], list[Sweep]] = {}
+    for sweep in found:
+        if sweep.varies:
+            key = (sweep.engine_title, sweep.one.quantity, sweep.told)
+            together.setdefault(key, []).append(sweep)
+    return list(together.values())
 
 
 def published_points(
@@ -107,19 +197,41 @@ def published_points(
         if series.engine != sweep.engine or series.metric != sweep.metric:
             continue
         if series.base_unit == sweep.unit:
-            yield from ((line, series) for line in sweep.lines if line.is_meant_by(series.arm))
+            yield from ((line, series) for line in sweep.meant_by(series.arm))
 
 
-def _parts(panels: Sequence[Panel], metric: str, parameter: str) -> Iterator[_Part]:
-    for panel in panels:
-        for arm in panel.arms:
-            summary = arm.summaries(metric).get(Quantity(metric))
-            if summary is None:
+def _parts(panel: Panel, swept: Swept) -> Iterator[_Part]:
+    for arm in panel.arms:
+        kinds = arm.kinds()
+        for quantity, summary in arm.summaries(swept.metric).items():
+            if swept.percentiles and quantity.label("percentile") not in swept.percentiles:
                 continue
             spec: Mapping[str, Any] = arm.usable[0].run["spec"]
-            value = spec["params"].get(parameter)
+            value = spec["params"].get(swept.parameter)
             if isinstance(value, int):
-                yield _Part(arm, value, summary, spec_facts(arm.usable[0]))
+                yield _Part(arm, value, summary, kinds[quantity], spec_facts(arm.usable[0]))
+
+
+def _by_place(panel: Panel, swept: Swept, parts: Sequence[_Part]) -> Iterator[Sweep]:
+    fact = f"params.{swept.beside}"
+    places: dict[str, list[_Part]] = {}
+    for part in parts:
+        places.setdefault(part.facts.get(fact, ""), []).append(part)
+    names = [name for name in told_parameters(panel.workload) if name != swept.parameter]
+    for value in sorted(places):
+        own = places[value]
+        shared = [f"params.{name}" for name in names if name != swept.beside]
+        shared = [f for f in shared if len({part.facts.get(f) for part in parts}) == 1]
+        told = (in_words(f, own[0].facts.get(f)) for f in shared if f in own[0].facts)
+        yield Sweep(
+            panel.engine,
+            panel.engine_name,
+            own[0].one,
+            swept.parameter,
+            tuple(_lines(own, swept.parameter)),
+            tuple(filter(None, told)),
+            (swept.beside, value) if swept.beside else ("", ""),
+        )
 
 
 def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:

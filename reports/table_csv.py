@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from harness.reports.anatomy import KINDS
 from harness.reports.facts import emulated_tiers, placement_name
@@ -14,9 +16,9 @@ from harness.reports.words import outcome_text, utc
 from harness.store import StoredRun
 
 COLUMNS = (
-    "run_id", "experiment", "started_utc", "workload", "engine", "engine_version", "placement",
-    "host_mode", "block", "status", "emulated", "metric", "labels", "unit", "better", "value",
-    "note",
+    "run_id", "experiment", "started_utc", "workload", "params", "driver", "engine",
+    "engine_version", "placement", "host_mode", "block", "status", "emulated", "metric",
+    "labels", "unit", "better", "value", "note",
 )  # fmt: skip
 
 
@@ -84,6 +86,8 @@ def _about(run: StoredRun) -> tuple[object, ...]:
         result["experiment"]["name"],
         utc(result["started_unix_ns"]),
         spec["workload"],
+        _params(spec["params"]),
+        spec["driver"],
         spec["engine"],
         run.manifest["engine"]["version"] if run.manifest else "",
         placement_name(spec),
@@ -91,6 +95,15 @@ def _about(run: StoredRun) -> tuple[object, ...]:
         spec["block"],
         result["status"],
         "; ".join(f"{e['tier']} by {e['by']}" for e in emulated_tiers(result)),
+    )
+
+
+def _params(params: Mapping[str, Any]) -> str:
+    """``warehouses=10;users=8;…``: all that have a value."""
+    return ";".join(
+        f"{name}={value if isinstance(value, str) else json.dumps(value, sort_keys=True)}"
+        for name, value in params.items()
+        if value is not None
     )
 
 

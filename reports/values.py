@@ -29,9 +29,12 @@ class Quantity:
         return ", ".join(_label_text(name, value) for name, value in self.labels)
 
 
+#: Labels of what a client asks for: their values say by themselves what they are.
+ASKED_FOR = ("transaction", "operation")
+
+
 def _label_text(name: str, value: str) -> str:
-    """A transaction's name says what it is by itself."""
-    return value.replace("_", " ") if name == "transaction" else f"{name} {value}"
+    return value.replace("_", " ") if name in ASKED_FOR else f"{name} {value}"
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Measured:
     """One run's value of a quantity. ``value`` is None where there is no single number yet.
 
     ``metric``: its name in run.json. ``note`` says how the number came about where the
-    run holds more than one.
+    run holds more than one, or where its driver has told it ready-made.
     """
 
     quantity: Quantity
@@ -99,8 +102,11 @@ def summarise_repeats(repeats: Sequence[Measured]) -> Summary | None:
 
 def measured(run: StoredRun) -> dict[Quantity, Measured]:
     """Every metric of a run, in the order run.json has them."""
-    found = (one for metric in run.run["metrics"] for one in _of_metric(metric))
-    return {one.quantity: one for one in found}
+    found: dict[Quantity, Measured] = {}
+    for metric in run.run["metrics"]:
+        for one in _of_metric(metric):
+            found.setdefault(one.quantity, one)
+    return found
 
 
 _DURATION, _LIMIT = "query_duration_ns", "query_timeout_ns"
@@ -125,6 +131,12 @@ IN_STREAMS = "stream_"
 
 #: What is read from a histogram of durations.
 PERCENTS = (50.0, 95.0, 99.0, 99.9)
+
+#: The end of a name under which a driver without histograms tells percentiles of what another
+#: has a histogram of: they are shown in the rows of that.
+_TOLD, _OF = "_percentile_ns", "_duration_ns"
+#: The note on such a value.
+AS_TOLD = "as its driver tells it"
 
 
 @lru_cache(maxsize=4096)
@@ -166,6 +178,8 @@ def _measured(metric: Mapping[str, Any]) -> Measured:
         # no table, chart or family of comparisons may hold both.
         name = IN_STREAMS + name
     value, note = _one_number(metric)
+    if name.endswith(_TOLD) and "percentile" in labels:
+        name, note = name.removesuffix(_TOLD) + _OF, AS_TOLD
     quantity = Quantity(name, tuple(sorted(labels.items())))
     return Measured(quantity, metric["name"], metric["unit"], metric["better"], value, note)
 
@@ -182,6 +196,11 @@ def _one_number(metric: Mapping[str, Any]) -> tuple[float | None, str]:
         text = f"median of {len(samples)} samples a run"
         return (float(statistics.median(samples)), text) if samples else (None, "no samples")
     raise ValueError(f"metric {metric['name']} has neither value nor samples")
+
+
+def as_told(one: Measured | None) -> bool:
+    """Whether it is a percentile that a driver told ready-made, over what it chose."""
+    return one is not None and one.note == AS_TOLD
 
 
 def natural(text: str) -> tuple[tuple[int, int | str], ...]:

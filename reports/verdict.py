@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.reports.catalogue import headline_first, metric_info, workload_title
+from harness.reports.catalogue import headline_first, metric_info
 from harness.reports.compare import Group, Row
+from harness.reports.durability import asked_for_commits
 from harness.reports.series import Panel
 from harness.reports.words import (
     EMULATED,
@@ -36,7 +37,10 @@ class Verdict:
 
 
 def verdicts(panels: Sequence[Panel], alpha: float) -> list[Verdict]:
-    """One for every panel and arm compared, and for what could not be compared."""
+    """One for every panel and arm compared, and for what could not be compared.
+
+    Panels of one arm are gathered in one; those of durability are told elsewhere.
+    """
     family = Counter(
         r.quantity.name for p in panels for g in p.groups for r in g.rows if r.estimate
     )
@@ -45,15 +49,15 @@ def verdicts(panels: Sequence[Panel], alpha: float) -> list[Verdict]:
         found += _kept_apart(panel)
         found += [_verdict(panel, group, family, alpha) for group in panel.groups]
         found += [_refused(panel, arm, why) for arm, why in (panel.refused or {}).items()]
-        if len(panel.arms) == 1:
-            found.append(_alone(panel))
-    return found
+    alone = [panel for panel in panels
+             if len(panel.arms) == 1 and not asked_for_commits(panel.arms[0])]  # fmt: skip
+    return found + _alone(alone)
 
 
 def _verdict(panel: Panel, group: Group, family: Counter[str], alpha: float) -> Verdict:
     row = _headline(panel, group)
     emulated = tuple(dict.fromkeys((*group.a.emulated, *group.b.emulated)))
-    where = f"{panel.title}, {workload_title(panel.workload)}"
+    where = panel.title_with_workload
     if row is None or row.estimate is None or row.judgement is None:
         return Verdict("open", emulated, f"{where}: {_nothing(panel, group)}", ())
     tone, said = _said(group, row)
@@ -199,7 +203,7 @@ def _kept_apart(panel: Panel) -> list[Verdict]:
         Verdict(
             "open",
             (),
-            f"{panel.title}, {workload_title(panel.workload)}: runs that differ in more than is "
+            f"{panel.title_with_workload}: runs that differ in more than is "
             "compared are shown apart, never as repeats of one another.",
             (f"They differ in {shown}{more}.",),
         )
@@ -210,13 +214,24 @@ def _refused(panel: Panel, arm: str, why: str) -> Verdict:
     return Verdict("open", (), f"{panel.title}: {arm} was not compared.", (why,))
 
 
-def _alone(panel: Panel) -> Verdict:
-    arm = panel.arms[0]
-    failed = "" if arm.usable else " Every run of it failed."
-    return Verdict(
-        "open",
-        arm.emulated,
-        f"{panel.title}, {workload_title(panel.workload)}: only {arm.marked_name} was measured, "
-        f"so there is nothing to compare it with.{failed}",
-        (),
-    )
+def _alone(panels: Sequence[Panel]) -> list[Verdict]:
+    """Parts of the report that hold one arm only."""
+    if not panels:
+        return []
+    arms = [panel.arms[0] for panel in panels]
+    emulated = tuple(dict.fromkeys(one for arm in arms for one in arm.emulated))
+    if len(panels) == 1:
+        failed = "" if arms[0].usable else " Every run of it failed."
+        return [Verdict(
+            "open",
+            emulated,
+            f"{panels[0].title_with_workload}: only {arms[0].marked_name} was measured, so there "
+            f"is nothing to compare it with.{failed}",
+            (),
+        )]  # fmt: skip
+    told = [
+        f"{panel.title_with_workload}: {arm.marked_name}{'' if arm.usable else ' (failed)'}"
+        for panel, arm in zip(panels, arms, strict=True)
+    ]
+    said = f"{len(panels)} parts were measured in one way only: nothing to compare them with."
+    return [Verdict("open", emulated, said, (f"They are {'; '.join(told)}.",))]

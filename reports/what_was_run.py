@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.reports.catalogue import workload_title
+from harness.reports.catalogue import told_parameters, workload_title
 from harness.reports.facts import Dimension, emulated_tiers, spec_facts
 from harness.reports.naming import plain_text, value_text
 from harness.store import StoredRun
@@ -27,6 +27,7 @@ _NAMES: Mapping[str, str] = {
     "cpus": "processors",
     "threads": "threads of the engine",
     "host_mode": "host mode",
+    "params.workload": "core workload",
 }
 #: Shown elsewhere: the engine heads the part, emulated tiers are marked on every number.
 _ELSEWHERE = ("engine", "emulate")
@@ -50,7 +51,7 @@ def what_was_run(sides: Sequence[tuple[str, Sequence[StoredRun]]]) -> tuple[Told
 
 def always_told(workload: str, dims: Sequence[Dimension]) -> list[str]:
     """Facts without which a number of this workload means nothing, but for those compared."""
-    facts = {"tpcc": ("params.warehouses", "params.users")}.get(workload, ())
+    facts = [f"params.{name}" for name in told_parameters(workload)]
     return [fact for fact in facts if not any(dim.covers(fact, "", "") for dim in dims)]
 
 

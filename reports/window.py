@@ -1,18 +1,27 @@
-"""What the measured window added to the counters: in all, and for each transaction done."""
+"""What the measured window added to the counters: in all, and for each unit of work done."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from harness.reports.catalogue import metric_info
 from harness.reports.series import Arm
-from harness.reports.values import Measured, Quantity, Summary, measured, summarise
+from harness.reports.values import (
+    ASKED_FOR,
+    Measured,
+    Quantity,
+    Summary,
+    measured,
+    summarise,
+)
 
 _WINDOW = "window_"
 #: How long it was is no count of what happened in it.
 _LENGTH = "window_duration_ns"
 #: A rate or a share does not become smaller with more transactions.
 _ADDED_UP = ("ns", "B", "1")
-_DONE = ("transaction_count", "transaction_rolled_back_count")
+#: What counts as done: transactions that were to be rolled back, too.
+_DONE = ("count", "rolled_back_count")
 
 
 def of_window(quantity: Quantity) -> bool:
@@ -28,16 +37,26 @@ def window_title(quantity: Quantity) -> str:
     return ", ".join(filter(None, (name.replace("_", " "), quantity.labels_text())))
 
 
-def per_transaction(arm: Arm, quantity: Quantity) -> tuple[Summary, str] | None:
-    """Over the arm's runs, with the unit: each run's own by its own transactions.
+def work_done(arms: Sequence[Arm]) -> str:
+    """What a client's unit of work is called here: transaction, operation; empty without any."""
+    names = {quantity.name for arm in arms for quantity in arm.kinds()}
+    return next((noun for noun in ASKED_FOR if f"{noun}_{_DONE[0]}" in names), "")
 
-    None where it is no sum, or a driver does not tell how many transactions were done.
+
+def per_work(arm: Arm, quantity: Quantity) -> tuple[Summary, str] | None:
+    """Over the arm's runs, with the unit: each run's own by the work that it did itself.
+
+    None where it is no sum, is below what can be told from nothing, or a driver does not
+    tell how much was done.
     """
+    noun = work_done([arm])
     found = []
     for run in arm.usable:
         values = measured(run)
-        one, done = values.get(quantity), _done_count(values)
-        if one is not None and one.value is not None and done and one.unit in _ADDED_UP:
+        one, done = values.get(quantity), _done_count(values, noun)
+        if one is None or one.value is None or not done or one.unit not in _ADDED_UP:
+            continue
+        if abs(one.value) >= metric_info(quantity, one.better).resolution:
             found.append((one.value / done, one.unit))
     summary = summarise(value for value, _ in found)
     if summary is None or quantity.name == _LENGTH or quantity.name.endswith("_per_s"):
@@ -45,6 +64,7 @@ def per_transaction(arm: Arm, quantity: Quantity) -> tuple[Summary, str] | None:
     return summary, found[0][1]
 
 
-def _done_count(values: Mapping[Quantity, Measured]) -> float:
-    """Transactions committed, only read, or rolled back as they should."""
-    return sum(one.value or 0.0 for q, one in values.items() if q.name in _DONE)
+def _done_count(values: Mapping[Quantity, Measured], noun: str) -> float:
+    """Transactions committed, only read, or rolled back as they should; operations done."""
+    names = {f"{noun}_{count}" for count in _DONE}
+    return sum(one.value or 0.0 for q, one in values.items() if q.name in names)

@@ -41,6 +41,20 @@ def quantity_text(value: float, unit: str, resolution: float = 0.0) -> str:
     return f"{significant(value)} {unit}".strip()
 
 
+def range_text(low: float, high: float, unit: str, resolution: float = 0.0) -> str:
+    """``2.36 – 7.72 ms``; each with its unit where these differ, one value where they agree."""
+    ends = [quantity_text(value, unit, resolution) for value in (low, high)]
+    if ends[0] == ends[1]:
+        return ends[0]
+    (first, _, shared), (_, _, other) = (end.partition(" ") for end in ends)
+    return f"{first if shared == other else ends[0]} – {ends[1]}"
+
+
+def with_article(noun: str) -> str:
+    """``a transaction``, ``an operation``."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 def times(ratio: float) -> str:
     """``1.90×``."""
     return f"{significant(ratio)}×"
@@ -100,7 +114,8 @@ def contrary(row: Row, a: float, b: float) -> bool:
 def difference_text(row: Row) -> str:
     """The outcome, and where the medians beside it say the opposite of the ratio, that they do."""
     against = row.a is not None and row.b is not None and contrary(row, row.a.median, row.b.median)
-    return f"{outcome_text(row)}{'; the medians stand the other way round' if against else ''}"
+    said = [outcome_text(row), "the medians stand the other way round" if against else ""]
+    return "; ".join(filter(None, [*said, "one side as its driver tells it" if row.told else ""]))
 
 
 def headline_text(name: str, row: Row) -> str:

@@ -136,8 +136,11 @@ def _label_groups(axes: Axes, quantities: Sequence[Quantity]) -> float:
         axes.set_xticks(range(len(quantities)), texts)
         axes.set_xlabel(names[0] if names else "")
         return _BELOW
-    axes.set_xticks(range(len(quantities)), [q.labels[1][1] for q in quantities])
-    axes.set_xlabel(names[1])
+    short = names[1] == "percentile"
+    axes.set_xticks(
+        range(len(quantities)), [f"{'p' if short else ''}{q.labels[1][1]}" for q in quantities]
+    )
+    axes.set_xlabel("" if short else names[1])
     shared: dict[str, list[int]] = {}
     for place, quantity in enumerate(quantities):
         shared.setdefault(quantity.labels[0][1], []).append(place)

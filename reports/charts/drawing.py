@@ -38,6 +38,8 @@ _TITLE_PER_IN, _LABEL_PER_IN = 8.5, 11.0
 _LINE_IN, _BESIDE_IN = 0.2, 1.1
 #: What a legend's mark and its gaps take, in letters.
 _HANDLE = 6
+#: Narrower than this a chart is not drawn on a page: who reads it on a phone scrolls.
+_SMALLEST_REM = 44
 INK, FAINT = "#1f2328", "#8a9099"
 
 _STYLE: dict[Any, Any] = {
@@ -86,7 +88,14 @@ class Drawing:
         body = re.sub(r'\bid="', f'id="{self.name}-', body)
         body = re.sub(r"url\(#", f"url(#{self.name}-", body)
         body = re.sub(r'href="#', f'href="#{self.name}-', body)
-        return body.replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1)
+        look = f'style="min-width: min({self._width_px:.0f}px, {_SMALLEST_REM}rem)"'
+        return body.replace("<svg ", f'<svg {look} aria-hidden="true" focusable="false" ', 1)
+
+    @property
+    def _width_px(self) -> float:
+        """Its natural width: letters of all charts are then of one size."""
+        found = re.search(r'<svg [^>]*width="([\d.]+)pt"', self.svg)
+        return float(found[1]) * 4 / 3 if found else 0.0
 
 
 @contextmanager
@@ -160,6 +169,14 @@ def title_above(axes: Axes, text: str) -> None:
     figure = axes.get_figure(root=True)
     if figure is not None:  # what the lines take is not taken from the axes
         figure.set_figheight(figure.get_figheight() + _LINE_IN * (len(lines) - 1))
+
+
+def heading_above(figure: Figure, text: str) -> None:
+    """A title over several axes, in lines that fit."""
+    per_line = int((figure.get_figwidth() - 0.3) * _TITLE_PER_IN)
+    lines = wrap(text, per_line, break_on_hyphens=False)
+    figure.suptitle("\n".join(lines), x=0.01, ha="left", fontweight="bold")
+    figure.set_figheight(figure.get_figheight() + _LINE_IN * len(lines))
 
 
 def columns(axes: Axes, labels: Sequence[str], most: int) -> int:

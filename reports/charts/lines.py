@@ -1,10 +1,11 @@
-"""A result over a parameter as lines, both axes logarithmic (VLDB 2023, Fig. 5 to 10)."""
+"""A result over a parameter as lines, both axes logarithmic (VLDB 2023, Fig. 5 to 12)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from harness.reports.charts.drawing import (
@@ -13,9 +14,9 @@ from harness.reports.charts.drawing import (
     Drawing,
     columns,
     finish,
+    heading_above,
     new_figure,
     style,
-    title_above,
 )
 from harness.reports.published import PublishedSeries
 from harness.reports.sweeps import Line, Sweep, published_points
@@ -23,60 +24,111 @@ from harness.reports.words import EMULATED, quantity_text, significant
 
 #: More lines than these cannot be told apart: the table has them.
 _MOST_LINES = 12
+#: So many places stand in a row.
+_ACROSS = 3
+_ALONE_IN, _EACH_IN, _HIGH_IN = 8.4, 3.9, 3.6
 _MARKERS = "osD^vP"
 _DASHES = ("-", "--", ":", "-.")
 
 
 def lines_over_parameter(
-    sweep: Sweep, title: str, name: str, published: Sequence[PublishedSeries] = ()
+    sweeps: Sequence[Sweep], name: str, published: Sequence[PublishedSeries] = ()
 ) -> Drawing | None:
-    """None where there is one value only, or more lines than can be told apart.
+    """None where there are more lines than can be told apart.
 
+    ``sweeps``: of one quantity, side by side in the order given, the axis of values shared.
     Full markers: medians, with the range of the repeats; hollow ones: emulated; crosses on
     dotted lines: the paper's.
     """
-    if len(sweep.values) < 2 or len(sweep.lines) > _MOST_LINES:
+    if len({line.name for sweep in sweeps for line in sweep.lines}) > _MOST_LINES:
         return None
-    beside = list(published_points(sweep, published))
+    first = sweeps[0]
     with style():
-        figure = new_figure(8.4, 4.4)
-        axes = figure.add_subplot()
-        arms = list(dict.fromkeys(line.arm for line in sweep.lines))
-        kinds = list(dict.fromkeys(tuple(sorted(line.settings.items())) for line in sweep.lines))
-        for line in sweep.lines:
-            kind = kinds.index(tuple(sorted(line.settings.items())))
-            _draw(axes, line, arms.index(line.arm), kind)
-        for line, series in beside:
-            _draw_published(axes, line, series, arms.index(line.arm))
-        beyond = {int(p.x) for _, series in beside for p in series.points if p.x.isdigit()}
-        _dress(axes, sweep, title, sorted({*sweep.values, *beyond}))
-        heading = f"{title} over {sweep.parameter}: {sweep.title}"
-        return finish(figure, name, heading, _alt(sweep, title), _caption(sweep, bool(beside)))
+        across = min(_ACROSS, len(sweeps))
+        down = -(-len(sweeps) // across)
+        width = _ALONE_IN if across == 1 else 1.0 + _EACH_IN * across
+        figure = new_figure(width, 0.9 + _HIGH_IN * down)
+        held = figure.subplots(down, across, sharey=True, squeeze=False)
+        places = [axes for row in held for axes in row]
+        looks = _Looks(sweeps)
+        paper = False
+        for sweep, axes in zip(sweeps, places, strict=False):
+            paper |= _draw_sweep(axes, sweep, looks, published)
+        for axes in places[len(sweeps) :]:
+            axes.set_visible(False)
+        places[0].set_ylabel(f"{first.measure}\n{_unit(first)}log axis")
+        emulated = {line.arm: None for s in sweeps for line in s.lines if line.emulated}
+        mark = f" · {', '.join(emulated)} {EMULATED}" if emulated else ""
+        heading_above(figure, first.title + mark)
+        _legend(figure, places)
+        title = f"{first.measure} over {first.over}: {first.title}"
+        return finish(figure, name, title, _alt(sweeps), _caption(sweeps, paper))
 
 
-def _draw(axes: Axes, line: Line, arm: int, kind: int) -> None:
+class _Looks:
+    """Colour by arm; dash and marker by whatever else tells a line from others."""
+
+    def __init__(self, sweeps: Sequence[Sweep]) -> None:
+        lines = [line for sweep in sweeps for line in sweep.lines]
+        self._arms = list(dict.fromkeys(line.arm for line in lines))
+        self._kinds = list(dict.fromkeys(_kind(line) for line in lines))
+
+    def colour(self, line: Line) -> str:
+        return ARM_COLOURS[self._arms.index(line.arm) % len(ARM_COLOURS)]
+
+    def dash(self, line: Line) -> str:
+        return _DASHES[self._kinds.index(_kind(line)) % len(_DASHES)]
+
+    def marker(self, line: Line) -> str:
+        place = self._arms.index(line.arm) + self._kinds.index(_kind(line))
+        return _MARKERS[place % len(_MARKERS)]
+
+
+def _kind(line: Line) -> str:
+    return line.name.removeprefix(line.arm)
+
+
+def _unit(sweep: Sweep) -> str:
+    return "" if sweep.unit == "ns" else f"{sweep.unit}, "
+
+
+def _draw_sweep(
+    axes: Axes, sweep: Sweep, looks: _Looks, published: Sequence[PublishedSeries]
+) -> bool:
+    """One place's lines; whether a paper's are among them."""
+    beside = list(published_points(sweep, published))
+    for line in sweep.lines:
+        _draw(axes, line, looks)
+    for line, series in beside:
+        _draw_published(axes, line, series, looks.colour(line))
+    beyond = {int(p.x) for _, series in beside for p in series.points if p.x.isdigit()}
+    _dress(axes, sweep, sorted({*sweep.values, *beyond}))
+    return bool(beside)
+
+
+def _draw(axes: Axes, line: Line, looks: _Looks) -> None:
     at, held = list(line.points), list(line.points.values())
     medians = [summary.median for summary in held]
     ranges = [[s.median - s.low for s in held], [s.high - s.median for s in held]]
-    colour = ARM_COLOURS[arm % len(ARM_COLOURS)]
+    colour = looks.colour(line)
     axes.errorbar(
-        at, medians, yerr=ranges, color=colour, linestyle=_DASHES[kind % len(_DASHES)],
-        marker=_MARKERS[(arm + kind) % len(_MARKERS)], mfc="white" if line.emulated else colour,
+        at, medians, yerr=ranges, color=colour, linestyle=looks.dash(line),
+        marker=looks.marker(line), mfc="white" if line.emulated else colour,
         ms=5.5, linewidth=1.5, elinewidth=0.9, capsize=2, label=line.marked_name,
     )  # fmt: skip
 
 
-def _draw_published(axes: Axes, line: Line, series: PublishedSeries, arm: int) -> None:
+def _draw_published(axes: Axes, line: Line, series: PublishedSeries, colour: str) -> None:
     points = [(int(p.x), p) for p in series.points if p.x.isdigit()]
     axes.errorbar(
         [x for x, _ in points], [p.y_base for _, p in points],
-        yerr=[p.error_base for _, p in points], color=ARM_COLOURS[arm % len(ARM_COLOURS)],
+        yerr=[p.error_base for _, p in points], color=colour,
         linestyle=":", linewidth=0.8, marker="x", ms=6, ecolor=FAINT,
         label=f"{series.figure}: {line.name} as published",
     )  # fmt: skip
 
 
-def _dress(axes: Axes, sweep: Sweep, title: str, values: Sequence[int]) -> None:
+def _dress(axes: Axes, sweep: Sweep, values: Sequence[int]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(FixedLocator(values))
@@ -85,39 +137,55 @@ def _dress(axes: Axes, sweep: Sweep, title: str, values: Sequence[int]) -> None:
     low, high = axes.get_ylim()
     subs = (1.0, 2.0, 5.0) if high / low > 3 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
     axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: significant(v).removesuffix(".0")))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value, sweep.unit)))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel(f"{sweep.parameter}, log axis")
-    axes.set_ylabel(f"{title}\n{sweep.unit}, log axis")
-    emulated = dict.fromkeys(line.arm for line in sweep.lines if line.emulated)
-    mark = f" · {', '.join(emulated)} {EMULATED}" if emulated else ""
-    title_above(axes, sweep.title + mark)
-    ncols = columns(axes, axes.get_legend_handles_labels()[1], 3)
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=ncols, borderaxespad=0)
+    axes.set_xlabel(f"{sweep.over}, log axis")
+    if sweep.place_name:
+        axes.set_title(sweep.place_name, fontsize="medium")
 
 
-def _alt(sweep: Sweep, title: str) -> str:
-    said = []
-    for line in sweep.lines:
-        values = list(line.points)
-        ends = [quantity_text(line.points[at].median, sweep.unit) for at in (values[0], values[-1])]
-        said.append(
-            f"{line.marked_name} from {ends[0]} at {values[0]} to {ends[1]} at {values[-1]}"
-        )
+def _tick(value: float, unit: str) -> str:
+    return quantity_text(value, unit) if unit == "ns" else significant(value).removesuffix(".0")
+
+
+def _legend(figure: Figure, places: Sequence[Axes]) -> None:
+    """One for all places, below them; each line once."""
+    named = {
+        label: handle
+        for axes in places
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    ncols = columns(places[0], list(named), 3)
+    figure.legend(list(named.values()), list(named), loc="outside lower left", ncols=ncols)
+
+
+def _alt(sweeps: Sequence[Sweep]) -> str:
+    first, said = sweeps[0], []
+    for sweep in sweeps:
+        for line in sweep.lines:
+            ends = [(at, quantity_text(line.points[at].median, sweep.unit)) for at in line.points]
+            (low, start), (high, end) = ends[0], ends[-1]
+            where = f"{sweep.place_name}: " if sweep.place_name else ""
+            said.append(f"{where}{line.marked_name} from {start} at {low} to {end} at {high}")
     return (
-        f"Lines, {title} of {sweep.title} over {sweep.parameter}, both axes logarithmic: "
-        f"{'; '.join(said)}. The table has every value."
+        f"Lines, {first.measure} of {first.title} over {first.over}, both axes "
+        f"logarithmic: {'; '.join(said)}. The table has every value."
     )
 
 
-def _caption(sweep: Sweep, published: bool) -> str:
-    repeats = sorted({s.n for line in sweep.lines for s in line.points.values()})
+def _caption(sweeps: Sequence[Sweep], published: bool) -> str:
+    lines = [line for sweep in sweeps for line in sweep.lines]
+    summaries = [summary for line in lines for summary in line.points.values()]
+    repeats = sorted({summary.n for summary in summaries})
     noun = "repeat" if repeats == [1] else "repeats"
+    held = "Percentiles" if sweeps[0].one.quantity.label("percentile") else "Medians"
     text = (
-        f"Medians of {' to '.join(str(n) for n in repeats)} {noun}, bars are their range. "
+        f"{held} of {' to '.join(str(n) for n in repeats)} {noun}, bars are their range. "
         "Both axes are logarithmic."
     )
-    if any(line.emulated for line in sweep.lines):
+    if any(summary.median <= 0 for summary in summaries):
+        text += " A value of 0 has no place on them and stands in the table alone."
+    if any(line.emulated for line in lines):
         text += " Hollow markers are emulated."
     if published:
         text += " Crosses on dotted lines are the paper's: another machine, another size."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
@@ -23,6 +24,8 @@ from harness.reports.values import in_order
 from harness.reports.words import significant, times
 
 _MARKERS = "osD^vP"
+#: What a label of a tick takes of the axis, with a gap.
+_TICK_WIDTH = 0.1
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4,
           5, 7, 10, 15, 20, 30, 50, 100, 200, 500, 1000)  # fmt: skip
 
@@ -110,11 +113,19 @@ def _legend(axes: Axes, height: float) -> None:
 
 
 def _thinned(low: float, high: float) -> list[float]:
-    """Round ticks within the limits, at most nine, 1 always among them."""
-    ticks = [tick for tick in _TICKS if low <= tick <= high]
-    while len(ticks) > 9:
-        ticks = [tick for i, tick in enumerate(ticks) if i % 2 == ticks.index(1) % 2]
-    return ticks
+    """Round ticks within the limits, 1 always among them, none nearer than its label is wide."""
+    apart = _TICK_WIDTH * math.log(high / low)
+    kept: list[float] = []
+    for tick in sorted((tick for tick in _TICKS if low <= tick <= high), key=_roundness):
+        if all(abs(math.log(tick / other)) >= apart for other in kept):
+            kept.append(tick)
+    return sorted(kept)
+
+
+def _roundness(tick: float) -> tuple[int, float]:
+    """1 first, then powers of ten, 2 and 5 times them, and the others."""
+    digits = f"{tick:e}".partition("e")[0].rstrip("0").rstrip(".")
+    return (0 if tick == 1 else {"1": 1, "2": 2, "5": 2}.get(digits, 3), tick)
 
 
 def _alt(panel: Panel, title: str, rows: Sequence[Row]) -> str:

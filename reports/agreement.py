@@ -1,0 +1,123 @@
+"""How far two drivers agree that offered the same load: each on data of its own making.
+
+One driver calibrates the other. Nothing is won by the one that shows more: what they differ by
+is client, statements and data together, and no tier is judged by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.reports.catalogue import headline_first, metric_info
+from harness.reports.compare import Group, Row
+from harness.reports.facts import placement_name
+from harness.reports.series import Panel, panels
+from harness.reports.words import (
+    EMULATED,
+    counted,
+    interval_text,
+    metric_title,
+    percent,
+    significant,
+    times,
+)
+from harness.store import StoredRun
+
+#: The dimension that they are compared over.
+DRIVER = "driver"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two drivers under the same conditions: a sentence, and what stands behind it."""
+
+    panel: Panel
+    sentence: str
+    details: tuple[str, ...]
+
+
+def driven_by_several(runs: Sequence[StoredRun]) -> list[Panel]:
+    """The runs that differ in their driver alone, ordered by it; empty where one drove all."""
+    drivers: dict[str, set[str]] = {}
+    for run in runs:
+        spec = run.run["spec"]
+        drivers.setdefault(spec["workload"], set()).add(spec["driver"])
+    own = [run for run in runs if len(drivers[run.run["spec"]["workload"]]) > 1]
+    return [panel for panel in panels(own, DRIVER, None) if panel.groups] if own else []
+
+
+def agreements(found: Sequence[Panel]) -> list[Agreement]:
+    """For every pair of drivers that has a headline in common."""
+    return [one for panel in found for group in panel.groups for one in _of_group(panel, group)]
+
+
+def _of_group(panel: Panel, group: Group) -> Iterator[Agreement]:
+    rows = {row.quantity: row for row in group.rows if row.estimate and row.better != "none"}
+    heads = headline_first(
+        [q for q, row in rows.items() if metric_info(q, row.better).role == "headline"]
+    )
+    if not heads:
+        return
+    head = rows[heads[0]]
+    estimate = head.estimate
+    assert estimate is not None  # rows have one
+    a, b = group.a.marked_name, group.b.marked_name
+    said = f"{times(_of_b_to_a(head))} the {metric_title(head)} of {a}"
+    sentence = (
+        f"{_where(panel)}: {b} has {said}{_marked(group)}: they are {_apart(head)} apart, "
+        f"{_outcome(head)}."
+    )
+    details = [
+        f"Ratio {interval_text(estimate)} over {counted(min(estimate.n_a, estimate.n_b), 'run')} "
+        "of each; each drove data of its own making.",
+        *_times(list(rows.values()), a, b),
+    ]
+    details += [f"{remark[0].upper()}{remark[1:]}." for remark in group.remarks]
+    yield Agreement(panel, sentence, tuple(details))
+
+
+def _where(panel: Panel) -> str:
+    """With the placement, which the title has only where it differs."""
+    names = dict.fromkeys(placement_name(run.run["spec"]) for run in panel.runs)
+    rest = [name for name in names if not any(name in told for told in panel.context)]
+    return ", ".join([panel.title_with_workload, *rest])
+
+
+def _marked(group: Group) -> str:
+    return f" ({EMULATED})" if group.a.emulated or group.b.emulated else ""
+
+
+def _of_b_to_a(row: Row) -> float:
+    """How much of A's value B has; an estimate says how much better B is."""
+    assert row.estimate is not None
+    return row.estimate.ratio if row.better == "higher" else 1 / row.estimate.ratio
+
+
+def _apart(row: Row) -> str:
+    assert row.estimate is not None
+    return percent(float(significant(max(row.estimate.ratio, 1 / row.estimate.ratio) - 1)))
+
+
+def _outcome(row: Row) -> str:
+    if row.judgement is None or row.judgement.outcome == "cannot be shown":
+        needed = f"; {row.judgement.repeats_needed} of each are needed" if row.judgement else ""
+        return f"and so few repeats cannot show whether they differ{needed}"
+    if row.judgement.outcome == "shown":
+        return "and that they differ is shown"
+    return "and no difference was shown"
+
+
+def _times(rows: Sequence[Row], a: str, b: str) -> Iterator[str]:
+    """How far the times of what was asked for are apart, over all of their percentiles."""
+    for metric in dict.fromkeys(row.quantity.name for row in rows):
+        own = [row for row in rows if row.quantity.name == metric]
+        info = metric_info(own[0].quantity, own[0].better)
+        if info.role != "detail":
+            continue
+        ratios = sorted(_of_b_to_a(row) for row in own)
+        told = ", percentiles of one as it tells them" if any(row.told for row in own) else ""
+        yield (
+            f"{info.title[0].upper()}{info.title[1:]}, {counted(len(own), 'row')}: {b} has from "
+            f"{times(ratios[0])} to {times(ratios[-1])} those of {a}{told}."
+        )

@@ -1,0 +1,186 @@
+"""Tables of measured values: every arm's medians, and the comparisons beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.reports.anatomy import anatomy
+from harness.reports.catalogue import metric_info
+from harness.reports.compare import Row
+from harness.reports.marks import MARK, TOLD_MARK, moved_by_others
+from harness.reports.series import Arm, Panel
+from harness.reports.sweeps import Line, Sweep
+from harness.reports.values import Measured, Quantity, Summary, in_order
+from harness.reports.window import per_work, window_title, work_done
+from harness.reports.words import (
+    difference_text,
+    interval_text,
+    p_text,
+    quantity_text,
+    range_text,
+    times,
+    with_article,
+)
+
+#: The name of the columns that say what a comparison has shown.
+_OUTCOME = "difference"
+
+
+@dataclass(frozen=True)
+class ValueTable:
+    """Medians of every arm with the comparisons beside them; cells are text.
+
+    ``heads``: the groups of columns, each with the names of its columns; the first
+    column (the labels) has no name and stands before them.
+    """
+
+    title: str
+    heads: tuple[tuple[str, tuple[str, ...]], ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def flat_head(self) -> list[str]:
+        """One name for each column, the first included."""
+        return ["", *(f"{group}: {name}" for group, names in self.heads for name in names)]
+
+    @property
+    def in_words(self) -> list[int]:
+        """The indices of the columns that hold sentences, which may be broken into lines."""
+        names = ["", *(name for _, group in self.heads for name in group)]
+        return [index for index, name in enumerate(names) if name == _OUTCOME]
+
+    @property
+    def first_of_group(self) -> list[int]:
+        """The indices of the columns that begin a group."""
+        spans = [len(names) for _, names in self.heads]
+        return [1 + sum(spans[:index]) for index in range(len(spans))]
+
+
+def value_table(
+    panel: Panel, title: str, quantities: Sequence[Quantity], kinds: dict[Quantity, Measured]
+) -> ValueTable:
+    """Of these quantities: each arm's, and every comparison of the panel."""
+    merged = all(quantity.label("percentile") for quantity in quantities)
+    heads: list[tuple[str, tuple[str, ...]]] = [
+        (arm.marked_name, ("all repeats" if merged else "median", "range", "n"))
+        for arm in panel.arms
+    ]
+    better = kinds[quantities[0]].better
+    ratio = "ratio" if better == "none" else "times better"
+    compared = [
+        (f"{group.b.marked_name} against {group.a.marked_name}",
+         (ratio, "interval", "p (Holm)", _OUTCOME))
+        for group in panel.groups
+    ]  # fmt: skip
+    held = [{q: s for name in {q.name for q in quantities} for q, s in arm.summaries(name).items()}
+            for arm in panel.arms]  # fmt: skip
+    limits = [{q: s for name in {q.name for q in quantities} for q, s in arm.limits(name).items()}
+              for arm in panel.arms]  # fmt: skip
+    by_group = [{row.quantity: row for row in group.rows} for group in panel.groups]
+    rows = []
+    for quantity in quantities:
+        one_of = kinds[quantity]
+        info = metric_info(quantity, one_of.better)
+        cells = [quantity.labels_text() or info.title]
+        for arm, one, reached in zip(panel.arms, held, limits, strict=True):
+            cells += summary_cells(
+                one.get(quantity), one_of, info.resolution, reached.get(quantity)
+            )
+            cells[-3] += f" {MARK}" if _by_others(arm, quantity) else ""
+            cells[-3] += f" {TOLD_MARK}" if quantity in arm.told else ""
+        for rows_of in by_group:
+            cells += _row_cells(rows_of.get(quantity))
+        rows.append(tuple(cells))
+    if any(_by_others(arm, quantity) for arm in panel.arms for quantity in quantities):
+        title += f" ({MARK}: far more than the kernel counted for the engine)"
+    if any(kinds[quantity].hdr for quantity in quantities):
+        title += " (percentiles: of all repeats together, not the median of theirs)"
+    if any(quantity in arm.told for arm in panel.arms for quantity in quantities):
+        title += f" ({TOLD_MARK}: as its driver tells it, which keeps no histogram)"
+    return ValueTable(title, (*heads, *compared), tuple(rows))
+
+
+def window_tables(
+    panel: Panel, found: Sequence[Quantity], kinds: dict[Quantity, Measured]
+) -> list[ValueTable]:
+    """What the window added to every counter, in one table, with what one unit of work took."""
+    quantities = in_order(found)
+    if not quantities:
+        return []
+    inner = value_table(panel, "over the measured window", quantities, kinds)
+    noun = work_done(panel.arms)
+    rows = []
+    for quantity, cells in zip(quantities, inner.rows, strict=True):
+        each = [per_work(arm, quantity) for arm in panel.arms] if noun else []
+        shown = (quantity_text(one[0].median, one[1]) if one else "–" for one in each)
+        rows.append((window_title(quantity), *cells[1:], *shown))
+    names = tuple(arm.marked_name for arm in panel.arms)
+    beside = ((f"{with_article(noun)}, median", names),) if noun else ()
+    return [ValueTable(inner.title, (*inner.heads, *beside), tuple(rows))]
+
+
+def _by_others(arm: Arm, quantity: Quantity) -> bool:
+    """Whether a device's bytes of a query are far more than the engine's own."""
+    one = anatomy(arm).get(quantity.label("query") or "")
+    if one is None or quantity.name not in ("query_tier_read_bytes", "query_tier_write_bytes"):
+        return False
+    if quantity.name == "query_tier_read_bytes":
+        return moved_by_others(one.read, one.size("io_read"))
+    return moved_by_others(one.written, one.size("io_write"))
+
+
+def summary_cells(
+    summary: Summary | None, one: Measured, resolution: float, limit: Summary | None
+) -> list[str]:
+    """``limit``: the time limit that some of the runs, or all, reached instead."""
+    if summary is None and limit is not None:
+        return [f"limit of {quantity_text(limit.median, one.unit)} reached", "", "0"]
+    if summary is None:
+        return [one.note if one.value is None and one.note else "–", "", "0"]
+    median = quantity_text(summary.median, one.unit, resolution)
+    n = str(summary.n) if limit is None else f"{summary.n}, limit reached in {limit.n}"
+    return [median, range_text(summary.low, summary.high, one.unit, resolution), n]
+
+
+def _row_cells(row: Row | None) -> list[str]:
+    if row is None:
+        return ["–", "", "", ""]
+    if row.estimate is None or row.judgement is None:
+        return ["–", "", "", row.note]
+    return [
+        times(row.estimate.ratio),
+        interval_text(row.estimate),
+        p_text(row.judgement.adjusted_p),
+        difference_text(row),
+    ]
+
+
+#: With more lines than this each has rows of its own instead of columns.
+_LINES_ACROSS = 4
+
+
+def sweep_table(sweep: Sweep) -> ValueTable:
+    """A line's medians at every value of the parameter."""
+    title = ", ".join(filter(None, [f"{sweep.measure} over {sweep.over}", sweep.place_name]))
+    columns = ("median", "range", "n")
+
+    def cells(line: Line, value: int) -> list[str]:
+        return summary_cells(line.points.get(value), sweep.one, 0.0, None)
+
+    if len(sweep.lines) <= _LINES_ACROSS:
+        heads = tuple((line.marked_name, columns) for line in sweep.lines)
+        rows = [
+            (
+                f"{value} {sweep.over}",
+                *(cell for line in sweep.lines for cell in cells(line, value)),
+            )
+            for value in sweep.values
+        ]
+        return ValueTable(f"{title}: {sweep.title}", heads, tuple(rows))
+    rows = [
+        (f"{line.marked_name}, {value} {sweep.over}", *cells(line, value))
+        for line in sweep.lines
+        for value in line.points
+    ]
+    return ValueTable(f"{title}: {sweep.title}", (("", columns),), tuple(rows))
