@@ -4,7 +4,7 @@
 
     build, java = built(engine.ycsb_binding(), progress), find_java()
     done = run(build, java, clients, Asked(properties, threads=8, ramp_up_s=10, duration_s=60), …)
-    measured(done, target=None, bounded_by_time=True).operations["read"]
+    measured(done, {"read"}, target=None, bounded_by_time=True).operations["read"]
 
 What it does otherwise than our client: docs/ycsb-client.md.
 """

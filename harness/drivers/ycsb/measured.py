@@ -8,7 +8,7 @@ belongs to line k. Window and series are made of whole intervals.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.driven import Operation
@@ -47,18 +47,20 @@ class Measured:
     backlog: tuple[int, int] | None
 
 
-def measured(done: Done, target: int | None, bounded_by_time: bool) -> Measured:
+def measured(
+    done: Done, asked: Collection[str], target: int | None, bounded_by_time: bool
+) -> Measured:
     """The window of what was done. RunFailed where it cannot be told apart.
 
-    ``target``: operations a second that were offered; latencies count from intended starts
-    then. ``bounded_by_time``: otherwise everything was measured, from the first operation
-    to the last.
+    ``asked``: the operations that were to be done. ``target``: operations a second that were
+    offered; latencies count from intended starts then. ``bounded_by_time``: otherwise
+    everything was measured, from the first operation to the last.
     """
-    cut = _Cut(done, bounded_by_time)
+    cut = _Cut(done, asked, bounded_by_time)
     window_ns = cut.window_ns
     operations = {
         name: found
-        for name, measurement in MEASUREMENTS.items()
+        for name, measurement in cut.measurements.items()
         if (found := _operation(cut, name, measurement, target is not None)) is not None
     }
     offered = None if target is None else round(target * window_ns / NS_PER_S)
@@ -68,8 +70,10 @@ def measured(done: Done, target: int | None, bounded_by_time: bool) -> Measured:
 class _Cut:
     """The intervals of the window, of each measurement."""
 
-    def __init__(self, done: Done, bounded_by_time: bool) -> None:
+    def __init__(self, done: Done, asked: Collection[str], bounded_by_time: bool) -> None:
         self.done = done
+        # Halves of read-modify-writes alone are no operations.
+        self.measurements = {n: m for n, m in MEASUREMENTS.items() if n in asked}
         self._lines = [moment.at_ms for moment in done.moments]
         self._all = not bounded_by_time
 
@@ -104,7 +108,9 @@ class _Cut:
         return [
             {
                 "monotonic_ns": moments[line - 1].monotonic_ns,
-                "counts": _alone({name: self.ended(m, line) for name, m in MEASUREMENTS.items()}),
+                "counts": _alone(
+                    {name: self.ended(m, line) for name, m in self.measurements.items()}
+                ),
             }
             for line in range(self.done.begin + 1, self.done.end + 1)
         ]
@@ -126,14 +132,15 @@ def _operation(cut: _Cut, name: str, measurement: str, intended: bool) -> Operat
     found = cut.intervals(measurement)
     missed = cut.intervals(measurement + _NOT_FOUND)
     count = sum(i.count for i in (*found, *missed))
-    whole = sum(i.count for i in _pairs(cut)) if name in ("read", "update") else 0
+    halves = sum(i.count for i in _pairs(cut)) if name in ("read", "update") else 0
     if not count:
         return None
     told = measurement if not intended else _INTENDED + measurement
     latencies = [*cut.intervals(told), *cut.intervals(told + _NOT_FOUND)]
     return Operation(
-        # At the window's ends a pair may be there with only one of its halves.
-        count=max(0, count - whole),
+        # The client closes one interval after the other: at the window's ends a pair may be
+        # there with only one of its halves.
+        count=max(0, count - halves),
         not_found_count=sum(i.count for i in missed),
         duration_hdr=stored(latencies),
     )
@@ -145,7 +152,7 @@ def _pairs(cut: _Cut) -> list[Interval]:
 
 def _alone(counts: Mapping[str, int]) -> dict[str, int]:
     """Each operation once: halves of a read-modify-write are measured as reads and updates too."""
-    pairs = counts["read_modify_write"]
+    pairs = counts.get("read_modify_write", 0)
     halves = {"read": pairs, "update": pairs}
     return {n: max(0, c - halves.get(n, 0)) for n, c in counts.items() if c}
 

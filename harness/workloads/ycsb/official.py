@@ -111,7 +111,8 @@ class Official:
         asked = _asked(params, drivable)
         done = _run(drivable, session.clients(), asked, session.progress, drives)
         target = params["target"]
-        found = client.measured(done, target, bounded_by_time=asked.duration_s is not None)
+        mix = {name for name, share in shares(params).items() if share}
+        found = client.measured(done, mix, target, bounded_by_time=asked.duration_s is not None)
         begin, end = (drivable.ycsb_counters(told) for told in done.engine)
         inserted = done.words.total("INSERT", "Return=OK")
         return Driven(

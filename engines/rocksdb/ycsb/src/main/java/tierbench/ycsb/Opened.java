@@ -48,6 +48,7 @@ final class Opened {
   private int users;
 
   private Opened(Properties properties) throws RocksDBException {
+    RocksDB.loadLibrary();
     Properties forDatabase = options(properties, "rocksdb.db_option.");
     Properties forFamily = options(properties, "rocksdb.cf_option.");
     options = forDatabase.isEmpty() ? new DBOptions() : DBOptions.getDBOptionsFromProps(forDatabase);
