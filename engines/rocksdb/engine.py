@@ -77,6 +77,11 @@ class RocksDb(OfficialClient):
         """Release, revision and a digest of the library."""
         return self._installation.engine_version()
 
+    @property
+    def library(self) -> Path:
+        """The shared library that clients open."""
+        return self._installation.library
+
     def format_options(self) -> Mapping[str, str]:
         """Options that decide what a load leaves in files and levels."""
         return self._options.stored()

@@ -1,0 +1,357 @@
+"""RocksDB inside the native client: real databases, in real directories."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import loadgen
+from harness.engine import CallsNatively, Places, RunsInClient, TakesOptionFile
+from harness.errors import RunFailed, UsageError
+from harness.progress import SilentProgress
+from harness.registry import engine as factory_of
+from harness.supervise.process import alive
+from harness.workload import Clients
+
+RECORDS = 3000
+SHAPE = {
+    "recordcount": RECORDS, "insertstart": 0, "fieldcount": 4, "fieldlength": 50,
+    "minfieldlength": 1, "fieldlengthdistribution": "constant", "insertorder": "hashed",
+    "zeropadding": 1, "readallfields": True, "writeallfields": False,
+    "requestdistribution": "zipfian", "data_seed": 1, "update": "read-modify-write",
+}  # fmt: skip
+
+
+@dataclass
+class Store:
+    """An engine and the native client on it."""
+
+    engine: Any
+    clients: Clients
+
+    @classmethod
+    def of(cls, lab: Any, settings: Any = None, options: Any = None) -> Store:
+        engine = lab.engine("rocksdb", settings, options)
+        return cls(engine, Clients(lab.supervisor, lab.credentials, lab.directory("c"), engine))
+
+    def spec(self, **more: Any) -> dict[str, Any]:
+        return {
+            "schema": 1,
+            "backend": self.engine.native_backend(),
+            "connection": dict(self.engine.native_connection()),
+            "workload": {"name": "ycsb", "params": SHAPE},
+            "threads": 2,
+            **more,
+        }
+
+    def load(self, places: Places) -> None:
+        self.engine.initialise(places)
+        self.engine.start()
+
+        def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
+            stored = loadgen.load({**self.spec(), "connection": dict(connection)}, self.clients)
+            rows: Mapping[str, int] = stored["rows"]
+            return rows
+
+        self.engine.native_load("ycsb", fill, {"usertable": RECORDS}, SilentProgress())
+        self.engine.stop()
+
+    def restored(self, golden: Path, places: Places) -> Store:
+        self.engine.restore(golden, places)
+        self.engine.start()
+        return self
+
+    def run(
+        self,
+        measuring: Callable[[], None] = lambda: None,
+        duration_ns: int = 500_000_000,
+        **proportions: float,
+    ) -> dict[str, Any]:
+        shares = {"readproportion": 0.5, "updateproportion": 0.5, "insertproportion": 0.0,
+                  "scanproportion": 0.0, "readmodifywriteproportion": 0.0}  # fmt: skip
+        params = {**SHAPE, **(proportions or shares)}
+        calls = self.engine.native_calls("ycsb", params)
+        spec = self.spec(
+            workload={"name": "ycsb", "params": params},
+            statements={name: calls[name] for name in ("read", "update")},
+            connections=2, mode={"kind": "closed"}, ramp_up_ns=0,
+            duration_ns=duration_ns, seed=1,
+        )  # fmt: skip
+        return loadgen.drive([spec], self.clients, loadgen.Watch(on_measuring=measuring))
+
+    def verified(self) -> dict[str, Any]:
+        calls = self.engine.native_calls("ycsb", SHAPE)
+        spec = self.spec(
+            task="verify", connections=2,
+            statements={name: calls[name] for name in ("read", "scan")},
+        )  # fmt: skip
+        found: dict[str, Any] = loadgen.verify(spec, self.clients)["verified"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def golden(module_lab: Any) -> Path:
+    store = Store.of(module_lab)
+    store.load(module_lab.places())
+    folder: Path = module_lab.directory("golden")
+    store.engine.snapshot(folder)
+    return folder
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A directory on another file system than the lab's."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="tb-test-") as folder:
+        path = Path(folder)
+        path.chmod(0o777)
+        yield path
+
+
+def open_files(engine: Any) -> list[Path]:
+    (process,) = engine.processes()
+    found = []
+    for entry in Path(f"/proc/{process.pid}/fd").iterdir():
+        try:
+            found.append(Path(os.readlink(entry)))
+        except OSError:
+            continue
+    return found
+
+
+def test_it_is_what_its_protocols_say(lab: Any) -> None:
+    engine = lab.engine("rocksdb")
+    assert isinstance(engine, RunsInClient) and isinstance(engine, CallsNatively)
+    assert isinstance(factory_of("rocksdb"), TakesOptionFile)
+    assert engine.version().version in engine.version().build
+
+
+def test_data_and_log_lie_where_they_were_placed(lab: Any, golden: Path, elsewhere: Path) -> None:
+    wal = elsewhere / "wal"
+    wal.mkdir(mode=0o777)
+    wal.chmod(0o777)
+    places = lab.places(wal=wal)
+    store = Store.of(lab).restored(golden, places)
+    seen: list[Path] = []
+    store.run(measuring=lambda: seen.extend(open_files(store.engine)))
+    logs = {path.parent for path in seen if path.suffix == ".log" and path.stem.isdigit()}
+    tables = {path.parent for path in seen if path.suffix == ".sst"}
+    assert logs == {places["wal"] / "rocksdb"}
+    assert tables == {places["data"] / "rocksdb"}
+    assert not list((places["data"] / "rocksdb").glob("*.log"))
+    assert places["wal"].stat().st_dev != places["data"].stat().st_dev
+    written = sum(f.stat().st_size for f in (places["wal"] / "rocksdb").glob("*.log"))
+    assert written > 0
+    assert store.engine.processes() == []
+    store.engine.stop()
+
+
+def test_restored_data_hold_every_record_wherever_they_lie(lab: Any, golden: Path) -> None:
+    for _ in range(2):
+        places = lab.places()
+        store = Store.of(lab).restored(golden, places)
+        found = store.verified()
+        assert (found["records"], found["missing"], found["malformed"]) == (RECORDS, 0, 0)
+        config = store.engine.effective_config()
+        assert config["wal_dir"] == str(places["wal"] / "rocksdb")
+        for path in (places["data"] / "rocksdb").glob("OPTIONS-*"):
+            assert f"wal_dir={places['wal']}/rocksdb" in path.read_text()
+        store.engine.stop()
+
+
+def test_golden_data_say_nothing_of_where_they_were_loaded(golden: Path) -> None:
+    assert {path.name for path in golden.iterdir()} == {"data", "wal"}
+    assert not list((golden / "data").glob("LOG*"))
+    assert list((golden / "data").glob("*.sst"))
+    assert sum(path.stat().st_size for path in (golden / "wal").glob("*.log")) == 0
+
+
+def test_options_are_those_that_rocksdb_then_writes(lab: Any, golden: Path) -> None:
+    asked = {
+        "block_cache": "16M", "write_buffer_size": "4M", "max_background_jobs": "3",
+        "filter_policy": "bloomfilter:9:false", "allow_mmap_reads": "on", "sync": "on",
+        "bytes_per_sync": "65536", "max_bytes_for_level_multiplier": "8",
+    }  # fmt: skip
+    store = Store.of(lab, asked).restored(golden, lab.places())
+    store.run(duration_ns=200_000_000)
+    config = store.engine.effective_config()
+    assert config["write_buffer_size"] == str(4 << 20)
+    assert config["max_background_jobs"] == "3"
+    assert config["allow_mmap_reads"] == "true"
+    assert config["filter_policy"] == "bloomfilter:9:false"
+    assert float(config["max_bytes_for_level_multiplier"]) == 8
+    assert (config["block_cache"], config["sync"]) == ("16M", "true")
+    store.engine.stop()  # which compares all of them
+
+
+def test_options_come_from_a_file_as_rocksdb_writes_it(
+    lab: Any, golden: Path, tmp_path: Path
+) -> None:
+    first = Store.of(lab, {"write_buffer_size": "5242880"})
+    places = lab.places()
+    first.restored(golden, places).run(duration_ns=200_000_000)
+    first.engine.stop()
+    written = sorted((places["data"] / "rocksdb").glob("OPTIONS-*"))[-1]
+    settings = factory_of("rocksdb").settings_of_file({"options_file": str(written)})  # type: ignore[attr-defined]
+    assert settings["write_buffer_size"] == "5242880"
+    assert "wal_dir" not in settings
+    second = Store.of(lab, {**settings, "block_cache": "8M"}).restored(golden, lab.places())
+    second.run(duration_ns=200_000_000)
+    assert second.engine.effective_config()["write_buffer_size"] == "5242880"
+    second.engine.stop()
+
+
+def test_a_file_that_is_no_options_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "OPTIONS"
+    read = factory_of("rocksdb").settings_of_file  # type: ignore[attr-defined]
+    for text, words in (
+        ("write_buffer_size=1\n", f"{path}:1"),
+        ('[DBOptions]\n[CFOptions "other"]\n', "a column family 'other'"),
+        ("[Elephants]\n", "no section"),
+        ("", "no options"),
+        ('[CFOptions "default"]\ncomparator=rev\n', "comparator=rev is not supported"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError) as caught:
+            read({"options_file": str(path)})
+        assert words in str(caught.value)
+    with pytest.raises(UsageError, match="No such file"):
+        read({"options_file": str(tmp_path / "none")})
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"write_bufer_size": "1M"}, "did you mean 'write_buffer_size'"),
+        ({"write_buffer_size": "much"}, "Error parsing"),
+        ({"compression": "kNoSuchCompression"}, "compression"),
+        ({"allow_mmap_reads": "true", "use_direct_reads": "true"}, "must be disabled"),
+        ({"num_levels": "1"}, "num_levels=1 would be"),
+        ({"wal_dir": "/tmp"}, "decided by the harness"),
+        ({"block_based_table_factory": "{block_size=4096}"}, "by their own names"),
+        ({"block_size": "4096;no_block_cache=true"}, "not one value"),
+        ({"sync": "perhaps"}, "neither true nor false"),
+        ({"sync": "true", "disable_wal": "true"}, "no WAL to sync"),
+    ],
+)
+def test_options_that_rocksdb_does_not_take_are_refused_beforehand(
+    lab: Any, settings: dict[str, str], words: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        lab.engine("rocksdb", settings)
+    assert words in str(caught.value) and caught.value.do
+
+
+def test_only_what_decides_the_files_is_in_the_golden_key(lab: Any) -> None:
+    def key(**settings: str) -> Mapping[str, str]:
+        found: Mapping[str, str] = lab.engine("rocksdb", settings).format_options()
+        return found
+
+    assert key() == {}
+    assert key(write_buffer_size="4M", block_cache="1M", sync="true", use_direct_reads="on") == {}
+    assert key(block_size="8192") == {"block_size": "8192"}
+    assert key(block_size="4K") == {}  # which it is anyway
+    assert key(compression="kNoCompression") != key(compression="kLZ4Compression")
+
+
+def test_what_a_loss_of_power_takes_is_told(lab: Any) -> None:
+    def lost(**settings: str) -> list[str]:
+        return list(lab.engine("rocksdb", settings).lost_without_power())
+
+    assert lost() == ["sync=false"]
+    assert lost(sync="true") == []
+    assert lost(disable_wal="true") == ["disable_wal=true"]
+    assert lost(sync="true", manual_wal_flush="true") == ["manual_wal_flush=true"]
+
+
+def test_tickers_and_levels_are_told(lab: Any, golden: Path) -> None:
+    store = Store.of(lab).restored(golden, lab.places())
+    result = store.run()
+    engine = result["engine"]
+    done = {one["type"]: one["count"] for one in result["operations"]}
+    read = {moment: engine[moment]["rocksdb_number_keys_read_count"] for moment in ("begin", "end")}
+    wrote = {
+        moment: engine[moment]["rocksdb_number_keys_written_count"] for moment in ("begin", "end")
+    }
+    # The client's window and the two readings are not one moment: a few operations lie between.
+    assert read["end"] - read["begin"] == pytest.approx(done["read"] + done["update"], rel=0.2)
+    assert wrote["end"] - wrote["begin"] == pytest.approx(done["update"], rel=0.2)
+    assert "Level Files Size" in engine["text"]["rocksdb_levels"]
+    assert engine["end"]["rocksdb_wal_bytes"] > engine["begin"]["rocksdb_wal_bytes"]
+
+
+def test_without_statistics_there_are_no_tickers(lab: Any, golden: Path) -> None:
+    store = Store.of(lab, options={"statistics": "off"}).restored(golden, lab.places())
+    told = store.run(duration_ns=200_000_000)["engine"]["end"]
+    assert "rocksdb_number_keys_read_count" not in told
+
+
+def test_a_damaged_table_fails_the_run_in_rocksdbs_words(lab: Any, golden: Path) -> None:
+    places = lab.places()
+    store = Store.of(lab, {"compression": "kNoCompression"}).restored(golden, places)
+    (table, *_) = (places["data"] / "rocksdb").glob("*.sst")
+    with table.open("r+b") as file:
+        file.seek(1000)
+        file.write(b"\0" * 4000)
+    with pytest.raises(RunFailed, match="Corruption"):
+        store.run()
+
+
+def test_a_killed_client_leaves_nobody_who_has_the_data_open(lab: Any, golden: Path) -> None:
+    store = Store.of(lab).restored(golden, lab.places())
+    killed = []
+
+    def kill() -> None:
+        (client,) = store.engine.processes()
+        os.kill(client.pid, signal.SIGKILL)
+        killed.append(client)
+
+    with pytest.raises(RunFailed, match="killed by signal 9"):
+        store.run(measuring=kill, duration_ns=20_000_000_000)
+    assert not alive(killed[0]) and store.engine.processes() == []
+    # RocksDB recovers what was acknowledged from its log: all records are there.
+    assert store.verified()["missing"] == 0
+
+
+def test_a_second_client_is_refused_while_one_has_it_open(lab: Any, golden: Path) -> None:
+    store = Store.of(lab).restored(golden, lab.places())
+    with pytest.raises(RunFailed, match="has it open"):
+        store.run(measuring=lambda: store.verified() and None, duration_ns=20_000_000_000)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system is mounted by root only")
+def test_a_full_disk_fails_the_run_with_its_reason(lab: Any, golden: Path) -> None:
+    small = lab.directory("small")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=777", "none", small], check=True)
+    try:
+        store = Store.of(lab).restored(golden, lab.places(wal=small))
+        with pytest.raises(RunFailed, match="No space left on device"):
+            store.run(duration_ns=60_000_000_000)
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_another_rocksdb_is_named_by_its_prefix(lab: Any, tmp_path: Path) -> None:
+    pinned = Path(lab.engine("rocksdb").library)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / pinned.name).symlink_to(pinned)
+    version = factory_of("rocksdb").available({"prefix": str(tmp_path)}, tmp_path)
+    assert version.source == str(tmp_path)
+    with pytest.raises(UsageError, match="librocksdb.so"):
+        factory_of("rocksdb").available({"prefix": str(tmp_path / "lib" / "none")}, tmp_path)
+
+
+def test_a_library_without_the_c_interface_is_refused_with_words(tmp_path: Path) -> None:
+    source = tmp_path / "empty.c"
+    source.write_text("int nothing;\n")
+    library = tmp_path / "librocksdb.so"
+    subprocess.run(["gcc", "-shared", "-o", str(library), str(source)], check=True)
+    with pytest.raises(UsageError, match="rocksdb_options_create"):
+        factory_of("rocksdb").available({"prefix": str(tmp_path)}, tmp_path)
