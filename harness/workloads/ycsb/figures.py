@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping
 
 from harness import hdr
 from harness.counters import bandwidths, counter_metrics
-from harness.driven import Operation
+from harness.driven import Operation, cpu_per_operation
 from harness.result import Metric
 from harness.units import NS_PER_S
 from harness.workloads.ycsb.driven import Driven
@@ -81,10 +81,8 @@ def _of_operation(name: str, one: Operation) -> Iterator[Metric]:
 
 
 def _cpu(driven: Driven, counters: Mapping[str, float], inside: bool) -> Iterator[Metric]:
-    spent = {"client": driven.client_cpu_ns, "server": counters.get("cpu_ns")}
-    if inside:
-        spent = {"process": driven.client_cpu_ns}
-    for side, cpu_ns in spent.items():
-        if (done := driven.done_count) and cpu_ns is not None:
-            name = f"{side}_cpu_per_operation_ns"
-            yield Metric(name, "ns", "lower", value=cpu_ns / done)
+    server_cpu_ns = None if inside else counters.get("cpu_ns")
+    spent = cpu_per_operation(driven.done_count, driven.client_cpu_ns, server_cpu_ns)
+    for side, each_ns in spent.items():
+        whose = "process" if inside else side
+        yield Metric(f"{whose}_cpu_per_operation_ns", "ns", "lower", value=each_ns)

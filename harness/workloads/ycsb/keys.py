@@ -28,11 +28,14 @@ _SCRAMBLED_ITEMS = 10_000_000_001
 _SCRAMBLED_ZETA = 26.46902820178302
 #: So many ranks are followed to their key; those behind are as good as evenly spread.
 _RANKS = 200_000
-#: So many of the hottest keys are looked at.
-HOTTEST = 100
+#: So many of the hottest keys are looked at, and so many are to be counted: which of them are
+#: the hottest is the client's own finding.
+HOTTEST, COUNTED = 100, 1000
 _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 1_099_511_628_211
 #: Terms of zeta that are added up; those behind are integrated.
 _ZETA_TERMS = 1_000_000
+#: Clients count the first hundred thousand keys that they see: a rarer one may not be among them.
+_LEAST_SHARE = 3e-4
 _SHOWN = 3
 
 
@@ -106,7 +109,7 @@ def _scrambled(params: Mapping[str, Any], first: int, last: int) -> Expected:
     items = loaded_records(params) + new + 1
     ranked = zipfian(_SCRAMBLED_ITEMS, _SCRAMBLED_ZETA, _RANKS)
     numbers = fnv_hash(np.arange(_RANKS, dtype=np.uint64)) % np.uint64(items)
-    spread = (1 - ranked.sum()) / items
+    spread = float(1 - ranked.sum()) / items
     hot: dict[int, float] = {}
     for number, share in zip(numbers.tolist(), ranked.tolist(), strict=True):
         hot[number] = hot.get(number, spread) + share
@@ -149,7 +152,7 @@ def _exponential(params: Mapping[str, Any], newest: int) -> Expected:
         newest - back: (share * math.exp(-gamma * back),) * 2
         for back in range(min(HOTTEST, newest + 1))
     }
-    return Expected(hottest, share)
+    return Expected(hottest, share * math.exp(-gamma * HOTTEST))
 
 
 def _hotspot(params: Mapping[str, Any], start: int, count: int) -> Expected:
@@ -187,8 +190,10 @@ def _far_from(wanted: Expected, counted: Sequence[KeyCount], chosen: int) -> Ite
     """Keys that are to be hot and were chosen too rarely, or too often."""
     by_number = {one.number: one.count for one in counted}
     # What is not among the keys that were counted was chosen no more often than the last.
-    unseen = min(by_number.values(), default=0) if len(by_number) >= HOTTEST else 0
+    unseen = min(by_number.values(), default=0) if len(by_number) >= COUNTED else 0
     for number, (least, most) in wanted.hottest.items():
+        if least < _LEAST_SHARE:
+            continue
         seen = by_number.get(number)
         middle = round(chosen * (least + most) / 2)
         count = min(middle, unseen) if seen is None else seen

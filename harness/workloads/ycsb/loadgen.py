@@ -19,7 +19,7 @@ from harness.workload import Loading, Session
 from harness.workloads.ycsb import data
 from harness.workloads.ycsb.checks import check_records
 from harness.workloads.ycsb.driven import Driven, KeyCount
-from harness.workloads.ycsb.keys import HOTTEST
+from harness.workloads.ycsb.keys import COUNTED
 from harness.workloads.ycsb.options import loaded_records, shares
 
 #: What of the parameters says how the client is started, and is no property of the records or
@@ -30,8 +30,6 @@ _CLIENT = frozenset(
 #: An engine inside the client may hold up every writer until it has made room; a server that
 #: gives nobody an answer for so long has stopped.
 _WRITE_STALL_NS = 120_000_000_000
-#: The client counts twice the keys that are looked at: which are the hottest is its own finding.
-_COUNTED = 2 * HOTTEST
 _CONNECTIONS_PER_LOOP = 16
 _MOST_LOOPS = 8
 _VERIFY_CONNECTIONS = 4
@@ -174,7 +172,7 @@ def _spec(params: Mapping[str, Any], engine: Engine, seed: int) -> dict[str, Any
         "connection": dict(native.native_connection()),
         "workload": {
             "name": "ycsb",
-            "params": {**_workload(params), "count_keys": _COUNTED},
+            "params": {**_workload(params), "count_keys": COUNTED},
         },
         "statements": _statements(params, engine),
         "threads": _loops(params, engine),

@@ -18,7 +18,7 @@ from harness.workload import Outcome, Session
 from harness.workloads.ycsb import figures
 from harness.workloads.ycsb.checks import check_found, check_mix
 from harness.workloads.ycsb.driven import Driven, Driver
-from harness.workloads.ycsb.keys import check_keys
+from harness.workloads.ycsb.keys import HOTTEST, check_keys
 
 _NOUNS = Nouns(operation="operation", user="client thread", users_option="--threads")
 
@@ -51,7 +51,9 @@ def _keys(driven: Driven) -> dict[str, Any]:
     """The keys that were chosen most often, as they are kept with the run."""
     if not driven.key_counts:
         return {}
-    hottest = [{"key": k.key, "number": k.number, "count": k.count} for k in driven.key_counts]
+    hottest = [
+        {"key": k.key, "number": k.number, "count": k.count} for k in driven.key_counts[:HOTTEST]
+    ]
     return {"chosen": driven.chosen_count, "hottest": hottest}
 
 
