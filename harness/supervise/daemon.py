@@ -38,7 +38,8 @@ from harness.supervise.child import run_child
 from harness.supervise.segments import Segments
 
 GRACE_S = 2.0
-_KILL_S = 1.5
+#: Giving back gigabytes of memory takes a killed server its time on a busy host.
+_KILL_S = 15.0
 _POLL_S = 0.01
 _FRAME_BYTES = 4
 #: stdin, stdout, stderr of the child, the pipe its exit status is written to, and, where
