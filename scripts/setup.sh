@@ -20,7 +20,11 @@ useful=(
   libjansson-dev:/usr/include/jansson.h zlib1g-dev:/usr/include/zlib.h
   libpq-dev:/usr/include/postgresql/libpq-fe.h libmariadb-dev:/usr/include/mariadb/mysql.h
 )
-for_tests=(chromium:chromium chromium-driver:chromedriver cmake:cmake git:git shellcheck:shellcheck)
+for_tests=(
+  chromium:chromium chromium-driver:chromedriver cmake:cmake git:git shellcheck:shellcheck
+  # RocksDB comes by Maven, and the official YCSB client is built with it.
+  maven:mvn default-jdk-headless:javac
+)
 
 present() {
   case $1 in
@@ -86,11 +90,11 @@ say "installing Python packages into .venv"
 .venv/bin/python -m pip install -q --disable-pip-version-check -e ".$extra"
 .venv/bin/harness engines install postgres
 if [ "$what" = dev ]; then
-  for engine in mysql mariadb; do
+  for engine in mysql mariadb rocksdb; do
     install_engine "$engine" || say "$engine is not installed: its tests cannot pass"
   done
 else
-  say "for MySQL and MariaDB: .venv/bin/harness engines install mysql mariadb"
+  say "for MySQL, MariaDB, RocksDB: .venv/bin/harness engines install mysql mariadb rocksdb"
 fi
 touch .venv/.setup
 [ "$what" != dev ] || touch .venv/.setup-dev

@@ -11,7 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SHIPPED = ("harness", "engines", "reports", "profiles")
 LEFT_OUT = (".c", ".cmake", ".pyc")
-NATIVE = ("loadgen", "loadgen.json", "loadgen_stub.so", "loadgen_postgres.so", "loadgen_innodb.so")
+BACKENDS = ("stub", "postgres", "innodb", "rocksdb")
+NATIVE = ("loadgen", "loadgen.json", *(f"loadgen_{name}.so" for name in BACKENDS))
 
 
 def committed_files() -> list[str]:

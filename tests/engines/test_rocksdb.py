@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -120,7 +121,7 @@ def open_files(engine: Any) -> list[Path]:
     found = []
     for entry in Path(f"/proc/{process.pid}/fd").iterdir():
         try:
-            found.append(Path(os.readlink(entry)))
+            found.append(entry.readlink())
         except OSError:
             continue
     return found
@@ -141,7 +142,7 @@ def test_data_and_log_lie_where_they_were_placed(lab: Any, golden: Path, elsewhe
     store = Store.of(lab).restored(golden, places)
     seen: list[Path] = []
     store.run(measuring=lambda: seen.extend(open_files(store.engine)))
-    logs = {path.parent for path in seen if path.suffix == ".log" and path.stem.isdigit()}
+    logs = {path.parent for path in seen if re.fullmatch(r"\d{6}\.log", path.name)}
     tables = {path.parent for path in seen if path.suffix == ".sst"}
     assert logs == {places["wal"] / "rocksdb"}
     assert tables == {places["data"] / "rocksdb"}
@@ -344,7 +345,7 @@ def test_another_rocksdb_is_named_by_its_prefix(lab: Any, tmp_path: Path) -> Non
     (tmp_path / "lib" / pinned.name).symlink_to(pinned)
     version = factory_of("rocksdb").available({"prefix": str(tmp_path)}, tmp_path)
     assert version.source == str(tmp_path)
-    with pytest.raises(UsageError, match="librocksdb.so"):
+    with pytest.raises(UsageError, match=r"librocksdb\.so"):
         factory_of("rocksdb").available({"prefix": str(tmp_path / "lib" / "none")}, tmp_path)
 
 
