@@ -95,6 +95,21 @@ def total(counts: Iterable[int | None]) -> int | None:
     return sum(count for count in known if count is not None)
 
 
+#: The kernel counts a server's processor time in ticks of 10 ms (proc(5), utime): of fewer than
+#: ten of them nothing can be said by operation.
+_LEAST_SERVER_CPU_NS = 10 * 10_000_000
+
+
+def cpu_per_operation(
+    done: int | None, client_cpu_ns: float | None, server_cpu_ns: float | None
+) -> dict[str, float]:
+    """Processor time of ``client`` and ``server`` by what was done; without what is not known."""
+    if server_cpu_ns is not None and server_cpu_ns < _LEAST_SERVER_CPU_NS:
+        server_cpu_ns = None
+    spent = {"client": client_cpu_ns, "server": server_cpu_ns}
+    return {side: ns / done for side, ns in spent.items() if done and ns is not None}
+
+
 @dataclass(frozen=True)
 class Drives:
     """What a driver calls as the measured window begins and ends, in the calling thread or not."""

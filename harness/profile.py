@@ -196,7 +196,9 @@ def _figures(document: Document, published: Path | None) -> tuple[str, ...]:
         return ()
     if published is None:
         raise UsageError(
-            document.at(("published",)), "there is no published.csv beside the profile", "add it"
+            document.at(("published",)),
+            "there is no published.csv beside the profile",
+            "copy it along with the profile, or remove the line `published:`",
         )
     with published.open(newline="", encoding="utf-8") as stream:
         known = list(dict.fromkeys(row.get("figure") or "" for row in csv.DictReader(stream)))

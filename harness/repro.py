@@ -65,7 +65,8 @@ class Verdict:
         ]
         lines += [f"  differs: {difference}" for difference in self.differences]
         answers = {True: "equal", False: "DIFFERENT", None: "not compared"}[self.answers_equal]
-        lines.append(f"  answers: {answers}")
+        if self.answers_equal is not None or not _offered_by_a_client(self.again.run):
+            lines.append(f"  answers: {answers}")
         if self.ratio is None:
             lines.append("  figures: nothing to compare")
         else:

@@ -118,8 +118,10 @@ class WorkloadInfo:
 #: TPC's fair use: what was not audited carries neither its names nor its metrics.
 _WORKLOADS: Mapping[str, WorkloadInfo] = {
     "tpch": WorkloadInfo("TPC-H-derived", brief=("scale",)),
-    "tpcc": WorkloadInfo("TPC-C-derived", ("warehouses", "users")),
-    "ycsb": WorkloadInfo("YCSB", ("workload", "recordcount", "threadcount")),
+    "tpcc": WorkloadInfo("TPC-C-derived", ("warehouses", "users"), ("duration", "rate_per_s")),
+    "ycsb": WorkloadInfo(
+        "YCSB", ("workload", "recordcount", "threadcount"), ("duration", "target")
+    ),
 }
 
 

@@ -31,6 +31,7 @@ _WORDS: Mapping[str, str] = {
     "fieldlength": "field length",
     "requestdistribution": "keys",
     "target": "operations per second offered",
+    "update": "updates",
 }
 
 #: So many queries are named one by one; all of TPC-H's need no ends named.

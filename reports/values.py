@@ -178,9 +178,11 @@ def _measured(metric: Mapping[str, Any]) -> Measured:
         # no table, chart or family of comparisons may hold both.
         name = IN_STREAMS + name
     value, note = _one_number(metric)
+    sorted_labels = sorted(labels.items())
     if name.endswith(_TOLD) and "percentile" in labels:
         name, note = name.removesuffix(_TOLD) + _OF, AS_TOLD
-    quantity = Quantity(name, tuple(sorted(labels.items())))
+        sorted_labels.sort(key=lambda label: label[0] == "percentile")  # last, as of a histogram
+    quantity = Quantity(name, tuple(sorted_labels))
     return Measured(quantity, metric["name"], metric["unit"], metric["better"], value, note)
 
 

@@ -246,7 +246,7 @@ def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries])
         fit_summary(said, unexplained(panel)) if said else "",
         by_role.counters,
         what_was_run([(arm.marked_name, arm.runs) for arm in panel.arms]),
-        _not_told_apart(by_role.kinds),
+        " ".join(filter(None, [_not_told_apart(by_role.kinds), _what_updates_are(panel)])),
     )
 
 
@@ -259,6 +259,24 @@ def _not_told_apart(kinds: Mapping[Quantity, Measured]) -> str:
         if together
         else ""
     )
+
+
+#: What a client of a key-value engine does in an update, by the parameter's value.
+_UPDATES: Mapping[str, str] = {
+    "read-modify-write": "the record is read, changed and written, and no other is lost meanwhile",
+    "blind": "a new record is written, and nothing is read",
+    "merge": "the engine's merge operator is given the change",
+}
+
+
+def _what_updates_are(panel: Panel) -> str:
+    """Which of the things that are called so was measured, where there were any."""
+    asked = {q.label("operation") for arm in panel.arms for q in arm.kinds()}
+    kinds = dict.fromkeys(run.run["spec"]["params"].get("update") for run in panel.runs)
+    told = [f"{kind} ({_UPDATES[kind]})" for kind in kinds if kind in _UPDATES]
+    if not asked & {"update", "read_modify_write"} or not told:
+        return ""
+    return f"An update is {' or '.join(told)}."
 
 
 def _with_limited(kinds: dict[Quantity, Measured]) -> dict[Quantity, Measured]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -25,7 +25,7 @@ from harness.preflight import needed_bytes, placement_label
 from harness.profile import find_profile, load_profile
 from harness.progress import progress_on_stderr
 from harness.spec import RunSpec, canonical_json
-from harness.units import format_bytes
+from harness.units import format_bytes, format_ns, parse_duration_ns
 
 app = typer.Typer(help="Run a profile: a YAML file of axes that expands to runs.")
 
@@ -92,6 +92,7 @@ def _print_plan(steps: list[Step], json_: bool) -> None:
                 "placement": placement_label(spec.placement, spec.label),
                 "block": spec.block,
                 "params": dict(spec.params),
+                "least_duration_ns": _least_ns(spec),
                 "needs_bytes": dict(needed),
                 "complete": step.done.run_id if step.done else None,
                 "host_mode": spec.required_host_mode,
@@ -115,8 +116,42 @@ def _print_plan(steps: list[Step], json_: bool) -> None:
             )
             for row, told in zip(rows, _told_apart([step.spec for step in steps]), strict=True)
         ],
-        title=f"{len(rows)} runs, {sum(r['complete'] is None for r in rows)} to do; nothing is run",
+        title=f"{len(rows)} runs, {sum(r['complete'] is None for r in rows)} to do"
+        f"{_at_least(rows)}; nothing is run",
     )
+    if shared := _shared([step.spec for step in steps]):
+        print(f"all of them: {shared}")
+
+
+def _least_ns(spec: RunSpec) -> int:
+    """What a run takes whatever the size of its data: ramp-up and window of a client's load."""
+    given = (spec.params.get(name) for name in ("ramp_up", "duration"))
+    return sum(parse_duration_ns(text) for text in given if text is not None)
+
+
+def _at_least(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Of those that are to do: loading, restoring and checking come on top."""
+    least_ns = sum(row["least_duration_ns"] for row in rows if row["complete"] is None)
+    if not least_ns:
+        return ""
+    return f", at least {_hours(least_ns)} of ramp-up and windows alone at any size"
+
+
+def _hours(duration_ns: int) -> str:
+    """``2 h 20 min``; shorter ones in seconds."""
+    minutes = round(duration_ns / 60e9)
+    if minutes < 10:
+        return format_ns(duration_ns)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
+def _shared(specs: Sequence[RunSpec]) -> str:
+    """The parameters that all runs of the plan have alike."""
+    documents = [dict(spec.params) for spec in specs]
+    names = [name for name in dict.fromkeys(name for one in documents for name in one)
+             if len({canonical_json(one.get(name)) for one in documents}) == 1]  # fmt: skip
+    first = documents[0] if documents else {}
+    return ", ".join(_named(name, first[name]) for name in names if first.get(name) is not None)
 
 
 #: What tells the runs of a plan from one another beside engine, placement and block.

@@ -23,6 +23,7 @@ from harness.cli.common import (
     store,
 )
 from harness.errors import UsageError
+from harness.spec import NATIVE
 from harness.store import StoredRun, Unfinished
 from harness.units import format_bytes, format_ns
 
@@ -49,20 +50,44 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
                 stored.run_id,
                 stored.run["status"],
                 stored.run["experiment"]["name"],
+                _what(stored),
                 _result(stored.run),
                 "; ".join(_marks(stored.run)),
             )
         )
-    rows += [(entry.run_id, "unfinished", "", "", _state(entry)) for entry in unfinished]
-    print_table(("run", "status", "experiment", "result", "note"), rows)
+    rows += [(entry.run_id, "unfinished", "", "", "", _state(entry)) for entry in unfinished]
+    print_table(("run", "status", "experiment", "what", "result", "note"), rows)
+
+
+def _what(stored: StoredRun) -> str:
+    """``tpcc, warehouses 1, users 4, hammerdb``: what tells it from runs of the workload."""
+    from harness.reports.catalogue import brief_parameters
+    from harness.reports.naming import in_words
+    from harness.reports.select import fact_of
+
+    spec = stored.spec
+    facts = [f"params.{name}" for name in brief_parameters(spec.workload)]
+    told = [in_words(fact, value) for fact in facts if (value := fact_of(stored, fact))]
+    driver = "" if spec.driver == NATIVE else spec.driver
+    durability = "durability" if spec.params.get("test") == "durability" else ""
+    return ", ".join([spec.workload, *filter(None, [*told, durability, driver])])
+
+
+#: The result of a run in a list: the first of these that it has.
+_RESULTS = (
+    ("queries_duration_ns", ""),
+    ("new_orders_per_minute", "New-Orders/min"),
+    ("operations_per_second", "operations/s"),
+    ("recovery_duration_ns", "until it answered again"),
+)
 
 
 def _result(run: Mapping[str, Any]) -> str:
-    """The time of its queries, or the rate of its transactions."""
-    if (total := metric_value(run, "queries_duration_ns")) is not None:
-        return format_ns(total)
-    if (rate := metric_value(run, "new_orders_per_minute")) is not None:
-        return f"{rate:,.0f} New-Orders/min"
+    """The time of its queries, the rate of its transactions or operations."""
+    for name, unit in _RESULTS:
+        if (value := metric_value(run, name)) is not None:
+            shown = format_ns(value) if name.endswith("_ns") else f"{value:,.0f}"
+            return f"{shown} {unit}".strip()
     return ""
 
 
@@ -117,7 +142,7 @@ def _print_run(stored: StoredRun) -> None:
         [
             (m["name"], " ".join(f"{k}={v}" for k, v in m["labels"].items()), _value(m))
             for m in run["metrics"]
-            if m["better"] != "none" or m["name"].startswith("transaction_")
+            if m["better"] != "none" or m["name"].startswith(_ASKED_FOR)
             if "value" in m or "hdr" in m
         ],
     )
@@ -131,6 +156,10 @@ def _print_run(stored: StoredRun) -> None:
                   f"{check['detail']}")  # fmt: skip
     if run["error"]:
         print(f"error: {run['error']['asked']}: {run['error']['found']}\n  {run['error']['do']}")
+
+
+#: What begins the names of counts of what a client asked for.
+_ASKED_FOR = ("transaction_", "operation_", "journal_")
 
 
 def _told_of_tier(tier: Mapping[str, Any]) -> str:

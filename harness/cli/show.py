@@ -21,6 +21,8 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
         return
     _print_headlines(finished)
     _print_figures(finished)
+    if len({stored.spec.driver for stored in finished}) > 1:
+        agreement(finished)
     for stored in finished:
         if stored.run["error"]:
             error = stored.run["error"]
@@ -58,7 +60,7 @@ def _print_headlines(finished: Sequence[StoredRun]) -> None:
 
 
 def _headline(run: Mapping[str, Any]) -> dict[str, str]:
-    """Column to text: times of queries, or rates of transactions."""
+    """Column to text: times of queries, or rates and times of what a client asked for."""
     found: dict[str, str] = {}
     for column, name in (("total", "queries_duration_ns"), ("geomean", "queries_geomean_ns")):
         if (value := metric_value(run, name)) is not None:
@@ -66,11 +68,9 @@ def _headline(run: Mapping[str, Any]) -> dict[str, str]:
     for column, name in _RATES.items():
         if (value := metric_value(run, name)) is not None:
             found[column] = f"{value:,.0f}"
-    for metric in run["metrics"]:
-        if metric["name"] != "transaction_duration_ns" or metric["labels"] != _NEW_ORDER:
-            continue
-        if (times := hdr.decode(metric["hdr"])).total:
-            found["New-Order p95"] = format_ns(times.percentile(95.0))
+    found |= _p95s(run)
+    if (recovery := metric_value(run, "recovery_duration_ns")) is not None:
+        found["start after the kill"] = format_ns(recovery)
     for column, names in _CHECKS.items():
         checks = [check for check in run["checks"] if check["name"] in names]
         if checks:
@@ -83,9 +83,33 @@ def _headline(run: Mapping[str, Any]) -> dict[str, str]:
 _RATES = {
     "New-Orders/min": "new_orders_per_minute",
     "transactions/min": "transactions_per_minute",
+    "operations/s": "operations_per_second",
 }
-_NEW_ORDER = {"transaction": "new_order"}
-_CHECKS = {"answers": ("answer",), "data": ("consistency", "durability")}
+_CHECKS = {"answers": ("answer",), "data": ("consistency", "durability", "records")}
+
+
+def _p95s(run: Mapping[str, Any]) -> dict[str, str]:
+    """``{"New-Order p95": "21.2 ms"}``; of operations all of them, of transactions this one."""
+    found = {}
+    for metric in run["metrics"]:
+        asked = metric["labels"].get("operation")
+        if metric["labels"] == {"transaction": "new_order"}:
+            asked = "New-Order"
+        if asked is None or not metric["name"].endswith("_duration_ns") or "hdr" not in metric:
+            continue
+        if (times := hdr.decode(metric["hdr"])).total:
+            found[f"{asked.replace('_', ' ')} p95"] = format_ns(times.percentile(95.0))
+    return found
+
+
+def agreement(finished: Sequence[StoredRun]) -> None:
+    """How far the drivers of these runs agree, where several drove the same; on stdout."""
+    from harness.reports.agreement import agreements, driven_by_several
+
+    for one in agreements(driven_by_several([r for r in finished if r.run["status"] != "failed"])):
+        print(one.sentence)
+        for detail in one.details:
+            print(f"  {detail}")
 
 
 def _note(stored: StoredRun) -> str:

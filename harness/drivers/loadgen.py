@@ -10,12 +10,15 @@ from harness import loadgen
 from harness.driven import Drives, Operation
 from harness.engine import CallsNatively, Engine, LoadsNatively, RunsNatively
 from harness.errors import UsageError
+from harness.host import limits
 from harness.progress import Task
 
 #: How long operations that began in the window are waited for behind it.
 DRAIN_NS = 10_000_000_000
 #: What the harness itself keeps open: counters, checks, and what servers set apart.
 _OWN_CONNECTIONS = 10
+#: Tasks of a server beside those of its connections, and files of a client beside its own.
+_OWN_TASKS, _OWN_FILES = 100, 50
 
 
 def loadable(engine: Engine, workload: str) -> LoadsNatively:
@@ -52,12 +55,14 @@ def calls(
 
 
 def check_connections(
-    connections: int, engine: Engine, settings: Mapping[str, str], lower: str
+    connections: int, engine: Engine, settings: Mapping[str, str], lower: str, clients: int = 1
 ) -> None:
-    """Where the settings say how many connections the server takes (as all of ours call it).
+    """Where the settings say how many connections the server takes (as all of ours call it),
+    and what the host has room for.
 
-    ``lower``: what to lower where they are too many.
+    ``lower``: what to lower where they are too many; ``clients``: processes that share them.
     """
+    _check_host(connections, engine, lower, clients)
     limit = settings.get("max_connections", "")
     wanted = connections + _OWN_CONNECTIONS
     if engine.kind == "managed" and limit.isdecimal() and int(limit) < wanted:
@@ -65,6 +70,28 @@ def check_connections(
             f"{connections} connections with max_connections {limit}",
             f"the server takes fewer than that and the {_OWN_CONNECTIONS} of the harness",
             f"raise it with --set max_connections={wanted}, or lower {lower}",
+        )
+
+
+def _check_host(connections: int, engine: Engine, lower: str, clients: int) -> None:
+    """A task of a server of ours for each connection, and an open file of the client."""
+    asked = f"{connections} connections"
+    tasks = limits.room_for_tasks() if engine.kind == "managed" else None
+    if tasks and tasks[0] < connections + _OWN_TASKS:
+        raise UsageError(
+            asked,
+            f"the server has a process or thread for each, and the host has room for {tasks[0]} "
+            f"more ({tasks[1]})",
+            f"raise that limit, or lower {lower}",
+        )
+    files = limits.room_for_files()
+    each = -(-connections // clients)
+    if files and files[0] < each + _OWN_FILES:
+        raise UsageError(
+            f"{asked} of {clients} client processes" if clients > 1 else asked,
+            f"a process may have {files[0]} open files ({files[1]})",
+            f"raise it (ulimit -n {each + _OWN_FILES}), use more client processes "
+            f"(-p clients=…), or lower {lower}",
         )
 
 

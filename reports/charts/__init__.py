@@ -45,6 +45,7 @@ class ChartKind:
 
 KINDS = (
     ChartKind("new_orders_per_minute", "rate", rate_bars),
+    ChartKind("operations_per_second", "rate", rate_bars),
     ChartKind("query_duration_ns", "times", bars_on_log_axis, takes_published=True),
     ChartKind("query_duration_ns", "speedups", speedups),
     ChartKind("plan_operator_ns", "operators", operator_times, why=True),

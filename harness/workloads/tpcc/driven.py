@@ -33,6 +33,8 @@ class Driver(Protocol):
     name: str
     #: Consistency conditions (by number) that its own transactions or data do not keep, and why.
     not_kept: Mapping[int, str]
+    #: Why what its users draw does not follow the run's seed; empty where it does.
+    unseeded: str
 
     def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
         """UsageError for what can be known beforehand: not installed, cannot do this."""

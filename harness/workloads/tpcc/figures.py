@@ -22,7 +22,8 @@ transaction_unfinished_count          begun in the window, never answered
 retried_count                         the same attempts by the server's error ``code``
 offered_transactions_per_minute       intended starts, where a rate is set
 client_cpu_per_transaction_ns         of the client processes, by transactions done
-server_cpu_per_transaction_ns         of the engine's processes, likewise
+server_cpu_per_transaction_ns         of the engine's processes, likewise; left out where it
+                                      is too little for the kernel's ticks of 10 ms
 window_duration_ns                    length of the measured window
 window_<counter>                      what the window added to a counter
 ===================================== ==================================================
@@ -37,7 +38,7 @@ from collections.abc import Iterator, Mapping
 
 from harness import hdr
 from harness.counters import bandwidths, counter_metrics
-from harness.driven import Operation
+from harness.driven import Operation, cpu_per_operation
 from harness.result import Metric
 from harness.workloads.tpcc.driven import Driven
 
@@ -90,9 +91,6 @@ def _of_transaction(name: str, one: Operation) -> Iterator[Metric]:
 
 
 def _cpu(driven: Driven, counters: Mapping[str, float]) -> Iterator[Metric]:
-    done = driven.done_count
-    spent = {"client": driven.client_cpu_ns, "server": counters.get("cpu_ns")}
-    for side, cpu_ns in spent.items():
-        if done and cpu_ns is not None:
-            name = f"{side}_cpu_per_transaction_ns"
-            yield Metric(name, "ns", "lower", value=cpu_ns / done)
+    spent = cpu_per_operation(driven.done_count, driven.client_cpu_ns, counters.get("cpu_ns"))
+    for side, each_ns in spent.items():
+        yield Metric(f"{side}_cpu_per_transaction_ns", "ns", "lower", value=each_ns)

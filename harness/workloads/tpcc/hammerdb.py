@@ -36,6 +36,7 @@ class HammerDbDriver:
     """Its own schema, its own procedures, its own client."""
 
     name = "hammerdb"
+    unseeded = "HammerDB's users draw from generators that take no seed"
     not_kept: Mapping[int, str] = {
         10: "HammerDB's Payment adds the amount to C_BALANCE (MySQL, MariaDB), or takes it from "
         "a balance that it has read without a lock (PostgreSQL)",

@@ -32,13 +32,16 @@ class Loadgen:
 
     name = "loadgen"
     not_kept: Mapping[int, str] = {}
+    unseeded = ""
 
     def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether the client speaks to this engine, and has its module."""
         native = client.loadable(engine, "tpcc")
         loadgen_program(native.native_backend())
         client.calls(engine, "tpcc", {}, TRANSACTIONS)
-        client.check_connections(params["connections"], engine, settings, "users or connections")
+        client.check_connections(
+            params["connections"], engine, settings, "users or connections", params["clients"]
+        )
 
     def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """The seed, and which rows are made of it."""

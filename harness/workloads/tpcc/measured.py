@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from harness import hdr
 from harness.doubts import Nouns, backlog, closed_loop, lost_without_power, saturation, trend
 from harness.driven import Counted, Drives
 from harness.engine import RunsSql
@@ -40,12 +41,14 @@ from harness.workloads.tpcc.counted import (
 from harness.workloads.tpcc.driven import Driven, Driver
 from harness.workloads.tpcc.durability import Journal, check_durability
 from harness.workloads.tpcc.loadgen import Loadgen
-from harness.workloads.tpcc.options import shares
+from harness.workloads.tpcc.options import TERMINALS_PER_WAREHOUSE, shares
 
 _NOUNS = Nouns(operation="transaction", user="user", users_option="--users")
 #: More deliveries than this share that find a district without orders are to be told (clause
 #: 2.7.4.2): they have less to do, and are sooner done.
 _SKIPPED = 0.01
+#: Connections in use for more than this share of the time are waited for, now and then.
+_BUSY = 0.8
 #: The server is killed in this part of the window.
 _KILL_FROM, _KILL_TO = 0.2, 0.9
 #: A killed server may have to give back gigabytes of memory, or wait for its last writes.
@@ -76,7 +79,9 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     }
     metrics = figures.metrics(driven, counted.counters)
     kept = {name: document for name, document in artifacts.items() if document}
-    doubts = [*_doubts(params, driven), *lost_without_power(session.engine)]
+    doubts = [
+        *_doubts(params, driven), *_unseeded(driver), *lost_without_power(session.engine),
+    ]  # fmt: skip
     return Outcome(metrics, checks, kept, doubts)
 
 
@@ -123,8 +128,44 @@ def _doubts(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
     yield from backlog(driven, _NOUNS)
     yield from trend(driven, _NOUNS)
     yield from _skipped(driven)
+    yield from _shared_connections(params, driven)
+    yield from _crowded(params)
     if params["rate_per_s"] is None and not params["think_time"]:
         yield closed_loop(_NOUNS)
+
+
+def _unseeded(driver: Driver) -> Iterator[Finding]:
+    if driver.unseeded:
+        yield Finding(
+            what="seed",
+            found=f"{driver.unseeded}: no two runs ask for the same",
+            do="repeat it; compare medians of several runs",
+        )
+
+
+def _shared_connections(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
+    """By Little's law, how many transactions were under way or waited for a connection."""
+    times = [hdr.decode(one.duration_hdr) for one in driven.operations.values() if one.duration_hdr]
+    mean = sum(one.mean * one.total for one in times if one.total) / driven.window_ns
+    connections = params["connections"]
+    if connections < params["users"] and mean > _BUSY * connections:
+        yield Finding(
+            what="shared connections",
+            found=f"{mean:.1f} transactions on average were under way or waited in the client for "
+            f"one of its {connections} connections: their times hold that waiting",
+            do="give it more: -p connections=…",
+        )
+
+
+def _crowded(params: Mapping[str, Any]) -> Iterator[Finding]:
+    most = TERMINALS_PER_WAREHOUSE * params["warehouses"]
+    if params["think_time"] and params["users"] > most:
+        yield Finding(
+            what="users that think",
+            found=f"{params['users']} users, where {params['warehouses']} warehouses have "
+            f"{most} terminals (clause 4.2.2): rates are above what the specification allows",
+            do=f"take {most} users, or more warehouses",
+        )
 
 
 def _skipped(driven: Driven) -> Iterator[Finding]:

@@ -1,0 +1,66 @@
+"""How many tasks and open files this host lets servers and clients have, asked beforehand.
+
+A server has a process or a thread for each of its connections, and a client an open file.
+"""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+_KERNEL = Path("/proc/sys/kernel")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def room_for_tasks() -> tuple[int, str] | None:
+    """How many more processes and threads there may be, and which limit says so.
+
+    None where the host tells none. The limits are the kernel's of all tasks, this user's
+    (``ulimit -u``), and those of the control groups that this process is in.
+    """
+    running = _running_tasks()
+    found: list[tuple[int, str]] = []
+    for name in ("pid_max", "threads-max"):
+        if (limit := _number(_KERNEL / name)) is not None:
+            found.append((limit - running, f"kernel.{name} {limit}"))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if soft != resource.RLIM_INFINITY:
+        found.append((soft, f"ulimit -u {soft}"))
+    for folder in _own_groups():
+        limit, held = _number(folder / "pids.max"), _number(folder / "pids.current")
+        if limit is not None:
+            found.append((limit - (held or 0), f"pids.max {limit} of {folder}"))
+    return min(found, default=None)
+
+
+def room_for_files() -> tuple[int, str] | None:
+    """How many files one process may have open; None where nothing limits it."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else (soft, f"ulimit -n {soft}")
+
+
+def _running_tasks() -> int:
+    """``4/512`` in loadavg: those that could run now, and all there are (proc(5))."""
+    try:
+        return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _own_groups() -> list[Path]:
+    """The control group (v2) of this process and all that it lies in."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    own = next((line.partition("::")[2] for line in lines if line.startswith("0::")), "/")
+    folder = _CGROUP / own.strip("/")
+    return [folder, *(parent for parent in folder.parents if parent.is_relative_to(_CGROUP))]
+
+
+def _number(path: Path) -> int | None:
+    """None where there is none, as in ``max``."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
