@@ -97,7 +97,7 @@ class Loadgen:
             clock = client.Clock(task, "operations")
             specs = loadgen.split(spec, params["clients"])
             result = loadgen.drive(specs, session.clients(), clock.watch(drives))
-        return _driven(result)
+        return _driven(result, shares(params))
 
     def verify(self, params: Mapping[str, Any], session: Session, driven: Driven) -> list[Check]:
         """Read every record back, in pages of many where the engine scans."""
@@ -211,11 +211,14 @@ def _seconds(params: Mapping[str, Any]) -> float | None:
     return (duration_ns(params, "ramp_up") + duration_ns(params, "duration")) / 1e9
 
 
-def _driven(result: Mapping[str, Any]) -> Driven:
+def _driven(result: Mapping[str, Any], asked: Mapping[str, float]) -> Driven:
+    """``asked``: shares of the operations; the result has all that there are."""
     engine = result.get("engine") or {}
     counted = result.get("key_counts")
+    seen = client.seen(result)
+    done = {name: one for name, one in seen["operations"].items() if asked[name] or one.count}
     return Driven(
-        **client.seen(result),
+        **{**seen, "operations": done},
         engine_counters=difference(engine.get("begin", {}), engine.get("end", {})),
         engine_text=engine.get("text", {}),
         key_counts=None if counted is None else [KeyCount(**one) for one in counted],

@@ -39,7 +39,8 @@ target                    null           operations a second that are offered, w
                                          answer
 ========================= ============== =================================================
 
-Beside them, ours:
+What means nothing beside the others (the length of scans where there are none) is null in
+the result. Beside them, ours:
 
 ========================= ============== =================================================
 update                    read-modify-   what an update is on a key-value engine:
@@ -61,7 +62,7 @@ data_seed                 1              of the values of the records
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.errors import UsageError
@@ -193,7 +194,7 @@ def normalise(params: Mapping[str, Any]) -> dict[str, Any]:
     _check_records(found)
     _check_window(found)
     _check_client(found)
-    return {**found, "workload": _described(found)}
+    return {**found, **dict.fromkeys(_idle(found)), "workload": _described(found)}
 
 
 def shares(params: Mapping[str, Any]) -> dict[str, float]:
@@ -237,6 +238,22 @@ def _described(found: Mapping[str, Any]) -> str | None:
         if all(found[key] == value for key, value in {**wanted, **shape}.items()):
             return name
     return None
+
+
+def _idle(found: Mapping[str, Any]) -> Iterator[str]:
+    """Parameters that say nothing beside the others: they are null in the result."""
+    distribution = found["requestdistribution"]
+    if distribution != "hotspot":
+        yield from ("hotspotdatafraction", "hotspotopnfraction")
+    if distribution != "exponential":
+        yield from ("exponential.percentile", "exponential.frac")
+    if not found["scanproportion"]:
+        yield from ("minscanlength", "maxscanlength", "scanlengthdistribution")
+    if found["fieldlengthdistribution"] == "constant":
+        yield "minfieldlength"
+    foretells = distribution == "zipfian" and found["insertproportion"]
+    if found["duration"] is not None and not foretells:
+        yield "operationcount"
 
 
 def _count(name: str, value: Any) -> int | None:

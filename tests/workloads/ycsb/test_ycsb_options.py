@@ -38,7 +38,7 @@ def test_core_workloads(name):
     assert {what: share for what, share in shares(params).items() if share} == asked
     assert params["requestdistribution"] == distribution
     assert params["workload"] == name
-    assert (params["maxscanlength"] == 100) == (name == "e")
+    assert params["maxscanlength"] == (100 if name == "e" else None)
     assert writes(params) == (name != "c")
     assert normalise(params) == params
 
@@ -60,9 +60,22 @@ def test_weights_are_of_their_sum_and_the_core_has_its_own_defaults():
 
 def test_operations_bound_the_window_unless_a_duration_does():
     assert normalise({"operationcount": 5})["duration"] is None
-    both = normalise({"operationcount": 5, "duration": "90s"})
+    assert normalise({"operationcount": 5, "duration": "90s"})["operationcount"] is None
+
+
+def test_beside_a_duration_operations_foretell_what_zipfian_will_see_inserted():
+    both = normalise({"workload": "e", "operationcount": 5, "duration": "90s"})
     assert (both["operationcount"], both["duration"]) == (5, "90s")
     assert normalise(both) == both
+
+
+def test_what_means_nothing_beside_the_others_is_null():
+    hot = {"requestdistribution": "hotspot", "scanproportion": 0.1}
+    for params, there in ((normalise({}), False), (normalise(hot), True)):
+        for name in ("hotspotopnfraction", "minscanlength", "scanlengthdistribution"):
+            assert (params[name] is not None) == there
+        assert params["exponential.frac"] is None
+        assert normalise(params) == params
 
 
 def test_records_that_are_loaded():
