@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_CAPACITY = 1 << 10, LAST_CAPACITY = 1 << 17 };
+enum { FIRST_CAPACITY = 1 << 10, LAST_CAPACITY = 1 << 16 };
 
 struct lg_ycsb_counts *lg_ycsb_counts_new(void)
 {

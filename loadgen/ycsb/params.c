@@ -10,6 +10,7 @@
 #define MOST (INT64_C(1) << 48)
 /* Stands for a default that depends on others. */
 #define DERIVED INT64_MIN
+#define REQUIRED INT64_MAX
 
 const char *const lg_ycsb_operation_names[YCSB_OPERATIONS] = {
     [YCSB_READ] = "read",
@@ -32,6 +33,7 @@ static const struct integer {
     int64_t least, most, otherwise;
     size_t offset;
 } integers[] = {
+    {"recordcount", 1, MOST, REQUIRED, OF(recordcount)},
     {"operationcount", 0, MOST, 0, OF(operationcount)},
     {"insertstart", 0, MOST, 0, OF(insertstart)},
     {"insertcount", 1, MOST, DERIVED, OF(insertcount)},
@@ -100,7 +102,7 @@ static bool read_integer(const json_t *params, const struct integer *integer, in
     const json_t *given = json_object_get(params, integer->name);
 
     *value = given ? json_integer_value(given) : integer->otherwise;
-    if (!given || (json_is_integer(given) && *value >= integer->least && *value <= integer->most))
+    if ((!given && integer->otherwise != REQUIRED) || (json_is_integer(given) && *value >= integer->least && *value <= integer->most))
         return true;
     lg_fail(error, "workload.params.%s: an integer from %" PRId64 " to %" PRId64 " is wanted",
             integer->name, integer->least, integer->most);
@@ -203,8 +205,7 @@ static bool known(const char *name)
     for (size_t i = 0; i < COUNT(choices); i++)
         if (strcmp(name, choices[i].name) == 0)
             return true;
-    return strcmp(name, "recordcount") == 0 || strcmp(name, "insertorder") == 0 ||
-           strcmp(name, "update") == 0;
+    return strcmp(name, "insertorder") == 0 || strcmp(name, "update") == 0;
 }
 
 static bool only_known(json_t *params, struct lg_error *error)
@@ -259,17 +260,10 @@ static bool agrees(const struct lg_ycsb_params *read, struct lg_error *error)
 bool lg_ycsb_params_read(struct lg_ycsb_params *read, const json_t *params,
                          struct lg_error *error)
 {
-    static const struct integer recordcount = {.name = "recordcount", .least = 1, .most = MOST};
-
     *read = (struct lg_ycsb_params){0};
     if (!only_known((json_t *)params, error) ||
-        !read_integer(params, &recordcount, &read->recordcount, error) ||
         !read_tables(read, params, error) || !read_words(read, params, error))
         return false;
-    if (read->recordcount == 0) {
-        lg_fail(error, "workload.params.recordcount: is missing");
-        return false;
-    }
     derive(read);
     return agrees(read, error);
 }

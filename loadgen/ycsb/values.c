@@ -104,9 +104,28 @@ static size_t length_of(const struct lg_ycsb_values *values, uint64_t source)
     return (size_t)(length < params->fieldlength ? length : params->fieldlength);
 }
 
-static inline uint64_t piece(uint64_t source, size_t number)
+/* The eight characters at this place. The source is mixed well already: one round will do. */
+static inline uint64_t piece(uint64_t source, size_t place)
 {
-    return htole64(characters(mix(source + number * ODD1)));
+    uint64_t z = source + place * ODD1;
+
+    z = (z ^ (z >> 32)) * ODD2;
+    return htole64(characters(z ^ (z >> 29)));
+}
+
+/* Whether a value from place `at` on is what comes from the source. */
+static bool same(uint64_t source, const char *text, size_t at, size_t length)
+{
+    uint64_t differs = 0, eight, last;
+
+    for (; at + sizeof eight <= length; at += sizeof eight) {
+        memcpy(&eight, text + at, sizeof eight);
+        differs |= eight ^ piece(source, at);
+    }
+    if (differs)
+        return false;
+    last = piece(source, at);
+    return memcmp(text + at, &last, length - at) == 0;
 }
 
 size_t lg_ycsb_value(const struct lg_ycsb_values *values, const struct lg_ycsb_stamp *stamp,
@@ -127,7 +146,7 @@ bool lg_ycsb_value_fits(const struct lg_ycsb_values *values, uint64_t key_hash, 
                         const char *text, size_t length, uint64_t *version)
 {
     const struct lg_ycsb_params *params = values->params;
-    uint64_t digit, source, eight;
+    uint64_t digit, source;
     size_t at = 0;
 
     *version = 0;
@@ -141,15 +160,7 @@ bool lg_ycsb_value_fits(const struct lg_ycsb_values *values, uint64_t key_hash, 
                    ? length == (size_t)params->fieldlength
                    : length >= (size_t)params->minfieldlength;
     source = source_of(key_hash, field, *version);
-    if (length != length_of(values, source))
-        return false;
-    for (; at + sizeof eight <= length; at += sizeof eight) {
-        eight = piece(source, at);
-        if (memcmp(text + at, &eight, sizeof eight) != 0)
-            return false;
-    }
-    eight = piece(source, at);
-    return memcmp(text + at, &eight, length - at) == 0;
+    return length == length_of(values, source) && same(source, text, at, length);
 }
 
 size_t lg_ycsb_record_bytes(const struct lg_ycsb_params *params)
