@@ -26,20 +26,18 @@ from harness.engines import _loading
 from harness.engines._innodb.connection import MySqlConnection
 from harness.engines._innodb.installation import Flavour
 from harness.engines._innodb.wire import LazyResult
-from harness.engines._loading import has_header, readable_by, verify_counts
-from harness.engines._sqlfiles import statements, tables_of, text_of
+from harness.engines._loading import has_header, readable_by
+from harness.engines._sqlfiles import statements, tables_of
 from harness.engines._statement import head
 from harness.engines._workers import Job, Workers
 from harness.errors import RunFailed
-from harness.progress import Progress, Task
+from harness.progress import Task
 from harness.units import GIB, MIB
 
 _Job = Job[MySqlConnection]
 _SPARE_CONNECTIONS = 20
 _ATTEMPTS = 5
 _LEAST_POOL, _MOST_POOL = 256 * MIB, 8 * GIB
-#: Of a source that is no file: enough for the redo log's size, which goes by the source's.
-_ABOUT_ROW_BYTES = 400
 #: Keys are checked by the verified counts and the files' origin, not row by row. A file may
 #: wait for another one's: MariaDB locks an empty table to fill it faster.
 _SESSION = "SET SESSION unique_checks = 0, foreign_key_checks = 0, innodb_lock_wait_timeout = 86400"
@@ -173,8 +171,8 @@ def _check_admin(text: str, result: LazyResult) -> None:
             raise RunFailed(head(text), str(row[3]))
 
 
-class Loader:
-    """Loads a workload's tables over several connections.
+class Loader(_loading.Loader[MySqlConnection]):
+    """LOAD DATA over several connections.
 
     ``server``: None of a server of the user's, which is neither restarted nor given files
     to read: the client sends them.
@@ -192,54 +190,27 @@ class Loader:
         self._connections = max(1, threads)
         self._server = server
 
-    def load(
+    def load_files(
         self,
+        workers: Workers[MySqlConnection],
         folder: Path,
         files: Mapping[str, Sequence[Path]],
-        row_counts: Mapping[str, int],
-        progress: Progress,
-    ) -> None:
-        """See BulkLoads.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
-        total = sum(path.stat().st_size for paths in files.values() for path in paths)
-        with (
-            self._loading(folder, total) as workers,
-            progress.task("loading tables", total, "B") as task,
-        ):
-            for connection in workers.connections:
-                connection.run(_SESSION)
-            first = workers.connections[0]
-            columns = {t: first.run(f"SELECT * FROM {t} LIMIT 0").columns for t in files}
-            load = _Load(files, readable_by(self._server, files), task)
-            behind = self._jobs_behind(folder, load.bytes, task)
-            workers.run([*load.file_jobs(1, columns), *behind])
-            verify_counts(load.loaded, row_counts)
-
-    def fill(
-        self,
-        folder: Path,
-        fill: Callable[[], Mapping[str, int]],
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        params: Mapping[str, Any],
-    ) -> None:
-        """See LoadsNatively.native_load; ``folder`` has ``procedures/`` too."""
-        about_bytes = sum(row_counts.values()) * _ABOUT_ROW_BYTES
-        with self._loading(folder, about_bytes, params) as workers:
-            stored = fill()
-            verify_counts(stored, row_counts, "load again; the server's log may tell why")
-            with progress.task("building indexes", total=None) as task:
-                workers.run(self._jobs_behind(folder, stored, task))
-            for file in sorted((folder / "procedures").glob("*.sql")):
-                workers.connections[0].run(text_of(file))
+        task: Task,
+    ) -> Mapping[str, int]:
+        """A file at a time on every connection."""
+        for connection in workers.connections:
+            connection.run(_SESSION)
+        first = workers.connections[0]
+        columns = {t: first.run(f"SELECT * FROM {t} LIMIT 0").columns for t in files}
+        load = _Load(files, readable_by(self._server, files), task)
+        workers.run([*load.file_jobs(1, columns), *self.jobs_behind(folder, load.bytes, task)])
+        return load.loaded
 
     @contextmanager
-    def _loading(
+    def empty_tables(
         self, folder: Path, source_bytes: int, params: Mapping[str, Any] | None = None
     ) -> Iterator[Workers[MySqlConnection]]:
-        """Connections to empty tables with their keys; at the end all is durable.
-
-        A managed server has its settings for loading meanwhile.
-        """
+        """With their keys, by which rows are stored."""
         without_redo = self._prepare_server(source_bytes)
         with Workers(self._connect, self._connections) as workers:
             first = workers.connections[0]
@@ -254,8 +225,7 @@ class Loader:
         if self._server is not None:
             self._server.restart_for_use()
 
-    def _jobs_behind(self, folder: Path, weights: Mapping[str, int], task: Task) -> list[_Job]:
-        """All work on the filled tables, by stages; ``weights``: their sizes, in any unit."""
+    def jobs_behind(self, folder: Path, weights: Mapping[str, int], task: Task) -> list[_Job]:
         analyse = statements(folder, f"50_analyze_{self._flavour}")
         stages = [
             (2, combined(statements(folder, "30_indexes")), False),
@@ -268,6 +238,9 @@ class Loader:
             for stage, texts, alone in stages
             for text in texts
         ]
+
+    def run(self, connection: MySqlConnection, sql: str) -> None:
+        connection.run(sql)
 
     def _prepare_server(self, source_bytes: int) -> bool:
         """Restart a managed server for loading; whether it can do without its redo log."""

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import weakref
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
 
-from harness.engine import Fill, LoadFormat, SqlConnection
+from harness.engine import SqlConnection
 from harness.engines._innodb import counters, durability, explain
 from harness.engines._innodb.connection import MySqlConnection, connecting
 from harness.engines._innodb.installation import Flavour
 from harness.engines._innodb.load import Loader, LoadingServer
 from harness.engines._innodb.wire import LazyConnection
 from harness.engines._jdbc import ThroughJdbc, innodb_properties
-from harness.engines._sqlfiles import calls
+from harness.engines._loading import LoadedBySql
 from harness.errors import RunFailed
 from harness.plan import ExecutedPlan
-from harness.progress import Progress
 
 #: Settings worth recording even at their defaults, where the release knows them.
 _ALWAYS = frozenset({
@@ -50,10 +48,9 @@ _SET_SQL: Mapping[Flavour, str] = {
 }
 
 
-class SqlOnInnoDB(ThroughJdbc, ABC):
+class SqlOnInnoDB(LoadedBySql[MySqlConnection], ThroughJdbc):
     """SQL abilities over ``_open``, which gives a new connection (see wire.py)."""
 
-    load_format: ClassVar[LoadFormat] = "csv"
     sql_folder: Path = Path(__file__).parent / "sql"
     flavour: Flavour
     threads: int
@@ -81,16 +78,6 @@ class SqlOnInnoDB(ThroughJdbc, ABC):
         """The plan of ``sql`` as executed now; see explain.py for what its times are."""
         return explain.explain(connection, sql)
 
-    def bulk_load(
-        self,
-        workload: str,
-        files: Mapping[str, Sequence[Path]],
-        row_counts: Mapping[str, int],
-        progress: Progress,
-    ) -> None:
-        """Schema with keys, parallel LOAD DATA, indexes, statistics; row counts verified."""
-        self._loader().load(self.sql_folder / workload, files, row_counts, progress)
-
     def _loader(self) -> Loader:
         return Loader(
             connect=partial(self._connect, local_infile=True),
@@ -102,33 +89,6 @@ class SqlOnInnoDB(ThroughJdbc, ABC):
     def native_backend(self) -> str:
         """MariaDB's Connector/C, which speaks to both."""
         return "innodb"
-
-    @abstractmethod
-    def native_connection(self) -> Mapping[str, Any]:
-        """Socket or host of the server, the user, its password and the database."""
-
-    def native_calls(
-        self, workload: str, params: Mapping[str, Any]
-    ) -> Mapping[str, str | Sequence[str]]:
-        """From ``sql/<workload>/calls/``."""
-        return calls(self.sql_folder / workload, params)
-
-    def native_load(
-        self,
-        workload: str,
-        fill: Fill,
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        params: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Schema with keys, ``fill``, indexes, statistics, procedures; row counts verified."""
-        self._loader().fill(
-            self.sql_folder / workload,
-            lambda: fill(self.native_connection()),
-            row_counts,
-            progress,
-            params or {},
-        )
 
     def effective_config(self) -> Mapping[str, str]:
         """What somebody has set and what matters anyway, without secrets."""

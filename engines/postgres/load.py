@@ -22,13 +22,14 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from harness.engines._loading import LoadingServer, has_header, readable_by, verify_counts
-from harness.engines._sqlfiles import statements, tables_of, text_of
+from harness.engines import _loading
+from harness.engines._loading import LoadingServer, has_header, readable_by
+from harness.engines._sqlfiles import statements, tables_of
 from harness.engines._statement import head
 from harness.engines._workers import Job, Workers
 from harness.engines.postgres.connection import PostgresConnection
 from harness.errors import RunFailed
-from harness.progress import Progress, Task
+from harness.progress import Task
 from harness.units import GIB, MIB
 
 _Job = Job[PostgresConnection]
@@ -113,8 +114,8 @@ class _Load:
         return rows
 
 
-class Loader:
-    """Loads a workload's tables over several connections."""
+class Loader(_loading.Loader[PostgresConnection]):
+    """COPY over several connections."""
 
     def __init__(
         self,
@@ -128,56 +129,26 @@ class Loader:
         self._index_tablespace = index_tablespace
         self._server = server
 
-    def load(
+    def load_files(
         self,
+        workers: Workers[PostgresConnection],
         folder: Path,
         files: Mapping[str, Sequence[Path]],
-        row_counts: Mapping[str, int],
-        progress: Progress,
-    ) -> None:
-        """See BulkLoads.bulk_load; ``folder`` holds ``10_tables.sql`` and so on."""
-        total = sum(path.stat().st_size for paths in files.values() for path in paths)
-        with (
-            self._loading(),
-            progress.task("loading tables", total, "B") as task,
-            self._workers(folder) as workers,
-        ):
-            load = _Load(files, self._connections, readable_by(self._server, files), task)
-            workers.run([*load.copy_jobs(1), *_jobs_behind(folder, load.bytes, task)])
-            verify_counts(load.copied, row_counts)
-
-    def fill(
-        self,
-        folder: Path,
-        fill: Callable[[], Mapping[str, int]],
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        params: Mapping[str, Any],
-    ) -> None:
-        """See LoadsNatively.native_load; ``folder`` has ``procedures/`` too."""
-        with self._loading(), self._workers(folder, params) as workers:
-            stored = fill()
-            verify_counts(stored, row_counts, "load again; the server's log may tell why")
-            with progress.task("building keys and indexes", total=None) as task:
-                workers.run(_jobs_behind(folder, stored, task))
-                for file in sorted((folder / "procedures").glob("*.sql")):
-                    workers.connections[0].execute(text_of(file))
+        task: Task,
+    ) -> Mapping[str, int]:
+        """A table at a time on every connection, or a file where one would hold up many."""
+        load = _Load(files, self._connections, readable_by(self._server, files), task)
+        workers.run([*load.copy_jobs(1), *self.jobs_behind(folder, load.bytes, task)])
+        return load.copied
 
     @contextmanager
-    def _loading(self) -> Iterator[None]:
-        """A managed server has its settings for loading, and at the end all is durable."""
+    def empty_tables(
+        self, folder: Path, source_bytes: int, params: Mapping[str, Any] | None = None
+    ) -> Iterator[Workers[PostgresConnection]]:
+        """Without keys; the connections put indexes where they belong."""
         if self._server is not None:
             settings = loading_settings(self._connections, self._server.memory_bytes)
             self._server.restart_for_loading(settings)
-        yield
-        if self._server is not None:
-            self._server.restart_for_use()
-
-    @contextmanager
-    def _workers(
-        self, folder: Path, params: Mapping[str, Any] | None = None
-    ) -> Iterator[Workers[PostgresConnection]]:
-        """Connections to a schema of empty tables, which put indexes where they belong."""
         with Workers(self._connect, self._connections) as workers:
             for statement in statements(folder, "10_tables", params):
                 workers.connections[0].execute(statement)
@@ -185,25 +156,26 @@ class Loader:
                 for connection in workers.connections:
                     connection.raw.execute(f"SET default_tablespace = {self._index_tablespace}")
             yield workers
+        if self._server is not None:
+            self._server.restart_for_use()
 
+    def jobs_behind(self, folder: Path, weights: Mapping[str, int], task: Task) -> list[_Job]:
+        """Only builds of indexes share a table."""
+        final = statements(folder, "50_analyze") or [f"VACUUM (ANALYZE) {t}" for t in weights]
+        stages = [
+            (2, statements(folder, "20_keys"), False),
+            (3, statements(folder, "30_indexes"), True),
+            (4, statements(folder, "40_foreign_keys"), False),
+            (5, final, False),
+        ]
+        return [
+            _statement_job(stage, text, shared, weights, task)
+            for stage, texts, shared in stages
+            for text in texts
+        ]
 
-def _jobs_behind(folder: Path, weights: Mapping[str, int], task: Task) -> list[_Job]:
-    """All work on the filled tables, by stages; only builds of indexes share a table.
-
-    ``weights``: how large each table is, in any unit.
-    """
-    final = statements(folder, "50_analyze") or [f"VACUUM (ANALYZE) {t}" for t in weights]
-    stages = [
-        (2, statements(folder, "20_keys"), False),
-        (3, statements(folder, "30_indexes"), True),
-        (4, statements(folder, "40_foreign_keys"), False),
-        (5, final, False),
-    ]
-    return [
-        _statement_job(stage, text, shared, weights, task)
-        for stage, texts, shared in stages
-        for text in texts
-    ]
+    def run(self, connection: PostgresConnection, sql: str) -> None:
+        connection.execute(sql)
 
 
 def _statement_job(

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import weakref
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import psycopg
 
-from harness.engine import Fill, LoadFormat, SqlConnection
+from harness.engine import SqlConnection
 from harness.engines._jdbc import ThroughJdbc, postgres_properties
-from harness.engines._sqlfiles import calls
+from harness.engines._loading import LoadedBySql
 from harness.engines.postgres import counters, explain
 from harness.engines.postgres.connection import PostgresConnection
-from harness.engines.postgres.load import Loader
 from harness.errors import RunFailed
 from harness.plan import ExecutedPlan
-from harness.progress import Progress
 
 #: Settings worth recording even at their defaults.
 _ALWAYS = (
@@ -54,10 +52,9 @@ NATIVE_OPTIONS = "-c client_min_messages=warning -c plan_cache_mode=force_generi
 NO_ERRORS_LOGGED = "-c log_min_messages=fatal"
 
 
-class SqlOnPostgres(ThroughJdbc, ABC):
+class SqlOnPostgres(LoadedBySql[PostgresConnection], ThroughJdbc):
     """SQL abilities over ``_open``, which gives a new psycopg connection."""
 
-    load_format: ClassVar[LoadFormat] = "csv"
     sql_folder: Path = Path(__file__).parent / "sql"
     threads: int
     jdbc_properties = staticmethod(postgres_properties)
@@ -74,10 +71,6 @@ class SqlOnPostgres(ThroughJdbc, ABC):
     def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:
         """A connection for reading counters, and the database whose sums are read."""
 
-    @abstractmethod
-    def _loader(self) -> Loader:
-        """What loads files into it."""
-
     def connect(self) -> PostgresConnection:
         """A new connection in autocommit mode."""
         with _connecting():
@@ -89,46 +82,9 @@ class SqlOnPostgres(ThroughJdbc, ABC):
         """The plan of ``sql`` as executed now (EXPLAIN ANALYZE); see explain.py for its times."""
         return explain.explain(connection, sql)
 
-    def bulk_load(
-        self,
-        workload: str,
-        files: Mapping[str, Sequence[Path]],
-        row_counts: Mapping[str, int],
-        progress: Progress,
-    ) -> None:
-        """Schema, parallel COPY, keys, indexes, statistics; row counts verified."""
-        self._loader().load(self.sql_folder / workload, files, row_counts, progress)
-
     def native_backend(self) -> str:
         """libpq."""
         return "postgres"
-
-    @abstractmethod
-    def native_connection(self) -> Mapping[str, Any]:
-        """libpq's keywords for a connection to the data, with its password."""
-
-    def native_calls(
-        self, workload: str, params: Mapping[str, Any]
-    ) -> Mapping[str, str | Sequence[str]]:
-        """From ``sql/<workload>/calls/``."""
-        return calls(self.sql_folder / workload, params)
-
-    def native_load(
-        self,
-        workload: str,
-        fill: Fill,
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        params: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Schema, ``fill``, keys, indexes, procedures, statistics; row counts verified."""
-        self._loader().fill(
-            self.sql_folder / workload,
-            lambda: fill(self.native_connection()),
-            row_counts,
-            progress,
-            params or {},
-        )
 
     def effective_config(self) -> Mapping[str, str]:
         """What differs from the defaults and what matters anyway, without secrets."""
