@@ -13,10 +13,10 @@ from typing import Any
 
 from harness.driven import Drives
 from harness.drivers.ycsb.build import Build
-from harness.drivers.ycsb.conversation import SILENCE_S, Asked, Conversation, Moment
+from harness.drivers.ycsb.conversation import SILENCE_S, Asked, Conversation
 from harness.drivers.ycsb.histograms import Interval, read_logs
 from harness.drivers.ycsb.java import Java
-from harness.drivers.ycsb.words import Words
+from harness.drivers.ycsb.words import Tick, Words
 from harness.monitors.process import read_counters
 from harness.progress import Progress, Task
 from harness.supervise.process import process_identity
@@ -34,16 +34,17 @@ def _nothing() -> None:
 class Done:
     """What it has done.
 
-    ``moments``: its status lines. ``begin``, ``end``: the measured window's, as indices of
-    them. ``logs``: its histograms by measurement, an interval a status line and one for
-    what came behind the last. ``retried``: in the window, by the engine's code. ``engine``:
-    what the binding told of the engine at both ends of the window.
+    ``ticks``: its status lines. ``begin``, ``end``: the measured window's, as indices of
+    them; ``clocks``: at both, see Words. ``logs``: its histograms by measurement, an interval
+    a status line and one for what came behind the last. ``retried``: in the window, by the
+    engine's code. ``engine``: what the binding told of the engine at both ends of the window.
     """
 
     words: Words
-    moments: Sequence[Moment]
+    ticks: Sequence[Tick]
     begin: int
     end: int
+    clocks: tuple[tuple[int, int], tuple[int, int]]
     cpu_ns: int | None
     logs: Mapping[str, Sequence[Interval]]
     retried: Mapping[str, int]
@@ -75,12 +76,15 @@ def run(
         talk.expect_success()
         if window.end is None or window.begin is None:
             raise talk.failed(_TOO_SOON)
-        told = talk.words.counters
+        told, clocks = talk.words.counters, talk.words.clocks
+        if not {_BEGIN, _END} <= clocks.keys():
+            raise talk.failed("it did not tell its clocks")
         return Done(
             words=talk.words,
-            moments=window.moments,
+            ticks=window.ticks,
             begin=window.begin,
             end=window.end,
+            clocks=(clocks[_BEGIN], clocks[_END]),
             cpu_ns=window.cpu_ns,
             logs=read_logs(talk.logs()),
             retried=window.retried,
@@ -96,7 +100,7 @@ class _Window:
     asked: Asked
     drives: Drives
     task: Task
-    moments: list[Moment] = field(default_factory=list)
+    ticks: list[Tick] = field(default_factory=list)
     begin: int | None = None
     end: int | None = None
     cpu_ns: int | None = None
@@ -108,17 +112,17 @@ class _Window:
     def listen(self) -> None:
         """Until it has ended, or has told of a failure."""
         while not self.talk.over and self.talk.words.failure is None:
-            moment = self.talk.listen()
-            if moment is not None:
-                self._hear(moment)
+            tick = self.talk.listen()
+            if tick is not None:
+                self._hear(tick)
             if self.talk.words.ended and not self._let_go:
                 self._ended()
 
-    def _hear(self, moment: Moment) -> None:
-        number = len(self.moments)
-        self.moments.append(moment)
-        self._advance(moment)
-        if self._first is None and (moment.operations or self.asked.duration_s is None):
+    def _hear(self, tick: Tick) -> None:
+        number = len(self.ticks)
+        self.ticks.append(tick)
+        self._advance(tick)
+        if self._first is None and (tick.operations or self.asked.duration_s is None):
             self._first = number
         if self._first is None:
             return
@@ -135,7 +139,7 @@ class _Window:
     def _ended(self) -> None:
         """All is done and it is still there: where operations bound it, that ends the window."""
         if self.asked.duration_s is None and self.begin is not None:
-            self._leave(len(self.moments) - 1)
+            self._leave(len(self.ticks) - 1)
         self._let_go = True
         self.talk.let_go()
 
@@ -147,7 +151,7 @@ class _Window:
         """First the client's own CPU time and the engine inside it, then the caller's counters."""
         identity = process_identity(self.talk.process.pid)
         cpu = read_counters([identity]).get("cpu_ns") if identity else None
-        self.talk.ask_counters(name)
+        self.talk.ask(name)
         retried = dict(self.talk.words.retried)
         if name == _BEGIN:
             self.cpu_ns, self.retried = None if cpu is None else int(cpu), retried
@@ -158,10 +162,10 @@ class _Window:
             self.retried = {code: count for code, count in added.items() if count}
         then()
 
-    def _advance(self, moment: Moment) -> None:
+    def _advance(self, tick: Tick) -> None:
         if self.asked.duration_s is None:
-            self.task.advance(moment.operations - self._told)
-            self._told = moment.operations
+            self.task.advance(tick.operations - self._told)
+            self._told = tick.operations
             return
         phase = "ramp-up" if self.begin is None else "measuring" if self.end is None else "ending"
-        self.task.advance(1, note=f"{phase}, {moment.operations:,} {self.asked.noun}")
+        self.task.advance(1, note=f"{phase}, {tick.operations:,} {self.asked.noun}")

@@ -66,15 +66,6 @@ class Asked:
         return None if self.duration_s is None else self.ramp_up_s + self.duration_s
 
 
-@dataclass(frozen=True)
-class Moment:
-    """A status line: the client's wall clock, our monotonic one, operations so far."""
-
-    at_ms: int
-    monotonic_ns: int
-    operations: int
-
-
 class Conversation:
     """A running client, what it says, and when it said it."""
 
@@ -87,7 +78,7 @@ class Conversation:
         self._silence_s = silence_s
         self._heard = time.monotonic()
         self._last: deque[str] = deque(maxlen=_LINES_TOLD)
-        self._lines: queue.SimpleQueue[tuple[_Stream, int, str | None]] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[tuple[_Stream, str | None]] = queue.SimpleQueue()
         self._open: set[_Stream] = {"said", "results"}
         for stream, pipe in (("said", process.progress), ("results", process.stdout)):
             threading.Thread(target=self._read, args=(stream, pipe), daemon=True).start()
@@ -117,10 +108,10 @@ class Conversation:
                 process.kill()
                 process.wait()
 
-    def listen(self) -> Moment | None:
+    def listen(self) -> Tick | None:
         """Take in its next line, if there is one soon; the status that it tells, if it does."""
         try:
-            stream, at_ns, line = self._lines.get(timeout=_TICK_S)
+            stream, line = self._lines.get(timeout=_TICK_S)
         except queue.Empty:
             if time.monotonic() - self._heard > self._silence_s:
                 raise self.failed(f"it has said nothing for {self._silence_s:g} s") from None
@@ -133,15 +124,13 @@ class Conversation:
         if stream == "results":
             self.words.hear_result(line)
             return None
-        tick: Tick | None = self.words.hear(line)
-        if tick is not None:
-            return Moment(tick.at_ms, at_ns, tick.operations)
-        if not line.startswith("tierbench: counters"):
+        tick = self.words.hear(line)
+        if tick is None and not line.startswith("tierbench: c"):  # clocks and counters are ours
             self._last.append(line)
-        return None
+        return tick
 
-    def ask_counters(self, name: str) -> None:
-        """Have the binding tell the engine's counters of now under this name."""
+    def ask(self, name: str) -> None:
+        """Have it tell its clocks, and the binding the engine's counters of now."""
         with suppress(BrokenPipeError):
             self.process.stdin.write(f"{name}\n".encode())
             self.process.stdin.flush()
@@ -184,9 +173,8 @@ class Conversation:
 
     def _read(self, stream: _Stream, pipe: Any) -> None:
         for line in pipe:
-            at_ns = time.monotonic_ns()
-            self._lines.put((stream, at_ns, line.decode(errors="replace").rstrip("\r\n")))
-        self._lines.put((stream, 0, None))
+            self._lines.put((stream, line.decode(errors="replace").rstrip("\r\n")))
+        self._lines.put((stream, None))
 
 
 def _properties(asked: Asked, histograms: Path) -> dict[str, object]:

@@ -37,7 +37,7 @@ _FEWER = "Warning: the threadcount is bigger"
 
 @dataclass(frozen=True)
 class Tick:
-    """One status line: when it was made by the wall clock, and operations since the start."""
+    """One status line: when it was made by the client's wall clock, and operations so far."""
 
     at_ms: int
     operations: int
@@ -48,14 +48,16 @@ class Words:
     """What was understood so far. ``failure`` ends the client.
 
     ``results``: what it tells at its end, by group and name. ``retried``: by the engine's
-    code. ``counters``: the engine's, by the name that they were asked under. ``ended``: it
-    has done what it will do, and waits for its stdin to end.
+    code. By the name that they were asked under, ``clocks``: its wall clock in milliseconds
+    and its monotonic one in nanoseconds (that of the host, as ours); ``counters``: the
+    engine's. ``ended``: it has done what it will do, and waits for its stdin to end.
     """
 
     failure: str | None = None
     ended: bool = False
     fewer_threads: bool = False
     retried: Counter[str] = field(default_factory=Counter)
+    clocks: dict[str, tuple[int, int]] = field(default_factory=dict)
     counters: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     results: dict[tuple[str, str], float] = field(default_factory=dict)
 
@@ -93,5 +95,8 @@ class Words:
         elif name == "counters":
             asked, _, told = words.partition(" ")
             self.counters[asked] = json.loads(told or "{}")
+        elif name == "clock":
+            asked, wall_ms, monotonic_ns = words.split()
+            self.clocks[asked] = int(wall_ms), int(monotonic_ns)
         elif name == "ended":
             self.ended = True

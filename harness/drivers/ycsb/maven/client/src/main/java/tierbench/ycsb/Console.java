@@ -11,8 +11,8 @@ import java.util.function.Supplier;
 /**
  * What passes between the harness and the client beside the client's own words.
  *
- * <p>The harness writes a name on a line of stdin and gets the engine's counters of that moment
- * under this name, where the binding has some. A client that has done its work stays until its
+ * <p>The harness writes a name on a line of stdin and gets both clocks and the engine's counters
+ * of that moment under this name, the latter where the binding has some. A client that has done its work stays until its
  * stdin ends: what a process has used up is told by the kernel only as long as it is there.
  * Everything is said on stderr, in lines that begin with {@code tierbench:}.
  */
@@ -20,6 +20,9 @@ public final class Console {
   private static final String MARK = "tierbench: ";
   /** So many failures are told; behind them there is nothing new. */
   private static final int MOST_FAILURES = 20;
+
+  private static final long CLOSE_NS = 1_000_000;
+  private static final int MOST_READINGS = 1000;
 
   private static final CountDownLatch STDIN_ENDED = new CountDownLatch(1);
   private static final AtomicInteger FAILURES = new AtomicInteger();
@@ -63,6 +66,7 @@ public final class Console {
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
       String name;
       while ((name = lines.readLine()) != null) {
+        tell("clock", name + " " + clocks());
         Supplier<String> supplier = counters;
         tell("counters", name + " " + (supplier == null ? "{}" : supplier.get()));
       }
@@ -70,6 +74,18 @@ public final class Console {
       tell("console", e.toString());
     } finally {
       STDIN_ENDED.countDown();
+    }
+  }
+
+  /** Wall clock (ms) and monotonic clock (ns) of one moment, as close as they can be read. */
+  private static String clocks() {
+    for (int i = 0; ; i++) {
+      long before = System.nanoTime();
+      long wall = System.currentTimeMillis();
+      long after = System.nanoTime();
+      if (after - before < CLOSE_NS || i == MOST_READINGS) {
+        return wall + " " + before;
+      }
     }
   }
 
