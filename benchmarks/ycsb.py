@@ -1,0 +1,266 @@
+"""The native client on RocksDB against a bare C loop over the same calls, and against db_bench.
+
+    .venv/bin/python benchmarks/ycsb.py --threads 1 --threads 2 --pairs 7
+    .venv/bin/python benchmarks/ycsb.py --prefix /usr --db-bench
+
+Workload C (reads alone) with everything in the block cache: what is measured is the client.
+All arms open a copy of the same database with the same library and options, one after the
+other, in turn. Throughput is that of an arm by itself; the medians of one operation come
+from arms that read the clock once an operation. The bars: 0.9 of the loop's throughput (and
+of db_bench's readrandom, on its own records of the same size), 1 µs more at the median.
+
+db_bench has records of its own; the client is then run with uniformly drawn keys, as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from harness import hdr, loadgen
+from harness.engine import EngineContext, Places
+from harness.environment import Environment
+from harness.natives import loadgen_program
+from harness.opening import open_environment
+from harness.paths import engines_prefix
+from harness.placement import DIRECTORY_PARTS
+from harness.progress import SilentProgress
+from harness.registry import engine as engine_factory
+from harness.reports.statistics import compare_paired
+from harness.workload import Clients, Loading
+from harness.workloads.ycsb.loadgen import Loadgen, _workload
+from harness.workloads.ycsb.options import normalise
+
+ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = {
+    "block_cache": "4G", "compression": "kNoCompression", "max_open_files": "-1",
+    "filter_policy": "bloomfilter:10:false",
+}  # fmt: skip
+KEYS_DRAWN = 1_000_000
+LEAST_SHARE, MOST_ADDED_NS = 0.9, 1000
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One window of one arm."""
+
+    operations_per_second: float
+    cpu_ns: float
+    median_ns: float = 0.0
+
+
+@dataclass
+class Bench:
+    """A loaded database and the programs that read it."""
+
+    engine: Any
+    clients: Clients
+    params: dict[str, Any]
+    programs: Path
+    keys: Path
+    warm_up_s: float
+    seconds: float
+
+    def native(self, threads: int) -> Seen:
+        """Our client."""
+        spec = {
+            "schema": 1,
+            "task": "run",
+            "backend": self.engine.native_backend(),
+            "connection": self.connection,
+            "workload": {"name": "ycsb", "params": _workload(self.params)},
+            "statements": {"read": self.engine.native_calls("ycsb", self.params)["read"]},
+            "threads": threads,
+            "connections": threads,
+            "mode": {"kind": "closed"},
+            "ramp_up_ns": int(self.warm_up_s * 1e9),
+            "duration_ns": int(self.seconds * 1e9),
+            "seed": 1,
+        }
+        result = loadgen.drive([spec], self.clients)
+        (read,) = (one for one in result["operations"] if one["type"] == "read")
+        return Seen(
+            read["count"] / result["measured_ns"] * 1e9,
+            result["client_cpu_ns"] / read["count"],
+            float(hdr.decode(read["latency_hdr"]).percentile(50)),
+        )
+
+    def loop(self, threads: int, timed: bool = False) -> Seen:
+        """The bare loop."""
+        request = {
+            "connection": self.connection, "threads": threads, "timed": timed,
+            "warm_up_s": self.warm_up_s, "seconds": self.seconds,
+        }  # fmt: skip
+        with self.keys.open() as keys:
+            done = subprocess.run(
+                [self.programs / "rocksdb_loop", json.dumps(request)],
+                stdin=keys, capture_output=True, text=True, check=True,
+            )  # fmt: skip
+        found = json.loads(done.stdout)
+        rate = found["operations"] / found["seconds"]
+        return Seen(rate, found["cpu_ns"] / found["operations"], found["median_ns"])
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """As the client takes it."""
+        return dict(self.engine.native_connection())
+
+
+def build(folder: Path) -> None:
+    """The loop, and the program that draws the workload's keys."""
+    loop = [
+        ROOT / "benchmarks/rocksdb_loop.c",
+        *(ROOT / "engines/rocksdb" / f"loadgen_{part}.c" for part in
+          ("library", "merge", "counters")),
+        ROOT / "loadgen/record.c", ROOT / "loadgen/support.c",
+    ]  # fmt: skip
+    flags = ["-std=c11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}/loadgen", f"-I{ROOT}/engines/rocksdb"]
+    libraries = ["-ljansson", "-ldl", "-lpthread"]
+    program = folder / "rocksdb_loop"
+    subprocess.run(["gcc", *flags, *map(str, loop), "-o", program, *libraries], check=True)
+    options = ["-DCMAKE_BUILD_TYPE=Release", "-DLOADGEN_TESTS=ON"]
+    for command in (
+        ["cmake", "-S", str(ROOT / "loadgen"), "-B", str(folder), *options],
+        ["cmake", "--build", str(folder), "--target", "ycsb_keys"],
+    ):
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    for path in (folder, program, folder / "ycsb_keys"):
+        path.chmod(0o755)
+
+
+def draw_keys(programs: Path, params: Mapping[str, Any]) -> Path:
+    """A file of the keys that the workload would read, in that order."""
+    path = programs / "keys"
+    with path.open("w") as keys:
+        command = [str(programs / "ycsb_keys"), json.dumps(_workload(params)), str(KEYS_DRAWN), "1"]
+        subprocess.run(command, stdout=keys, check=True)
+    return path
+
+
+def made(env: Environment, stack: ExitStack, given: argparse.Namespace, params: Any) -> Bench:
+    """Load the database, in directories that are gone afterwards."""
+    options = {"prefix": given.prefix} if given.prefix else {}
+    options["statistics"] = given.statistics
+    scratch = stack.enter_context(env.scratch())
+    root = Path(tempfile.mkdtemp(prefix="tb-ycsb-"))
+    root.chmod(0o755)
+    stack.callback(shutil.rmtree, root)
+    context = EngineContext(
+        SETTINGS, options, scratch, engines_prefix(), env.supervisor, env.credentials,
+        threads=max(given.threads), memory_limit_bytes=None,
+    )  # fmt: skip
+    engine: Any = engine_factory("rocksdb").create(context)
+    places = Places(
+        {part: stack.enter_context(env.directory(root / part)) for part in DIRECTORY_PARTS}
+    )
+    again = Places(
+        {part: stack.enter_context(env.directory(root / f"r{part}")) for part in DIRECTORY_PARTS}
+    )
+    clients = Clients(env.supervisor, env.credentials, stack.enter_context(env.scratch()), engine)
+    engine.initialise(places)
+    engine.start()
+    loading = Loading(engine, "loadgen", None, clients, max(given.threads), SilentProgress())
+    Loadgen().load(params, loading)
+    engine.stop()
+    golden = root / "golden"
+    golden.mkdir()
+    engine.snapshot(golden)
+    engine.restore(golden, again)
+    programs = root / "programs"
+    programs.mkdir()
+    build(programs)
+    keys = draw_keys(programs, params)
+    return Bench(engine, clients, params, programs, keys, given.warm_up, given.seconds)
+
+
+def compare(bench: Bench, threads: int, pairs: int) -> None:
+    """Pairs of loop and client, in turn."""
+    loops: list[Seen] = []
+    natives: list[Seen] = []
+    medians: list[Seen] = []
+    for number in range(pairs):
+        arms: list[Callable[[], None]] = [lambda: loops.append(bench.loop(threads)),
+                lambda: natives.append(bench.native(threads)),
+                lambda: medians.append(bench.loop(threads, timed=True))]  # fmt: skip
+        for arm in arms if number % 2 == 0 else reversed(arms):
+            arm()
+    print(f"{threads} threads, {pairs} pairs")
+    for name, seen in (("loop", loops), ("client", natives), ("loop with clock", medians)):
+        print(f"  {name:16} {median(one.operations_per_second for one in seen):12,.0f} op/s "
+              f"{median(one.cpu_ns for one in seen):8,.0f} ns CPU/op "
+              f"{median(one.median_ns for one in seen):8,.0f} ns at p50")  # fmt: skip
+    share = compare_paired(
+        [one.operations_per_second for one in loops],
+        [one.operations_per_second for one in natives],
+    )
+    added = median(n.median_ns - t.median_ns for n, t in zip(natives, medians, strict=True))
+    print(f"  throughput of the loop's {share} (bar {LEAST_SHARE}); "
+          f"{added:,.0f} ns more at p50 (bar {MOST_ADDED_NS})")  # fmt: skip
+
+
+def db_bench(bench: Bench, threads: Sequence[int], pairs: int, program: str) -> None:
+    """readrandom on as many records of the same size, the client's keys drawn uniformly."""
+    bench.params["requestdistribution"] = "uniform"
+    folder = Path(tempfile.mkdtemp(prefix="tb-db-bench-"))
+    value = bench.params["fieldcount"] * (bench.params["fieldlength"] + 14)
+    shape = [f"--num={bench.params['recordcount']}", "--key_size=23", f"--value_size={value}",
+             f"--db={folder}", "--compression_type=none", "--bloom_bits=10",
+             f"--cache_size={4 << 30}", "--open_files=-1"]  # fmt: skip
+    try:
+        fill = [program, "--benchmarks=fillseq,compact", *shape]
+        subprocess.run(fill, check=True, capture_output=True)
+        for count in threads:
+            others, natives = [], []
+            for _ in range(pairs):
+                others.append(_readrandom(bench, [program, *shape], count))
+                natives.append(bench.native(count).operations_per_second)
+            print(f"{count} threads: db_bench readrandom {median(others):,.0f} op/s, "
+                  f"client {median(natives):,.0f}: {compare_paired(others, natives)}")  # fmt: skip
+    finally:
+        shutil.rmtree(folder)
+
+
+def _readrandom(bench: Bench, command: list[str], threads: int) -> float:
+    """Its operations a second, behind one run that warms it up."""
+    asked = ["--use_existing_db=1", "--benchmarks=readrandom[W1]", f"--threads={threads}",
+             f"--duration={int(bench.seconds)}"]  # fmt: skip
+    done = subprocess.run([*command, *asked], capture_output=True, text=True, check=True)
+    line = next(text for text in done.stdout.splitlines() if text.startswith("readrandom"))
+    return float(line.split("ops/sec")[0].split()[-1])
+
+
+def main() -> None:
+    """Print rates, processor time and medians of the arms, and the bars."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--threads", type=int, action="append")
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--warm-up", type=float, default=1.0, help="seconds")
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--prefix", help="another RocksDB [the pinned one]")
+    parser.add_argument("--statistics", default="on", choices=("on", "off"))
+    parser.add_argument("--db-bench", nargs="?", const="db_bench", help="compare with it, too")
+    given = parser.parse_args()
+    given.threads = given.threads or [1, 2]
+    loadgen_program("rocksdb")
+    params = normalise({"workload": "c", "recordcount": given.records})
+    with open_environment(None, [], SilentProgress()) as env, ExitStack() as stack:
+        bench = made(env, stack, given, params)
+        print(bench.engine.version().build, "statistics", given.statistics)
+        for threads in given.threads:
+            compare(bench, threads, given.pairs)
+        if given.db_bench:
+            db_bench(bench, given.threads, given.pairs, given.db_bench)
+
+
+if __name__ == "__main__":
+    main()
