@@ -1,0 +1,143 @@
+"""The real client: Maven builds it when a test first wants it, as for a user."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import paths, registry
+from harness.driven import Drives
+from harness.drivers.ycsb import Build, built
+from harness.drivers.ycsb.properties import properties_text
+from harness.engine import EngineContext, Places, RunsInClient
+from harness.placement import DIRECTORY_PARTS
+from harness.progress import SilentProgress
+from harness.session import RunSession
+from harness.supervise.credentials import unprivileged
+from harness.supervise.supervisor import Supervisor
+from harness.workload import Clients, Loading
+from harness.workloads.ycsb.driven import Driven
+from harness.workloads.ycsb.official import Official
+from harness.workloads.ycsb.options import normalise
+
+JAVA = Path(__file__).with_name("java")
+
+
+@pytest.fixture(scope="session")
+def client() -> Build:
+    """The client with RocksDB's binding."""
+    return built(engine_of("rocksdb", Path("/"), None).ycsb_binding(), SilentProgress())
+
+
+@pytest.fixture(scope="session")
+def java(client: Build, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
+    """Run a class of ``java/`` beside the client; the lines that it prints."""
+    classes = tmp_path_factory.mktemp("classes")
+    command = ["javac", "-cp", client.classpath, "-d", str(classes), *map(str, JAVA.glob("*.java"))]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    libraries = ":".join(map(str, client.binding.libraries))
+
+    def run(name: str, properties: Mapping[str, object], *arguments: object) -> list[str]:
+        file = tmp_path_factory.mktemp(name) / "given.properties"
+        file.write_text(properties_text(properties))
+        done = subprocess.run(
+            ["java", f"-Djava.library.path={libraries}", "-cp", f"{classes}:{client.classpath}",
+             name, str(file), *map(str, arguments)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return run
+
+
+def engine_of(name: str, scratch: Path, processes: Any, **settings: str) -> Any:
+    context = EngineContext(
+        settings=settings, options={}, scratch=scratch, engines_prefix=paths.engines_prefix(),
+        processes=processes, credentials=unprivileged(), threads=2, memory_limit_bytes=1 << 30,
+    )  # fmt: skip
+    return registry.engine(name).create(context)
+
+
+@dataclass
+class Bench:
+    """An engine with data that the official client has loaded, started."""
+
+    root: Path
+    supervisor: Supervisor
+    made: int = 0
+    engine: Any = None
+    facts: Mapping[str, Any] | None = None
+
+    def directory(self, name: str) -> Path:
+        self.made += 1
+        path = self.root / f"{self.made}{name}"
+        path.mkdir(mode=0o700)
+        if (user := unprivileged()) is not None:
+            os.chown(path, user.uid, user.gid)
+        return path
+
+    def places(self) -> Places:
+        return Places({part: self.directory(part) for part in DIRECTORY_PARTS})
+
+    def clients(self) -> Clients:
+        inside = self.engine if isinstance(self.engine, RunsInClient) else None
+        return Clients(self.supervisor, unprivileged(), self.directory("c"), inside)
+
+    def load(self, name: str, params: Mapping[str, Any], **settings: str) -> None:
+        """Loaded, stopped, copied and started again, as a run has it."""
+        self.engine = engine_of(name, self.directory("s"), self.supervisor, **settings)
+        Official().check(params, self.engine, settings)
+        self.engine.initialise(self.places())
+        self.engine.start()
+        loading = Loading(self.engine, "ycsb", None, self.clients(), 2, SilentProgress())
+        self.facts = Official().load(params, loading)
+        self.engine.stop()
+        golden = self.directory("golden")
+        self.engine.snapshot(golden)
+        self.engine.restore(golden, self.places())
+        self.engine.start()
+
+    def session(self) -> RunSession:
+        return RunSession(
+            self.engine, SilentProgress(), None, drop_caches=False, driver="ycsb",
+            client_starter=self.clients(),
+        )  # fmt: skip
+
+    def drive(self, params: Mapping[str, Any], drives: Drives | None = None) -> Driven:
+        nothing = Drives(lambda: None, lambda: None)
+        return Official().drive(params, self.session(), drives or nothing)
+
+    def verify(self, params: Mapping[str, Any], driven: Driven) -> Sequence[Any]:
+        return Official().verify(params, self.session(), driven)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    root = Path(tempfile.mkdtemp(prefix="tb-ycsb-", dir="/var/tmp"))
+    root.chmod(0o755)
+    try:
+        with Supervisor(root / "state") as supervisor:
+            bench = Bench(root, supervisor)
+            try:
+                yield bench
+            finally:
+                if bench.engine is not None:
+                    bench.engine.kill()
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def params(**more: Any) -> dict[str, Any]:
+    """A small workload; what is not said is as ``harness run ycsb`` has it."""
+    small = {"recordcount": 2000, "threadcount": 2, "ramp_up": "1s", "duration": "3s"}
+    return normalise({**small, **more})

@@ -1,0 +1,109 @@
+"""The keys that the official core workload chooses, beside ours and what is expected of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+
+import pytest
+from conftest import params
+
+from harness.natives import loadgen_program
+from harness.workloads.ycsb.driven import Driven, KeyCount
+from harness.workloads.ycsb.keys import COUNTED, check_keys
+from harness.workloads.ycsb.options import PARAMETERS, PROPORTIONS
+
+RECORDS = 20_000
+CHOICES = 1_000_000
+READS = {name: float(name == "readproportion") for name in PROPORTIONS}
+DISTRIBUTIONS = [
+    {"requestdistribution": "zipfian"},
+    {"requestdistribution": "zipfian", "insertstart": 5000, "insertcount": 10_000},
+    {"requestdistribution": "zipfian", "insertorder": "ordered", "zeropadding": 12},
+    {"requestdistribution": "latest"},
+    {"requestdistribution": "hotspot"},
+    {"requestdistribution": "exponential"},
+    {"requestdistribution": "uniform"},
+]
+#: Of two counts of the same share: about one in a million pairs is as far apart.
+FAR = 5.0
+
+
+def name(one):
+    return "-".join(map(str, one.values()))
+
+
+def asked(one, **more):
+    return params(recordcount=RECORDS, **READS, **one, **more)
+
+
+def official(java, given):
+    """What the official core chooses: counts of its most frequent keys, and of all."""
+    same = {n: v for n, v in given.items() if n in PARAMETERS and v is not None}
+    lines = java("Choices", {**same, "operationcount": CHOICES}, CHOICES, COUNTED)
+    counts = dict(line.split() for line in lines if line.startswith("user"))
+    return {key: int(count) for key, count in counts.items()}, CHOICES
+
+
+def hashed(number: int) -> int:
+    found = 0xCBF29CE484222325
+    for _ in range(8):
+        found = (found ^ (number & 0xFF)) * 1_099_511_628_211 % 2**64
+        number >>= 8
+    return abs(found - 2**64 if found >= 2**63 else found)
+
+
+def numbers(given):
+    """The number of the record of each key, by the official client's names."""
+    ordered, padding = given["insertorder"] == "ordered", given["zeropadding"]
+    return {f"user{n if ordered else hashed(n):0{padding}d}": n for n in range(RECORDS)}
+
+
+@pytest.mark.parametrize("one", DISTRIBUTIONS, ids=name)
+def test_the_official_choices_are_what_is_expected(one, java):
+    given = asked(one)
+    counts, total = official(java, given)
+    known = numbers(given)
+    driven = Driven(
+        "ycsb", "0.17.0", 1, chosen_count=total,
+        key_counts=[KeyCount(key, known[key], count) for key, count in counts.items()],
+    )  # fmt: skip
+    (check,) = check_keys(given, driven)
+    assert check.status == "passed", check.detail
+
+
+@pytest.mark.parametrize("one", DISTRIBUTIONS, ids=name)
+def test_the_native_client_chooses_the_same_keys_as_often(one, java, tmp_path):
+    given = asked(one)
+    theirs, total = official(java, given)
+    spec = {
+        "schema": 1, "task": "run", "backend": "store",
+        "connection": {"file": str(tmp_path / "empty")},
+        "workload": {"name": "ycsb", "params": {
+            **{n: v for n, v in given.items() if v is not None and n not in CLIENT},
+            "count_keys": COUNTED,
+        }},
+        "statements": {"read": "get :key"},
+        "threads": 1, "connections": 1, "mode": {"kind": "closed"},
+        "ramp_up_ns": 0, "operations": CHOICES, "seed": 7,
+    }  # fmt: skip
+    done = subprocess.run(
+        [str(loadgen_program("store")), "-"], input=json.dumps(spec), capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+    result = json.loads(done.stdout)
+    ours = {one["key"]: one["count"] for one in result["key_counts"]}
+    assert abs(result["draws"] - total) < total / 100
+    scale = total / result["draws"]
+    hottest = sorted(theirs, key=theirs.__getitem__, reverse=True)[:100]
+    least = min(ours.values())
+    for key in hottest:
+        # A key that is not among those counted was chosen no more often than the last of them.
+        count = ours.get(key, least) * scale
+        assert abs(count - theirs[key]) <= FAR * math.sqrt(count + theirs[key]), key
+
+
+CLIENT = {"workload", "threadcount", "target", "ramp_up", "duration", "clients", "client_threads",
+          "operationcount"}  # fmt: skip

@@ -1,0 +1,160 @@
+"""The real official client on real engines."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+
+import pytest
+from conftest import params  # of this folder
+
+from harness import hdr
+from harness.driven import Drives
+from harness.errors import RunFailed
+
+pytestmark = pytest.mark.slow
+
+
+def test_rocksdb_is_driven_for_a_window_and_verified(bench):
+    asked = params(workload="a")
+    bench.load("rocksdb", asked)
+    assert bench.facts["row_counts"] == {"usertable": 2000}
+    moments = []
+    drives = Drives(
+        lambda: moments.append(("begin", len(bench.engine.processes()))),
+        lambda: moments.append(("end", len(bench.engine.processes()))),
+    )
+    driven = bench.drive(asked, drives)
+    # The engine's process is the client, as long as it runs.
+    assert moments == [("begin", 1), ("end", 1)]
+    assert bench.engine.processes() == []
+    bench.engine.stop()  # and it ran with the options that were asked for
+    bench.engine.start()
+    assert set(driven.operations) == {"read", "update"}
+    for one in driven.operations.values():
+        assert one.not_found_count == 0
+        assert hdr.decode(one.duration_hdr).total == one.count > 0
+    assert len(driven.series) == 3
+    in_seconds = [sum(second["counts"].values()) for second in driven.series]
+    assert sum(in_seconds) == driven.done_count
+    assert driven.client_cpu_ns > 0
+    # RocksDB's own count of reads: an update reads, too.
+    read = driven.engine_counters["rocksdb_number_keys_read_count"]
+    assert read >= driven.done_count * 0.5
+    assert "Level Files Size" in driven.engine_text["rocksdb_levels"]
+    (check,) = bench.verify(asked, driven)
+    assert (check.status, check.name) == ("passed", "records"), check.detail
+    assert not list(bench.root.rglob("client.properties"))
+
+
+def test_records_that_were_inserted_are_verified_too_and_those_that_are_gone_are_missed(bench):
+    asked = params(workload="d")
+    bench.load("rocksdb", asked)
+    driven = bench.drive(asked)
+    assert driven.inserted_count >= driven.operations["insert"].count > 0
+    (check,) = bench.verify(asked, driven)
+    assert check.status == "passed"
+    assert f"{2000 + driven.inserted_count:,} records" in check.detail
+    # One that nobody has inserted is expected, and found to be missing.
+    (check,) = bench.verify(asked, replace(driven, inserted_count=driven.inserted_count + 1))
+    assert check.status == "failed"
+    assert check.detail.startswith("1 of ")
+
+
+def test_a_rate_is_offered_and_latencies_count_from_intended_starts(bench):
+    asked = params(workload="f", target=200)
+    bench.load("rocksdb", asked)
+    driven = bench.drive(asked)
+    assert set(driven.operations) == {"read", "read_modify_write"}
+    assert driven.offered_count == pytest.approx(200 * driven.window_ns / 1e9, abs=1)
+    assert driven.backlog_count is not None
+    # As many as were offered, but for what the machine made late.
+    assert driven.done_count <= 1.3 * driven.offered_count + 200
+    assert driven.notes["read_and_update_latencies"]
+
+
+def test_a_number_of_operations_is_done_and_all_of_it_counted(bench):
+    asked = params(workload="c", operationcount=5000, duration=None, ramp_up="0s")
+    bench.load("rocksdb", asked)
+    driven = bench.drive(asked)
+    assert driven.done_count == driven.operations["read"].count == 5000
+    assert hdr.decode(driven.operations["read"].duration_hdr).total == 5000
+    # Nothing is written: the core workload as it is.
+    assert driven.notes["workload_class"] == "site.ycsb.workloads.CoreWorkload"
+
+
+def test_blind_updates_write_whole_records(bench):
+    asked = params(workload="a", update="blind")
+    bench.load("rocksdb", asked)
+    driven = bench.drive(asked)
+    # Nothing but the reads reads.
+    reads = driven.engine_counters["rocksdb_number_keys_read_count"]
+    writes = driven.engine_counters["rocksdb_number_keys_written_count"]
+    assert writes > 0
+    assert reads < driven.done_count
+    (check,) = bench.verify(asked, driven)
+    assert check.status == "passed", check.detail
+
+
+@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+def test_servers_are_driven_through_their_sockets(name, bench):
+    asked = params(workload="e", operationcount=1_000_000, maxscanlength=10, recordcount=1000)
+    bench.load(name, asked)
+    connection = bench.engine.connect()
+    assert connection.execute("select count(*) from usertable").rows == [(1000,)]
+    driven = bench.drive(asked)
+    stored = connection.execute("select count(*) from usertable").rows[0][0]
+    connection.close()
+    assert stored == 1000 + driven.inserted_count
+    assert set(driven.operations) == {"scan", "insert"}
+    (check,) = bench.verify(asked, driven)
+    assert check.status == "passed", check.detail
+
+
+def test_updates_of_one_field_leave_the_others_of_a_row(bench):
+    asked = params(workload="a", readallfields=False)
+    bench.load("postgres", asked)
+    driven = bench.drive(asked)
+    assert driven.operations["update"].count > 0
+    (check,) = bench.verify(asked, driven)
+    assert check.status == "passed", check.detail
+
+
+def test_a_server_that_dies_ends_the_run_with_its_reason(bench):
+    asked = params(workload="a")
+    bench.load("postgres", asked)
+    begun = time.monotonic()
+    with pytest.raises(RunFailed) as failure:
+        bench.drive(params(workload="a", duration="10m"), Drives(bench.engine.kill, lambda: None))
+    assert time.monotonic() - begun < 300
+    assert "read" in failure.value.found or "update" in failure.value.found
+    assert bench.engine.native_connection()["password"] not in str(failure.value)
+
+
+def test_a_record_that_is_none_ends_the_run_with_its_reason(bench):
+    bench.load("rocksdb", params(workload="a", fieldcount=3))
+    # The same keys with other fields: an update names one that the records do not have.
+    with pytest.raises(RunFailed, match="update: a record without its"):
+        bench.drive(params(workload="a", fieldcount=12))
+
+
+def test_a_database_that_is_not_there_ends_the_run_with_its_reason(bench):
+    asked = params(workload="c")
+    bench.load("rocksdb", asked)
+    for folder in bench.engine.files():
+        shutil.rmtree(folder)
+        folder.mkdir()
+    with pytest.raises(RunFailed, match=r"open .*does not exist"):
+        bench.drive(asked)
+    assert bench.engine.processes() == []
+
+
+def test_no_update_is_lost_among_threads(java, bench):
+    folder = bench.root / "lost"
+    properties = {
+        "db": "tierbench.ycsb.RocksDbBinding", "rocksdb.directory": folder,
+        "rocksdb.wal_directory": folder, "rocksdb.create": True,
+        "rocksdb.update": "read-modify-write",
+    }  # fmt: skip
+    assert java("LostUpdates", properties, 4, 20_000) == ["20000"] * 4
