@@ -1,0 +1,175 @@
+"""What a run's checks find on real engines: of data that are right, and of data that are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from harness.driven import Operation
+from harness.errors import RunFailed
+from harness.result import run_status
+from harness.session import RunSession
+from harness.workloads.ycsb import WORKLOAD
+from harness.workloads.ycsb.checks import check_found, check_mix, check_records
+from harness.workloads.ycsb.driven import Driven
+from harness.workloads.ycsb.loadgen import Loadgen
+from harness.workloads.ycsb.measured import measure
+from harness.workloads.ycsb.options import PROPORTIONS, normalise
+
+PARAMS = normalise({
+    "recordcount": 2000, "fieldcount": 3, "fieldlength": 20, "threadcount": 2,
+    "operationcount": 2000, "ramp_up": 0, "readproportion": 0.4, "updateproportion": 0.2,
+    "insertproportion": 0.2, "scanproportion": 0.1, "readmodifywriteproportion": 0.1,
+    "maxscanlength": 20, "requestdistribution": "zipfian", "verify_reads": True,
+})  # fmt: skip
+READING = normalise({
+    **PARAMS, **dict.fromkeys(PROPORTIONS, 0), "readproportion": 1, "operationcount": 500,
+    "verify_reads": False,
+})  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["postgres", "rocksdb"])
+def loaded(request: pytest.FixtureRequest, running) -> Iterator[RunSession]:
+    """PostgreSQL, then RocksDB, each with two thousand records."""
+    with running(request.param, WORKLOAD, PARAMS) as session:
+        yield session
+
+
+def verified(session: RunSession, inserted: int = 0, **params: object):
+    """The check of records, as another run of these parameters would find it."""
+    driven = Driven("loadgen", "1", 1, inserted_count=inserted)
+    (check,) = Loadgen().verify({**PARAMS, **params}, session, driven)
+    assert check.name == "records"
+    return check
+
+
+def test_loaded_records_are_there_and_others_are_missed(loaded):
+    assert verified(loaded).status == "passed"
+    more = verified(loaded, recordcount=2001)
+    assert (more.status, "1 missing" in more.detail) == ("failed", True)
+    fewer = verified(loaded, recordcount=1999)
+    assert (fewer.status, "1 unexpected" in fewer.detail) == ("failed", True)
+
+
+def test_values_of_another_seed_are_malformed(loaded):
+    check = verified(loaded, data_seed=2)
+    assert check.status == "failed"
+    assert "2,000 malformed" in check.detail
+
+
+def test_a_read_that_is_not_as_it_was_written_ends_the_run(loaded):
+    with pytest.raises(RunFailed, match="user"):
+        measure({**READING, "data_seed": 2, "verify_reads": True}, loaded, Loadgen())
+
+
+def test_an_acknowledged_insert_that_is_not_there_is_missed(loaded):
+    check = verified(loaded, inserted=3)
+    assert check.status == "failed"
+    assert "3 missing" in check.detail
+
+
+def test_a_run_of_all_operations_passes_its_checks_and_leaves_every_insert(loaded):
+    """The last on these data, since it changes them."""
+    outcome = measure(PARAMS, loaded, Loadgen())
+    assert run_status(outcome.checks) == "complete", outcome.checks
+    assert [check.name for check in outcome.checks] == ["records", "mix", "not_found", "keys"]
+    counts = {
+        m.labels["operation"]: m.value for m in outcome.metrics if m.name == "operation_count"
+    }
+    assert sum(counts.values()) == 2000
+    assert all(counts[name] for name in ("read", "update", "insert", "scan", "read_modify_write"))
+    inserted = counts["insert"]
+    assert verified(loaded, inserted=inserted).status == "passed"
+    assert "unexpected" in verified(loaded, inserted=inserted - 1).detail
+
+
+#: What somebody does to a record under way, and what is told of it.
+SPOILED = {
+    "malformed": "UPDATE usertable SET field1 = 'spoiled' WHERE ycsb_key = {key}",
+    "missing": "DELETE FROM usertable WHERE ycsb_key = {key}",
+    "unexpected": "INSERT INTO usertable SELECT 'user1', field0, field1, field2 FROM usertable "
+    "WHERE ycsb_key = {key}",
+}
+
+
+KEPT = ("CREATE TABLE kept AS SELECT * FROM usertable WHERE ycsb_key = {key}",)
+UNDONE = (
+    "DELETE FROM usertable WHERE ycsb_key IN (SELECT ycsb_key FROM kept) OR ycsb_key = 'user1'",
+    "INSERT INTO usertable SELECT * FROM kept",
+    "DROP TABLE kept",
+)
+
+
+def execute(session: RunSession, *statements: str) -> None:
+    last = "(SELECT max(ycsb_key) FROM usertable)"
+    with closing(session.engine.connect()) as connection:
+        for sql in statements:
+            connection.execute(sql.format(key=last))
+
+
+def test_a_run_whose_record_was_spoiled_fails(running):
+    class Spoiling(Loadgen):
+        """Our client, and somebody else beside it."""
+
+        def drive(self, params, session, drives):
+            driven = super().drive(params, session, drives)
+            execute(session, *KEPT, SPOILED[what])
+            return driven
+
+    with running("postgres", WORKLOAD, READING) as session:
+        for what in SPOILED:
+            outcome = measure(READING, session, Spoiling())
+            execute(session, *UNDONE)
+            failed = {c.name: c.detail for c in outcome.checks if c.status == "failed"}
+            assert run_status(outcome.checks) == "failed"
+            assert set(failed) == {"records"}
+            assert f"1 {what} (" in failed["records"]
+        assert verified(session).status == "passed"
+
+
+# From what a driver told ---------------------------------------------------------
+
+MIX = {name: 0.5 if name in ("readproportion", "updateproportion") else 0
+       for name in PARAMS if name.endswith("proportion")}  # fmt: skip
+
+
+def seen(**operations: Operation) -> Driven:
+    return Driven("loadgen", "1", 10**9, operations=operations)
+
+
+@pytest.mark.parametrize(
+    ("read", "update", "status"),
+    [(5000, 5000, "passed"), (5100, 4900, "passed"), (6000, 4000, "failed"), (1, 1, "passed")],
+)
+def test_a_mix_that_is_none_by_chance_is_found(read, update, status):
+    driven = seen(read=Operation(read), update=Operation(update))
+    assert check_mix({**PARAMS, **MIX}, driven).status == status
+
+
+def test_an_operation_that_nobody_asked_for_is_found():
+    driven = seen(read=Operation(500), update=Operation(500), scan=Operation(20))
+    check = check_mix({**PARAMS, **MIX}, driven)
+    assert check.status == "failed"
+    assert "scan" in check.detail
+
+
+def test_what_is_not_told_is_unknown():
+    assert check_mix(PARAMS, seen(read=Operation())).status == "unknown"
+    assert check_mix(PARAMS, seen()).status == "unknown"
+    assert check_found(seen(read=Operation(5))).status == "unknown"
+
+
+def test_a_record_that_was_not_found_fails_the_run():
+    read = Operation(500, not_found_count=0)
+    assert check_found(seen(read=read)).status == "passed"
+    check = check_found(seen(read=replace(read, not_found_count=2)))
+    assert check.status == "failed"
+    assert "2 of read" in check.detail
+
+
+def test_fewer_records_than_expected_are_missing_whatever_else_is_told():
+    told = {"records": 9, "expected": 10, "missing": 0, "malformed": 0, "unexpected": 0}
+    assert check_records({**told, "first": None}).status == "failed"
