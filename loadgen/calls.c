@@ -118,9 +118,11 @@ static bool next_start(struct lg_worker *worker, struct lg_seat *seat, uint64_t 
         *start_ns = lg_take_start(worker);
         return true;
     }
+    if (!lg_may_start(worker, worker->now_ns)) /* asked first: what is drawn is done */
+        return false;
     lg_draw(worker, seat);
     *start_ns = look(worker);
-    return lg_may_start(worker, *start_ns);
+    return true;
 }
 
 void lg_work_in_calls(struct lg_worker *worker)

@@ -1,10 +1,9 @@
 /*
  * The histogram's arithmetic and its encoding "V2 compressed".
  *
- * Values are dropped to units of 512 ns (the largest power of two that is not above the
- * lowest value, 1 µs). The first 2048 units have a counter each; behind them every
- * doubling of the value has 1024 counters, each twice as wide as those before: three
- * digits everywhere. The index of a value is found from its leading zeros, without a
+ * The first 2048 nanoseconds have a counter each; behind them every doubling of the value
+ * has 1024 counters, each twice as wide as those before: three digits everywhere, and of a
+ * call into an engine of this process each nanosecond. The index of a value is found from its leading zeros, without a
  * division.
  *
  * Encoding: header (big-endian), then the counters up to the last one that is not zero
@@ -20,10 +19,9 @@
 
 enum {
     DIGITS = 3,
-    UNIT_BITS = 9,      /* floor(log2(1000)) */
     SUB_BITS = 11,      /* ceil(log2(2 * 10^3)) */
     HALF = 1 << (SUB_BITS - 1),
-    BUCKETS = 23,       /* 2^(9 + 11 + 22) ns > 1 h */
+    BUCKETS = 32,       /* 2^(11 + 31) ns > 1 h */
     COUNTERS = (BUCKETS + 1) * HALF,
     LEB128_LONGEST = 9,
 };
@@ -54,9 +52,9 @@ void lg_hdr_free(struct lg_hdr *histogram)
 
 static size_t index_of(uint64_t value_ns)
 {
-    uint64_t units_mask = ((uint64_t)1 << (UNIT_BITS + SUB_BITS)) - 1;
-    int bucket = 64 - __builtin_clzll(value_ns | units_mask) - (UNIT_BITS + SUB_BITS);
-    size_t sub = (size_t)(value_ns >> (bucket + UNIT_BITS));
+    uint64_t first_mask = ((uint64_t)1 << SUB_BITS) - 1;
+    int bucket = 64 - __builtin_clzll(value_ns | first_mask) - SUB_BITS;
+    size_t sub = (size_t)(value_ns >> bucket);
     return ((size_t)(bucket + 1) << (SUB_BITS - 1)) + sub - HALF;
 }
 

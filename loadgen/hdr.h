@@ -1,7 +1,7 @@
 /*
- * Histogram of durations in nanoseconds, of HdrHistogram's shape: 1 µs … 1 h, 3 digits.
+ * Histogram of durations in nanoseconds, of HdrHistogram's shape: 1 ns … 1 h, 3 digits.
  *
- * A value is kept to 1/1000 of itself or to half a microsecond, whichever is more.
+ * A value is kept to 1/1000 of itself.
  */
 #ifndef LOADGEN_HDR_H
 #define LOADGEN_HDR_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LG_HDR_LOWEST_NS INT64_C(1000)
+#define LG_HDR_LOWEST_NS INT64_C(1)
 #define LG_HDR_HIGHEST_NS INT64_C(3600000000000)
 
 struct lg_hdr {

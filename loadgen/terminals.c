@@ -93,12 +93,9 @@ bool lg_may_start(struct lg_worker *worker, uint64_t start_ns)
     return true;
 }
 
+/* An operation that may start. */
 static void send(struct lg_worker *worker, struct lg_seat *seat, uint64_t start_ns)
 {
-    if (!lg_may_start(worker, start_ns)) {
-        seat->place = LG_AWAY;
-        return;
-    }
     seat->start_ns = start_ns;
     seat->attempts = 0;
     worker->busy++;
@@ -112,6 +109,14 @@ static void send(struct lg_worker *worker, struct lg_seat *seat, uint64_t start_
     seat->next = NULL;
     *worker->waiting_end = seat;
     worker->waiting_end = &seat->next;
+}
+
+static void send_if(struct lg_worker *worker, struct lg_seat *seat, uint64_t start_ns)
+{
+    if (lg_may_start(worker, start_ns))
+        send(worker, seat, start_ns);
+    else
+        seat->place = LG_AWAY;
 }
 
 void lg_draw(struct lg_worker *worker, struct lg_seat *seat)
@@ -129,11 +134,18 @@ static void begin(struct lg_worker *worker, struct lg_seat *seat)
         seat->place = LG_AWAY;
         return;
     }
+    /* Keying comes between; else it is asked first, so that what is drawn is done. */
+    if (!run->spec->think_time && !lg_may_start(worker, worker->now_ns)) {
+        seat->place = LG_AWAY;
+        return;
+    }
     lg_draw(worker, seat);
-    if (run->spec->think_time && seat->terminal.keying_ns)
+    if (!run->spec->think_time)
+        send(worker, seat, worker->now_ns);
+    else if (seat->terminal.keying_ns)
         later(worker, seat, LG_KEYING, worker->now_ns + seat->terminal.keying_ns);
     else
-        send(worker, seat, worker->now_ns);
+        send_if(worker, seat, worker->now_ns);
 }
 
 static void rest(struct lg_worker *worker, struct lg_seat *seat)
@@ -299,7 +311,7 @@ void lg_seat_wake(struct lg_worker *worker, struct lg_seat *seat, uint64_t due_n
         seat->place = LG_WORKING;
         call(worker, seat, NULL);
     } else if (seat->place == LG_KEYING) {
-        send(worker, seat, due_ns);
+        send_if(worker, seat, due_ns);
     } else {
         begin(worker, seat);
     }

@@ -26,8 +26,8 @@ _COOKIE, _COMPRESSED = 0x1C849381, 0x1C849382
 _START = "#[StartTime: "
 _SUFFIX = ".hdr"
 _NS_PER_US = 1000
-#: All that the harness stores: 1 µs … 1 h in nanoseconds, three digits.
-STORED = Layout(lowest=1000, highest=3_600_000_000_000, digits=3)
+#: As the native client's: 1 ns … 1 h, three digits.
+STORED = Layout(lowest=1, highest=3_600_000_000_000, digits=3)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,194 @@
+"""YCSB by the native client on real servers, by the engines' own SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from harness import hdr, loadgen
+from harness.errors import RunFailed
+from harness.progress import SilentProgress
+from harness.workload import Clients
+
+RECORDS = 3000
+SECOND = 1_000_000_000
+SHAPE = {
+    "recordcount": RECORDS, "fieldcount": 5, "fieldlength": 40, "data_seed": 5,
+    "readallfields": True, "writeallfields": False,
+}  # fmt: skip
+MIX = {
+    "readproportion": 0.25, "updateproportion": 0.25, "insertproportion": 0.1,
+    "scanproportion": 0.2, "readmodifywriteproportion": 0.2, "maxscanlength": 1000,
+    "verify_reads": True,
+}  # fmt: skip
+SETTINGS = {
+    "postgres": {"max_connections": "60"},
+    "mysql": {"innodb_buffer_pool_size": "268435456"},
+    "mariadb": {"innodb_buffer_pool_size": "268435456"},
+}
+
+
+class Ycsb:
+    """A started engine with the table, loaded by the client."""
+
+    def __init__(self, lab: Any, engine: Any) -> None:
+        self.engine = engine
+        self.clients = Clients(lab.supervisor, lab.credentials, lab.directory("c"))
+
+    def _spec(self, task: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "schema": 1,
+            "task": task,
+            "backend": self.engine.native_backend(),
+            "connection": dict(self.engine.native_connection()),
+            "workload": {"name": "ycsb", "params": {**SHAPE, **params}},
+            "threads": 2,
+        }
+
+    def load(self) -> None:
+        def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
+            spec = {**self._spec("load", {}), "connection": dict(connection)}
+            rows: Mapping[str, int] = loadgen.load(spec, self.clients)["rows"]
+            assert rows == {"usertable": RECORDS}
+            return rows
+
+        self.engine.native_load("ycsb", fill, {"usertable": RECORDS}, SilentProgress(), SHAPE)
+
+    def calls(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        texts = self.engine.native_calls("ycsb", {**SHAPE, **params})
+        return {name: t if isinstance(t, str) else list(t) for name, t in texts.items()}
+
+    def run(self, params: Mapping[str, Any], clients: int = 1, **changes: Any) -> dict[str, Any]:
+        spec = {
+            **self._spec("run", params),
+            "statements": self.calls(params),
+            "connections": 8,
+            "mode": {"kind": "closed"},
+            "ramp_up_ns": 0,
+            "drain_ns": 20 * SECOND,
+            "seed": 3,
+            **({"operations": 3000} if "duration_ns" not in changes else {}),
+            **changes,
+        }
+        return loadgen.drive(loadgen.split(spec, clients), self.clients)
+
+    def verified(self, **params: Any) -> dict[str, Any]:
+        spec = {**self._spec("verify", params), "statements": self.calls({})}
+        found: dict[str, Any] = loadgen.verify(spec, self.clients)["verified"]
+        return found
+
+    def execute(self, sql: str) -> list[tuple[Any, ...]]:
+        with closing(self.engine.connect()) as connection:
+            return list(connection.execute(sql).rows)
+
+
+@pytest.fixture(scope="module", params=sorted(SETTINGS))
+def golden(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Iterator[Any]:
+    name = request.param
+    engine = module_lab.engine(name, SETTINGS[name])
+    engine.restore(empty_engines.data(name), module_lab.places())
+    engine.start()
+    yield Ycsb(module_lab, engine)
+    engine.kill()
+
+
+@pytest.fixture
+def ycsb(golden: Ycsb) -> Ycsb:
+    """Loaded anew."""
+    with closing(golden.engine.connect()) as connection:
+        connection.execute("drop table if exists usertable")
+    golden.load()
+    return golden
+
+
+def _by_type(result: Mapping[str, Any], what: str) -> dict[str, int]:
+    return {one["type"]: one[what] for one in result["operations"]}
+
+
+def _sound(records: int) -> dict[str, Any]:
+    return {
+        "records": records, "expected": records, "missing": 0, "malformed": 0, "unexpected": 0,
+        "first": None,
+    }  # fmt: skip
+
+
+def test_five_operations_of_two_processes(ycsb: Ycsb) -> None:
+    """Each row that is read on the way is checked, and all of them at the end."""
+    assert ycsb.verified() == _sound(RECORDS)
+    result = ycsb.run({**MIX, "requestdistribution": "latest", "count_keys": 20}, clients=2)
+    counts = _by_type(result, "count")
+    assert sum(counts.values()) == 3000
+    assert all(counts.values())
+    assert sum(_by_type(result, "not_found").values()) == 0
+    assert result["inserted"] == result["inserts_begun"] == counts["insert"]
+    assert ycsb.verified(inserted=counts["insert"]) == _sound(RECORDS + counts["insert"])
+    ((stored,),) = ycsb.execute("select count(*) from usertable")
+    assert stored == RECORDS + counts["insert"]
+    changed = ycsb.execute(
+        "select count(*) from usertable where "
+        + " or ".join(f"field{i} not like '00000000%'" for i in range(5))
+    )
+    assert changed[0][0] > counts["insert"] + 100
+    for one in result["operations"]:
+        assert hdr.decode(one["latency_hdr"]).total == one["count"]
+
+
+def test_one_field_is_read_and_all_are_written(ycsb: Ycsb) -> None:
+    """A text for each field; the others are left alone."""
+    some = {**MIX, "readallfields": False, "writeallfields": True}
+    result = ycsb.run({**some, "requestdistribution": "zipfian"})
+    inserted = result["inserted"]
+    assert ycsb.verified(inserted=inserted) == _sound(RECORDS + inserted)
+    versions = ycsb.execute(
+        "select count(*) from usertable where substring(field0, 1, 8) <> substring(field4, 1, 8)"
+    )
+    assert versions[0][0] == 0, "all fields of a record are of one writing"
+
+
+def test_scans_of_a_thousand_rows_are_received_whole(ycsb: Ycsb) -> None:
+    long = {"readproportion": 0, "updateproportion": 0, "scanproportion": 1, "verify_reads": True}
+    result = ycsb.run({**long, "minscanlength": 1000, "maxscanlength": 1000}, operations=200)
+    assert _by_type(result, "count")["scan"] == 200
+    assert result["memory_peak_bytes"] < 100 * 10**6
+
+
+def test_what_was_changed_behind_its_back_is_found(ycsb: Ycsb) -> None:
+    first, second, third = (
+        key for (key,) in ycsb.execute("select ycsb_key from usertable order by ycsb_key limit 3")
+    )
+    with closing(ycsb.engine.connect()) as connection:
+        connection.execute(f"delete from usertable where ycsb_key = '{first}'")
+        connection.execute(
+            f"update usertable set field2 = substring(field2, 1, 39) where ycsb_key = '{second}'"
+        )
+        connection.execute(f"update usertable set field3 = null where ycsb_key = '{third}'")
+    found = ycsb.verified()
+    assert (found["records"], found["missing"], found["malformed"]) == (RECORDS - 1, 1, 2)
+    assert second in found["first"] or third in found["first"]
+    reads = {"readproportion": 1, "updateproportion": 0, "requestdistribution": "sequential"}
+    with pytest.raises(RunFailed, match=r"record user\d+: a field of it is"):
+        ycsb.run({**reads, "verify_reads": True})
+    result = ycsb.run(reads, operations=RECORDS)
+    assert _by_type(result, "not_found")["read"] == 1
+
+
+def test_updates_of_what_is_not_there_are_counted(ycsb: Ycsb) -> None:
+    """An update that finds its record counts, even where it changes nothing in it."""
+    with closing(ycsb.engine.connect()) as connection:
+        connection.execute("delete from usertable where ycsb_key like 'user1%'")
+    ((left,),) = ycsb.execute("select count(*) from usertable")
+    updates = {"readproportion": 0, "updateproportion": 1, "requestdistribution": "sequential"}
+    for _ in range(2):
+        result = ycsb.run(updates, operations=RECORDS)
+        assert _by_type(result, "count")["update"] == RECORDS
+        assert _by_type(result, "not_found")["update"] == RECORDS - left > 0
+
+
+def test_a_key_that_is_there_already_ends_the_run(ycsb: Ycsb) -> None:
+    inserts = {"readproportion": 0, "updateproportion": 0, "insertproportion": 1}
+    ycsb.run(inserts, operations=10)
+    with pytest.raises(RunFailed, match="insert of terminal"):
+        ycsb.run(inserts, operations=10)
