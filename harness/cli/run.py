@@ -82,7 +82,10 @@ def run(
     ] = None,
     ramp_up: Annotated[
         str | None,
-        typer.Option(help="Time before anything is measured: 30s, 3m. tpcc: [30s]. ycsb: [10s]."),
+        typer.Option(
+            help="Time before anything is measured: 30s, 3m. tpcc: [30s]. ycsb: [10s; 0s "
+            "where --operations bound the window]."
+        ),
     ] = None,
     duration: Annotated[
         str | None,

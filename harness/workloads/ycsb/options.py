@@ -49,7 +49,8 @@ update                    read-modify-   what an update is on a key-value engine
                                          blind: a new record is written, nothing is read;
                                          merge: the engine's merge operator is given the
                                          change. SQL's UPDATE is always the first
-ramp_up                   10s            before anything is measured
+ramp_up                   10s            before anything is measured; 0s where operationcount
+                                         bounds the window
 duration                  60s            of the measured window, where operationcount does
                                          not bound it
 verify_reads              false          whether every read is checked as it comes
@@ -139,7 +140,7 @@ _OTHERS: Mapping[str, Any] = {
     "exponential.percentile": 95,
     "update": "read-modify-write",
     "target": None,
-    "ramp_up": "10s",
+    "ramp_up": None,
     "duration": None,
 }
 _WEIGHTS: Mapping[str, float] = dict(zip(PROPORTIONS, (0.95, 0.05, 0, 0, 0), strict=True))
@@ -167,7 +168,7 @@ _ELSEWHERE: Mapping[str, str] = {
 }
 #: Of all records together: what one field of each has, and beside it 16 MB at most.
 _LARGEST_RECORD = 16_000_000
-_DURATION = "60s"
+_RAMP_UP, _DURATION = "10s", "60s"
 _SHORTEST_WINDOW_NS = 10**9
 
 
@@ -187,8 +188,7 @@ def normalise(params: Mapping[str, Any]) -> dict[str, Any]:
         **{name: one_of(name, given[name], known) for name, known in _CHOICES.items()},
         "exponential.percentile": _percentile(given["exponential.percentile"]),
         "target": rate("target", given["target"], "operations"),
-        "ramp_up": duration("ramp_up", given["ramp_up"], 0),
-        "duration": _duration(given),
+        **_window(given),
     }
     _check_mix(found)
     _check_records(found)
@@ -281,10 +281,15 @@ def _percentile(value: Any) -> int | float:
     )
 
 
-def _duration(given: Mapping[str, Any]) -> str | None:
-    if given["duration"] is None and given["operationcount"] is not None:
-        return None
-    return duration("duration", given_or(given["duration"], _DURATION), _SHORTEST_WINDOW_NS)
+def _window(given: Mapping[str, Any]) -> dict[str, str | None]:
+    """One that operations bound begins with the first of them, as the official client's does."""
+    counted = given["duration"] is None and given["operationcount"] is not None
+    ramp_up = given_or(given["ramp_up"], "0s" if counted else _RAMP_UP)
+    length = given_or(given["duration"], _DURATION)
+    return {
+        "ramp_up": duration("ramp_up", ramp_up, 0),
+        "duration": None if counted else duration("duration", length, _SHORTEST_WINDOW_NS),
+    }
 
 
 def _check_mix(found: Mapping[str, Any]) -> None:

@@ -59,7 +59,10 @@ def test_weights_are_of_their_sum_and_the_core_has_its_own_defaults():
 
 
 def test_operations_bound_the_window_unless_a_duration_does():
-    assert normalise({"operationcount": 5})["duration"] is None
+    counted = normalise({"operationcount": 5})
+    assert (counted["ramp_up"], counted["duration"]) == ("0s", None)
+    assert normalise(counted) == counted
+    assert normalise({})["ramp_up"] == "10s"
     assert normalise({"operationcount": 5, "duration": "90s"})["operationcount"] is None
 
 

@@ -1,0 +1,215 @@
+"""YCSB through the command, on real engines: what it gives, what it refuses, how it fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import hdr
+
+RUN = ("run", "ycsb", "--placement", "ssd-both")
+SMALL = ("--records", "2000", "--threads", "2", "--ramp-up", "1s")
+
+
+def values(run, name: str, label: str | None = None):
+    """A metric's value, or its values by a label."""
+    found = [metric for metric in run["metrics"] if metric["name"] == name]
+    if label is None:
+        (one,) = found
+        return one["value"]
+    return {one["labels"][label]: one.get("value", one.get("hdr")) for one in found}
+
+
+@pytest.mark.parametrize("engine", ["postgres", "rocksdb"])
+def test_a_run_gives_rates_latencies_and_records_that_are_all_there(loaded, engine):
+    done = loaded(*RUN, *SMALL, "--engine", engine, "--workload", "f", "--duration", "2s", "--json")
+    assert done.code == 0, done.err + done.out
+    (run,) = done.json["runs"]
+    assert (run["status"], run["spec"]["driver"]) == ("complete", "loadgen")
+    assert run["spec"]["params"]["workload"] == "f"
+    counts = values(run, "operation_count", "operation")
+    assert set(counts) == {"read", "read_modify_write"}
+    assert all(counts.values())
+    window_ns = values(run, "window_duration_ns")
+    assert values(run, "operations_per_second") == sum(counts.values()) * 1e9 / window_ns
+    for name, text in values(run, "operation_duration_ns", "operation").items():
+        assert abs(hdr.decode(text).total - counts[name]) <= 2 * 2
+    assert set(values(run, "operation_not_found_count", "operation").values()) == {0}
+    names = {metric["name"] for metric in run["metrics"]}
+    cpu = {name for name in names if name.endswith("_cpu_per_operation_ns")}
+    if engine == "rocksdb":
+        assert cpu == {"process_cpu_per_operation_ns"}
+        # A read-modify-write reads, and the engine's own change of the record does once more.
+        assert values(run, "window_rocksdb_number_keys_read_count") >= sum(counts.values())
+    else:
+        assert cpu == {"client_cpu_per_operation_ns", "server_cpu_per_operation_ns"}
+    assert {c["name"]: c["status"] for c in run["checks"]} == dict.fromkeys(
+        ("records", "mix", "not_found", "keys"), "passed"
+    )
+    assert loaded.settled() == []
+
+
+def test_a_property_file_of_the_official_client_is_run_as_it_is(loaded):
+    """Its records and operations, but for what the command line says otherwise."""
+    file = loaded.root / "workloadd"
+    file.write_text(
+        "recordcount=1000\noperationcount=3000\nworkload=site.ycsb.workloads.CoreWorkload\n"
+        "readproportion=0.95\ninsertproportion : 0.05\nupdateproportion=0\n"
+        "requestdistribution=lat\\\n  est\nmeasurementtype=hdrhistogram\nrocksdb.dir=/tmp\n"
+    )
+    done = loaded(*RUN, "--engine", "rocksdb", "-P", file, "-p", "recordcount=2000",
+                  "--ramp-up", "0s", "--threads", "2", "--json")  # fmt: skip
+    assert done.code == 0, done.err + done.out
+    assert "measurementtype is left out" in done.err
+    assert "rocksdb.dir is left out" in done.err
+    (run,) = done.json["runs"]
+    params = run["spec"]["params"]
+    assert (params["workload"], params["recordcount"], params["operationcount"]) == (
+        "d",
+        2000,
+        3000,
+    )
+    counts = values(run, "operation_count", "operation")
+    assert sum(counts.values()) == 3000
+    (records,) = [check for check in run["checks"] if check["name"] == "records"]
+    assert f"{2000 + counts['insert']:,} records read back" in records["detail"]
+
+
+def test_a_rate_is_offered_and_kept_apart_from_what_was_done(loaded):
+    done = loaded(*RUN, *SMALL, "--engine", "postgres", "--workload", "c", "--duration", "2s",
+                  "--rate", "50", "-p", "clients=2", "--json")  # fmt: skip
+    assert done.code == 0, done.err + done.out
+    (run,) = done.json["runs"]
+    assert values(run, "offered_operations_per_second") == pytest.approx(50, rel=0.05)
+    assert not [f for f in run["uncontrolled"] if f["what"] == "waiting in a closed loop"]
+
+
+REFUSED = [
+    (("--engine", "duckdb"), "choose an engine with a server"),
+    (("--engine", "postgres", "--scale", "1"), "ycsb has --ramp-up"),
+    (("--engine", "postgres", "--users", "6"), "--users is an option of tpcc"),
+    (("--engine", "postgres", "-p", "users=6"), "--param users is an option of tpcc"),
+    (("--engine", "postgres", "--threads", "6", "-p", "threadcount=5"), "is given twice"),
+    (("--engine", "postgres", "--rate", "6", "-p", "target=5"), "target is given twice"),
+    (("--engine", "postgres", "--workload", "g"), "choose a, b, c, d, e, f"),
+    (("--engine", "postgres", "-p", "recordcont=5"), "did you mean 'recordcount'"),
+    (("--engine", "postgres", "-P", "nowhere"), "No such file"),
+    (("--engine", "postgres", "--update", "blind"), "leave --update out"),
+    (("--engine", "postgres", "--operations", "9", "--rate", "1"), "add --duration 9s"),
+    (
+        ("--engine", "postgres", "--threads", "90", "--set", "max_connections=90"),
+        "--set max_connections=100",
+    ),
+    (("--engine", "rocksdb", "-p", "clients=2"), "the engine works inside the client"),
+    (("--engine", "rocksdb", "-p", "client_threads=1"), "leave client_threads out"),
+    (("--engine", "rocksdb", "--driver", "hammerdb"), "known: loadgen, ycsb"),
+    (("--engine", "rocksdb", "--records", "2000000000"), "take fewer --records"),
+]
+
+
+@pytest.mark.parametrize(("argv", "words"), REFUSED)
+def test_what_cannot_work_is_refused_before_anything_is_started(harness, argv, words):
+    done = harness(*RUN, *argv)
+    assert done.code == 2, done.out + done.err
+    assert words in done.err, done.err
+    assert "Traceback" not in done.err
+    assert not (harness.results / "runs").exists()
+
+
+@pytest.mark.parametrize("workload", ["tpch", "tpcc"])
+def test_options_of_ycsb_on_others_name_the_right_one(harness, workload):
+    for argv in (("--records", "5"), ("--workload", "a"), ("--update", "blind")):
+        done = harness("run", workload, "--engine", "postgres", *argv)
+        assert done.code == 2
+        assert f"{argv[0]} is an option of ycsb" in done.err
+    done = harness("run", workload, "--engine", "postgres", "-P", "file")
+    assert done.code == 2
+    assert "only the official YCSB client has property files" in done.err
+
+
+# What goes wrong under way ------------------------------------------------------
+
+LONG = ("--records", "2000", "--threads", "2", "--ramp-up", "60s", "--duration", "60s")
+
+
+def client(harness, process) -> int:
+    """The process id of its client, once that has driven for a moment."""
+    while process.poll() is None:
+        for folder in Path("/proc").glob("[0-9]*"):
+            if _drives(folder, harness.root):
+                time.sleep(1.0)
+                return int(folder.name)
+        time.sleep(0.05)
+    raise AssertionError(process.communicate())
+
+
+def _drives(folder: Path, root: Path) -> bool:
+    """Whether it is a loadgen of this harness on a run's data, which it no longer loads."""
+    try:
+        argv = (folder / "cmdline").read_bytes().split(b"\0")
+        mine = argv[0].endswith(b"/loadgen") and (folder / "cwd").readlink().is_relative_to(root)
+        return mine and any("/tierbench-work/" in str(f.readlink()) for f in _open_files(folder))
+    except OSError:
+        return False
+
+
+def _open_files(folder: Path) -> list[Path]:
+    return list((folder / "fd").iterdir())
+
+
+def failed_run(harness, process) -> dict:
+    """The failed run that is left long before its two minutes are over."""
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1, out + err
+    assert "Traceback" not in err
+    run = harness("runs", "list", "--json").json["runs"][-1]
+    assert run["status"] == "failed"
+    assert harness.settled() == []
+    return run
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_client_with_the_engine_in_it(loaded, number):
+    process = loaded.start(*RUN, *LONG, "--engine", "rocksdb")
+    pid = client(loaded, process)
+    done = loaded.interrupt(process, number)
+    assert done.code == 128 + number, done.err
+    assert "Traceback" not in done.err
+    assert loaded.settled() == []
+    assert not Path(f"/proc/{pid}").exists()
+    assert loaded("runs", "list", "--json").json["unfinished"] == []
+
+
+def test_kill_9_leaves_no_client_and_no_data(loaded):
+    process = loaded.start(*RUN, *LONG, "--engine", "rocksdb")
+    pid = client(loaded, process)
+    process.kill()
+    process.communicate()
+    assert loaded.settled() == []
+    assert not Path(f"/proc/{pid}").exists()
+    assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
+
+
+def test_a_client_that_dies_with_the_engine_in_it_fails_the_run_at_once(loaded):
+    process = loaded.start(*RUN, *LONG, "--engine", "rocksdb")
+    os.kill(client(loaded, process), signal.SIGKILL)
+    run = failed_run(loaded, process)
+    assert "killed by signal 9" in run["error"]["found"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+@pytest.mark.parametrize("small_disk", ["2500M"], indirect=True)
+def test_a_disk_that_fills_up_fails_the_run_with_its_reason(harness, small_disk):
+    """The space was there when it was checked; then somebody else took it."""
+    argv = [word.replace("ssd", "small") for word in RUN]
+    process = harness.start(*argv, *LONG, "--engine", "rocksdb", "--host", small_disk.host,
+                            "--rate", "5000", "-p", "fieldlength=1000")  # fmt: skip
+    client(harness, process)
+    small_disk.fill()
+    run = failed_run(harness, process)
+    small_disk.free()
+    assert "No space left" in run["error"]["found"], run["error"]
