@@ -6,6 +6,7 @@
 #include "support.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -142,6 +143,23 @@ static bool read_mode(struct lg_spec *spec, struct lg_error *error)
     return true;
 }
 
+/* So many operations of an open loop are so long a time: the next one would start behind it. */
+static bool bounded(struct lg_spec *spec, struct lg_error *error)
+{
+    if (!spec->open_loop || spec->operations == 0)
+        return true;
+    double duration = (double)spec->operations / spec->rate_per_s * (double)LG_SECOND;
+    if (duration > (double)LONGEST_NS) {
+        lg_fail(error, "operations: at %g a second they would take more than a year",
+                spec->rate_per_s);
+        return false;
+    }
+    spec->duration_ns = (uint64_t)llround(duration);
+    spec->duration_ns += spec->duration_ns == 0;
+    spec->operations = 0;
+    return true;
+}
+
 static bool agrees(struct lg_spec *spec, struct lg_error *error)
 {
     if (spec->terminals == 0)
@@ -159,10 +177,8 @@ static bool agrees(struct lg_spec *spec, struct lg_error *error)
                 spec->all_terminals);
     else if ((spec->duration_ns == 0) == (spec->operations == 0))
         lg_fail(error, "duration_ns: either it or operations is wanted, and only one of them");
-    else if (spec->operations && spec->open_loop)
-        lg_fail(error, "operations: with mode open the phase is bounded by duration_ns");
     else
-        return true;
+        return bounded(spec, error);
     return false;
 }
 

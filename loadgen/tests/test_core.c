@@ -179,6 +179,20 @@ static void a_spec_has_defaults(void)
     lg_spec_free(&spec);
 }
 
+static void operations_of_an_open_loop_are_a_time(void)
+{
+    struct lg_spec spec;
+    struct lg_error error = {""};
+    json_t *document = parsed(whole_spec);
+    json_t *change = parsed("{'mode': {'kind': 'open', 'rate_per_s': 300}, 'duration_ns': null, "
+                            "'operations': 100}");
+    json_object_update(document, change);
+    json_decref(change);
+    CHECK(lg_spec_read(&spec, document, &error));
+    CHECK(spec.operations == 0 && spec.duration_ns == 333333333);
+    lg_spec_free(&spec);
+}
+
 static void what_is_wrong_with_a_spec_is_named(void)
 {
     static const char *const changes[][2] = {
@@ -250,6 +264,7 @@ int main(void)
     what_a_statement_cannot_have_is_named();
     an_operation_has_as_many_statements_as_are_wanted();
     a_spec_has_defaults();
+    operations_of_an_open_loop_are_a_time();
     what_is_wrong_with_a_spec_is_named();
     return checks_failed();
 }

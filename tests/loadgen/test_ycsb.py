@@ -366,6 +366,12 @@ def test_an_open_loop_keeps_its_rate(store: Store) -> None:
     assert read["count"] + read["unfinished"] >= 490
 
 
+def test_a_number_of_operations_at_a_rate_ends_when_all_were_offered(store: Store) -> None:
+    result = store.run(READ_ONLY, mode={"kind": "open", "rate_per_s": 1000}, operations=300)
+    assert result["offered"]["count"] == 300
+    assert result["measured_ns"] == 300 * MS
+
+
 def test_stalls_are_seen_by_what_would_have_come(loadgen_build: Path) -> None:
     """An engine inside the client that takes longer than the distance between two starts."""
     spec = spec_of(

@@ -1,0 +1,70 @@
+/* The parts of YCSB's workload: ycsb.c opens it, draw.c asks, judge.c answers for what came. */
+#ifndef LOADGEN_YCSB_YCSB_H
+#define LOADGEN_YCSB_YCSB_H
+
+#include "counts.h"
+#include "keys.h"
+#include "load.h"
+#include "values.h"
+
+#include <pthread.h>
+
+/* What a statement uses of the values that cost something to make. */
+struct lg_ycsb_uses {
+    bool value, record, change, fields;
+    bool list; /* a text for each field */
+};
+
+struct lg_ycsb_terminal;
+
+/* Opened. */
+struct lg_ycsb {
+    struct lg_ycsb_params params;
+    struct lg_ycsb_values values;
+    struct lg_ycsb_inserts *inserts;
+    struct lg_ycsb_keys keys;
+    double mix[YCSB_OPERATIONS]; /* cumulative, the last is 1 */
+    struct lg_ycsb_uses uses[YCSB_OPERATIONS];
+    uint32_t terminals;
+    bool key_value;
+    pthread_mutex_t lock; /* of what follows */
+    struct lg_ycsb_terminal **owns;
+    size_t own_count, own_room;
+};
+
+struct lg_ycsb_terminal {
+    struct lg_ycsb *ycsb;
+    struct lg_ycsb_chooser chooser;
+    int64_t number;          /* of the record */
+    uint64_t key_hash;
+    int read_field, written_field; /* -1: all */
+    int64_t length;          /* of a scan */
+    uint64_t writes;         /* versions handed out */
+    bool modifying;          /* read-modify-write: the read is done */
+    bool not_found;
+    struct lg_ycsb_counts *counts; /* NULL where nobody asks */
+    char *fields, *record, *change; /* what is written */
+    struct lg_reader reader;
+    size_t rows;             /* that it has read */
+    const char *wrong;
+    char key[YCSB_KEY_BYTES], last[YCSB_KEY_BYTES];
+    size_t key_length, last_length;
+    char words[256];
+};
+
+/* The core keeps no more than a pointer for us. */
+static inline struct lg_ycsb_terminal *lg_ycsb_own(const struct lg_terminal *terminal)
+{
+    return *(struct lg_ycsb_terminal **)terminal->own;
+}
+
+/* draw.c: lg_workload.terminal and .begin. */
+void lg_ycsb_terminal_open(void *self, struct lg_terminal *terminal);
+void lg_ycsb_begin(void *self, struct lg_terminal *terminal);
+
+/* judge.c: lg_workload.step, and who looks at rows on the way (context: the terminal). */
+enum lg_verdict lg_ycsb_step(void *self, struct lg_terminal *terminal,
+                             const struct lg_result *result);
+void lg_ycsb_read_row(void *context, const struct lg_cell *cells, size_t columns);
+
+#endif
