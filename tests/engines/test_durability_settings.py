@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,25 +29,25 @@ RISKY = {
 }
 
 
-def told(lab: Any, name: str, settings: dict[str, str]) -> set[str]:
+def told(lab: Any, name: str, golden: Path, settings: dict[str, str]) -> set[str]:
     """Names of the settings that a server of the engine tells on restored data."""
     engine = lab.engine(name, settings)
-    engine.initialise(lab.places())
-    golden = lab.directory("golden")
-    engine.snapshot(golden)
     engine.restore(golden, lab.places())
     engine.start()
     found = engine.lost_without_power()
-    engine.stop()
+    engine.kill()
     assert isinstance(engine, TellsDurability)
     assert all(meaning for meaning in found.values())
     return {pair.partition("=")[0] for pair in found}
 
 
 @pytest.mark.parametrize("name", RISKY)
-def test_defaults_keep_what_is_acknowledged_and_risks_are_told(lab: Any, name: str) -> None:
-    assert told(lab, name, {}) == set()
-    assert told(lab, name, RISKY[name]) == set(RISKY[name]) - {"log_bin"}
+def test_defaults_keep_what_is_acknowledged_and_risks_are_told(
+    lab: Any, empty_engines: Any, name: str
+) -> None:
+    golden = empty_engines.data(name)
+    assert told(lab, name, golden, {}) == set()
+    assert told(lab, name, golden, RISKY[name]) == set(RISKY[name]) - {"log_bin"}
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,12 @@ PATIENCE_S = 60
 
 
 @pytest.mark.parametrize("name", ["mysql", "mariadb"])
-def test_what_stands_before_the_stack_trace_is_told(lab: Any, name: str) -> None:
+def test_what_stands_before_the_stack_trace_is_told(
+    lab: Any, empty_engines: Any, name: str
+) -> None:
     """The server's own handler writes the trace; the error before it is one that we put there."""
     engine = lab.engine(name)
-    engine.initialise(lab.places())
+    engine.restore(empty_engines.data(name), lab.places())
     engine.start()
     server = engine._server
     with server.log.open("a") as log:

@@ -21,10 +21,10 @@ FLAVOURS = ("mysql", "mariadb")
 
 
 @pytest.fixture(scope="module", params=FLAVOURS)
-def server(request: pytest.FixtureRequest, module_lab: Any) -> Iterator[Any]:
+def server(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Iterator[Any]:
     """A running server with a user of its owner's who may do all in our databases."""
     engine = module_lab.engine(request.param)
-    engine.initialise(module_lab.places())
+    engine.restore(empty_engines.data(request.param), module_lab.places())
     engine.start()
     connection = engine.connect()
     connection.execute("create user 'owner'@'localhost' identified by 'p@ss/word'")

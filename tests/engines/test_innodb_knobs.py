@@ -7,7 +7,6 @@ is asked of the server and of the kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -74,15 +73,9 @@ RELEASES = [*releases("mysql"), *releases("mariadb")]
 class Kept:
     """Golden data of one release, and servers on copies of them."""
 
-    def __init__(self, release: Release, lab: Any) -> None:
+    def __init__(self, release: Release, lab: Any, golden: Path) -> None:
         self.release = release
-        self._lab = lab
-        engine = self.engine({})
-        engine.initialise(lab.places())
-        engine.start()
-        engine.stop()
-        self._golden = lab.directory("golden")
-        engine.snapshot(self._golden)
+        self._lab, self._golden = lab, golden
 
     def engine(self, settings: dict[str, str], options: dict[str, Any] | None = None) -> Any:
         given = {"version": self.release.version} | (options or {})
@@ -97,8 +90,9 @@ class Kept:
 
 
 @pytest.fixture(scope="module", params=RELEASES, ids=lambda r: f"{r.engine}-{r.version}")
-def kept(request: pytest.FixtureRequest, module_lab: Any) -> Iterator[Kept]:
-    yield Kept(request.param, module_lab)
+def kept(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Kept:
+    release = request.param
+    return Kept(release, module_lab, empty_engines.data(release.engine, release.version))
 
 
 def variables(engine: Any) -> dict[str, str]:
@@ -156,6 +150,8 @@ def test_every_value_that_a_release_takes_holds(kept: Kept) -> None:
         assert tablespace(engine, places).direct is bypasses_cache(kept.release, method or "")
         if threads and kept.release.engine == "mysql":  # MariaDB takes them from a pool
             assert write_threads(engine) == int(threads)
+        assert found["log_bin"] == "OFF"
+        assert not any((places["wal"] / "binlog").iterdir())
         engine.kill()
 
 
@@ -178,10 +174,6 @@ def test_the_binary_log_lies_with_the_wal_and_the_redo_log_has_its_size(kept: Ke
         verify_variables(process.pid, elsewhere, engine._cluster, {})
     engine.stop()
     assert directory_bytes(places["wal"] / "redo") == pytest.approx(96 * MIB, rel=0.02)
-    off, places = kept.started({})
-    assert variables(off)["log_bin"] == "OFF"
-    assert not any((places["wal"] / "binlog").iterdir())
-    off.kill()
 
 
 # What is refused before anything is made ------------------------------------------

@@ -33,10 +33,10 @@ SPILL = (
 
 
 @pytest.fixture(scope="module", params=FLAVOURS)
-def golden(request: pytest.FixtureRequest, module_lab: Any) -> tuple[str, Path]:
+def golden(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> tuple[str, Path]:
     """The engine's name, and golden data of it with one table of ten rows."""
     engine = module_lab.engine(request.param)
-    engine.initialise(module_lab.places())
+    engine.restore(empty_engines.data(request.param), module_lab.places())
     engine.start()
     connection = engine.connect()
     connection.execute("create table n (i int primary key) engine = innodb")

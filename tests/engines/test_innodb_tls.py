@@ -48,12 +48,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=("mysql", "mariadb"))
-def server(request: pytest.FixtureRequest, module_lab: Any, authority: Path) -> Iterator[Any]:
+def server(
+    request: pytest.FixtureRequest, module_lab: Any, authority: Path, empty_engines: Any
+) -> Iterator[Any]:
     """A server on TCP, as a user would have it: (flavour, port, lab)."""
     lab, flavour = module_lab, request.param
     engine = lab.engine(flavour)
     places = lab.places()
-    engine.initialise(places)
+    engine.restore(empty_engines.data(flavour), places)
     engine.start()
     kind = {"mysql": "caching_sha2_password", "mariadb": "ed25519"}[flavour]
     how = f"with {kind} by" if flavour == "mysql" else "by"

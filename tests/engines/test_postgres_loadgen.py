@@ -19,36 +19,29 @@ from harness.progress import SilentProgress
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# What is the same of every engine's client is tested by the same functions.
-from test_innodb_loadgen import (  # noqa: F401
+from native_client import (  # noqa: F401
     COUNTS,
     Native,
+    ends_when_the_server_dies,
+    is_refused,
+    loaded,
+    operation,
+    restored,
+    retried_while_locked,
     test_secrets_are_nobody_elses,
     test_sixteen_connections_on_one_warehouse,
     test_what_the_client_told_of_its_load_is_there,
 )
 
-
-def _engine(lab: Any) -> Any:
-    engine = lab.engine("postgres", {"max_connections": "60"})
-    engine.initialise(lab.places())
-    engine.start()
-    return engine
+SETTINGS = {"max_connections": "60"}
 
 
 @pytest.fixture(scope="module")
-def native(module_lab: Any) -> Iterator[Native]:
+def native(module_lab: Any, empty_cluster: Path) -> Iterator[Native]:
     """One warehouse, loaded by the client."""
-    native = Native(module_lab, _engine(module_lab))
-    native.engine.native_load("tpcc", native.load, COUNTS, SilentProgress())
-    native.holds()
+    native = loaded(module_lab, empty_cluster, "postgres", SETTINGS)
     yield native
     native.engine.kill()
-
-
-def _operation(result: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = {one["type"]: one for one in result["operations"]}[name]
-    return found
 
 
 def _with_options(native: Native, options: str) -> dict[str, Any]:
@@ -61,7 +54,7 @@ def test_no_two_transactions_wait_for_one_another(native: Native) -> None:
         seconds=4, connections=16, threads=2, mix={"new_order": 45, "payment": 45, "delivery": 10}
     )
     assert result["errors"] == {}
-    assert all(_operation(result, name)["count"] > 0 for name in ("new_order", "payment"))
+    assert all(operation(result, name)["count"] > 0 for name in ("new_order", "payment"))
     native.holds()
 
 
@@ -69,7 +62,7 @@ def test_an_unused_item_is_rolled_back_and_counted_apart(native: Native) -> None
     count = "select count(*) from orders"
     before = native.rows(count)[0][0]
     result = native.run(operations=2000, duration_ns=None, mix={"new_order": 100})
-    new_order = _operation(result, "new_order")
+    new_order = operation(result, "new_order")
     assert 2 <= new_order["rolled_back"] <= 60  # 1 % of 2000
     log = native.engine._server.log.read_text()
     assert "is ready" in log or "ready to accept" in log
@@ -89,25 +82,9 @@ def test_who_may_keep_errors_out_of_the_log_is_asked(native: Native) -> None:
 
 
 def test_a_lock_that_is_waited_for_too_long_is_retried(native: Native) -> None:
-    """The whole transaction again, with the same values, and counted by its SQLSTATE."""
-    history = native.rows("select count(*) from history")[0][0]
-    with closing(native.engine.connect()) as connection:
-        connection.execute("begin")
-        connection.execute("select * from warehouse for update")
-        released = threading.Timer(1.0, connection.execute, ("rollback",))
-        released.start()
-        try:
-            result = native.run(
-                seconds=2.5,
-                mix={"payment": 100},
-                connection=_with_options(native, "-c lock_timeout=50ms"),
-            )
-        finally:
-            released.join()
-    payment = _operation(result, "payment")
-    assert result["errors"].get("55P03", 0) == payment["retried"] >= 2
-    assert native.rows("select count(*) from history")[0][0] >= history + payment["count"] > history
-    native.holds()
+    """Counted by its SQLSTATE."""
+    given = _with_options(native, "-c lock_timeout=50ms")
+    retried_while_locked(native, 1.0, "55P03", seconds=2.5, connection=given)
 
 
 def test_what_cannot_be_serialized_is_retried(native: Native) -> None:
@@ -117,7 +94,7 @@ def test_what_cannot_be_serialized_is_retried(native: Native) -> None:
         mix={"payment": 100},
         connection=_with_options(native, "-c default_transaction_isolation=serializable"),
     )
-    payment = _operation(result, "payment")
+    payment = operation(result, "payment")
     assert result["errors"].get("40001", 0) == payment["retried"] > 0 < payment["count"]
     native.holds()
 
@@ -171,11 +148,7 @@ def test_values_arrive_as_they_are_whatever_type_is_wanted(native: Native) -> No
     ],
 )
 def test_what_the_server_refuses_ends_the_run(native: Native, statement: str, words: str) -> None:
-    began = time.monotonic()
-    with pytest.raises(RunFailed, match=words) as caught:
-        native.run(seconds=60, statements={"order_status": statement}, mix={"order_status": 100})
-    assert "order_status" in caught.value.found
-    assert time.monotonic() - began < 30
+    is_refused(native, statement, words)
 
 
 @pytest.mark.parametrize(
@@ -209,9 +182,9 @@ def test_a_connection_that_the_server_ends_is_lost(native: Native) -> None:
 
 
 @pytest.fixture
-def empty(lab: Any) -> Iterator[Native]:
+def empty(lab: Any, empty_cluster: Path) -> Iterator[Native]:
     """Another server, with nothing in it."""
-    other = Native(lab, _engine(lab))
+    other = restored(lab, empty_cluster, "postgres", SETTINGS)
     yield other
     other.engine.kill()
 
@@ -243,25 +216,8 @@ def test_rows_that_are_missing_are_an_error(empty: Native) -> None:
 
 
 def test_a_server_that_dies_ends_the_run(empty: Native) -> None:
-    died: list[float] = []
-
-    def kill() -> None:
-        died.append(time.monotonic())
-        empty.engine.kill()
-
-    watch = loadgen.Watch(on_measuring=lambda: threading.Timer(1, kill).start())
-    sleeping = "select coalesce(:c_id, 1), 1, pg_sleep(0.01)"
-    with pytest.raises(RunFailed, match=r"(?i)closed the connection|terminating connection|57P0"):
-        empty.run(
-            seconds=60,
-            watch=watch,
-            mix={"order_status": 100},
-            statements={
-                name: sleeping if name == "order_status" else "select 1"
-                for name in ("new_order", "payment", "order_status", "delivery", "stock_level")
-            },
-        )
-    assert time.monotonic() - died[0] < 10
+    words = r"(?i)closed the connection|terminating connection|57P0"
+    ends_when_the_server_dies(empty, "select coalesce(:c_id, 1), 1, pg_sleep(0.01)", words)
 
 
 def test_a_schema_in_a_server_of_the_users(module_lab: Any, native: Native) -> None:
@@ -278,7 +234,7 @@ def test_a_schema_in_a_server_of_the_users(module_lab: Any, native: Native) -> N
         result = users.run(operations=200, duration_ns=None)
         users.holds()
         found = users.rows("select count(*) from orders")[0][0]
-        assert found == 30_000 + _operation(result, "new_order")["count"]
+        assert found == 30_000 + operation(result, "new_order")["count"]
         assert native.rows("select count(*) from public.orders") == before
         engine.stop()
 
@@ -321,6 +277,6 @@ def test_deliveries_that_find_a_district_empty_are_counted(native: Native) -> No
     by_district = "select count(*) from new_order group by no_d_id"
     fewest = native.rows(f"select min(count) from ({by_district}) as undelivered")[0][0]
     result = native.run(operations=fewest + 20, duration_ns=None, mix={"delivery": 100})
-    delivery = _operation(result, "delivery")
+    delivery = operation(result, "delivery")
     assert (delivery["count"], delivery["skipped"]) == (fewest + 20, 20)
     native.holds()

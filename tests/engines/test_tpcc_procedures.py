@@ -201,11 +201,11 @@ def _literal(column: str, value: Any) -> str:
 
 
 @pytest.fixture(scope="module", params=("postgres", "mysql", "mariadb"))
-def server(request: pytest.FixtureRequest) -> Iterator[Any]:
+def server(request: pytest.FixtureRequest, empty_engines: Any) -> Iterator[Any]:
     with open_lab() as lab:
         innodb = {"innodb_buffer_pool_size": "134217728"}
         engine = lab.engine(request.param, {} if request.param == "postgres" else innodb)
-        engine.initialise(lab.places())
+        engine.restore(empty_engines.data(request.param), lab.places())
         engine.start()
 
         def fill(given: Mapping[str, Any]) -> Mapping[str, int]:

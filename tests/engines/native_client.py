@@ -1,0 +1,199 @@
+"""The native client beside an engine that a test has started, and what every engine's does alike.
+
+The tests in it are those of each engine: its test module takes them in by their names.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import loadgen
+from harness.engines._sqlfiles import text_of
+from harness.errors import RunFailed
+from harness.progress import SilentProgress
+from harness.workload import Clients
+from harness.workloads.tpcc.consistency import check_conditions
+from harness.workloads.tpcc.options import TRANSACTIONS
+
+SECOND = 1_000_000_000
+COUNTS = {"warehouse": 1, "district": 10, "customer": 30_000, "history": 30_000,
+          "orders": 30_000, "new_order": 9_000, "item": 100_000, "stock": 100_000}  # fmt: skip
+
+
+class Native:
+    """A started engine with TPC-C's schema, and the client beside it."""
+
+    def __init__(self, lab: Any, engine: Any) -> None:
+        self.engine = engine
+        self.clients = Clients(lab.supervisor, lab.credentials, lab.directory("c"))
+        #: Rows by table, as the client told of its load and as the server counted then.
+        self.told: dict[str, int] = {}
+        self.counted: dict[str, int] = {}
+
+    def load(self, connection: Mapping[str, Any]) -> Mapping[str, int]:
+        result = loadgen.load({**self._spec(connection), "threads": 2}, self.clients)
+        self.told = result["rows"]
+        self.counted = {t: self.rows(f"select count(*) from {t}")[0][0] for t in self.told}
+        return self.told
+
+    def run(
+        self,
+        *,
+        seconds: float = 1,
+        statements: Mapping[str, str] = {},
+        mix: Any = "deck",
+        watch: loadgen.Watch | None = None,
+        **more: Any,
+    ) -> dict[str, Any]:
+        calls = self.engine.sql_folder / "tpcc" / "calls"
+        spec = {
+            **self._spec(self.engine.native_connection()),
+            "task": "run", "threads": 1, "connections": 2,
+            "statements": {f.stem: text_of(f) for f in calls.glob("*.sql")} | dict(statements),
+            "mode": {"kind": "closed", "think_time": False},
+            "ramp_up_ns": 0, "duration_ns": int(seconds * SECOND), "drain_ns": 10 * SECOND,
+            "seed": 3, **more,
+        }  # fmt: skip
+        spec["workload"]["params"] |= {"home": "all", "mix": mix}
+        return loadgen.drive([spec], self.clients, watch)
+
+    def _spec(self, connection: Mapping[str, Any]) -> dict[str, Any]:
+        params = {"warehouses": 1, "data_seed": 1}
+        return {
+            "schema": 1, "backend": self.engine.native_backend(), "connection": dict(connection),
+            "workload": {"name": "tpcc", "params": params},
+        }  # fmt: skip
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with closing(self.engine.connect()) as connection:
+            return list(connection.execute(sql).rows)
+
+    def holds(self) -> None:
+        checks = check_conditions(self.engine, SilentProgress())
+        assert [(c.name, c.detail) for c in checks if c.status != "passed"] == []
+
+
+def restored(lab: Any, golden: Path, name: str, settings: Mapping[str, str]) -> Native:
+    """A started engine with nothing in it."""
+    engine = lab.engine(name, settings)
+    engine.restore(golden, lab.places())
+    engine.start()
+    return Native(lab, engine)
+
+
+def loaded(lab: Any, golden: Path, name: str, settings: Mapping[str, str]) -> Native:
+    """With one warehouse, loaded by the client."""
+    native = restored(lab, golden, name, settings)
+    native.engine.native_load("tpcc", native.load, COUNTS, SilentProgress())
+    native.holds()
+    return native
+
+
+def operation(result: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = {one["type"]: one for one in result["operations"]}[name]
+    return found
+
+
+def is_refused(native: Native, statement: str, words: str) -> None:
+    """A statement ends the run at once, with the server's words and the transaction's name."""
+    began = time.monotonic()
+    with pytest.raises(RunFailed, match=words) as caught:
+        native.run(seconds=60, statements={"order_status": statement}, mix={"order_status": 100})
+    assert "order_status" in caught.value.found
+    assert time.monotonic() - began < 30
+
+
+def ends_when_the_server_dies(empty: Native, sleeping: str, words: str) -> None:
+    """``sleeping``: an Order-Status that takes some milliseconds and needs no tables."""
+    died: list[float] = []
+
+    def kill() -> None:
+        died.append(time.monotonic())
+        empty.engine.kill()
+
+    watch = loadgen.Watch(on_measuring=lambda: threading.Timer(1, kill).start())
+    statements = dict.fromkeys(TRANSACTIONS, "select 1") | {"order_status": sleeping}
+    with pytest.raises(RunFailed, match=words):
+        empty.run(seconds=60, watch=watch, mix={"order_status": 100}, statements=statements)
+    assert time.monotonic() - died[0] < 10
+
+
+def retried_while_locked(native: Native, lock_s: float, code: str, **run: Any) -> None:
+    """Payments while somebody holds the warehouse: the whole transaction again, counted by code."""
+    history = native.rows("select count(*) from history")[0][0]
+    with closing(native.engine.connect()) as connection:
+        connection.execute("begin")
+        connection.execute("select * from warehouse for update")
+        released = threading.Timer(lock_s, connection.execute, ("rollback",))
+        released.start()
+        try:
+            result = native.run(mix={"payment": 100}, **run)
+        finally:
+            released.join()
+    payment = operation(result, "payment")
+    assert result["errors"].get(code, 0) == payment["retried"] >= 2
+    assert native.rows("select count(*) from history")[0][0] >= history + payment["count"] > history
+    native.holds()
+
+
+def test_what_the_client_told_of_its_load_is_there(native: Native) -> None:
+    assert native.told == native.counted
+    assert native.told.keys() == {*COUNTS, "order_line"}
+
+
+def test_sixteen_connections_on_one_warehouse(native: Native) -> None:
+    """All that the client was told is there, and the conditions hold."""
+    journal = native.clients.scratch / "journal"
+    orders = _keys(native, "o_d_id, o_id, o_c_id, o_ol_cnt from orders")
+    paid = _keys(native, "h_d_id, h_c_d_id, h_c_id, h_amount * 100 from history")
+    delivered = _keys(native, "o_d_id, o_id, o_carrier_id from orders where o_carrier_id > 0")
+    result = native.run(seconds=4, connections=16, threads=2, journal=str(journal))
+    native.holds()
+    told = [line.split() for line in journal.read_text().splitlines()]
+    orders = _keys(native, "o_d_id, o_id, o_c_id, o_ol_cnt from orders") - orders
+    paid = _keys(native, "h_d_id, h_c_d_id, h_c_id, h_amount * 100 from history") - paid
+    delivered = (
+        _keys(native, "o_d_id, o_id, o_carrier_id from orders where o_carrier_id > 0") - delivered
+    )
+    assert orders == Counter(tuple(map(int, t[2:])) for t in told if t[0] == "N")
+    assert paid == Counter(tuple(map(int, (t[2], *t[4:]))) for t in told if t[0] == "P")
+    assert delivered == Counter(
+        (district, order, int(t[2]))
+        for t in told
+        if t[0] == "D"
+        for district, order in enumerate(map(int, t[3].split(",")), start=1)
+        if order > 0
+    )
+    counts = {one["type"]: one["count"] for one in result["operations"]}
+    assert all(counts.values()) and len(counts) == 5
+    # A transaction that ends behind the window is in the journal, and in no count.
+    assert 0 < counts["new_order"] <= orders.total() + 16
+
+
+def _keys(native: Native, what: str) -> Counter[tuple[int, ...]]:
+    return Counter(tuple(map(int, row)) for row in native.rows(f"select {what}"))
+
+
+def test_secrets_are_nobody_elses(native: Native) -> None:
+    """The password travels on stdin: no process's command line has it."""
+    password = native.engine.native_connection()["password"]
+    seen: list[str] = []
+
+    def look() -> None:
+        for line in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                seen.append(line.read_text())
+            except OSError:
+                continue
+
+    native.run(watch=loadgen.Watch(on_measuring=look))
+    assert any("loadgen" in line for line in seen)
+    assert not any(password in line for line in seen)
