@@ -1,0 +1,112 @@
+"""What goes wrong under an engine inside its client: told with its reason, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+
+import pytest
+
+from harness.units import parse_size
+
+ROCKSDB = ["run", "ycsb", "--engine", "rocksdb", "--records", "20000", "--threads", "2",
+           "-p", "ramp_up=0s"]  # fmt: skip
+SHORT = [*ROCKSDB, "--workload", "a", "--operations", "2000"]
+
+
+def test_limits_and_processors_hold_the_client_that_has_the_engine_inside(harness):
+    done = harness(
+        *SHORT, "--placement", "ssd-data-pmem-wal", "--emulate", "pmem", "--cpus", "0",
+        "--memory-limit", "512MiB", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    checks = {check["name"]: check["status"] for check in run["checks"]}
+    assert checks["cpu-affinity"] == "passed" and checks["records"] == "passed"
+    peak = next(m["value"] for m in run["metrics"] if m["name"] == "memory_cap_peak_bytes")
+    assert 0 < peak <= parse_size("512MiB")
+    assert run["spec"]["placement"]["name"] == "ssd-data-pmem-wal"
+    assert harness.settled() == []
+
+
+def test_kill_9_at_random_moments_leaves_nothing(harness):
+    """Loading, restoring, measuring, verifying (more moments: HARNESS_TEST_KILLS=50)."""
+    argv = [*ROCKSDB, "--workload", "a", "--duration", "2s", "--placement", "ssd-data-pmem-wal",
+            "--emulate", "pmem"]  # fmt: skip
+    draw = random.Random(1109)
+    for kill in range(int(os.environ.get("HARNESS_TEST_KILLS", "4"))):
+        process = harness.start(*argv)
+        time.sleep(draw.uniform(0.5, 8))
+        process.kill()
+        process.communicate()
+        assert harness.settled() == [], f"kill {kill}"
+    assert harness(*argv).code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+@pytest.mark.parametrize("small_disk", ["1G"], indirect=True)
+def test_a_disk_that_fills_up_fails_the_run_in_rocksdbs_words(harness, small_disk):
+    place = ["--placement", "small-both", "--host", small_disk.host]
+    first = harness(*SHORT, *place)
+    assert first.code == 0, first.err
+    process = harness.start(
+        *ROCKSDB, "--workload", "a", "--duration", "100s", "--rate", "1000", *place
+    )
+    # Restored and open: the client has written its own OPTIONS file.
+    opened = "tierbench-work/*/rocksdb/LOCK"
+    while process.poll() is None and not list(small_disk.path.glob(opened)):
+        time.sleep(0.01)
+    time.sleep(1)
+    small_disk.fill()
+    code = process.wait(120)
+    err = process.communicate()[1]
+    small_disk.free()
+    assert code == 1, err
+    assert "No space left on device" in err
+    listed = harness("runs", "list", "--json").json
+    assert sorted(run["status"] for run in listed["runs"]) == ["complete", "failed"]
+    assert harness.settled() == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["--placement", "data=ssd,wal=ssd,index=ssd"], "its indexes lie inside its tables"),
+        (["--placement", "data=ssd,wal=ssd,temp=ssd"], "it has no temporary files"),
+        (["--placement", "ssd-both", "--set", "writebuffer=1M"], "no such option"),
+        (["--placement", "ssd-both", "--set", "compression=kGzip"], "compression"),
+        (["--placement", "ssd-both", "--option", "options_file=/none"], "No such file"),
+        (["--placement", "ssd-both", "--option", "prefix=/none"], "librocksdb"),
+        (["--placement", "ssd-both", "--option", "statistics=often"], "neither on nor off"),
+        (["--placement", "ssd-both", "-p", "clients=2"], "one process at a time"),
+    ],
+)
+def test_what_can_be_known_beforehand_is_refused_before_anything_is_loaded(harness, extra, words):
+    done = harness(*SHORT, *extra)
+    assert done.code == 2, done.err
+    assert words in done.err
+    assert "Traceback" not in done.err
+    assert not list(harness.data.glob("golden/*"))
+
+
+def test_what_an_options_file_says_is_recorded_and_decides_which_data_are_used(harness):
+    options = harness.root / "OPTIONS"
+    argv = [*SHORT, "--placement", "ssd-both", "--option", f"options_file={options}", "--json"]
+    datasets = []
+    for block_size in ("4096", "16384"):
+        options.write_text(
+            "[DBOptions]\n  max_background_jobs=3\n"
+            f'[TableOptions/BlockBasedTable "default"]\n  block_size={block_size}\n'
+        )
+        done = harness(*argv, "--set", "write_buffer_size=8M")
+        assert done.code == 0, done.err
+        run_id = done.json["runs"][0]["run_id"]
+        manifest = json.loads((harness.results / "runs" / run_id / "manifest.json").read_text())
+        settings, ran_with = (manifest["engine"][name] for name in ("settings", "effective_config"))
+        assert settings["max_background_jobs"] == ran_with["max_background_jobs"] == "3"
+        assert ran_with["block_size"] == block_size
+        assert ran_with["write_buffer_size"] == str(8 << 20)
+        datasets.append(manifest["dataset"]["key"])
+    assert datasets[0] != datasets[1]
