@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from pathlib import Path
 
@@ -116,6 +117,16 @@ def test_the_paper_s_tpcc_profiles_plan_with_every_tier_emulated(loaded, name):
     assert {row["params"]["users"] for row in plan} == {8, 16, 32, 64, 128}
     assert {row["params"]["warehouses"] for row in plan} == {1}
     assert {row["params"]["ramp_up"] for row in plan} == {"3m"}
+    assert {row["least_duration_ns"] for row in plan} == {6 * 60 * 10**9}  # and 3 m of window
+
+
+def test_a_dry_run_adds_up_the_times_that_no_size_makes_shorter(loaded):
+    name = PAPER + "table7"
+    emulated = [f"--emulate={tier}" for tier in tiers_of(name) - {"ssd"}]
+    done = loaded("experiment", "run", name, *emulated, "--size", "0.1", "--dry-run")
+    assert done.code == 0, done.err
+    assert "15 runs, 15 to do, at least 1 h 30 min of ramp-up and windows alone" in done.out
+    assert "all of them: warehouses 1, " in done.out and "ramp_up 3m, duration 3m" in done.out
 
 
 #: Figure or table, and how many runs: users × what it varies.
@@ -156,6 +167,34 @@ def test_the_memory_cap_leaves_room_for_128_sessions_at_every_size():
         }
         assert limit - 480_000_000 * size >= 2**30
         assert (limit == 640_000_000 * size) is (size >= 7)
+
+
+def test_the_paper_s_ycsb_profiles_have_its_regime():
+    """§6: workloads A, B and C, 110 GB of data, up to 48 threads; §3.1: 64 GB of memory."""
+    hashes = {}
+    for name, workloads in (("fig11", "abc"), ("fig12", "ab")):
+        plan = load_profile(known_profiles()[PAPER + name], registry.normalise, size=100)
+        assert {spec.params["workload"] for spec in plan.runs} == set(workloads)
+        assert {spec.params["threadcount"] for spec in plan.runs} >= {1, 16, 32, 48}
+        assert {spec.required_host_mode for spec in plan.runs} == {
+            "Default|AppDirect", "AppDirect", "Memory"
+        }  # fmt: skip
+        for spec in plan.runs:
+            shape = (spec.params[n] for n in ("recordcount", "fieldcount", "fieldlength"))
+            assert math.prod(shape) == 100 * 10**9  # and keys
+            memory = (256 if spec.required_host_mode == "Memory" else 64) * 10**9
+            assert spec.memory_limit_bytes == memory
+        hashes[name] = {spec.hash() for spec in plan.runs}
+    assert hashes["fig12"] < hashes["fig11"], "what Figure 11 has run is not run again"
+
+
+def test_the_paper_s_ycsb_profiles_plan_with_pmem_emulated(loaded):
+    done = loaded("experiment", "run", PAPER + "fig12", "--emulate", "pmem", "--size", "0.01",
+                  "--dry-run", "--json")  # fmt: skip
+    assert done.code == 0, done.err
+    modes = {row["host_mode"]: row["why"] for row in done.json["plan"]}
+    assert modes.pop("Memory") == "needs the host in Memory mode"
+    assert set(modes.values()) == {""}
 
 
 ONE_QUERY = ("run", "tpch", "--placement", "ssd-both", "--scale", "0.01", "--json")
