@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +95,16 @@ class Harness:
         shared = self._shared_memory()
         return [*self._processes(), *ours, *self._files(), *self._emulated(), *shared]
 
+    def settled(self) -> list[str]:
+        """What is left over some seconds later (a supervisor's time to clean up).
+
+        Other tests' servers come and go meanwhile: their shared memory is nobody's for a moment.
+        """
+        deadline = time.monotonic() + 10
+        while (left := self.leftovers()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return left
+
     def _processes(self) -> list[str]:
         mark = f"HARNESS_DATA={self.data}".encode()
         found = []
@@ -156,3 +167,41 @@ def loaded() -> Iterator[Harness]:
     root = _open_directory()
     yield Harness(root)
     shutil.rmtree(root, ignore_errors=True)
+
+
+@dataclass
+class SmallDisk:
+    """A real file system that is soon full, and a host file with it as the tier ``small``."""
+
+    path: Path
+    host: Path
+
+    def fill(self) -> None:
+        """To its last byte, as somebody else might."""
+        with (
+            self._filler.open("wb", buffering=0) as stream,
+            pytest.raises(OSError, match="No space"),
+        ):
+            while True:
+                stream.write(bytes(1 << 16))
+
+    def free(self) -> None:
+        """What was filled."""
+        self._filler.unlink(missing_ok=True)
+
+    @property
+    def _filler(self) -> Path:
+        return self.path / "filler"
+
+
+@pytest.fixture
+def small_disk(harness: Harness, request: pytest.FixtureRequest) -> Iterator[SmallDisk]:
+    """A tmpfs of the size that the test names (needs root)."""
+    target, host = harness.root / "small", harness.root / "host.yml"
+    target.mkdir()
+    size = f"size={request.param}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", target], check=True)
+    target.chmod(0o755)
+    host.write_text(f"schema: 1\ntiers:\n  small: {{kind: tmpfs, path: {target}}}\n")
+    yield SmallDisk(target, host)
+    subprocess.run(["umount", "-l", target], check=False)

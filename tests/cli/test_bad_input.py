@@ -53,7 +53,7 @@ def test_what_can_be_known_beforehand_is_exit_2_and_leaves_nothing(harness, opti
     assert done.code == 2, done.err
     assert found in done.err
     assert "Traceback" not in done.err
-    assert harness.leftovers() == []
+    assert harness.settled() == []
     assert not list(harness.results.glob("runs/*"))
 
 
@@ -99,7 +99,7 @@ def test_a_claim_that_the_kernel_denies_names_both(harness):
 
 
 @pytest.fixture
-def small_disk(harness):
+def ext4_disk(harness):
     """A real ext4 file system of 48 MiB; unmounted at the end."""
     image, target = harness.root / "disk.img", harness.root / "disk"
     with image.open("wb") as stream:
@@ -115,8 +115,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file syste
 
 
 @needs_root
-def test_a_tier_without_space_is_told_before_anything_is_loaded(harness, small_disk):
-    done = harness(*changed(host=host_file(harness, small_disk), scale="1"))
+def test_a_tier_without_space_is_told_before_anything_is_loaded(harness, ext4_disk):
+    done = harness(*changed(host=host_file(harness, ext4_disk), scale="1"))
     assert done.code == 2
     assert "free" in done.err
     assert "a smaller --scale" in done.err
@@ -124,9 +124,9 @@ def test_a_tier_without_space_is_told_before_anything_is_loaded(harness, small_d
 
 
 @needs_root
-def test_a_read_only_tier_is_told(harness, small_disk):
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    done = harness(*changed(host=host_file(harness, small_disk)))
+def test_a_read_only_tier_is_told(harness, ext4_disk):
+    subprocess.run(["mount", "-o", "remount,ro", ext4_disk], check=True)
+    done = harness(*changed(host=host_file(harness, ext4_disk)))
     assert done.code == 2
     assert "read-only" in done.err
 

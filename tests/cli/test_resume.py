@@ -18,14 +18,6 @@ POWER = ["run", "tpch", "--scale", "0.01", "--test", "power", "--no-plans",
 POWER_STEPS = 24
 
 
-def settled(harness) -> list[str]:
-    """What is still there some seconds later (the supervisor's time to clean up)."""
-    deadline = time.monotonic() + 10
-    while (left := harness.leftovers()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return left
-
-
 def steps(harness) -> dict[str, dict]:
     """The whole lines with a step of the newest run that has steps, by step."""
     files = sorted((harness.results / "runs").glob("*/steps.jsonl"))
@@ -106,17 +98,17 @@ def references(loaded):
     [("postgres", "cold-per-query"), ("duckdb", "warm"), ("postgres", "cold-per-run")],
 )
 def test_kill_9_of_a_power_run_loses_no_finished_query(references, engine, cache):
-    """HARNESS_TEST_KILLS=N: so many kills for each engine and cache mode (three here, for time)."""
+    """HARNESS_TEST_KILLS=N: so many kills for each engine and cache mode (two here, for time)."""
     harness = references
     argv = [*POWER, "--engine", engine, "--cache", cache]
     draw = random.Random(f"{engine} {cache}")
     kept: dict[str, dict] = {}
-    for kill in range(int(os.environ.get("HARNESS_TEST_KILLS", "3"))):
+    for kill in range(int(os.environ.get("HARNESS_TEST_KILLS", "2"))):
         process = start_and_await(harness, argv, min(len(kept) + draw.randint(0, 6), POWER_STEPS))
         time.sleep(draw.uniform(0, 1))
         process.kill()
         process.communicate()
-        assert settled(harness) == [], f"kill {kill}"
+        assert harness.settled() == [], f"kill {kill}"
         if process.returncode == 0:  # it was finished before it was killed
             kept = {}
             continue
@@ -148,7 +140,7 @@ def test_plans_are_gone_on_with_too(loaded):
     process = start_and_await(loaded, argv, POWER_STEPS + 3)
     process.kill()
     process.communicate()
-    assert settled(loaded) == []
+    assert loaded.settled() == []
     kept = {step: d for step, d in steps(loaded).items() if step.endswith("-plan")}
     assert len(kept) >= 3
     done = loaded(*argv, "--json")
@@ -171,7 +163,7 @@ def test_throughput_starts_over_and_power_is_kept(references):
     time.sleep(0.3)
     process.kill()
     process.communicate()
-    assert settled(harness) == []
+    assert harness.settled() == []
     kept = steps(harness)
     done = harness(*argv, "--json")
     assert done.code == 0, done.err
@@ -198,7 +190,7 @@ def test_ctrl_c_keeps_finished_steps_and_says_how_to_go_on_or_discard_them(loade
     done = loaded.interrupt(process, signal.SIGINT)
     assert done.code == 130, done.err
     assert "finished steps are kept; the same command goes on" in done.err
-    assert settled(loaded) == []
+    assert loaded.settled() == []
     kept = steps(loaded)
     (run_id,) = unfinished(loaded) - before
     assert f"{len(kept)} steps kept" in loaded("runs", "list").out
@@ -213,7 +205,7 @@ def test_ctrl_c_before_the_first_finished_step_leaves_nothing(loaded):
         time.sleep(0.002)
     done = loaded.interrupt(process, signal.SIGINT)
     assert done.code == 130, done.err
-    assert settled(loaded) == []
+    assert loaded.settled() == []
     if not steps(loaded):
         assert unfinished(loaded) == before
     else:  # it was faster than the interrupt
@@ -225,7 +217,7 @@ def test_another_condition_or_again_starts_anew(loaded):
     process = start_and_await(loaded, argv, 3)
     process.kill()
     process.communicate()
-    assert settled(loaded) == []
+    assert loaded.settled() == []
     (file,) = (loaded.results / "runs").glob("*/steps.jsonl")
     first, *rest = file.read_text().splitlines(keepends=True)
     sitting = json.loads(first)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -15,14 +14,6 @@ from harness import hdr
 POSTGRES = ("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both", "--warehouses", "1")
 SHORT = ("--users", "4", "--ramp-up", "1s", "--duration", "3s")
 TRANSACTIONS = {"new_order", "payment", "order_status", "delivery", "stock_level"}
-
-
-def settled(harness) -> list[str]:
-    """What is still there five seconds later (the supervisor's time to clean up)."""
-    deadline = time.monotonic() + 5
-    while (left := harness.leftovers()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return left
 
 
 def values(run, name: str, label: str | None = None):
@@ -38,10 +29,23 @@ def uncontrolled(run) -> dict[str, str]:
     return {finding["what"]: finding["found"] for finding in run["uncontrolled"]}
 
 
+@pytest.fixture(scope="module")
+def measured(loaded):
+    """One short run of an engine, for all tests that look at one."""
+    done = {}
+
+    def run(engine: str):
+        if engine not in done:
+            argv = [engine if word == "postgres" else word for word in POSTGRES]
+            done[engine] = loaded(*argv, *SHORT, "--seed", "1", "--json")
+        return done[engine]
+
+    return run
+
+
 @pytest.mark.parametrize("engine", ["postgres", "mysql", "mariadb"])
-def test_a_run_gives_rates_latencies_and_consistent_data(loaded, engine):
-    argv = [engine if word == "postgres" else word for word in POSTGRES]
-    done = loaded(*argv, *SHORT, "--json")
+def test_a_run_gives_rates_latencies_and_consistent_data(loaded, measured, engine):
+    done = measured(engine)
     assert done.code == 0, done.err + done.out
     (run,) = done.json["runs"]
     assert run["status"] == "complete"
@@ -65,7 +69,7 @@ def test_a_run_gives_rates_latencies_and_consistent_data(loaded, engine):
     ]
     assert {"mix", "remote"} <= {name for name, _ in checks}
     assert "coordinated omission" in uncontrolled(run)["waiting in a closed loop"]
-    assert settled(loaded) == []
+    assert loaded.settled() == []
 
 
 def test_a_rate_is_offered_by_several_clients_and_kept_apart_from_what_was_done(loaded):
@@ -105,8 +109,8 @@ def test_a_window_without_a_new_order_is_a_failed_run_and_no_rate_of_nothing(loa
     assert run["metrics"] == []
 
 
-def test_the_same_data_are_loaded_once_and_restored_for_every_run(loaded):
-    first, second = (loaded(*POSTGRES, *SHORT, "--seed", seed, "--json") for seed in (1, 2))
+def test_the_same_data_are_loaded_once_and_restored_for_every_run(loaded, measured):
+    first, second = measured("postgres"), loaded(*POSTGRES, *SHORT, "--seed", "2", "--json")
     names = [entry["name"] for entry in loaded("data", "list", "--json").json["data"]]
     assert len([name for name in names if name.startswith("tpcc-postgres-")]) == 1
     assert not [name for name in names if not name.startswith(("tpcc-", "tpch-"))]
@@ -174,7 +178,7 @@ def test_what_was_committed_survives_a_kill(loaded, engine):
     assert checks["durability", "new_order"] == checks["durability", "payment"] == "passed"
     assert len([key for key in checks if key[0] == "consistency"]) == 12
     assert not [metric for metric in run["metrics"] if metric["name"].endswith("_per_minute")]
-    assert settled(loaded) == []
+    assert loaded.settled() == []
 
 
 def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):
@@ -191,7 +195,7 @@ def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):
     failed = {c["labels"].get("transaction") for c in run["checks"] if c["status"] == "failed"}
     assert failed & {"new_order", "payment"}
     assert "synchronous_commit=off" in uncontrolled(run)["durable commits"]
-    assert settled(loaded) == []
+    assert loaded.settled() == []
 
 
 # What goes wrong under way ------------------------------------------------------
@@ -241,7 +245,7 @@ def failed_run(loaded, process) -> dict:
     assert "Traceback" not in err
     run = loaded("runs", "list", "--json").json["runs"][-1]
     assert run["status"] == "failed"
-    assert settled(loaded) == []
+    assert loaded.settled() == []
     return run
 
 
@@ -283,7 +287,7 @@ def test_ctrl_c_ends_client_and_server_and_leaves_nothing(loaded, number):
     done = loaded.interrupt(process, number)
     assert done.code == 128 + number, done.err
     assert "Traceback" not in done.err
-    assert settled(loaded) == []
+    assert loaded.settled() == []
     assert loaded("runs", "list", "--json").json["unfinished"] == []
 
 
@@ -291,42 +295,27 @@ def test_kill_9_leaves_no_client_and_no_server(loaded):
     process, pid = started(loaded)
     process.kill()
     process.communicate()
-    assert settled(loaded) == []
+    assert loaded.settled() == []
     assert not Path(f"/proc/{pid}").exists()
     assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
 
 
-@pytest.fixture
-def small_tmpfs(harness):
-    """A real file system that a warehouse fits on, and not much more."""
-    target = harness.root / "small"
-    target.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1700M", "tmpfs", target], check=True)
-    target.chmod(0o755)
-    yield target
-    subprocess.run(["umount", "-l", target], check=False)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
-def test_a_disk_that_fills_up_fails_the_run_with_its_reason(harness, small_tmpfs):
-    """The space was there when it was checked; then somebody else took it."""
-    file = harness.root / "host.yml"
-    file.write_text(f"schema: 1\ntiers:\n  small: {{kind: tmpfs, path: {small_tmpfs}}}\n")
+@pytest.mark.parametrize("small_disk", ["1700M"], indirect=True)
+def test_a_disk_that_fills_up_fails_the_run_with_its_reason(harness, small_disk):
+    """A warehouse fits on it, and not much more; then somebody else takes the space."""
     argv = [word.replace("ssd", "small") for word in POSTGRES]
-    process = harness.start(*argv, "--host", file, "--users", "4", "--ramp-up", "20s",
+    process = harness.start(*argv, "--host", small_disk.host, "--users", "4", "--ramp-up", "20s",
                             "--duration", "5s", "--set", "max_wal_size=2GB")  # fmt: skip
     while process.poll() is None and _server(harness) is None:
         time.sleep(0.05)
     assert process.poll() is None, process.communicate()
     time.sleep(1.0)
-    filler = small_tmpfs / "filler"
-    with filler.open("wb", buffering=0) as stream, pytest.raises(OSError, match="No space"):
-        while True:
-            stream.write(bytes(1 << 16))
+    small_disk.fill()
     out, err = process.communicate(timeout=120)
-    filler.unlink()
+    small_disk.free()
     assert process.returncode == 1, out + err
     assert "No space left" in err, err
     (run,) = harness("runs", "list", "--json").json["runs"]
     assert run["status"] == "failed"
-    assert settled(harness) == []
+    assert harness.settled() == []
