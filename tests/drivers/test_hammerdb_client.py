@@ -26,11 +26,24 @@ def run(hammerdb, clients, **more):
     return measure(hammerdb, TARGET, clients, ONE_MINUTE, SilentProgress(), **more)
 
 
+#: Servers that other tests of this session keep for those to come.
+_earlier: set = set()
+
+
+@pytest.fixture(autouse=True)
+def earlier_processes():
+    _earlier.clear()
+    _earlier.update(ours())
+
+
+def ours() -> set:
+    """Processes that this one has had started."""
+    mark = f"{os.getpid()}-"
+    return {s.id for s in all_processes() if (mark_of(s.id.pid) or "").startswith(mark)}
+
+
 def nothing_left(clients) -> bool:
-    marks = [mark_of(stat.id.pid) or "" for stat in all_processes()]
-    return not list(clients.scratch.iterdir()) and not any(
-        mark.startswith(f"{os.getpid()}-") for mark in marks
-    )
+    return not list(clients.scratch.iterdir()) and not ours() - _earlier
 
 
 def test_a_timed_run(replay, clients):
