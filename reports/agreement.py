@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.reports.catalogue import headline_first, metric_info
-from harness.reports.compare import Group, Row
+from harness.reports.compare import Group, Row, compare
 from harness.reports.facts import placement_name
 from harness.reports.series import Panel, panels
 from harness.reports.words import (
@@ -18,8 +18,6 @@ from harness.reports.words import (
     counted,
     interval_text,
     metric_title,
-    percent,
-    significant,
     times,
 )
 from harness.store import StoredRun
@@ -44,7 +42,7 @@ def driven_by_several(runs: Sequence[StoredRun]) -> list[Panel]:
         spec = run.run["spec"]
         drivers.setdefault(spec["workload"], set()).add(spec["driver"])
     own = [run for run in runs if len(drivers[run.run["spec"]["workload"]]) > 1]
-    return [panel for panel in panels(own, DRIVER, None) if panel.groups] if own else []
+    return [panel for panel in panels(own, DRIVER, None, force=True) if panel.groups] if own else []
 
 
 def agreements(found: Sequence[Panel]) -> list[Agreement]:
@@ -63,10 +61,9 @@ def _of_group(panel: Panel, group: Group) -> Iterator[Agreement]:
     estimate = head.estimate
     assert estimate is not None  # rows have one
     a, b = group.a.marked_name, group.b.marked_name
-    said = f"{times(_of_b_to_a(head))} the {metric_title(head)} of {a}"
     sentence = (
-        f"{_where(panel)}: {b} has {said}{_marked(group)}: they are {_apart(head)} apart, "
-        f"{_outcome(head)}."
+        f"{_where(panel)}: {b} has {times(_of_b_to_a(head))} of what {a} has in "
+        f"{metric_title(head)}{_marked(group)}: {_outcome(head)}."
     )
     details = [
         f"Ratio {interval_text(estimate)} over {counted(min(estimate.n_a, estimate.n_b), 'run')} "
@@ -74,7 +71,16 @@ def _of_group(panel: Panel, group: Group) -> Iterator[Agreement]:
         *_times(list(rows.values()), a, b),
     ]
     details += [f"{remark[0].upper()}{remark[1:]}." for remark in group.remarks]
+    if differences := _besides(panel, group):
+        details.append(f"Beside the driver they differ in {'; '.join(differences)}.")
     yield Agreement(panel, sentence, tuple(details))
+
+
+def _besides(panel: Panel, group: Group) -> list[str]:
+    """What else differs: a client that holds the engine opens it in its own way."""
+    arms = {arm.name: arm for arm in panel.arms}
+    a, b = (arms[side.name].usable for side in (group.a, group.b))
+    return [str(one) for one in compare(a, b, [DRIVER], force=True).differences]
 
 
 def _where(panel: Panel) -> str:
@@ -94,18 +100,13 @@ def _of_b_to_a(row: Row) -> float:
     return row.estimate.ratio if row.better == "higher" else 1 / row.estimate.ratio
 
 
-def _apart(row: Row) -> str:
-    assert row.estimate is not None
-    return percent(float(significant(max(row.estimate.ratio, 1 / row.estimate.ratio) - 1)))
-
-
 def _outcome(row: Row) -> str:
     if row.judgement is None or row.judgement.outcome == "cannot be shown":
-        needed = f"; {row.judgement.repeats_needed} of each are needed" if row.judgement else ""
-        return f"and so few repeats cannot show whether they differ{needed}"
+        needed = f" ({row.judgement.repeats_needed} of each are needed)" if row.judgement else ""
+        return f"whether they differ cannot be shown with so few repeats{needed}"
     if row.judgement.outcome == "shown":
-        return "and that they differ is shown"
-    return "and no difference was shown"
+        return "that they differ is shown"
+    return "no difference was shown"
 
 
 def _times(rows: Sequence[Row], a: str, b: str) -> Iterator[str]:

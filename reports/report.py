@@ -107,7 +107,8 @@ def _view(
     force: bool,
 ) -> View:
     compared = over or compared_dimension(runs)
-    found = panels(runs, compared, baseline, force)
+    # What drivers differ in besides is told with how far they agree.
+    found = panels(runs, compared, baseline, force or compared == DRIVER)
     return build(title, runs, found, published, over_drivers=compared == DRIVER)
 
 

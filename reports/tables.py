@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.reports.anatomy import anatomy
@@ -58,19 +58,29 @@ class ValueTable:
 
 
 def value_table(
-    panel: Panel, title: str, quantities: Sequence[Quantity], kinds: dict[Quantity, Measured]
+    panel: Panel,
+    title: str,
+    quantities: Sequence[Quantity],
+    kinds: dict[Quantity, Measured],
+    brief: bool = False,
 ) -> ValueTable:
-    """Of these quantities: each arm's, and every comparison of the panel."""
-    merged = all(quantity.label("percentile") for quantity in quantities)
+    """Of these quantities: each arm's, and every comparison of the panel.
+
+    ``brief``: of a comparison the ratio and what it has shown, for tables of many counters.
+    """
+    percentiles = all(quantity.label("percentile") for quantity in quantities)
     heads: list[tuple[str, tuple[str, ...]]] = [
-        (arm.marked_name, ("all repeats" if merged else "median", "range", "n"))
+        (
+            arm.marked_name,
+            ("all repeats" if percentiles and not arm.told else "median", "range", "n"),
+        )
         for arm in panel.arms
     ]
     better = kinds[quantities[0]].better
     ratio = "ratio" if better == "none" else "times better"
     compared = [
         (f"{group.b.marked_name} against {group.a.marked_name}",
-         (ratio, "interval", "p (Holm)", _OUTCOME))
+         (ratio, _OUTCOME) if brief else (ratio, "interval", "p (Holm)", _OUTCOME))
         for group in panel.groups
     ]  # fmt: skip
     held = [{q: s for name in {q.name for q in quantities} for q, s in arm.summaries(name).items()}
@@ -90,15 +100,23 @@ def value_table(
             cells[-3] += f" {MARK}" if _by_others(arm, quantity) else ""
             cells[-3] += f" {TOLD_MARK}" if quantity in arm.told else ""
         for rows_of in by_group:
-            cells += _row_cells(rows_of.get(quantity))
+            compared_cells = _row_cells(rows_of.get(quantity))
+            cells += [compared_cells[0], compared_cells[-1]] if brief else compared_cells
         rows.append(tuple(cells))
+    said = " ".join([title, *_remarks(panel, quantities, kinds)])
+    return ValueTable(said, (*heads, *compared), tuple(rows))
+
+
+def _remarks(
+    panel: Panel, quantities: Sequence[Quantity], kinds: dict[Quantity, Measured]
+) -> Iterator[str]:
+    """What must be known of marks and columns, behind the title."""
     if any(_by_others(arm, quantity) for arm in panel.arms for quantity in quantities):
-        title += f" ({MARK}: far more than the kernel counted for the engine)"
+        yield f"({MARK}: far more than the kernel counted for the engine)"
     if any(kinds[quantity].hdr for quantity in quantities):
-        title += " (percentiles: of all repeats together, not the median of theirs)"
+        yield "(percentiles: of all repeats together, not the median of theirs)"
     if any(quantity in arm.told for arm in panel.arms for quantity in quantities):
-        title += f" ({TOLD_MARK}: as its driver tells it, which keeps no histogram)"
-    return ValueTable(title, (*heads, *compared), tuple(rows))
+        yield f"({TOLD_MARK}: as its driver tells it, which keeps no histogram)"
 
 
 def window_tables(
@@ -108,7 +126,7 @@ def window_tables(
     quantities = in_order(found)
     if not quantities:
         return []
-    inner = value_table(panel, "over the measured window", quantities, kinds)
+    inner = value_table(panel, "over the measured window", quantities, kinds, brief=True)
     noun = work_done(panel.arms)
     rows = []
     for quantity, cells in zip(quantities, inner.rows, strict=True):

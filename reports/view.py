@@ -135,7 +135,7 @@ def build(
     """
     over = sweeps(panels)
     # A driver pays for nothing: what two of them differ by is no verdict.
-    judged = [p for p in panels if not (over_drivers and len(p.arms) > 1)]
+    judged = [panel for panel in panels if not (over_drivers and panel.groups)]
     emulated = {f"{e['tier']} by {e['by']}" for run in runs for e in emulated_tiers(run.run)}
     stamps = sorted(run.run["started_unix_ns"] for run in runs)
     return View(

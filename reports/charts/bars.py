@@ -54,8 +54,8 @@ def bars_on_log_axis(
         _dress(axes, panel, quantities, min(positive), unit, title)
         alt = _alt(panel, title, quantities, summaries, unit)
         heading = f"{title}: {panel.title}"
-        merged = any(q.label("percentile") for q in quantities)
-        caption = _caption(panel, published, any(limits), merged)
+        percentiles = any(q.label("percentile") for q in quantities)
+        caption = _caption(panel, published, any(limits), percentiles)
         return finish(figure, name, heading, alt, caption)
 
 
@@ -172,13 +172,17 @@ def _alt(
 
 
 def _caption(
-    panel: Panel, published: Sequence[PublishedSeries], limited: bool, merged: bool
+    panel: Panel, published: Sequence[PublishedSeries], limited: bool, percentiles: bool
 ) -> str:
     repeats = sorted({len(arm.usable) for arm in panel.arms if arm.usable})
     noun = "repeat" if repeats == [1] else "repeats"
+    told = [arm.marked_name for arm in panel.arms if arm.told and percentiles]
+    merged = percentiles and len(told) < len(panel.arms)
     held = "Percentiles of the merged histograms" if merged else "Medians"
+    beside = f" (of {', '.join(told)}: medians of what the driver tells)" if merged and told else ""
     text = (
-        f"{held} of {' to '.join(str(n) for n in repeats)} {noun}; whiskers are their range. "
+        f"{held} of {' to '.join(str(n) for n in repeats)} {noun}{beside}; whiskers are their "
+        "range. "
         "The axis is logarithmic: compare where bars end, not how long they are."
     )
     if limited:

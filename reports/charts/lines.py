@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -26,7 +27,9 @@ from harness.reports.words import EMULATED, quantity_text, significant
 _MOST_LINES = 12
 #: So many places stand in a row.
 _ACROSS = 3
-_ALONE_IN, _EACH_IN, _HIGH_IN = 8.4, 3.9, 3.6
+_ALONE_IN, _EACH_IN, _HIGH_IN = 8.4, 3.7, 3.6
+#: What a row of the legend takes.
+_ROW_IN = 0.22
 _MARKERS = "osD^vP"
 _DASHES = ("-", "--", ":", "-.")
 
@@ -34,15 +37,20 @@ _DASHES = ("-", "--", ":", "-.")
 def lines_over_parameter(
     sweeps: Sequence[Sweep], name: str, published: Sequence[PublishedSeries] = ()
 ) -> Drawing | None:
-    """None where there are more lines than can be told apart.
+    """None where there are more lines than can be told apart; a single point is no line.
 
     ``sweeps``: of one quantity, side by side in the order given, the axis of values shared.
     Full markers: medians, with the range of the repeats; hollow ones: emulated; crosses on
     dotted lines: the paper's.
     """
-    if len({line.name for sweep in sweeps for line in sweep.lines}) > _MOST_LINES:
+    drawn = [
+        replace(one, lines=tuple(line for line in one.lines if len(line.points) > 1))
+        for one in sweeps
+    ]
+    if len({line.name for sweep in drawn for line in sweep.lines}) > _MOST_LINES:
         return None
-    first = sweeps[0]
+    left_out = any(len(one.lines) > len(two.lines) for one, two in zip(sweeps, drawn, strict=True))
+    first, sweeps = drawn[0], drawn
     with style():
         across = min(_ACROSS, len(sweeps))
         down = -(-len(sweeps) // across)
@@ -62,7 +70,7 @@ def lines_over_parameter(
         heading_above(figure, first.title + mark)
         _legend(figure, places)
         title = f"{first.measure} over {first.over}: {first.title}"
-        return finish(figure, name, title, _alt(sweeps), _caption(sweeps, paper))
+        return finish(figure, name, title, _alt(sweeps), _caption(sweeps, paper, left_out))
 
 
 class _Looks:
@@ -156,6 +164,8 @@ def _legend(figure: Figure, places: Sequence[Axes]) -> None:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     ncols = columns(places[0], list(named), 3)
+    rows = -(-len(named) // ncols)
+    figure.set_figheight(figure.get_figheight() + _ROW_IN * rows)
     figure.legend(list(named.values()), list(named), loc="outside lower left", ncols=ncols)
 
 
@@ -173,7 +183,7 @@ def _alt(sweeps: Sequence[Sweep]) -> str:
     )
 
 
-def _caption(sweeps: Sequence[Sweep], published: bool) -> str:
+def _caption(sweeps: Sequence[Sweep], published: bool, left_out: bool) -> str:
     lines = [line for sweep in sweeps for line in sweep.lines]
     summaries = [summary for line in lines for summary in line.points.values()]
     repeats = sorted({summary.n for summary in summaries})
@@ -185,6 +195,8 @@ def _caption(sweeps: Sequence[Sweep], published: bool) -> str:
     )
     if any(summary.median <= 0 for summary in summaries):
         text += " A value of 0 has no place on them and stands in the table alone."
+    if left_out:
+        text += " What was measured at one value only stands in the table alone."
     if any(line.emulated for line in lines):
         text += " Hollow markers are emulated."
     if published:

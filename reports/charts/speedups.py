@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from harness.reports.charts.drawing import (
@@ -45,8 +46,7 @@ def speedups(panel: Panel, metric: str, title: str, name: str) -> Drawing | None
         return None
     quantities = in_order({row.quantity for _, _, rows in held for row in rows})
     with style():
-        height = 1.6 + 0.24 * len(quantities) * max(1, 0.6 * len(held))
-        figure = new_figure(7.2, height)
+        figure = new_figure(7.2, 1.3 + 0.24 * len(quantities) * max(1, 0.6 * len(held)))
         axes = figure.add_subplot()
         axes.axvline(1, color=INK, linewidth=1)
         for place, (index, group, rows) in enumerate(held):
@@ -55,7 +55,7 @@ def speedups(panel: Panel, metric: str, title: str, name: str) -> Drawing | None
             _draw(axes, at, rows, ARM_COLOURS[index % 6], _MARKERS[index % 6])
             _legend_of(axes, group, rows, ARM_COLOURS[index % 6], _MARKERS[index % 6])
         _dress(axes, panel, [q.labels_text() or title for q in quantities], title)
-        _legend(axes, height)
+        _legend(figure, axes)
         alt = _alt(panel, title, [row for _, _, rows in held for row in rows])
         return finish(figure, name, f"Speed-up, {title}: {panel.title}", alt, _CAPTION)
 
@@ -107,9 +107,11 @@ def _dress(axes: Axes, panel: Panel, labels: Sequence[str], title: str) -> None:
     panel_title(axes, panel)
 
 
-def _legend(axes: Axes, height: float) -> None:
-    ncols = columns(axes, axes.get_legend_handles_labels()[1], 2)
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.9 / height), ncols=ncols, borderaxespad=0)
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    ncols = columns(axes, labels, 2)
+    figure.set_figheight(figure.get_figheight() + 0.22 * -(-len(labels) // ncols))
+    figure.legend(handles, labels, loc="outside lower left", ncols=ncols)
 
 
 def _thinned(low: float, high: float) -> list[float]:

@@ -197,3 +197,62 @@ def test_lines_of_two_placements_are_told_apart_when_drivers_are_compared(tmp_pa
     (sweep,) = sweeps(panels(made, "driver", None))
     names = [line.marked_name for line in sweep.lines]
     assert sorted(names) == ["loadgen, placement pmem-both", "loadgen, placement ssd-both"]
+
+
+def test_percentiles_that_a_driver_tells_stand_beside_those_of_histograms(tmp_path: Path) -> None:
+    """HammerDB's: they are named as what they are, and compared with that said."""
+    made = runs(tmp_path, 1, 1.5)[:1]
+    kept = [m for m in metrics(9000, 0) if m["name"] != "transaction_duration_ns"]
+    told = {"name": "transaction_percentile_ns", "unit": "ns", "better": "lower", "value": 9e7,
+            "labels": {"transaction": "new_order", "percentile": "95"}}  # fmt: skip
+    other = {"workload": "tpcc", "params": PARAMS, "driver": "hammerdb"}
+    made.append(write(tmp_path, Case(metrics=[*kept, told], spec_changes=other)))
+    text = write_report(made, tmp_path / "report", over="driver").markdown.read_text("utf-8")
+    (row,) = [line for line in text.splitlines() if line.startswith("| new order, percentile 95")]
+    assert "| 90 ms ‡ |" in row and "as its driver tells it" in row and "×" in row
+    assert "as its driver tells it, which keeps no histogram" in text
+    head = next(
+        line for line in text.splitlines() if line.startswith("|") and "all repeats" in line
+    )
+    assert "loadgen: all repeats" in head and "hammerdb: median" in head
+    assert "percentiles of one as it tells them" in text
+
+
+def test_durability_stands_apart_from_speed(tmp_path: Path) -> None:
+    params = PARAMS | {"test": "durability"}
+    asked = [{"name": "durability", "status": "passed", "detail": "", "labels": {"of": name}}
+             for name in ("new_order", "payment")]  # fmt: skip
+    found = [
+        {"name": "recovery_duration_ns", "unit": "ns", "better": "lower", "labels": {},
+         "value": 2e9},
+        {"name": "journal_committed_count", "unit": "1", "better": "none", "value": 1234,
+         "labels": {"transaction": "new_order"}},
+    ]  # fmt: skip
+    spec = {"workload": "tpcc", "params": params, "driver": "loadgen"}
+    lost = [asked[0], asked[1] | {"status": "failed", "detail": "3 are not there"}]
+    made = [
+        write(tmp_path, Case(metrics=found, spec_changes=spec, run_changes={"checks": asked})),
+        write(tmp_path, Case(status="failed", block=1, spec_changes=spec,
+                             run_changes={"checks": lost})),
+    ]  # fmt: skip
+    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
+    part = text.split("## Durability")[1].split("\n## ")[0]
+    assert "| ssd-both | 2 | in 1 of 2 | 1,234 new order | 2 s | – |" in part
+    assert "nothing to compare" not in text
+
+
+def test_parts_with_nothing_to_compare_are_one_sentence(tmp_path: Path) -> None:
+    made = [run for users in (4, 8, 16) for run in runs(tmp_path, 1, 1.5, users=users)[:1]]
+    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
+    verdict = text.split("## Verdict")[1].split("\n## ")[0]
+    assert verdict.count("nothing to compare") == 1
+    assert all(f"users {users}, TPC-C-derived: ssd-both" in verdict for users in (4, 8, 16))
+
+
+def test_several_workloads_are_told_apart_by_their_names_and_not_by_parameters(
+    tmp_path: Path,
+) -> None:
+    made = [*runs(tmp_path, 1, 1.5), write(tmp_path, Case(queries=(1,), plans=False))]
+    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
+    assert "## postgres 18.4, TPC-C-derived, warehouses 10, users 8\n" in text
+    assert "## postgres 18.4, TPC-H-derived\n" in text

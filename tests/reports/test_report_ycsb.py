@@ -1,0 +1,203 @@
+"""What a report says of YCSB: rates over threads by core workload, one process, its updates."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from report_runs import EMULATED, Case, write
+
+from harness import hdr
+from harness.reports.published import PublishedPoint, PublishedSeries
+from harness.reports.report import write_report
+from harness.reports.series import panels
+from harness.reports.sweeps import published_points, side_by_side, sweeps
+from harness.store import StoredRun
+
+LAYOUT = hdr.Layout(1000, 3_600_000_000_000, 3)
+MIXES = {"a": ("read", "update"), "c": ("read",)}
+PLACEMENTS = ("ssd-both", "pmem-both")
+
+
+def histogram(middle_us: float) -> str:
+    values = np.random.default_rng(7).lognormal(np.log(middle_us * 1e3), 0.3, 400)
+    at = np.searchsorted(LAYOUT.bounds()[0], values, "right") - 1
+    return hdr.Histogram(LAYOUT, np.bincount(at, minlength=LAYOUT.counters)).encode()
+
+
+def metrics(core: str, per_second: float, inside: bool) -> list[dict[str, Any]]:
+    def one(name: str, unit: str, better: str, **rest: Any) -> dict[str, Any]:
+        return {"name": name, "unit": unit, "better": better, "labels": {}, **rest}
+
+    kinds = MIXES[core]
+    spent = ("process",) if inside else ("client", "server")
+    return [
+        one("operations_per_second", "1/s", "higher", value=per_second),
+        *(one("operation_duration_ns", "ns", "lower", labels={"operation": kind},
+              hdr=histogram(1e6 / per_second * (1 + place))) for place, kind in enumerate(kinds)),
+        *(one("operation_count", "1", "none", labels={"operation": kind}, value=500)
+          for kind in kinds),
+        *(one(f"{side}_cpu_per_operation_ns", "ns", "lower", value=900) for side in spent),
+        one("window_rocksdb_block_cache_hit_count", "1", "none", value=700 * len(kinds)),
+        one("window_cpu_ns", "ns", "none", value=0),
+    ]  # fmt: skip
+
+
+def ycsb(
+    root: Path, core: str = "a", threads: int = 8, placement: str = "ssd-both", gain: float = 1.0,
+    driver: str = "loadgen", block: int = 0, inside: bool = True, **params: Any,
+) -> StoredRun:  # fmt: skip
+    """A finished run of one core workload; so many threads have so many times the rate."""
+    rate = 10_000 * threads * gain
+    given = {
+        "workload": core, "recordcount": 1_000_000, "threadcount": threads, "target": None,
+        "requestdistribution": "zipfian", "update": "blind", "client_threads": threads,
+    }  # fmt: skip
+    return write(root, Case(
+        engine="rocksdb" if inside else "postgres",
+        placement=placement,
+        block=block,
+        emulated=EMULATED if placement.startswith("pmem") else (),
+        queries=(),
+        metrics=metrics(core, rate, inside),
+        spec_changes={"workload": "ycsb", "driver": driver, "params": given | params},
+    ))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sweep_report(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("runs")
+    runs = [
+        ycsb(folder, core, threads, placement, gain)
+        for core in MIXES
+        for threads in (8, 48)
+        for placement, gain in zip(PLACEMENTS, (1.0, 2.0), strict=True)
+    ]
+    return runs, write_report(runs, folder / "report")
+
+
+def test_rates_and_times_stand_over_threads_with_each_core_workload_in_its_place(
+    sweep_report: Any,
+) -> None:
+    """VLDB 2023, Fig. 11 and 12: rate, time of a read, time of an update; one line a placement."""
+    runs, _ = sweep_report
+    found = side_by_side(sweeps(panels(runs, "placement", None)))
+    shown = {one[0].measure: [sweep.place_name for sweep in one] for one in found}
+    both, alone = ["core workload a", "core workload c"], ["core workload a"]
+    assert shown == {
+        "operations per second": both,
+        "time of an operation: read, percentile 50": both,
+        "time of an operation: read, percentile 99": both,
+        "time of an operation: update, percentile 50": alone,
+        "time of an operation: update, percentile 99": alone,
+    }
+    for sweep in found[0]:
+        assert [line.marked_name for line in sweep.lines] == ["ssd-both", "pmem-both (EMULATED)"]
+        assert sweep.values == (8, 48)
+        assert sweep.lines[1].points[48].median == 960_000
+
+
+def test_lines_over_threads_are_drawn_and_their_values_tabled(sweep_report: Any) -> None:
+    _, files = sweep_report
+    svg = next(path for path in files.figures if path.name == "sweep-1.svg").read_text()
+    for text in ("core workload a", "core workload c", "client threads, log axis", "ssd-both",
+                 "pmem-both (EMULATED)", ">48<"):  # fmt: skip
+        assert text in svg, text
+    assert svg.count(">ssd-both<") == 1  # one legend for both places
+    markdown = files.markdown.read_text(encoding="utf-8")
+    assert "## operations per second over client threads: rocksdb 1, records 1,000,000" in markdown
+    assert "| 48 client threads | 480,000 1/s | 480,000 1/s | 1 | 960,000 1/s |" in markdown
+
+
+def test_heading_and_table_tell_workload_records_and_threads(sweep_report: Any) -> None:
+    _, files = sweep_report
+    markdown = files.markdown.read_text(encoding="utf-8")
+    heading = "rocksdb 1, core workload a, records 1,000,000, client threads 8"
+    assert f"## {heading}\n" in markdown
+    assert f"{heading}, YCSB: EMULATED" in markdown
+    for line in ("workload | ycsb (YCSB)", "core workload | a", "recordcount | 1000000",
+                 "requestdistribution | zipfian", "update | blind"):  # fmt: skip
+        assert f"| {line} |" in markdown, line
+
+
+def test_one_process_is_not_told_apart_and_updates_are_what_they_are_said_to_be(
+    sweep_report: Any,
+) -> None:
+    _, files = sweep_report
+    parts = files.html.read_text(encoding="utf-8").split('<section aria-labelledby="panel-')
+    (written,) = [one for one in parts if "core workload a, records 1,000,000, client threads 8" in
+                  one.partition("</h2>")[0]]  # fmt: skip
+    (read,) = [one for one in parts if "core workload c, records 1,000,000, client threads 8" in
+               one.partition("</h2>")[0]]  # fmt: skip
+    assert "cannot be told apart" in written and "cannot be told apart" in read
+    assert "An update is blind (a new record is written, and nothing is read)" in written
+    assert "An update is" not in read
+    assert "processor time of the client with the engine in it, an operation" in written
+
+
+def test_a_server_has_its_processor_time_beside_the_clients(tmp_path: Path) -> None:
+    made = [ycsb(tmp_path, placement=place, inside=False) for place in PLACEMENTS]
+    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
+    assert "processor time of the server, an operation" in text
+    assert "cannot be told apart" not in text
+
+
+def test_what_the_window_counted_is_shown_for_each_operation(tmp_path: Path) -> None:
+    made = [ycsb(tmp_path, placement=place) for place in PLACEMENTS]
+    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
+    (hits,) = [line for line in text.splitlines() if line.startswith("| rocksdb block cache hit")]
+    assert hits.endswith("| 1.40 | 1.40 |")  # 1,400 hits of 500 reads and 500 updates
+    assert "an operation, median: ssd-both" in text
+    # Nothing was counted in ticks of 10 ms: that is no processor time of 0.
+    (cpu,) = [line for line in text.splitlines() if line.startswith("| cpu |")]
+    assert "&lt; 10 ms" in cpu and cpu.endswith("| – | – |")
+
+
+def test_drivers_of_the_same_load_are_held_against_one_another_and_judge_no_tier(
+    tmp_path: Path,
+) -> None:
+    made = [
+        ycsb(tmp_path, placement=place, driver=driver, gain=gain, block=block)
+        for block in (0, 1)
+        for place in PLACEMENTS
+        for driver, gain in (("loadgen", 2.0), ("ycsb", 1.0))
+    ]
+    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
+    agreed = text.split("## How far the drivers agree")[1].split("\n## ")[0]
+    said = re.findall(r"(ssd-both|pmem-both).*: ycsb.* has 0\.500× of what loadgen.* has in "
+                      r"operations per second", agreed)  # fmt: skip
+    assert sorted(said) == ["pmem-both", "ssd-both"]
+    assert "Time of an operation, 8 rows" in agreed and "(EMULATED)" in agreed
+    over = write_report(made, tmp_path / "over", over="driver").markdown.read_text("utf-8")
+    assert "has 0.500× of what loadgen" in over
+    assert "it pays" not in over and "cannot be shown with" not in over.split("## How far")[0]
+
+
+def test_a_papers_points_find_the_place_that_they_name(sweep_report: Any) -> None:
+    runs, _ = sweep_report
+    (found,) = [one for one in side_by_side(sweeps(panels(runs, "placement", None)))
+                if one[0].metric == "operations_per_second"]  # fmt: skip
+    series = [
+        PublishedSeries("fig11", "rocksdb", arm, "1/s", (PublishedPoint("48", 2e5, 1e4),),
+                        "operations_per_second")
+        for arm in ("pmem-both,workload=a", "pmem-both")
+    ]  # fmt: skip
+    assert [line.name for line, _ in published_points(found[0], series)] == ["pmem-both"]
+    assert list(published_points(found[1], series)) == []  # workload c; no workload is no place
+
+
+def test_every_parameter_stands_in_the_csv_and_no_table_of_queries_is_left(tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    out.mkdir()
+    (out / "queries.csv").write_text("of a report that was here before")
+    files = write_report([ycsb(tmp_path)], out)
+    assert files.queries_csv is None and not (out / "queries.csv").exists()
+    with files.csv.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    told = dict(item.split("=") for item in rows[0]["params"].split(";"))
+    assert told["workload"] == "a" and told["threadcount"] == "8" and "target" not in told
+    assert {row["driver"] for row in rows} == {"loadgen"}

@@ -1,0 +1,62 @@
+"""``harness runs list`` and selectors: what tells one run from another."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_runs import Case, write
+from typer.testing import CliRunner
+
+from harness.cli.runs import app
+from harness.errors import UsageError
+from harness.reports.select import select
+from harness.store import Store
+
+
+def rate(name: str, unit: str, value: float) -> list[dict[str, Any]]:
+    return [{"name": name, "unit": unit, "better": "higher", "labels": {}, "value": value}]
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    tpcc = {"warehouses": 10, "users": 8, "duration": "3m", "rate_per_s": None}
+    ycsb = {"workload": "b", "recordcount": 1_000_000, "threadcount": 4, "duration": "60s"}
+    for workload, params, driver, metrics in (
+        ("tpcc", tpcc, "hammerdb", rate("new_orders_per_minute", "1/min", 8840)),
+        ("tpcc", tpcc | {"test": "durability"}, "loadgen", []),
+        ("ycsb", ycsb, "loadgen", rate("operations_per_second", "1/s", 123_456)),
+    ):
+        spec = {"workload": workload, "params": params, "driver": driver}
+        write(tmp_path, Case(queries=(), metrics=metrics, spec_changes=spec))
+    write(tmp_path, Case())
+    return tmp_path
+
+
+def test_a_list_of_runs_tells_what_was_run_and_its_rate(results: Path) -> None:
+    done = CliRunner().invoke(app, ["list", "--results", str(results)])
+    assert done.exit_code == 0, done.output
+    for what, result in (
+        ("tpcc, warehouses 10, users 8, duration 3m, hammerdb", "8,840 New-Orders/min"),
+        ("tpcc, warehouses 10, users 8, duration 3m, durability, loadgen", ""),
+        ("ycsb, core workload b, records 1,000,000, client threads 4, duration 60s, loadgen",
+         "123,456 operations/s"),
+        ("tpch, scale 1", ""),
+    ):  # fmt: skip
+        assert re.search(rf"{re.escape(what)}\s+{re.escape(result)}", done.output), what
+
+
+def test_a_run_of_operations_is_shown_with_its_rate(results: Path) -> None:
+    (run,) = select(Store(results), "workload=ycsb")
+    done = CliRunner().invoke(app, ["show", run.run_id, "--results", str(results)])
+    assert done.exit_code == 0, done.output
+    assert "ycsb by loadgen: workload b, recordcount 1000000, threadcount 4" in done.output
+    assert re.search(r"operations_per_second\s+123,456 1/s", done.output)
+
+
+def test_a_parameter_without_its_first_half_is_named_in_full(results: Path) -> None:
+    with pytest.raises(UsageError, match=r"did you mean 'params\.users'"):
+        select(Store(results), "users=8")
+    assert len(select(Store(results), "params.users=8")) == 2
