@@ -202,7 +202,7 @@ def test_a_client_that_dies_with_the_engine_in_it_fails_the_run_at_once(loaded):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
-@pytest.mark.parametrize("small_disk", ["2500M"], indirect=True)
+@pytest.mark.parametrize("small_disk", ["1700M"], indirect=True)
 def test_a_disk_that_fills_up_fails_the_run_with_its_reason(harness, small_disk):
     """The space was there when it was checked; then somebody else took it."""
     argv = [word.replace("ssd", "small") for word in RUN]

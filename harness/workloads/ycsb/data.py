@@ -37,8 +37,9 @@ _RECORD_OVERHEAD_BYTES, _FIELD_OVERHEAD_BYTES, _INDEX_BYTES = 90, 12, 60
 _SLACK = 1.3
 #: Operations a second of a fast engine, where nothing but it bounds them.
 _FAST_PER_S = 200_000
-#: What a write leaves in a log that has the whole page with it, and how large logs become.
-_LOG_PAGE_BYTES, _LARGEST_LOG = 8_192, 4 * GIB
+#: What a write of a server leaves in a log that has the whole page with it, and how large logs
+#: become; those of a key-value engine go with the buffers that they stand for.
+_LOG_PAGE_BYTES, _LARGEST_LOG, _LARGEST_KEY_VALUE_LOG = 8_192, 4 * GIB, GIB
 #: How far records that are outlived by their updates grow before room is made again, as a
 #: share of the data.
 _OUTLIVED = 1.5
@@ -55,19 +56,23 @@ def record_bytes(params: Mapping[str, Any]) -> int:
     return int(fields + _RECORD_OVERHEAD_BYTES)
 
 
-def estimate_bytes(params: Mapping[str, Any]) -> dict[Part, int]:
-    """Upper estimate of the bytes in each part, with what the run adds."""
+def estimate_bytes(params: Mapping[str, Any], key_value: bool) -> dict[Part, int]:
+    """Upper estimate of the bytes in each part, with what the run adds.
+
+    ``key_value``: whether the engine keeps records alone: no pages in the log, no index.
+    """
     each = record_bytes(params)
     loaded, begun, asked = loaded_records(params), _operations(params), shares(params)
     inserted = begun * asked["insert"]
     written = begun * (asked["update"] + asked["read_modify_write"])
     data = _SLACK * each * (loaded + inserted)
     outlived = min(_SLACK * each * written, _OUTLIVED * data)
-    log = (each + _LOG_PAGE_BYTES) * (written + inserted)
+    log = (each + (0 if key_value else _LOG_PAGE_BYTES)) * (written + inserted)
+    largest = _LARGEST_KEY_VALUE_LOG if key_value else _LARGEST_LOG
     return {
         "data": 160 * MIB + int(data + outlived),
-        "index": int(_INDEX_BYTES * (loaded + inserted)),
-        "wal": 64 * MIB + int(min(_LARGEST_LOG, each * loaded / 4 + log)),
+        "index": 0 if key_value else int(_INDEX_BYTES * (loaded + inserted)),
+        "wal": 64 * MIB + int(min(largest, each * loaded / 4 + log)),
         "temp": 0,
     }
 

@@ -52,7 +52,7 @@ class Ycsb:
 
     def estimate_bytes(self, params: Mapping[str, Any], engine_format: str) -> dict[Part, int]:
         """Upper estimate of the bytes in each part; see harness.workloads.ycsb.data."""
-        return data.estimate_bytes(params)
+        return data.estimate_bytes(params, key_value=not engine_format)
 
     def check_engine(
         self,

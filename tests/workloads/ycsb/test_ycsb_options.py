@@ -95,7 +95,7 @@ def test_data_are_shared_by_workloads_and_not_by_shapes():
 
 def test_room_grows_with_records_and_with_what_is_written():
     def needed(**params):
-        return estimate_bytes(normalise(params))
+        return estimate_bytes(normalise(params), key_value=False)
 
     assert needed(workload="c")["data"] > 1.1 * GB
     ten = needed(workload="c", recordcount=10_000_000)["data"]
@@ -104,6 +104,9 @@ def test_room_grows_with_records_and_with_what_is_written():
     few = needed(workload="a", operationcount=1000, ramp_up=0)["data"]
     assert few < 1.01 * needed(workload="c")["data"]
     assert needed(workload="d", target=10)["data"] < needed(workload="d")["data"]
+    alone = estimate_bytes(normalise({}), key_value=True)
+    assert (alone["index"], alone["data"]) == (0, needed()["data"])
+    assert alone["wal"] < needed()["wal"] / 3
 
 
 @pytest.mark.parametrize(
