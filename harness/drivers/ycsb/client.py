@@ -23,6 +23,8 @@ from harness.supervise.process import process_identity
 from harness.workload import Clients
 
 _BEGIN, _END = "begin", "end"
+#: Status lines come each second, give or take so much; late ones are made up for.
+_EARLY_MS = 100
 _TOO_SOON = "it ended before its window did: its operations were done, or its threads gave up"
 
 
@@ -49,6 +51,12 @@ class Done:
     logs: Mapping[str, Sequence[Interval]]
     retried: Mapping[str, int]
     engine: tuple[Mapping[str, Any], Mapping[str, Any]]
+
+    @property
+    def late_ns(self) -> int:
+        """How long behind its ends, at most, what counts the window was read."""
+        ends = zip(self.clocks, (self.begin, self.end), strict=True)
+        return max(wall_ms - self.ticks[number].at_ms for (wall_ms, _), number in ends) * 1_000_000
 
 
 def run(
@@ -124,16 +132,23 @@ class _Window:
         self._advance(tick)
         if self._first is None and (tick.operations or self.asked.duration_s is None):
             self._first = number
-        if self._first is None:
-            return
-        if number == self._first + self._ramp_up:
-            self.begin = number
-            self._enter(_BEGIN, self.drives.on_measuring)
-        elif self.begin is not None and number == self.begin + (self.asked.duration_s or 0):
+        if self.begin is None:
+            if self._first is not None and self._past(self._first, self._ramp_up_s):
+                self.begin = number
+                self._enter(_BEGIN, self.drives.on_measuring)
+        elif self.end is None and self._window_is_over(self.begin):
             self._leave(number)
 
+    def _window_is_over(self, begin: int) -> bool:
+        length_s = self.asked.duration_s
+        return length_s is not None and self._past(begin, length_s)
+
+    def _past(self, line: int, seconds: int) -> bool:
+        """Whether the last status line is so much behind that one, or as good as."""
+        return self.ticks[-1].at_ms - self.ticks[line].at_ms >= 1000 * seconds - _EARLY_MS
+
     @property
-    def _ramp_up(self) -> int:
+    def _ramp_up_s(self) -> int:
         return 0 if self.asked.duration_s is None else self.asked.ramp_up_s
 
     def _ended(self) -> None:

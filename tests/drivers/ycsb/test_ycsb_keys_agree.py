@@ -9,6 +9,8 @@ import subprocess
 import pytest
 from conftest import params
 
+from harness import hdr
+from harness.drivers.ycsb.histograms import STORED
 from harness.natives import loadgen_program
 from harness.workloads.ycsb.driven import Driven, KeyCount
 from harness.workloads.ycsb.keys import COUNTED, check_keys
@@ -95,6 +97,7 @@ def test_the_native_client_chooses_the_same_keys_as_often(one, java, tmp_path):
     assert done.returncode == 0, done.stderr + done.stdout
     result = json.loads(done.stdout)
     ours = {one["key"]: one["count"] for one in result["key_counts"]}
+    assert hdr.decode(result["operations"][0]["latency_hdr"]).layout == STORED
     assert abs(result["draws"] - total) < total / 100
     scale = total / result["draws"]
     hottest = sorted(theirs, key=theirs.__getitem__, reverse=True)[:100]

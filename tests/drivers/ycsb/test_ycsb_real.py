@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import replace
 
@@ -35,14 +34,16 @@ def test_rocksdb_is_driven_for_a_window_and_verified(bench):
     for one in driven.operations.values():
         assert one.not_found_count == 0
         assert hdr.decode(one.duration_hdr).total == one.count > 0
-    assert len(driven.series) == 3
+    # Three seconds of the client's, or fewer and longer ones on a busy machine.
+    assert 2.9e9 <= driven.window_ns < 6e9
+    assert 1 <= len(driven.series) <= 5
     in_seconds = [sum(second["counts"].values()) for second in driven.series]
     assert sum(in_seconds) == driven.done_count
-    assert driven.client_cpu_ns > 0
-    # RocksDB's own count of reads: an update reads, too.
-    read = driven.engine_counters["rocksdb_number_keys_read_count"]
-    assert read >= driven.done_count * 0.5
     assert "Level Files Size" in driven.engine_text["rocksdb_levels"]
+    counted = bench.drive_in_time(asked)
+    assert counted.client_cpu_ns > 0
+    # RocksDB's own count of reads: an update reads, too.
+    assert counted.engine_counters["rocksdb_number_keys_read_count"] >= counted.done_count * 0.5
     (check,) = bench.verify(asked, driven)
     assert (check.status, check.name) == ("passed", "records"), check.detail
     assert not list(bench.root.rglob("client.properties"))
@@ -87,7 +88,7 @@ def test_a_number_of_operations_is_done_and_all_of_it_counted(bench):
 def test_blind_updates_write_whole_records(bench):
     asked = params(workload="a", update="blind")
     bench.load("rocksdb", asked)
-    driven = bench.drive(asked)
+    driven = bench.drive_in_time(asked)
     # Nothing but the reads reads.
     reads = driven.engine_counters["rocksdb_number_keys_read_count"]
     writes = driven.engine_counters["rocksdb_number_keys_written_count"]
@@ -143,8 +144,8 @@ def test_a_database_that_is_not_there_ends_the_run_with_its_reason(bench):
     asked = params(workload="c")
     bench.load("rocksdb", asked)
     for folder in bench.engine.files():
-        shutil.rmtree(folder)
-        folder.mkdir()
+        for path in folder.iterdir():
+            path.unlink()
     with pytest.raises(RunFailed, match=r"open .*does not exist"):
         bench.drive(asked)
     assert bench.engine.processes() == []
