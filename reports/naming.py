@@ -113,7 +113,7 @@ def in_words(fact: str, value: str | None) -> str:
         return f"memory limit {value_text(fact, value)}"
     if fact in ("memory_limit_bytes", "threads", "cpus") or fact.startswith("settings."):
         return value_text(fact, value)
-    return f"{fact} {readable(value)}"
+    return f"{fact.replace('_', ' ') if fact == 'host_mode' else fact} {readable(value)}"
 
 
 def parameter_words(name: str) -> str:

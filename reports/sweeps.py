@@ -241,7 +241,8 @@ def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:
     free = {name for name in names if name not in told[1:]}
     grouped = _grouped(parts, free)
     sets = [{f: v for f, v in held[0].facts.items() if f not in free} for held in grouped]
-    telling = [f for f in telling_first(differing(sets)) if f.partition(".")[0] not in _TOLD]
+    said = [name for name in _TOLD if name != "host_mode" or _mode_follows(grouped)]
+    telling = [f for f in telling_first(differing(sets)) if f.partition(".")[0] not in said]
     for held, known in zip(grouped, sets, strict=True):
         first = held[0].arm
         words = [in_words(f, known.get(f)) for f in telling if known.get(f) != first.value]
@@ -254,6 +255,12 @@ def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:
              if f.startswith("settings.") and f in known},
             {p.value: p.summary for p in sorted(held, key=lambda part: part.value)},
         )  # fmt: skip
+
+
+def _mode_follows(grouped: Sequence[Sequence[_Part]]) -> bool:
+    """Whether an arm was measured in one host mode only, so that its name says which."""
+    modes = {(held[0].arm.value, held[0].facts.get("host_mode")) for held in grouped}
+    return len(modes) == len({arm for arm, _ in modes})
 
 
 def _grouped(parts: Sequence[_Part], free: set[str]) -> list[list[_Part]]:

@@ -49,7 +49,8 @@ def metrics(core: str, per_second: float, inside: bool) -> list[dict[str, Any]]:
 
 def ycsb(
     root: Path, core: str = "a", threads: int = 8, placement: str = "ssd-both", gain: float = 1.0,
-    driver: str = "loadgen", block: int = 0, inside: bool = True, **params: Any,
+    driver: str = "loadgen", block: int = 0, inside: bool = True, mode: str = "Default",
+    **params: Any,
 ) -> StoredRun:  # fmt: skip
     """A finished run of one core workload; so many threads have so many times the rate."""
     rate = 10_000 * threads * gain
@@ -64,6 +65,7 @@ def ycsb(
         emulated=EMULATED if placement.startswith("pmem") else (),
         queries=(),
         metrics=metrics(core, rate, inside),
+        run_changes={"host_mode": mode},
         spec_changes={"workload": "ycsb", "driver": driver, "params": given | params},
     ))  # fmt: skip
 
@@ -201,3 +203,12 @@ def test_every_parameter_stands_in_the_csv_and_no_table_of_queries_is_left(tmp_p
     told = dict(item.split("=") for item in rows[0]["params"].split(";"))
     assert told["workload"] == "a" and told["threadcount"] == "8" and "target" not in told
     assert {row["driver"] for row in rows} == {"loadgen"}
+
+
+def test_lines_of_one_placement_in_two_host_modes_are_told_apart(tmp_path: Path) -> None:
+    """VLDB 2023, Fig. 11: Default and Memory mode are both on the SSD."""
+    made = [ycsb(tmp_path, threads=n, mode=mode) for mode in ("Default", "Memory") for n in (8, 48)]
+    (first, *_) = sweeps(panels(made, "placement", None))
+    assert sorted(line.name for line in first.lines) == [
+        "ssd-both, host mode Default", "ssd-both, host mode Memory",
+    ]  # fmt: skip

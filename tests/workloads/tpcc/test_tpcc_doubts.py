@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import pytest
+from hdrh.histogram import HdrHistogram
 
 from harness.driven import SERIES_NS, Operation
 from harness.workloads.tpcc import measured
 from harness.workloads.tpcc.driven import Driven
 
-CLOSED = {"rate_per_s": None, "think_time": True}
+CLOSED = {"rate_per_s": None, "think_time": True, "users": 10, "connections": 4, "warehouses": 1}
 
 
-def doubts(driven: Driven) -> dict[str, str]:
-    return {finding["what"]: finding["found"] for finding in measured._doubts(CLOSED, driven)}
+def doubts(driven: Driven, **params: object) -> dict[str, str]:
+    given = CLOSED | params
+    return {finding["what"]: finding["found"] for finding in measured._doubts(given, driven)}
+
+
+@pytest.mark.parametrize(("connections", "took_ms", "told"), [(4, 37, True), (4, 20, False),
+                                                              (10, 99, False)])  # fmt: skip
+def test_waiting_for_a_shared_connection_is_told(connections, took_ms, told):
+    """Little's law: 1,000 transactions of 37 ms in 10 s are 3.7 at a time, on 4 connections."""
+    recorded = HdrHistogram(1, 3_600_000_000_000, 3)
+    recorded.record_value(took_ms * 1_000_000, 1000)
+    done = Operation(1000, duration_hdr=recorded.encode().decode())
+    driven = Driven("loadgen", "1", 10 * SERIES_NS, {"payment": done}, new_orders_per_minute=1)
+    found = doubts(driven, connections=connections)
+    assert ("shared connections" in found) == told
+    if told:
+        assert found["shared connections"].startswith("3.7 transactions on average")
+
+
+def test_more_users_than_a_warehouse_has_terminals_are_told_if_they_think():
+    driven = Driven("loadgen", "1", 60 * SERIES_NS, new_orders_per_minute=1)
+    assert "10 terminals" in doubts(driven, users=11)["users that think"]
+    assert "users that think" not in doubts(driven, users=10)
+    assert "users that think" not in doubts(driven, users=11, think_time=False)
 
 
 @pytest.mark.parametrize(

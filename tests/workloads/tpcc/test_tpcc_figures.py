@@ -32,3 +32,13 @@ def test_a_transaction_that_never_happened_has_no_times():
     assert timed == ["payment"]
     counted = {m.labels["transaction"]: m.value for m in found if m.name == "transaction_count"}
     assert counted == {"new_order": 0, "payment": 2}
+
+
+def test_a_server_s_time_of_a_few_ticks_is_no_time_of_a_transaction():
+    """The kernel counts in ticks of 10 ms: three Payments of ten back ends add up to none."""
+    for spent_ns, told in ((0, False), (90_000_000, False), (100_000_000, True)):
+        driven = Driven("loadgen", "1", 10**9, {"payment": Operation(3)}, client_cpu_ns=3000,
+                        new_orders_per_minute=0.0)  # fmt: skip
+        found = {m.name: m.value for m in figures.metrics(driven, {"cpu_ns": spent_ns})}
+        assert ("server_cpu_per_transaction_ns" in found) == told
+        assert found["client_cpu_per_transaction_ns"] == 1000
