@@ -52,6 +52,8 @@ class Driver(Protocol):
     """
 
     name: str
+    #: Why what it asks for does not follow from a seed; empty where it does.
+    unseeded: str
 
     def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
         """UsageError for what can be known beforehand: not installed, cannot do this."""

@@ -39,6 +39,7 @@ class Loadgen:
     """``loadgen``: our client, our records."""
 
     name = "loadgen"
+    unseeded = ""
 
     def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether the client speaks to this engine, and the engine can do what is asked."""

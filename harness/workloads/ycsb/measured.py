@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.doubts import Nouns, backlog, closed_loop, lost_without_power, saturation, trend
+from harness.doubts import (
+    Nouns,
+    backlog,
+    closed_loop,
+    lost_without_power,
+    saturation,
+    trend,
+    unseeded,
+)
 from harness.driven import Counted
 from harness.engine import RunsInClient
 from harness.errors import RunFailed
@@ -44,7 +52,12 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     }
     kept = {name: document for name, document in artifacts.items() if document}
     metrics = figures.metrics(driven, counted.counters, inside)
-    return Outcome(metrics, checks, kept, list(_doubts(params, session, driven, inside)))
+    return Outcome(
+        metrics,
+        checks,
+        kept,
+        [*_doubts(params, session, driven, inside), *unseeded(driver.unseeded)],
+    )
 
 
 def _keys(driven: Driven) -> dict[str, Any]:

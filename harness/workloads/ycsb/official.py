@@ -52,6 +52,7 @@ class Official:
     """``ycsb``: the official client's core, with bindings of our own."""
 
     name = _NAME
+    unseeded = "the official client's threads draw from generators that take no seed"
 
     def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether there is Java, and client and binding can do this."""

@@ -13,7 +13,8 @@ operationcount            null           operations of the measured window; null
                                          Beside a duration it only foretells, as in the
                                          official client, how many records zipfian will see
                                          inserted
-insertstart, insertcount  0, all         the records that are loaded, by number
+insertstart, insertcount  0, all         the records that are loaded, by number: the last of them,
+                                         since operations ask for every one up to recordcount
 fieldcount, fieldlength   10, 100        of a record
 minfieldlength            1              where lengths are not constant
 fieldlengthdistribution   constant       constant, uniform, zipfian
@@ -306,13 +307,7 @@ def _check_mix(found: Mapping[str, Any]) -> None:
 
 
 def _check_records(found: Mapping[str, Any]) -> None:
-    start, total = found["insertstart"], found["recordcount"]
-    if start + given_or(found["insertcount"], 1) > total:
-        raise UsageError(
-            f"insertstart {start} and insertcount {given_or(found['insertcount'], 'all')}",
-            f"the records are numbered from 0 to recordcount, {total}",
-            "choose fewer, or a larger recordcount",
-        )
+    _check_loaded(found)
     if found["fieldlengthdistribution"] != "constant" and (
         found["minfieldlength"] > found["fieldlength"]
     ):
@@ -327,6 +322,33 @@ def _check_records(found: Mapping[str, Any]) -> None:
             f"{found['fieldcount']} fields of {found['fieldlength']:,} bytes",
             f"a record has {_LARGEST_RECORD:,} bytes at most",
             "choose a smaller fieldcount or fieldlength",
+        )
+
+
+def _check_loaded(found: Mapping[str, Any]) -> None:
+    """Whether every record that operations may ask for is one of those that are loaded."""
+    start, total = found["insertstart"], found["recordcount"]
+    count = given_or(found["insertcount"], total - start)
+    asked = f"insertstart {start} and insertcount {count}"
+    if count < 1 or start + count > total:
+        raise UsageError(
+            asked,
+            f"the records are numbered from 0 to recordcount, {total}",
+            "choose fewer, or a larger recordcount",
+        )
+    if start + count < total:
+        raise UsageError(
+            asked,
+            f"the records behind them, up to recordcount, {total}, would be asked for and not be "
+            "there",
+            f"choose --records {start + count}, or leave insertcount out",
+        )
+    if start and found["requestdistribution"] in ("latest", "exponential"):
+        raise UsageError(
+            asked,
+            f"{found['requestdistribution']} asks for records before them, too, which would not be "
+            "there",
+            "leave insertstart out",
         )
 
 

@@ -83,8 +83,8 @@ def test_what_means_nothing_beside_the_others_is_null():
 
 def test_records_that_are_loaded():
     assert loaded_records(normalise({"recordcount": 100, "insertstart": 30})) == 70
-    part = {"recordcount": 100, "insertstart": 30, "insertcount": 20}
-    assert loaded_records(normalise(part)) == 20
+    part = {"recordcount": 100, "insertstart": 30, "insertcount": 70}
+    assert loaded_records(normalise(part)) == 70
 
 
 def test_data_are_shared_by_workloads_and_not_by_shapes():
@@ -134,6 +134,8 @@ def test_room_grows_with_records_and_with_what_is_written():
         ({"minscanlength": 20, "maxscanlength": 10}, ["more than maxscanlength 10"]),
         ({"recordcount": 10, "insertstart": 10}, ["numbered from 0"]),
         ({"recordcount": 10, "insertstart": 5, "insertcount": 6}, ["numbered from 0"]),
+        ({"recordcount": 10, "insertcount": 6}, ["would be asked for", "--records 6"]),
+        ({"insertstart": 5, "requestdistribution": "latest"}, ["asks for records before"]),
         ({"target": 0}, ["nothing would be offered"]),
         ({"target": 100, "operationcount": 1000}, ["bounded by time", "--duration 10s"]),
         ({"threadcount": 2, "clients": 3}, ["a client thread of its own"]),
