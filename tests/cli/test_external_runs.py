@@ -93,6 +93,16 @@ def test_tpcc_loads_anew_for_every_run_since_the_one_before_has_changed_the_data
     assert harness("data", "list", "--json").json["data"] == [], "no source, no golden data"
 
 
+def test_ycsb_finds_its_records_whatever_the_run_before_has_inserted(harness, dsn):
+    argv = ["run", "ycsb", "--engine", "postgres", "--option", "dsn=env", "--records", "1000",
+            "--threads", "2", "--operations", "1000", "--repeats", "2", "--json"]  # fmt: skip
+    for workload in ("d", "c"):
+        done = harness(*argv, "--workload", workload, HARNESS_DSN=dsn)
+        assert done.code == 0, done.err
+        assert [run["status"] for run in done.json["runs"]] == ["complete"] * 2
+    assert harness("data", "list", "--json").json["data"] == [], "no source, no golden data"
+
+
 def test_tpcc_does_not_kill_a_server_of_the_user(harness, dsn):
     argv = ["run", "tpcc", "--engine", "postgres", "--option", "dsn=env", "--warehouses", "1",
             "--test", "durability"]  # fmt: skip
