@@ -94,3 +94,13 @@ def lost_without_power(engine: Engine) -> Iterator[Finding]:
             found=f"a loss of power may take commits that were acknowledged ({told})",
             do="compare with runs of the same settings only, or leave them at their defaults",
         )
+
+
+def unseeded(why: str) -> Iterator[Finding]:
+    """A driver that takes no seed: ``why``, in a sentence without its full stop; empty: it does."""
+    if why:
+        yield Finding(
+            what="seed",
+            found=f"{why}: no two runs ask for the same",
+            do="repeat it; compare medians of several runs",
+        )

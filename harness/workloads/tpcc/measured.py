@@ -21,7 +21,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import hdr
-from harness.doubts import Nouns, backlog, closed_loop, lost_without_power, saturation, trend
+from harness.doubts import (
+    Nouns,
+    backlog,
+    closed_loop,
+    lost_without_power,
+    saturation,
+    trend,
+    unseeded,
+)
 from harness.driven import Counted, Drives
 from harness.engine import RunsSql
 from harness.errors import HarnessError, RunFailed, UsageError
@@ -80,7 +88,7 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     metrics = figures.metrics(driven, counted.counters)
     kept = {name: document for name, document in artifacts.items() if document}
     doubts = [
-        *_doubts(params, driven), *_unseeded(driver), *lost_without_power(session.engine),
+        *_doubts(params, driven), *unseeded(driver.unseeded), *lost_without_power(session.engine),
     ]  # fmt: skip
     return Outcome(metrics, checks, kept, doubts)
 
@@ -132,15 +140,6 @@ def _doubts(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
     yield from _crowded(params)
     if params["rate_per_s"] is None and not params["think_time"]:
         yield closed_loop(_NOUNS)
-
-
-def _unseeded(driver: Driver) -> Iterator[Finding]:
-    if driver.unseeded:
-        yield Finding(
-            what="seed",
-            found=f"{driver.unseeded}: no two runs ask for the same",
-            do="repeat it; compare medians of several runs",
-        )
 
 
 def _shared_connections(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
