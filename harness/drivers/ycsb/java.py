@@ -44,7 +44,7 @@ def _command(name: str) -> Path:
             _ASKED,
             f"there is no {name} on the PATH: the official client is a Java program, built by "
             "Maven on first use",
-            "install both (Debian: sudo apt install openjdk-17-jdk-headless maven)",
+            "install both (Debian: sudo apt install default-jdk-headless maven)",
         )
     return Path(found)
 
@@ -67,12 +67,12 @@ def _inspect(program: Path) -> Java:
         raise UsageError(
             _ASKED,
             f"{program} does not say its version: {(lines or ['it says nothing'])[0]}",
-            "install another Java (Debian: openjdk-17-jdk-headless)",
+            "install another Java (Debian: default-jdk-headless)",
         )
     if int(release[1]) < _LEAST:
         raise UsageError(
             _ASKED,
             f"{program} is Java {release[1]}",
-            f"put Java {_LEAST} or later on the PATH (Debian: openjdk-17-jdk-headless)",
+            f"put Java {_LEAST} or later on the PATH (Debian: default-jdk-headless)",
         )
     return Java(program, " / ".join(line.strip() for line in lines[:3] if line.strip()))
