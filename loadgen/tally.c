@@ -8,7 +8,13 @@
 
 struct lg_tally *lg_tallies_new(size_t operations)
 {
-    struct lg_tally *tallies = lg_allocate(operations, sizeof *tallies);
+    struct lg_tally *tallies = aligned_alloc(_Alignof(struct lg_tally),
+                                             operations * sizeof *tallies);
+    if (!tallies) {
+        fprintf(stderr, "loadgen: out of memory: %zu tallies\n", operations);
+        abort();
+    }
+    memset(tallies, 0, operations * sizeof *tallies);
     for (size_t i = 0; i < operations; i++)
         lg_hdr_init(&tallies[i].latency);
     return tallies;

@@ -177,6 +177,18 @@ static void release(struct lg_worker *worker, struct lg_connection *connection)
     }
 }
 
+/* Of a time in the window; time goes on, so that mostly it is the same as before. */
+static uint64_t interval_of(struct lg_worker *worker, uint64_t now_ns)
+{
+    const struct lg_run *run = worker->run;
+    if (now_ns >= worker->interval_end_ns) {
+        uint64_t length = run->spec->series_interval_ns;
+        worker->interval = (now_ns - run->measure_ns) / length;
+        worker->interval_end_ns = run->measure_ns + (worker->interval + 1) * length;
+    }
+    return worker->interval;
+}
+
 void lg_count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict verdict,
               const struct lg_result *result)
 {
@@ -197,7 +209,7 @@ void lg_count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict ve
     if (verdict == LG_ROLLED_BACK)
         tally->rolled_back++;
     else
-        lg_tally_done(tally, (now - run->measure_ns) / run->spec->series_interval_ns);
+        lg_tally_done(tally, interval_of(worker, now));
     tally->skipped += verdict == LG_SKIPPED;
     tally->not_found += verdict == LG_NOT_FOUND;
 }

@@ -6,6 +6,7 @@
 #include "../ycsb/values.h"
 #include "check.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -75,6 +76,29 @@ static void the_first_ranks_have_their_share(void)
     CHECK(counts[1] > counts[5] && counts[5] > counts[50] && counts[50] > counts[500]);
 }
 
+/* Ranks by the official formula, word for word. */
+static void ranks_are_those_of_the_formula(void)
+{
+    struct lg_ycsb_zipfian zipfian;
+    struct lg_random random;
+    double alpha = 1.0 / (1.0 - 0.99);
+
+    lg_ycsb_zipfian_open_scrambled(&zipfian);
+    lg_random_seed(&random, 5, 5);
+    for (int i = 0; i < 100000; i++) {
+        double u = lg_ycsb_uniform(&random), uz = u * zipfian.zetan;
+        double rank = 10000000001.0 * pow(zipfian.eta * u - zipfian.eta + 1, alpha);
+        int64_t found = lg_ycsb_zipfian_at(&zipfian, zipfian.items, u);
+
+        if (uz < 1)
+            CHECK(found == 0);
+        else if (uz < 1 + pow(0.5, 0.99))
+            CHECK(found == 1);
+        else
+            CHECK(found <= rank * (1 + 1e-12) && found + 1 >= rank * (1 - 1e-12));
+    }
+}
+
 /* Read and done with: the text of `update`, which would be the document's, is not used here. */
 static struct lg_ycsb_params params_of(const char *text)
 {
@@ -91,7 +115,7 @@ static struct lg_ycsb_params params_of(const char *text)
 
 static void keys_are_the_official_ones(void)
 {
-    /* Printed by site.ycsb.workloads.CoreWorkload of YCSB 0.17.0 for keynum, zeropadding, order. */
+    /* The first three are what Utils.hash of YCSB 0.17.0 prints; the others follow buildKeyName. */
     static const struct {
         int64_t number;
         const char *params, *key;
@@ -102,6 +126,10 @@ static void keys_are_the_official_ones(void)
         {7, "{\"recordcount\": 1, \"insertorder\": \"ordered\"}", "user7"},
         {7, "{\"recordcount\": 1, \"insertorder\": \"ordered\", \"zeropadding\": 5}", "user00007"},
         {0, "{\"recordcount\": 1, \"zeropadding\": 21}", "user006284781860667377211"},
+        {0, "{\"recordcount\": 1, \"insertorder\": \"ordered\", \"zeropadding\": 0}", "user0"},
+        {281474976710655, "{\"recordcount\": 1, \"insertorder\": \"ordered\"}",
+         "user281474976710655"},
+        {1234567890, "{\"recordcount\": 1, \"insertorder\": \"ordered\"}", "user1234567890"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -110,6 +138,26 @@ static void keys_are_the_official_ones(void)
 
         key[lg_ycsb_key(&params, cases[i].number, key)] = '\0';
         CHECK_TEXT(key, cases[i].key);
+    }
+}
+
+static void numbers_of_every_length_are_written(void)
+{
+    struct lg_ycsb_params hashed = params_of("{\"recordcount\": 1}");
+    struct lg_ycsb_params ordered = params_of("{\"recordcount\": 1, \"insertorder\": \"ordered\"}");
+    struct lg_random random;
+
+    lg_random_seed(&random, 8, 8);
+    for (int i = 0; i < 100000; i++) {
+        uint64_t number = lg_random_next(&random) >> (1 + i % 63);
+        char key[YCSB_KEY_BYTES + 1], expected[64];
+
+        key[lg_ycsb_key(&ordered, (int64_t)number, key)] = '\0';
+        snprintf(expected, sizeof expected, "user%" PRIu64, number);
+        CHECK_TEXT(key, expected);
+        key[lg_ycsb_key(&hashed, (int64_t)number, key)] = '\0';
+        snprintf(expected, sizeof expected, "user%" PRIu64, lg_ycsb_fnv(number));
+        CHECK_TEXT(key, expected);
     }
 }
 
@@ -424,6 +472,9 @@ static void the_hottest_keys_are_counted_over_all_terminals(void)
     CHECK(hottest[1].key == 4 && hottest[1].times == 20001);
     CHECK(hottest[2].times == 1);
     CHECK(counts[0]->draws == 200000 && counts[0]->capacity <= 1 << 16);
+    for (int64_t i = 0; i < YCSB_COUNTED_ALL + 10 * YCSB_COUNTED_EACH; i++)
+        lg_ycsb_counts_sample(counts[1], 4);
+    CHECK(counts[1]->draws == 200000 + YCSB_COUNTED_ALL + 10);
     lg_ycsb_counts_free(counts[0]);
     lg_ycsb_counts_free(counts[1]);
 }
@@ -471,7 +522,9 @@ int main(void)
     zeta_is_the_sum_it_stands_for();
     a_zipfian_that_grows_is_one_that_was_larger();
     the_first_ranks_have_their_share();
+    ranks_are_those_of_the_formula();
     keys_are_the_official_ones();
+    numbers_of_every_length_are_written();
     records_are_drawn_as_their_distribution_says();
     scrambled_ranks_are_where_their_hash_is();
     an_insert_counts_when_all_before_it_do();

@@ -2,6 +2,7 @@
  * How often which key was drawn, where params.count_keys asks for the hottest. Each
  * terminal counts for itself, in a table that does not grow without an end: when it is
  * full, keys that are not in it yet are no longer counted, and hot ones came long before.
+ * Of a terminal's first hundred thousand draws all are counted, behind them every 16th.
  */
 #ifndef LOADGEN_YCSB_COUNTS_H
 #define LOADGEN_YCSB_COUNTS_H
@@ -15,12 +16,22 @@ struct lg_ycsb_counts {
         uint64_t times;
     } *places;
     size_t capacity, used; /* a power of two */
-    uint64_t draws;
+    uint64_t drawn, draws; /* in all; of these, looked at */
 };
 
 struct lg_ycsb_counts *lg_ycsb_counts_new(void);
 void lg_ycsb_counts_free(struct lg_ycsb_counts *counts);
+/* Counts this one. */
 void lg_ycsb_counts_add(struct lg_ycsb_counts *counts, int64_t number);
+
+enum { YCSB_COUNTED_ALL = 100000, YCSB_COUNTED_EACH = 16 };
+
+/* Counts this one, if it is among those that are. */
+static inline void lg_ycsb_counts_sample(struct lg_ycsb_counts *counts, int64_t number)
+{
+    if (counts->drawn++ < YCSB_COUNTED_ALL || counts->drawn % YCSB_COUNTED_EACH == 0)
+        lg_ycsb_counts_add(counts, number);
+}
 
 /*
  * The `most` keys drawn most often by all of them, the first the most; returns how many

@@ -12,6 +12,7 @@ struct lg_ycsb_keys {
     struct lg_ycsb_zipfian requests, scans;
     int64_t hot, cold; /* items of the hot spot and of the others */
     double gamma;      /* of the exponential distribution */
+    uint64_t room, room_inverse; /* of the zipfian key space; 2^64 / room */
     atomic_uint_fast64_t sequence;
 };
 

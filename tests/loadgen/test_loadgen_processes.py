@@ -240,7 +240,7 @@ def test_kill_nine_of_the_harness_leaves_no_client(tmp_path):
 
 def test_the_installed_client_has_a_back_end_for_every_engine():
     """What setup.sh installs is enough to build all of them."""
-    assert natives.loadgen_backends() == ["innodb", "postgres"]
+    assert natives.loadgen_backends() == ["innodb", "postgres", "rocksdb"]
     assert os.access(loadgen_program("postgres"), os.X_OK)
 
 
