@@ -182,6 +182,14 @@ def made(env: Environment, stack: ExitStack, given: argparse.Namespace, params: 
     return Bench(engine, clients, params, programs, keys, given.warm_up, given.seconds)
 
 
+def told(ours: Sequence[float], others: Sequence[float]) -> str:
+    """The ratio of pairs with its interval, where there are enough of them for one."""
+    found = compare_paired(ours, others)
+    if found.low is None or found.high is None:
+        return f"{found.ratio:.3f}"
+    return f"{found.ratio:.3f} [{found.low:.3f}, {found.high:.3f}]"
+
+
 def compare(bench: Bench, threads: int, pairs: int) -> None:
     """Pairs of loop and client, in turn."""
     loops: list[Seen] = []
@@ -198,12 +206,11 @@ def compare(bench: Bench, threads: int, pairs: int) -> None:
         print(f"  {name:16} {median(one.operations_per_second for one in seen):12,.0f} op/s "
               f"{median(one.cpu_ns for one in seen):8,.0f} ns CPU/op "
               f"{median(one.median_ns for one in seen):8,.0f} ns at p50")  # fmt: skip
-    share = compare_paired(
-        [one.operations_per_second for one in loops],
-        [one.operations_per_second for one in natives],
+    share = told(
+        [one.operations_per_second for one in natives], [one.operations_per_second for one in loops]
     )
     added = median(n.median_ns - t.median_ns for n, t in zip(natives, medians, strict=True))
-    print(f"  throughput of the loop's {share} (bar {LEAST_SHARE}); "
+    print(f"  {share} of the loop's throughput (bar {LEAST_SHARE}); "
           f"{added:,.0f} ns more at p50 (bar {MOST_ADDED_NS})")  # fmt: skip
 
 
@@ -224,7 +231,7 @@ def db_bench(bench: Bench, threads: Sequence[int], pairs: int, program: str) -> 
                 others.append(_readrandom(bench, [program, *shape], count))
                 natives.append(bench.native(count).operations_per_second)
             print(f"{count} threads: db_bench readrandom {median(others):,.0f} op/s, "
-                  f"client {median(natives):,.0f}: {compare_paired(others, natives)}")  # fmt: skip
+                  f"client {median(natives):,.0f}: {told(natives, others)} of it")  # fmt: skip
     finally:
         shutil.rmtree(folder)
 

