@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,51 +12,42 @@ from harness import paths
 # Tests put their data elsewhere; the installed engines stay where set-up put them.
 os.environ.setdefault("HARNESS_ENGINES", str(paths.engines_prefix()))
 
-#: Side by side (``pytest -n 2``) one worker has all tests of a file, and of a group: those whose
-#: path below ``tests`` begins so.
+#: Side by side (``pytest -n 2``) one worker has all tests of a file, or of a group: of those
+#: whose path below ``tests`` begins so, the longest beginning deciding. They start in this order,
+#: what takes longest first; files without a group come last.
 _GROUPS = {
     # What takes turns through the host's measuring lock anyway, and what asserts how much of
     # a file is cached, which a cold start beside it might drop.
     "measuring": (
-        "cli/", "memory/", "drivers/test_hammerdb_real", "test_measuring",
-        "test_memory_traffic",
+        "cli/", "memory/", "drivers/test_hammerdb_real", "test_measuring", "test_memory_traffic",
     ),
+    # What shares servers, data or builds over several files.
+    "vm": ("vm/",),
+    "innodb": ("engines/test_innodb_",),
+    "driven": ("cli/test_tpcc", "cli/test_ycsb", "cli/test_rocksdb"),
+    "tpch": ("workloads/tpch/",),
+    "tpcc": ("workloads/tpcc/",),
+    "loadgen": ("loadgen/",),
+    "java": ("drivers/ycsb/",),
+    "refused": ("cli/test_bad_input", "cli/test_help"),
     # What changes settings of the kernel.
     "settings": ("supervise/",),
-    # What shares servers, data or builds over several files.
-    "innodb": ("engines/test_innodb_",),
-    "loadgen": ("loadgen/",),
-    "tpch": ("workloads/tpch/",),
-    "java": ("drivers/ycsb/",),
 }  # fmt: skip
-#: They take longest, and go first: what is left for the end should be short.
-_FIRST = (
-    *_GROUPS["measuring"], "vm/", "engines/test_innodb_", "workloads/", "loadgen/", "drivers/ycsb/",
-    "engines/",
-)  # fmt: skip
-
-
-def _beginning(path: str, beginnings: Sequence[str]) -> int | None:
-    """Which of them the path has."""
-    return next((n for n, one in enumerate(beginnings) if path.startswith(one)), None)
+_BEGINNINGS = {beginning: group for group, own in _GROUPS.items() for beginning in own}
 
 
 def _group(node_id: str) -> str:
     path = node_id.split("::", maxsplit=1)[0].removeprefix("tests/")
-    return next((g for g, own in _GROUPS.items() if _beginning(path, own) is not None), path)
+    found = [beginning for beginning in _BEGINNINGS if path.startswith(beginning)]
+    return _BEGINNINGS[max(found, key=len)] if found else path
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A worker's tests in the order of ``_FIRST``; a process by itself runs them as they come."""
+    """A worker's tests in the groups' order; a process by itself runs them as they come."""
     if hasattr(config, "workerinput"):
-        root = Path(__file__).parent
-
-        def turn(item: pytest.Item) -> int:
-            found = _beginning(str(item.path.relative_to(root)), _FIRST)
-            return len(_FIRST) if found is None else found
-
-        items.sort(key=turn)
+        turns = {group: turn for turn, group in enumerate(_GROUPS)}
+        items.sort(key=lambda item: turns.get(_group(item.nodeid), len(turns)))
 
 
 @pytest.hookimpl(optionalhook=True)
