@@ -127,18 +127,20 @@ size_t lg_ycsb_key(const struct lg_ycsb_params *params, int64_t number, char *ke
 {
     static const uint64_t eight = 100000000;
     uint64_t value = params->ordered ? (uint64_t)number : lg_ycsb_fnv((uint64_t)number);
-    char digits[24];
+    enum { DIGITS = 24 };
+    char digits[2 * DIGITS]; /* the second half is copied with the first, and counts for nothing */
     size_t at = 0, count, fill;
 
     write_eight(digits, value / eight / eight);
     write_eight(digits + 8, value / eight % eight);
     write_eight(digits + 16, value % eight);
-    while (at < sizeof digits - 1 && digits[at] == '0')
+    while (at < DIGITS - 1 && digits[at] == '0')
         at++;
-    count = sizeof digits - at;
+    count = DIGITS - at;
     fill = (size_t)params->zeropadding > count ? (size_t)params->zeropadding - count : 0;
     memcpy(key, "user", 4);
-    memset(key + 4, '0', fill);
-    memcpy(key + 4 + fill, digits + at, count);
+    if (fill > 0)
+        memset(key + 4, '0', fill);
+    memcpy(key + 4 + fill, digits + at, DIGITS); /* a length known beforehand costs nothing */
     return 4 + fill + count;
 }
