@@ -232,7 +232,10 @@ def drive_hammerdb(server: Server, users: int) -> Seen:
     )
 
 
-def drive_loadgen(server: Server, users: int, warehouses: int, procedures: str) -> Seen:
+def drive_loadgen(
+    server: Server, users: int, warehouses: int, procedures: str,
+    ramp_up_s: int = RAMP_UP_S, window_s: int = WINDOW_S,
+) -> Seen:  # fmt: skip
     """Our client, by ``procedures`` ours ("own") or HammerDB's ("hammerdb")."""
     folder = "calls" if procedures == "own" else "calls_hammerdb_procedures"
     calls = server.engine.sql_folder / "tpcc" / folder
@@ -249,8 +252,8 @@ def drive_loadgen(server: Server, users: int, warehouses: int, procedures: str) 
         "threads": 1 if users <= 16 else 2,
         "connections": users,
         "mode": {"kind": "closed", "think_time": False},
-        "ramp_up_ns": RAMP_UP_S * 10**9,
-        "duration_ns": WINDOW_S * 10**9,
+        "ramp_up_ns": ramp_up_s * 10**9,
+        "duration_ns": window_s * 10**9,
         "drain_ns": 10**9,
         "seed": time.time_ns() % 2**31,
     }

@@ -1,6 +1,9 @@
 """What the procedures are worth: ours under loadgen against HammerDB's under HammerDB.
 
     HAMMERDB_HOME=… .venv/bin/python benchmarks/tpcc_procedures.py --warehouses 10 --pairs 5
+    HAMMERDB_HOME=… .venv/bin/python benchmarks/tpcc_procedures.py --client loadgen
+
+The second has our client call HammerDB's procedures, too: what clients cost does not matter then.
 
 Each drives its own schema on the same binaries, settings and durability, on a copy of its own
 database that was warmed for a minute. Users ask for whatever warehouse: ours draws one for
@@ -9,6 +12,7 @@ each transaction, HammerDB's users share all of them out, which makes its confli
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import os
 
@@ -26,18 +30,26 @@ from tpcc import (
 ARMS = ("ours", "hammerdb")
 
 
-def measure(bench: Bench, arm: str, users: int, warehouses: int) -> Seen:
+def measure(bench: Bench, arm: str, users: int, given: argparse.Namespace) -> Seen:
     """One arm on a copy of its own database."""
-    with bench.server(f"{arm}-{warehouses}") as server:
-        if arm == "hammerdb":
+    with bench.server(f"{arm}-{given.warehouses}") as server:
+        if arm == "hammerdb" and given.client == "HammerDB":
             return drive_hammerdb(server, users)
-        return drive_loadgen(server, users, warehouses, "own")
+        procedures = "own" if arm == "ours" else "hammerdb"
+        times = (60, 60) if given.client == "HammerDB" else (given.ramp_up, given.window)
+        return drive_loadgen(server, users, given.warehouses, procedures, *times)
 
 
 def main() -> None:
     """Alternate the arms for each number of users; print every round, then the ratios."""
     parser = arguments(str(__doc__).split("\n")[0], warehouses=10, pairs=5)
     parser.add_argument("--users", type=int, nargs="+", default=[2, 8, 32])
+    parser.add_argument(
+        "--client", choices=("HammerDB", "loadgen"), default="HammerDB",
+        help="who calls HammerDB's procedures; with loadgen windows may be shorter than a minute",
+    )  # fmt: skip
+    parser.add_argument("--ramp-up", type=int, default=20, help="seconds, with --client loadgen")
+    parser.add_argument("--window", type=int, default=30, help="seconds, with --client loadgen")
     given = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f}, {given.warehouses} warehouses", flush=True)
     seen: dict[tuple[int, str], list[Seen]] = {}
@@ -46,7 +58,7 @@ def main() -> None:
         bench.keep_ours(given.warehouses)
         for pair, users in itertools.product(range(given.pairs), given.users):
             for arm in alternated(ARMS, pair):
-                one = measure(bench, arm, users, given.warehouses)
+                one = measure(bench, arm, users, given)
                 seen.setdefault((users, arm), []).append(one)
                 print(
                     f"{pair + 1}, {users} users, {arm}: {one.new_orders_per_minute:.0f} NOPM, "
