@@ -14,6 +14,7 @@ from harness.reports.sweeps import Line, Sweep
 from harness.reports.values import Measured, Quantity, Summary, in_order
 from harness.reports.window import per_work, window_title, work_done
 from harness.reports.words import (
+    counted,
     difference_text,
     interval_text,
     p_text,
@@ -122,11 +123,22 @@ def _remarks(
 def window_tables(
     panel: Panel, found: Sequence[Quantity], kinds: dict[Quantity, Measured]
 ) -> list[ValueTable]:
-    """What the window added to every counter, in one table, with what one unit of work took."""
-    quantities = in_order(found)
+    """What the window added to every counter, in one table, with what one unit of work took.
+
+    Counters that stayed at 0 everywhere are counted and not shown: an engine may tell hundreds.
+    """
+    moved = {one for one in found if metric_info(one, kinds[one].better).resolution}
+    moved |= {
+        q for arm in panel.arms for name in {one.name for one in found}
+        for q, values in arm.values(name).items() if any(values)
+    }  # fmt: skip
+    quantities = in_order(one for one in found if one in moved)
     if not quantities:
         return []
-    inner = value_table(panel, "over the measured window", quantities, kinds, brief=True)
+    title = "over the measured window"
+    if still := len(found) - len(quantities):
+        title += f" ({counted(still, 'counter')} stayed at 0 in every run: report.csv has them)"
+    inner = value_table(panel, title, quantities, kinds, brief=True)
     noun = work_done(panel.arms)
     rows = []
     for quantity, cells in zip(quantities, inner.rows, strict=True):

@@ -43,6 +43,7 @@ def metrics(core: str, per_second: float, inside: bool) -> list[dict[str, Any]]:
           for kind in kinds),
         *(one(f"{side}_cpu_per_operation_ns", "ns", "lower", value=900) for side in spent),
         one("window_rocksdb_block_cache_hit_count", "1", "none", value=700 * len(kinds)),
+        one("window_rocksdb_stall_ns", "ns", "none", value=0),
         one("window_cpu_ns", "ns", "none", value=0),
     ]  # fmt: skip
 
@@ -154,6 +155,8 @@ def test_what_the_window_counted_is_shown_for_each_operation(tmp_path: Path) -> 
     (hits,) = [line for line in text.splitlines() if line.startswith("| rocksdb block cache hit")]
     assert hits.endswith("| 1.40 | 1.40 |")  # 1,400 hits of 500 reads and 500 updates
     assert "an operation, median: ssd-both" in text
+    assert "rocksdb stall" not in text
+    assert "(1 counter stayed at 0 in every run: report.csv has them)" in text
     # Nothing was counted in ticks of 10 ms: that is no processor time of 0.
     (cpu,) = [line for line in text.splitlines() if line.startswith("| cpu |")]
     assert "&lt; 10 ms" in cpu and cpu.endswith("| – | – |")
