@@ -13,6 +13,7 @@ from harness.reports.catalogue import headline_first, metric_info
 from harness.reports.compare import Group, Row, compare
 from harness.reports.facts import placement_name
 from harness.reports.series import Panel, panels
+from harness.reports.statistics import Estimate
 from harness.reports.words import (
     EMULATED,
     counted,
@@ -66,14 +67,21 @@ def _of_group(panel: Panel, group: Group) -> Iterator[Agreement]:
         f"{metric_title(head)}{_marked(group)}: {_outcome(head)}."
     )
     details = [
-        f"Ratio {interval_text(estimate)} over {counted(min(estimate.n_a, estimate.n_b), 'run')} "
-        "of each; each drove data of its own making.",
+        f"Ratio {interval_text(estimate)} over {_runs(estimate)}; each drove data of its own "
+        "making.",
         *_times(list(rows.values()), a, b),
     ]
     details += [f"{remark[0].upper()}{remark[1:]}." for remark in group.remarks]
     if differences := _besides(panel, group):
         details.append(f"Beside the driver they differ in {'; '.join(differences)}.")
     yield Agreement(panel, sentence, tuple(details))
+
+
+def _runs(estimate: Estimate) -> str:
+    """``6 runs of each``, ``1 and 2 runs``."""
+    if estimate.n_a == estimate.n_b:
+        return f"{counted(estimate.n_a, 'run')} of each"
+    return f"{estimate.n_a} and {estimate.n_b} runs"
 
 
 def _besides(panel: Panel, group: Group) -> list[str]:

@@ -193,7 +193,8 @@ _LINES_ACROSS = 4
 def sweep_table(sweep: Sweep) -> ValueTable:
     """A line's medians at every value of the parameter."""
     title = ", ".join(filter(None, [f"{sweep.measure} over {sweep.over}", sweep.place_name]))
-    columns = ("median", "range", "n")
+    percentile = sweep.one.quantity.label("percentile")
+    columns = ("all repeats" if percentile else "median", "range", "n")
 
     def cells(line: Line, value: int) -> list[str]:
         return summary_cells(line.points.get(value), sweep.one, 0.0, None)
