@@ -49,8 +49,9 @@ def print_json(document: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
-    """A table on stdout; numbers are formatted by the caller."""
+    """A table on stdout; numbers are formatted by the caller. The first column is never broken."""
     table = Table(*columns, title=title or None, title_justify="left", box=None, pad_edge=False)
+    table.columns[0].no_wrap = True
     for row in rows:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
     console().print(table)
