@@ -21,7 +21,7 @@ struct lg_ycsb_counts {
 
 struct lg_ycsb_counts *lg_ycsb_counts_new(void);
 void lg_ycsb_counts_free(struct lg_ycsb_counts *counts);
-/* Counts this one. */
+/* Counts this one; one below 0 among the draws only. */
 void lg_ycsb_counts_add(struct lg_ycsb_counts *counts, int64_t number);
 
 enum { YCSB_COUNTED_ALL = 100000, YCSB_COUNTED_EACH = 16 };

@@ -108,7 +108,8 @@ static void choose_record(struct lg_ycsb *ycsb, struct lg_terminal *terminal)
     } else {
         own->number = lg_ycsb_choose(&ycsb->keys, &own->chooser, &terminal->random);
         if (own->counts)
-            lg_ycsb_counts_sample(own->counts, own->number);
+            lg_ycsb_counts_sample(
+                own->counts, lg_ycsb_counted_as(&ycsb->keys, &own->chooser, own->number));
     }
     own->key_length = lg_ycsb_key(&ycsb->params, own->number, own->key);
     terminal->values[YCSB_KEY].length = own->key_length;

@@ -25,6 +25,7 @@ void lg_ycsb_keys_open(struct lg_ycsb_keys *keys, const struct lg_ycsb_params *p
 void lg_ycsb_chooser_open(struct lg_ycsb_chooser *chooser, const struct lg_ycsb_keys *keys)
 {
     chooser->latest = keys->requests;
+    chooser->last = keys->params->recordcount - 1;
 }
 
 /* SkewedLatestGenerator: so many records behind the last one that was acknowledged. */
@@ -94,9 +95,21 @@ int64_t lg_ycsb_choose(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *choose
         int64_t last = keys->params->recordcount + lg_ycsb_inserts_done(keys->inserts) - 1;
         int64_t number = draw(keys, chooser, random, last);
 
-        if (number >= 0 && number <= last)
+        if (number >= 0 && number <= last) {
+            chooser->last = last;
             return number;
+        }
     }
+}
+
+int64_t lg_ycsb_counted_as(const struct lg_ycsb_keys *keys, const struct lg_ycsb_chooser *chooser,
+                           int64_t number)
+{
+    const struct lg_ycsb_params *params = keys->params;
+
+    if (params->request != YCSB_LATEST && params->request != YCSB_EXPONENTIAL)
+        return number;
+    return params->recordcount - 1 - (chooser->last - number);
 }
 
 int64_t lg_ycsb_scan_length(const struct lg_ycsb_keys *keys, struct lg_random *random)

@@ -19,6 +19,7 @@ struct lg_ycsb_keys {
 /* A terminal's own: zeta grows with the inserts it has heard of. */
 struct lg_ycsb_chooser {
     struct lg_ycsb_zipfian latest;
+    int64_t last; /* the newest record when it chose last */
 };
 
 void lg_ycsb_keys_open(struct lg_ycsb_keys *keys, const struct lg_ycsb_params *params,
@@ -28,6 +29,13 @@ void lg_ycsb_chooser_open(struct lg_ycsb_chooser *chooser, const struct lg_ycsb_
 /* The number of a record that is there: CoreWorkload.nextKeynum. */
 int64_t lg_ycsb_choose(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *chooser,
                        struct lg_random *random);
+/*
+ * What a choice just made is counted as. Latest and exponential count back from the newest
+ * record, which inserts make another one all the time: as far back from the last that was
+ * loaded; below 0 where none was so far back.
+ */
+int64_t lg_ycsb_counted_as(const struct lg_ycsb_keys *keys, const struct lg_ycsb_chooser *chooser,
+                           int64_t number);
 int64_t lg_ycsb_scan_length(const struct lg_ycsb_keys *keys, struct lg_random *random);
 
 /* "user" and the number or its hash, padded: writes it, no more than YCSB_KEY_BYTES; its length. */

@@ -4,7 +4,8 @@ From their formulas, not by drawing: a generator that draws otherwise, here or e
 found by comparing. ``zipfian`` draws a rank of 10¹⁰ by Gray's method (SIGMOD 1994) with the
 constant 0.99 and a precomputed zeta, hashes it (FNV-1a over its eight bytes) and takes it
 modulo the number of keys; what is beyond the newest record is drawn again. ``latest`` counts
-a zipfian rank back from the newest record.
+a zipfian rank back from the newest record, ``exponential`` another number: both are counted as
+if the newest were always the last that was loaded.
 """
 
 from __future__ import annotations
@@ -53,16 +54,18 @@ class Expected:
 
 
 def expected(params: Mapping[str, Any], inserted: int) -> Expected | None:
-    """None where it cannot be said beforehand: the newest records, while there are inserts."""
+    """None where there is nothing to draw: each in its turn."""
     kind = params["requestdistribution"]
     start, count = params["insertstart"], loaded_records(params)
     newest = params["recordcount"] - 1
     if kind == "zipfian":
         return _scrambled(params, newest, newest + inserted)
     if kind == "latest":
-        return None if inserted else _latest(newest)
+        return _latest(newest, newest + inserted)
     if kind == "exponential":
-        return None if inserted else _exponential(params, newest)
+        return _exponential(params, newest, newest + inserted)
+    if kind == "sequential":
+        return None
     if kind == "hotspot":
         return _hotspot(params, start, count)
     return Expected({}, 1 / count)
@@ -79,13 +82,21 @@ def fnv_hash(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return np.abs(found.view(np.int64)).view(np.uint64)
 
 
-def zipfian(items: int, zeta: float, ranks: int) -> npt.NDArray[np.float64]:
-    """Share of each of the first ``ranks`` ranks, as Gray's method draws them."""
+def zipfian(
+    items: int, zeta: float, ranks: int, grown: int | None = None
+) -> npt.NDArray[np.float64]:
+    """Share of each of the first ``ranks`` ranks, as Gray's method draws them.
+
+    ``grown``: how many items there are by now, ``zeta`` being theirs. The official generator
+    keeps the number that it began with in one of its terms: rank 2 then gets less and less.
+    """
     alpha = 1 / (1 - _THETA)
     second = 0.5**_THETA
     eta = (1 - (2 / items) ** (1 - _THETA)) / (1 - (1 + second) / zeta)
-    bounds = np.arange(2, max(ranks, 2) + 1, dtype=np.float64)
-    begins = ((np.minimum(bounds, items) / items) ** (1 / alpha) + eta - 1) / eta
+    count = given_or(grown, items)
+    bounds = np.minimum(np.arange(2, max(ranks, 2) + 1, dtype=np.float64), count)
+    begins = ((bounds / count) ** (1 / alpha) + eta - 1) / eta
+    begins = np.maximum(begins, (1 + second) / zeta)
     begins[0] = (1 + second) / zeta
     return np.concatenate(([1 / zeta, second / zeta], np.diff(begins)))[:ranks]
 
@@ -134,25 +145,25 @@ def _kept(hot: Mapping[int, float], spread: float, items: int, newest: int) -> f
     return float(1 - math.fsum(beyond) - cold * spread)
 
 
-def _latest(newest: int) -> Expected:
-    if newest < 2:
+def _latest(first: int, last: int) -> Expected:
+    """Among more records each rank has less."""
+    if first <= HOTTEST:
         return Expected({}, 1.0)
-    ranked = zipfian(newest, zeta_of(newest), HOTTEST + 1).tolist()
-    hottest = {newest - rank: (share, share) for rank, share in enumerate(ranked[:HOTTEST])}
-    return Expected(hottest, float(ranked[-1]))
+    ends = [zipfian(first, zeta_of(n), HOTTEST + 1, n).tolist() for n in (first, last)]
+    both = list(zip(*ends, strict=True))
+    hottest = {first - rank: (min(both[rank]), max(both[rank])) for rank in range(HOTTEST)}
+    return Expected(hottest, float(max(both[-1])))
 
 
-def _exponential(params: Mapping[str, Any], newest: int) -> Expected:
+def _exponential(params: Mapping[str, Any], first: int, last: int) -> Expected:
     """γ is chosen so that a percentile of the choices falls into a part of the records."""
     part = params["recordcount"] * params["exponential.frac"]
     gamma = -math.log(1 - params["exponential.percentile"] / 100) / part
-    kept = 1 - math.exp(-gamma * (newest + 1))  # older than the oldest is drawn again
-    share = (1 - math.exp(-gamma)) / kept
-    hottest = {
-        newest - back: (share * math.exp(-gamma * back),) * 2
-        for back in range(min(HOTTEST, newest + 1))
-    }
-    return Expected(hottest, share * math.exp(-gamma * HOTTEST))
+    # Older than the oldest is drawn again.
+    most, least = ((1 - math.exp(-gamma)) / (1 - math.exp(-gamma * (n + 1))) for n in (first, last))
+    shares = ((math.exp(-gamma * back), back) for back in range(min(HOTTEST, first + 1)))
+    hottest = {first - back: (least * share, most * share) for share, back in shares}
+    return Expected(hottest, most * math.exp(-gamma * HOTTEST))
 
 
 def _hotspot(params: Mapping[str, Any], start: int, count: int) -> Expected:

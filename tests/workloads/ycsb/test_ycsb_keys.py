@@ -120,11 +120,20 @@ def test_a_few_draws_prove_nothing_and_fail_nothing():
     assert check.status == "passed"
 
 
-def test_what_cannot_be_said_beforehand_is_not_checked():
-    latest = params(requestdistribution="latest", insertproportion=0.05)
-    assert expected(latest, inserted=5) is None
-    assert check_keys(latest, driven(drawn("latest"), inserted=5)) == []
-    assert check_keys(latest, Driven("ycsb", "1", 10**9)) == []
+def test_what_is_not_drawn_or_not_told_is_not_checked():
+    in_turn = params(requestdistribution="sequential")
+    assert expected(in_turn, inserted=0) is None
+    assert check_keys(in_turn, driven(drawn("uniform"))) == []
+    assert check_keys(params(requestdistribution="latest"), Driven("ycsb", "1", 10**9)) == []
+
+
+@pytest.mark.parametrize("kind", ["latest", "exponential"])
+def test_among_more_records_the_newest_have_no_more(kind):
+    mixed = params(requestdistribution=kind, insertproportion=0.05)
+    (alone, _), *_ = expected(mixed, inserted=0).hottest.values()
+    (least, most), *_ = expected(mixed, inserted=200).hottest.values()
+    assert least < most == alone
+    assert check_keys(mixed, driven(drawn(kind), inserted=200))[0].status == "passed"
 
 
 def test_records_that_are_inserted_take_from_those_that_were_there():
