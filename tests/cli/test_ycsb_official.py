@@ -1,0 +1,140 @@
+"""The official YCSB client through the command: beside ours, killed, out of space, refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import hdr
+
+RUN = ("run", "ycsb", "--engine", "rocksdb", "--records", "2000", "--threads", "2")
+OFFICIAL = (*RUN, "--driver", "ycsb", "--placement", "ssd-both")
+
+
+def told(run, name):
+    """A metric's value, or its values by operation."""
+    found = [metric for metric in run["metrics"] if metric["name"] == name]
+    if found and not found[0]["labels"]:
+        return found[0]["value"]
+    return {m["labels"]["operation"]: m.get("value", m.get("hdr")) for m in found}
+
+
+def test_both_drivers_run_on_one_rocksdb_and_data_of_their_own(loaded):
+    done = loaded(*RUN, "--workload", "a", "--driver", "both", "--placement", "ssd-both",
+                  "--ramp-up", "1s", "--duration", "3s", "--json")  # fmt: skip
+    assert done.code == 0, done.err + done.out
+    runs = {run["spec"]["driver"]: run for run in done.json["runs"]}
+    assert set(runs) == {"loadgen", "ycsb"}
+    manifests = {
+        name: loaded("runs", "show", run["run_id"], "--json").json["manifest"]
+        for name, run in runs.items()
+    }
+    engines = [one["engine"]["build"] for one in manifests.values()]
+    assert engines[0] == engines[1]
+    golden = {one["dataset"]["key"] for one in manifests.values()}
+    assert len(golden) == 2
+    for name, run in runs.items():
+        assert run["status"] == "complete", name
+        assert told(run, "operations_per_second") > 0
+        counts = told(run, "operation_count")
+        assert set(counts) == {"read", "update"}
+        for operation, text in told(run, "operation_duration_ns").items():
+            assert abs(hdr.decode(text).total - counts[operation]) <= 2 * 2
+        checks = {check["name"]: check["status"] for check in run["checks"]}
+        assert checks["records"] == checks["mix"] == checks["not_found"] == "passed"
+    seeds = [finding for finding in runs["ycsb"]["uncontrolled"] if finding["what"] == "seed"]
+    assert len(seeds) == 1
+    assert loaded.settled() == []
+
+
+def java_of(harness, process) -> int:
+    """The process id of the client, once it drives."""
+    while process.poll() is None:
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                command = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if b"tierbench.ycsb.Main\0-t" in command and str(harness.root).encode() in command:
+                time.sleep(2.0)
+                return int(folder.name)
+        time.sleep(0.05)
+    raise AssertionError(process.communicate())
+
+
+def test_kill_9_of_the_harness_leaves_no_java_and_no_data(loaded):
+    process = loaded.start(*OFFICIAL, "--workload", "a", "--ramp-up", "60s", "--duration", "60s")
+    pid = java_of(loaded, process)
+    process.kill()
+    process.communicate()
+    assert loaded.settled() == []
+    assert not Path(f"/proc/{pid}").exists()
+    assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
+
+
+def test_a_client_that_is_killed_fails_the_run(loaded):
+    process = loaded.start(*OFFICIAL, "--workload", "a", "--ramp-up", "60s", "--duration", "60s")
+    os.kill(java_of(loaded, process), 9)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1, out + err
+    assert "was killed by signal 9" in err
+    assert "Traceback" not in err
+    assert loaded.settled() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+@pytest.mark.parametrize("small_disk", ["1G"], indirect=True)
+def test_a_disk_that_fills_up_fails_the_run_in_rocksdbs_words(harness, small_disk):
+    argv = [*RUN, "--driver", "ycsb", "--workload", "a", "--placement", "small-both",
+            "--host", small_disk.host, "--set", "write_buffer_size=1M"]  # fmt: skip
+    process = harness.start(*argv, "--ramp-up", "60s", "--duration", "100s")
+    java_of(harness, process)
+    small_disk.fill()
+    code = process.wait(200)
+    err = process.communicate()[1]
+    small_disk.free()
+    assert code == 1, err
+    assert "No space left on device" in err
+    assert harness.settled() == []
+
+
+REFUSED = [
+    (("--update", "merge"), "takes no merge operator"),
+    (("--duration", "2500ms"), "choose --duration 3s"),
+    (("--ramp-up", "100ms"), "choose --ramp-up 1s"),
+    (("--rate", "0.5"), "choose --rate 1"),
+    (("--workload", "e"), "add -p operationcount="),
+    (("-p", "data_seed=7"), "leave data_seed out"),
+    (("-p", "verify_reads=true", "-p", "fieldlengthdistribution=uniform"), "dataintegrity"),
+    (("--operations", "1"), "choose fewer --threads"),
+]
+
+
+@pytest.mark.parametrize(("argv", "words"), REFUSED)
+def test_what_the_client_cannot_do_is_refused_beforehand(harness, argv, words):
+    done = harness(*OFFICIAL, *argv)
+    assert done.code == 2, done.out + done.err
+    assert words in done.err, done.err
+    assert "Traceback" not in done.err
+    assert not (harness.results / "runs").exists()
+
+
+def test_a_rocksdb_without_its_java_classes_is_refused(harness):
+    folder = harness.root / "prefix" / "lib"
+    folder.mkdir(parents=True)
+    (library,) = Path(os.environ["HARNESS_ENGINES"]).glob("rocksdb-*/librocksdbjni*.so")
+    shutil.copy(library, folder)
+    done = harness(*OFFICIAL, "--option", f"prefix={folder.parent}")
+    assert done.code == 2, done.out + done.err
+    assert "without Java's classes" in done.err
+
+
+def test_without_java_it_is_said_what_to_install(harness):
+    done = harness(*OFFICIAL, PATH=f"{harness.root}/tmp")
+    assert done.code == 2, done.out + done.err
+    assert "there is no java on the PATH" in done.err
+    assert "default-jdk-headless maven" in done.err
