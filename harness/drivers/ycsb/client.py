@@ -82,7 +82,7 @@ def run(
         window = _Window(talk, asked, drives or Drives(_nothing, _nothing), task)
         window.listen()
         talk.expect_success()
-        if window.end is None or window.begin is None:
+        if window.end is None or window.begin is None or window.is_cut_off:
             raise talk.failed(_TOO_SOON)
         told, clocks = talk.words.counters, talk.words.clocks
         if not {_BEGIN, _END} <= clocks.keys():
@@ -142,6 +142,11 @@ class _Window:
     def _window_is_over(self, begin: int) -> bool:
         length_s = self.asked.duration_s
         return length_s is not None and self._past(begin, length_s)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it has ended with its window: what came behind that cannot be told apart."""
+        return self.asked.duration_s is not None and self.end == len(self.ticks) - 1
 
     def _past(self, line: int, seconds: int) -> bool:
         """Whether the last status line is so much behind that one, or as good as."""
