@@ -130,6 +130,8 @@ class RocksDb(OfficialClient):
         """The OPTIONS file of the last opening, and what is not in there."""
         told = self._told()
         found = told.options() if told else self._options.flat()
+        # Each client has one of its own to merge by, or none: nothing of the configuration.
+        found.pop("merge_operator", None)
         cache = {k: v for k, v in self._used().table.items() if k not in found}
         return {
             **found, **cache, "sync": _text(self._used().sync),

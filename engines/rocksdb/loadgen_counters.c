@@ -125,7 +125,8 @@ json_t *rocksdb_counters(struct rocksdb_database *database, struct lg_error *err
         found, "rocksdb_pending_compaction_bytes",
         json_integer((int64_t)property(database, "rocksdb.estimate-pending-compaction-bytes")));
     add_text(database, found, "rocksdb_levels", "rocksdb.levelstats");
-    add_text(database, found, "rocksdb_statistics", "rocksdb.stats");
+    if (!database->settled)
+        add_text(database, found, "rocksdb_statistics", "rocksdb.stats");
     return found;
 }
 
@@ -159,6 +160,7 @@ bool rocksdb_settle(struct rocksdb_database *database, struct lg_error *error)
     rocksdb_flushoptions_t *flush = call->flushoptions_create();
     call->flush(database->db, flush, &words);
     call->flushoptions_destroy(flush);
+    database->settled = true;
     return !rocksdb_said(call, words, "flush what was loaded", error) &&
            wait_for_compactions(database, error) && rocksdb_background_is_well(database, error);
 }

@@ -101,7 +101,8 @@ struct rocksdb_database {
     rocksdb_options_t *options;
     rocksdb_writeoptions_t *writes;
     rocksdb_readoptions_t *reads;
-    bool counts; /* statistics are kept */
+    bool counts;  /* statistics are kept */
+    bool settled; /* it was only loaded: of it the levels are told */
 };
 
 bool rocksdb_library_open(struct rocksdb_library *library, const char *path,

@@ -88,6 +88,8 @@ class Loadgen:
             **data.key(params),
             **self.key(params),
             "row_counts": dict(told["rows"]),
+            # Of an engine inside the client: how it has ordered what it was given.
+            **(told.get("engine") or {}).get("text", {}),
         }
 
     def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
