@@ -8,7 +8,7 @@ Beside them stand ``sync`` and ``disable_wal``, which RocksDB is told with every
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.engines.rocksdb.installation import Installation, ask
@@ -48,6 +48,8 @@ _READING = frozenset({
     "pin_top_level_index_and_filter", "prepopulate_block_cache", "read_amp_bytes_per_bit",
     "verify_compression",
 })  # fmt: skip
+#: Some file systems of temporary files have no direct I/O.
+_DIRECT, _FILE_SYSTEM = "use_direct_", "IO error"
 _TRUTHS = {"on": "true", "off": "false", "true": "true", "false": "false"}
 _SUFFIXES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -203,6 +205,9 @@ def _check_name(title: str, name: str, value: str, homes: Mapping[str, str]) -> 
 def _check_values(title: str, library: Path, options: Options) -> None:
     """The library opens an empty database with them: by its own rules, and reads them back."""
     answer = ask(library, options.text())
+    if answer.error.startswith(_FILE_SYSTEM):  # where it was tried, not where the data will lie
+        indirect = {k: v for k, v in options.database.items() if not k.startswith(_DIRECT)}
+        answer = ask(library, replace(options, database=indirect).text())
     if answer.error:
         raise UsageError(
             f"options for {title}", answer.error, "correct the value, or leave the option out"
