@@ -91,7 +91,7 @@ def test_a_client_that_is_killed_fails_the_run(loaded):
 def test_a_disk_that_fills_up_fails_the_run_in_rocksdbs_words(harness, small_disk):
     argv = [*RUN, "--driver", "ycsb", "--workload", "a", "--placement", "small-both",
             "--host", small_disk.host, "--set", "write_buffer_size=1M"]  # fmt: skip
-    process = harness.start(*argv, "--ramp-up", "60s", "--duration", "100s")
+    process = harness.start(*argv, "--rate", "1000", "--ramp-up", "0s", "--duration", "100s")
     java_of(harness, process)
     small_disk.fill()
     code = process.wait(200)
