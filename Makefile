@@ -29,8 +29,9 @@ lint: setup-dev
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --strict harness
 
+# Two at a time, since many tests wait (tests/conftest.py: which go together).
 unit: setup-dev
-	.venv/bin/pytest -q
+	.venv/bin/pytest -q -n 2
 
 clean:
 	rm -rf .venv build .cache .mypy_cache .ruff_cache .pytest_cache
