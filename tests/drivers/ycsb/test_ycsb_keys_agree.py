@@ -21,7 +21,7 @@ CHOICES = 1_000_000
 READS = {name: float(name == "readproportion") for name in PROPORTIONS}
 DISTRIBUTIONS = [
     {"requestdistribution": "zipfian"},
-    {"requestdistribution": "zipfian", "insertstart": 5000, "insertcount": 10_000},
+    {"requestdistribution": "zipfian", "insertstart": 5000, "insertcount": 15_000},
     {"requestdistribution": "zipfian", "insertorder": "ordered", "zeropadding": 12},
     {"requestdistribution": "latest"},
     {"requestdistribution": "hotspot"},
@@ -98,14 +98,14 @@ def test_the_native_client_chooses_the_same_keys_as_often(one, java, tmp_path):
     result = json.loads(done.stdout)
     ours = {one["key"]: one["count"] for one in result["key_counts"]}
     assert hdr.decode(result["operations"][0]["latency_hdr"]).layout == STORED
-    assert abs(result["draws"] - total) < total / 100
+    assert total / 10 < result["draws"] <= total  # of many, every 16th
     scale = total / result["draws"]
     hottest = sorted(theirs, key=theirs.__getitem__, reverse=True)[:100]
     least = min(ours.values())
     for key in hottest:
         # A key that is not among those counted was chosen no more often than the last of them.
         count = ours.get(key, least) * scale
-        assert abs(count - theirs[key]) <= FAR * math.sqrt(count + theirs[key]), key
+        assert abs(count - theirs[key]) <= FAR * math.sqrt(count * scale + theirs[key]), key
 
 
 CLIENT = {"workload", "threadcount", "target", "ramp_up", "duration", "clients", "client_threads",
