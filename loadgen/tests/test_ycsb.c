@@ -472,11 +472,27 @@ static void the_hottest_keys_are_counted_over_all_terminals(void)
     CHECK(hottest[1].key == 4 && hottest[1].times == 20001);
     CHECK(hottest[2].times == 1);
     CHECK(counts[0]->draws == 200000 && counts[0]->capacity <= 1 << 16);
-    for (int64_t i = 0; i < YCSB_COUNTED_ALL + 10 * YCSB_COUNTED_EACH; i++)
-        lg_ycsb_counts_sample(counts[1], 4);
-    CHECK(counts[1]->draws == 200000 + YCSB_COUNTED_ALL + 10);
     lg_ycsb_counts_free(counts[0]);
     lg_ycsb_counts_free(counts[1]);
+}
+
+/* In turn over 64 keys: those that are counted by the sample are all of them, as evenly. */
+static void a_sample_favours_no_key(void)
+{
+    enum { KEYS = 64, MORE = 1 << 20 };
+    struct lg_ycsb_counts *counts = lg_ycsb_counts_new();
+    struct lg_ycsb_count hottest[KEYS];
+    uint64_t sampled;
+
+    for (int64_t i = 0; i < YCSB_COUNTED_ALL + MORE; i++)
+        lg_ycsb_counts_sample(counts, i % KEYS);
+    sampled = counts->draws - YCSB_COUNTED_ALL;
+    CHECK(fabs((double)sampled - MORE / 16.0) < 5 * sqrt(MORE / 16.0));
+    CHECK(lg_ycsb_hottest(&counts, 1, hottest, KEYS) == KEYS);
+    for (int i = 0; i < KEYS; i++)
+        CHECK_CASE(fabs((double)hottest[i].times - (double)counts->draws / KEYS) <
+                       5 * sqrt(sampled / (double)KEYS) + 1, i);
+    lg_ycsb_counts_free(counts);
 }
 
 static void wrong_params_are_named(void)
@@ -536,6 +552,7 @@ int main(void)
     records_hold_their_fields();
     changes_add_fields_too();
     the_hottest_keys_are_counted_over_all_terminals();
+    a_sample_favours_no_key();
     wrong_params_are_named();
     return checks_failed();
 }

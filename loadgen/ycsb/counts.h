@@ -2,7 +2,8 @@
  * How often which key was drawn, where params.count_keys asks for the hottest. Each
  * terminal counts for itself, in a table that does not grow without an end: when it is
  * full, keys that are not in it yet are no longer counted, and hot ones came long before.
- * Of a terminal's first hundred thousand draws all are counted, behind them every 16th.
+ * Of a terminal's first hundred thousand draws all are counted, behind them each with the
+ * chance 1/16: not every 16th, which a distribution in turn would fall in step with.
  */
 #ifndef LOADGEN_YCSB_COUNTS_H
 #define LOADGEN_YCSB_COUNTS_H
@@ -17,6 +18,7 @@ struct lg_ycsb_counts {
     } *places;
     size_t capacity, used; /* a power of two */
     uint64_t drawn, draws; /* in all; of these, looked at */
+    uint64_t chance;       /* state of a linear congruential generator */
 };
 
 struct lg_ycsb_counts *lg_ycsb_counts_new(void);
@@ -24,12 +26,14 @@ void lg_ycsb_counts_free(struct lg_ycsb_counts *counts);
 /* Counts this one; one below 0 among the draws only. */
 void lg_ycsb_counts_add(struct lg_ycsb_counts *counts, int64_t number);
 
-enum { YCSB_COUNTED_ALL = 100000, YCSB_COUNTED_EACH = 16 };
+enum { YCSB_COUNTED_ALL = 100000, YCSB_COUNTED_BITS = 4 };
 
 /* Counts this one, if it is among those that are. */
 static inline void lg_ycsb_counts_sample(struct lg_ycsb_counts *counts, int64_t number)
 {
-    if (counts->drawn++ < YCSB_COUNTED_ALL || counts->drawn % YCSB_COUNTED_EACH == 0)
+    counts->chance = counts->chance * UINT64_C(6364136223846793005) +
+                     UINT64_C(1442695040888963407);
+    if (counts->drawn++ < YCSB_COUNTED_ALL || counts->chance >> (64 - YCSB_COUNTED_BITS) == 0)
         lg_ycsb_counts_add(counts, number);
 }
 
