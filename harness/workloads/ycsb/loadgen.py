@@ -23,10 +23,11 @@ from harness.workloads.ycsb.keys import COUNTED
 from harness.workloads.ycsb.options import loaded_records, shares
 
 #: What of the parameters says how the client is started, and is no property of the records or
-#: of what is done with them.
-_CLIENT = frozenset(
-    {"workload", "threadcount", "target", "ramp_up", "duration", "clients", "client_threads"}
-)
+#: of what is done with them; and what its values have anyway.
+_CLIENT = frozenset({
+    "workload", "threadcount", "target", "ramp_up", "duration", "clients", "client_threads",
+    "dataintegrity",
+})  # fmt: skip
 #: An engine inside the client may hold up every writer until it has made room; a server that
 #: gives nobody an answer for so long has stopped.
 _WRITE_STALL_NS = 120_000_000_000
