@@ -33,7 +33,6 @@ _NO_MATTER: Mapping[str, str] = {
     "reportlatencyforeacherror": "errors are counted by their code",
     "latencytrackederrors": "errors are counted by their code",
     "dotransactions": "data are loaded where they are missing, and then measured",
-    "dataintegrity": "records are checked after every run",
     "readallfieldsbyname": "fields are read by name",
     "columnfamily": "no engine here has such",
     "silent": "",
