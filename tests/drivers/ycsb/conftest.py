@@ -121,7 +121,7 @@ class Bench:
         """Again where the machine was too busy to read the counters of the window in time."""
         for seconds in (3, 10, 30):
             driven = self.drive({**params, "duration": f"{seconds}s"})
-            if "left_out" not in driven.notes:
+            if driven.counters_late_ns is None:
                 break
         return driven
 
