@@ -1,13 +1,15 @@
-"""The native client on RocksDB against a bare C loop over the same calls, and against db_bench.
+"""The native client on RocksDB against a bare C loop over the same calls, against the official
+client, and against db_bench.
 
-    .venv/bin/python benchmarks/ycsb.py --threads 1 --threads 2 --pairs 7
+    .venv/bin/python benchmarks/ycsb.py --threads 1 --threads 2 --pairs 7 --official
     .venv/bin/python benchmarks/ycsb.py --prefix /usr --db-bench
 
 Workload C (reads alone) with everything in the block cache: what is measured is the client.
 All arms open a copy of the same database with the same library and options, one after the
 other, in turn. Throughput is that of an arm by itself; the medians of one operation come
 from arms that read the clock once an operation. The bars: 0.9 of the loop's throughput (and
-of db_bench's readrandom, on its own records of the same size), 1 µs more at the median.
+of db_bench's readrandom, on its own records of the same size), 1 µs more at the median,
+twice the official client's throughput, which gets ten seconds to be compiled in.
 
 db_bench has records of its own; the client is then run with uniformly drawn keys, as it is.
 """
@@ -27,6 +29,7 @@ from statistics import median
 from typing import Any
 
 from harness import hdr, loadgen
+from harness.driven import Drives
 from harness.engine import EngineContext, Places
 from harness.environment import Environment
 from harness.natives import loadgen_program
@@ -36,8 +39,10 @@ from harness.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
 from harness.registry import engine as engine_factory
 from harness.reports.statistics import compare_paired
+from harness.session import RunSession
 from harness.workload import Clients, Loading
 from harness.workloads.ycsb.loadgen import Loadgen, _workload
+from harness.workloads.ycsb.official import Official
 from harness.workloads.ycsb.options import normalise
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,7 +51,8 @@ SETTINGS = {
     "filter_policy": "bloomfilter:10:false",
 }  # fmt: skip
 KEYS_DRAWN = 1_000_000
-LEAST_SHARE, MOST_ADDED_NS = 0.9, 1000
+COMPILED_IN = "10s"
+LEAST_SHARE, MOST_ADDED_NS, LEAST_OF_OFFICIAL = 0.9, 1000, 2
 
 
 @dataclass(frozen=True)
@@ -109,10 +115,27 @@ class Bench:
         rate = found["operations"] / found["seconds"]
         return Seen(rate, found["cpu_ns"] / found["operations"], found["median_ns"])
 
+    def official(self, threads: int) -> Seen:
+        """The official client, in Java, on the same library."""
+        params = {
+            **self.params, "threadcount": threads, "ramp_up": COMPILED_IN,
+            "duration": f"{max(1, round(self.seconds))}s",
+        }  # fmt: skip
+        session = RunSession(
+            self.engine, SilentProgress(), None, drop_caches=False, client_starter=self.clients
+        )
+        seen = Official().drive(params, session, Drives(_nothing, _nothing))
+        done = seen.done_count or 0
+        return Seen(done / seen.window_ns * 1e9, (seen.client_cpu_ns or 0) / done)
+
     @property
     def connection(self) -> dict[str, Any]:
         """As the client takes it."""
         return dict(self.engine.native_connection())
+
+
+def _nothing() -> None:
+    pass
 
 
 def build(folder: Path) -> None:
@@ -214,6 +237,18 @@ def compare(bench: Bench, threads: int, pairs: int) -> None:
           f"{added:,.0f} ns more at p50 (bar {MOST_ADDED_NS})")  # fmt: skip
 
 
+def compare_official(bench: Bench, threads: int, pairs: int) -> None:
+    """Pairs of the official client and ours."""
+    others, natives = [], []
+    for _ in range(pairs):
+        others.append(bench.official(threads))
+        natives.append(bench.native(threads))
+    rates = [[one.operations_per_second for one in arm] for arm in (natives, others)]
+    print(f"{threads} threads: official client {median(rates[1]):,.0f} op/s "
+          f"({median(one.cpu_ns for one in others):,.0f} ns CPU/op), ours {median(rates[0]):,.0f}: "
+          f"{told(*rates)} of it (bar {LEAST_OF_OFFICIAL})")  # fmt: skip
+
+
 def db_bench(bench: Bench, threads: Sequence[int], pairs: int, program: str) -> None:
     """readrandom on as many records of the same size, the client's keys drawn uniformly."""
     bench.params["requestdistribution"] = "uniform"
@@ -255,6 +290,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--prefix", help="another RocksDB [the pinned one]")
     parser.add_argument("--statistics", default="on", choices=("on", "off"))
+    parser.add_argument("--official", action="store_true", help="compare with that client, too")
     parser.add_argument("--db-bench", nargs="?", const="db_bench", help="compare with it, too")
     given = parser.parse_args()
     given.threads = given.threads or [1, 2]
@@ -265,6 +301,8 @@ def main() -> None:
         print(bench.engine.version().build, "statistics", given.statistics)
         for threads in given.threads:
             compare(bench, threads, given.pairs)
+        for threads in given.threads if given.official else ():
+            compare_official(bench, threads, given.pairs)
         if given.db_bench:
             db_bench(bench, given.threads, given.pairs, given.db_bench)
 
