@@ -58,8 +58,9 @@ class Driven:
     end. ``retried_by_code``: by the server's error code. ``series``: ``{"monotonic_ns",
     "counts": {operation: done}}`` by interval of :data:`SERIES_NS`. ``engine_counters``:
     what the window added to the counters of an engine inside the client, units in their
-    names; ``engine_text``: what else it told, by name. ``notes``: facts about the client
-    for the result.
+    names; ``engine_text``: what else it told, by name. ``counters_late_ns``: how long behind an
+    end of the window all counters were read, where that was too late to be the window's.
+    ``notes``: facts about the client for the result.
     """
 
     driver: str
@@ -75,6 +76,7 @@ class Driven:
     series: Sequence[Mapping[str, Any]] = ()
     engine_counters: Mapping[str, float] = field(default_factory=dict)
     engine_text: Mapping[str, str] = field(default_factory=dict)
+    counters_late_ns: int | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -22,12 +22,16 @@ from harness.driven import Counted
 from harness.engine import RunsInClient
 from harness.errors import RunFailed
 from harness.host.uncontrolled import Finding
+from harness.parameters import duration_ns
+from harness.units import NS_PER_S
 from harness.workload import Outcome, Session
 from harness.workloads.ycsb import figures
 from harness.workloads.ycsb.checks import check_found, check_mix
 from harness.workloads.ycsb.driven import Driven, Driver
 from harness.workloads.ycsb.keys import HOTTEST, check_keys
 
+#: A window of less than this share of what was asked for is told.
+_SHORT = 0.98
 _NOUNS = Nouns(operation="operation", user="client thread", users_option="--threads")
 
 
@@ -51,7 +55,8 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
         "engine": dict(driven.engine_text),
     }
     kept = {name: document for name, document in artifacts.items() if document}
-    metrics = figures.metrics(driven, counted.counters, inside)
+    in_time = driven.counters_late_ns is None
+    metrics = figures.metrics(driven, counted.counters if in_time else {}, inside)
     return Outcome(
         metrics,
         checks,
@@ -88,6 +93,27 @@ def _doubts(
         yield from saturation(driven)
     yield from backlog(driven, _NOUNS)
     yield from trend(driven, _NOUNS)
+    yield from _window(params, driven)
     if params["target"] is None:
         yield closed_loop(_NOUNS)
     yield from lost_without_power(session.engine)
+
+
+def _window(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
+    """A window that is not the one that was asked for, and what could not be read at its ends."""
+    asked_ns = duration_ns(params, "duration") if params["duration"] else driven.window_ns
+    if driven.window_ns < asked_ns * _SHORT:
+        yield Finding(
+            what="measured window",
+            found=f"it was {driven.window_ns / NS_PER_S:.1f} s long, and {params['duration']} was "
+            "asked for: the client did not tell of every second in time",
+            do="measure on a machine that does nothing else",
+        )
+    if driven.counters_late_ns is not None:
+        yield Finding(
+            what="counters of the window",
+            found=f"they were read {driven.counters_late_ns / NS_PER_S:.2f} s behind an end of it, "
+            "as the machine was busy, and are left out: processor time, input and output, and "
+            "what the engine counts",
+            do="measure on a machine that does nothing else, or give it a longer --duration",
+        )

@@ -1,0 +1,73 @@
+"""What makes the numbers of a window doubtful, and which of them are not told then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+from harness.driven import Operation
+from harness.result import Check
+from harness.workload import Outcome
+from harness.workloads.ycsb.driven import Driven
+from harness.workloads.ycsb.measured import measure
+from harness.workloads.ycsb.options import normalise
+
+PARAMS = normalise({"workload": "c", "duration": "10s"})
+
+
+class Seen:
+    """A driver that has seen what it is made with."""
+
+    unseeded = None
+
+    def __init__(self, driven: Driven) -> None:
+        self.driven = driven
+
+    def drive(self, params, session, drives):
+        drives.on_measuring()
+        drives.on_measured()
+        return self.driven
+
+    def verify(self, params, session, driven):
+        return [Check("records", "passed", "")]
+
+
+class Session:
+    """Its processes use up 200 ms from one reading to the next."""
+
+    engine = SimpleNamespace(kind="managed")
+    cpu_ns = 0
+
+    def counters(self, moment: str = "after") -> Mapping[str, float]:
+        self.cpu_ns += 200_000_000
+        return {"cpu_ns": self.cpu_ns}
+
+
+def measured(window_ns: int = 10 * 10**9, **seen: object) -> Outcome:
+    reads = {"read": Operation(1000, not_found_count=0)}
+    return measure(PARAMS, Session(), Seen(Driven("ycsb", "", window_ns, reads, **seen)))
+
+
+def told(outcome: Outcome) -> set[str]:
+    return {finding["what"] for finding in outcome.uncontrolled}
+
+
+def test_a_window_with_counters_of_its_own_tells_them():
+    outcome = measured()
+    metrics = {metric.name: metric.value for metric in outcome.metrics}
+    assert metrics["window_cpu_ns"] == 200_000_000
+    assert metrics["server_cpu_per_operation_ns"] == 200_000
+    assert not told(outcome) & {"measured window", "counters of the window"}
+
+
+def test_counters_that_were_read_too_late_are_told_nowhere_and_that_is_said():
+    outcome = measured(counters_late_ns=1_830_000_000)
+    names = {metric.name for metric in outcome.metrics}
+    assert "operations_per_second" in names
+    assert {name for name in names if name.startswith("window_")} == {"window_duration_ns"}
+    assert "server_cpu_per_operation_ns" not in names
+    assert "counters of the window" in told(outcome)
+
+
+def test_a_window_that_is_shorter_than_asked_for_is_told():
+    assert "measured window" in told(measured(window_ns=8_300_000_000))
