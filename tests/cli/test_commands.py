@@ -11,7 +11,7 @@ from harness import schemas
 
 RUN = ["run", "tpch", "--engine", "duckdb", "--engine", "postgres", "--placement", "ssd-both",
        "--placement", "pmem-both", "--emulate", "pmem", "--scale", "0.01",
-       "--queries", "1,6,15"]  # fmt: skip
+       "--queries", "6,15"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def test_a_run_prints_every_result_as_json_within_the_contract(runs):
         schemas.validate(run, "run", source=run["run_id"])
         assert run["status"] == "complete"
         answers = [c for c in run["checks"] if c["name"] == "answer"]
-        assert [c["labels"]["query"] for c in answers] == ["1", "6", "15"]
+        assert [c["labels"]["query"] for c in answers] == ["6", "15"]
         assert {c["status"] for c in answers} == {"passed"}
 
 
@@ -48,7 +48,7 @@ def test_emulation_is_said_where_its_numbers_are(runs, loaded):
 def test_every_query_started_cold_and_that_was_measured(runs):
     for run in runs:
         timed = [entry for entry in run["residency"] if entry["label"].startswith("q")]
-        assert len(timed) >= 3
+        assert len(timed) >= 2
         on_disk = run["spec"]["placement"]["name"] == "ssd-both"
         for entry in timed:
             assert entry["total_bytes"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -16,7 +17,9 @@ def test_data_are_not_removed_under_a_run(loaded):
     process = loaded.start(*RUN, "--placement", "ssd-both", "--repeats", "200")
     while not list(loaded.data.glob("tiers/ssd/tierbench-work/*/*")) and process.poll() is None:
         time.sleep(0.02)
+    process.send_signal(signal.SIGSTOP)  # between two runs nobody would use them
     done = loaded("data", "rm", "--all", "--yes")
+    process.send_signal(signal.SIGCONT)
     assert process.poll() is None, process.communicate()
     assert loaded.interrupt(process).code == 130
     assert done.code == 2
