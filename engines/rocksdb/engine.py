@@ -263,7 +263,10 @@ class RocksDb(OfficialClient):
     def _verify(self) -> None:
         told = self._told()
         if told is None:
-            return
+            raise RunFailed(
+                "run RocksDB with the options asked for",
+                f"it has written no OPTIONS file to {self._data}: nobody knows with which it ran",
+            )
         found = told.options()
         changed = differing(self._used().flat(), found)
         if Path(found.get("wal_dir", "")) != self._wal:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from harness.engines._installation import FoundInstallation, first_fitting
 from harness.engines.rocksdb import probe
 from harness.engines.rocksdb.optionsfile import OptionsFile, parse_options
 from harness.errors import RunFailed, UsageError
+from harness.supervise.credentials import unprivileged
 
 _TIMEOUT_S = 120
 _DIGITS = 16
@@ -140,20 +142,38 @@ def _digest(library: Path, _changed_ns: int) -> str:
 
 @lru_cache(maxsize=256)
 def _ask(library: Path, options: str, _changed_ns: int) -> Answer:
-    request = json.dumps({"library": str(library), "options": options})
-    command = [sys.executable, "-I", "-S", probe.__file__]
-    try:
-        done = subprocess.run(
-            command, input=request, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RunFailed(f"ask {library}", str(error)) from error
-    if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+    user = unprivileged()
+    request = {
+        "library": str(library), "options": options,
+        "user": [user.uid, user.gid] if user and os.geteuid() == 0 else None,
+    }  # fmt: skip
+    code, out, err = _probed(library, json.dumps(request))
+    if code != 0:
+        last = err.strip().splitlines()[-1:] or [f"exit status {code}"]
         return Answer(f"it ended the process that loaded it: {last[0]}", "", None)
-    answer = json.loads(done.stdout)
+    answer = json.loads(out)
     text = answer["options_file"]
     return Answer(
         answer["error"].strip(), answer["log"],
         parse_options(text, f"OPTIONS of {library}") if text else None,
     )  # fmt: skip
+
+
+def _probed(library: Path, request: str) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of the probe.
+
+    Where the harness is being ended its end is waited for, which is near: killed, it would
+    leave its directory behind.
+    """
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-I", "-S", probe.__file__]
+    try:
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+            try:
+                out, err = process.communicate(request, timeout=_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RunFailed(f"ask {library}", str(error)) from error
+    return process.returncode, out, err

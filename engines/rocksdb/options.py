@@ -7,18 +7,19 @@ Beside them stand ``sync`` and ``disable_wal``, which RocksDB is told with every
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.engines.rocksdb.installation import Installation, ask
-from harness.engines.rocksdb.optionsfile import DB, TABLE, OptionsFile
+from harness.engines.rocksdb.optionsfile import DB, FAMILY, TABLE, OptionsFile
 from harness.errors import UsageError, nearest
 
 #: Options of every write, and what RocksDB has them at.
 WRITES: Mapping[str, bool] = {"sync": False, "disable_wal": False}
-#: Taken by the library, and not among what it writes to OPTIONS files.
-_UNWRITTEN: Mapping[str, str] = {"block_cache": TABLE}
+#: Taken by the library, and not among what it writes to OPTIONS files, or only where it is set.
+_UNWRITTEN: Mapping[str, str] = {"block_cache": TABLE, "compression_per_level": FAMILY}
 _TABLE_OPTION = "block_based_table_factory"
 #: What the harness decides: where things lie, what records are made of, how it is opened.
 _FIXED = frozenset({
@@ -51,6 +52,7 @@ _READING = frozenset({
 #: Some file systems of temporary files have no direct I/O.
 _DIRECT, _FILE_SYSTEM = "use_direct_", "IO error"
 _TRUTHS = {"on": "true", "off": "false", "true": "true", "false": "false"}
+_WHOLE_SIZE = re.compile(r"\d+[kKmMgGtT]?")
 _SUFFIXES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -190,6 +192,11 @@ def _check_name(title: str, name: str, value: str, homes: Mapping[str, str]) -> 
             f"{title}: option {name}", f"no such option{nearest(name, known)}",
             "names are those of RocksDB's OPTIONS files, and sync, disable_wal",
         )  # fmt: skip
+    if name == "block_cache" and not _WHOLE_SIZE.fullmatch(value):
+        raise UsageError(  # RocksDB reads as far as it understands: 0.5G would be no cache
+            f"{title}: option {name}={value}", "not a whole number of bytes, K, M or G",
+            "write 67108864 or 64M",
+        )  # fmt: skip
     depth = 0
     for character in value:
         depth += {"{": 1, "}": -1}.get(character, 0)
@@ -207,7 +214,8 @@ def _check_values(title: str, library: Path, options: Options) -> None:
     answer = ask(library, options.text())
     if answer.error.startswith(_FILE_SYSTEM):  # where it was tried, not where the data will lie
         indirect = {k: v for k, v in options.database.items() if not k.startswith(_DIRECT)}
-        answer = ask(library, replace(options, database=indirect).text())
+        options = replace(options, database=indirect)
+        answer = ask(library, options.text())
     if answer.error:
         raise UsageError(
             f"options for {title}", answer.error, "correct the value, or leave the option out"

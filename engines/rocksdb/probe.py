@@ -2,19 +2,22 @@
 
 ::
 
-    python probe.py < {"library": "…/librocksdb.so", "options": "write_buffer_size=1048576;…"}
+    python probe.py < {"library": "…/librocksdb.so", "options": "write_buffer_size=1048576;…",
+                       "user": [65534, 65534]}
     {"error": "", "log": "…", "options_file": "…"}
 
 The library opens an empty database with the options, in a directory of its own that is gone
 at the end. What it says of itself is in the log it writes there, the options as it took them
 in its OPTIONS file. Standard library only. A process of its own, because a library that does
-not fit this machine may take its process with it.
+not fit this machine may take its process with it; and unprivileged (``user``: numeric user
+and group, where the harness is root), since any library may be named.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import os
 import resource
 import sys
 import tempfile
@@ -38,6 +41,11 @@ _FUNCTIONS = {
 def main() -> int:
     """One request on stdin, its answer on stdout."""
     request = json.load(sys.stdin)
+    if request["user"]:
+        user, group = request["user"]
+        os.setgroups([])
+        os.setgid(group)
+        os.setuid(user)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with tempfile.TemporaryDirectory(prefix="tb-rocksdb-") as folder:

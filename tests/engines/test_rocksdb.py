@@ -238,6 +238,8 @@ def test_a_file_that_is_no_options_file_is_refused_with_its_line(tmp_path: Path)
         ({"wal_dir": "/tmp"}, "decided by the harness"),
         ({"block_based_table_factory": "{block_size=4096}"}, "by their own names"),
         ({"block_size": "4096;no_block_cache=true"}, "not one value"),
+        ({"block_cache": "0.5G"}, "not a whole number"),
+        ({"compression_per_level": "kNoSuch"}, "compression_per_level"),
         ({"sync": "perhaps"}, "neither true nor false"),
         ({"sync": "true", "disable_wal": "true"}, "no WAL to sync"),
     ],
@@ -349,10 +351,11 @@ def test_another_rocksdb_is_named_by_its_prefix(lab: Any, tmp_path: Path) -> Non
         factory_of("rocksdb").available({"prefix": str(tmp_path / "lib" / "none")}, tmp_path)
 
 
-def test_a_library_without_the_c_interface_is_refused_with_words(tmp_path: Path) -> None:
-    source = tmp_path / "empty.c"
+def test_a_library_without_the_c_interface_is_refused_with_words(lab: Any) -> None:
+    prefix = lab.directory("prefix")
+    source = prefix / "empty.c"
     source.write_text("int nothing;\n")
-    library = tmp_path / "librocksdb.so"
+    library = prefix / "librocksdb.so"
     subprocess.run(["gcc", "-shared", "-o", str(library), str(source)], check=True)
     with pytest.raises(UsageError, match="rocksdb_options_create"):
-        factory_of("rocksdb").available({"prefix": str(tmp_path)}, tmp_path)
+        factory_of("rocksdb").available({"prefix": str(prefix)}, prefix)
