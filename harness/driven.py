@@ -60,7 +60,8 @@ class Driven:
     what the window added to the counters of an engine inside the client, units in their
     names; ``engine_text``: what else it told, by name. ``counters_late_ns``: how long behind an
     end of the window all counters were read, where that was too late to be the window's.
-    ``notes``: facts about the client for the result.
+    ``ends_apart_ns``: by how much the windows of different operations differ. ``notes``: facts
+    about the client for the result.
     """
 
     driver: str
@@ -77,6 +78,7 @@ class Driven:
     engine_counters: Mapping[str, float] = field(default_factory=dict)
     engine_text: Mapping[str, str] = field(default_factory=dict)
     counters_late_ns: int | None = None
+    ends_apart_ns: int = 0
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property

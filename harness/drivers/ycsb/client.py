@@ -25,7 +25,11 @@ from harness.workload import Clients
 _BEGIN, _END = "begin", "end"
 #: Status lines come each second, give or take so much; late ones are made up for.
 _EARLY_MS = 100
-_TOO_SOON = "it ended before its window did: its operations were done, or its threads gave up"
+_TOO_SOON = (
+    "it ended before its window did: its operations were done, its threads gave up, or the host "
+    "was so busy that its status lines came many seconds late; say more operations, or measure "
+    "on a host that does nothing else"
+)
 
 
 def _nothing() -> None:

@@ -1,13 +1,14 @@
 """What the client's histograms and status lines say of its measured window.
 
-The client writes an interval of every histogram at each status line, just behind the moment
-that the line tells, so that an interval which ends behind line k and before line k + 1
-belongs to line k. Window and series are made of whole intervals.
+The client closes an interval of every histogram that it has as it makes a status line
+(StatusThread.computeStats), and one more at its end (exportMeasurements). So the intervals of a
+log belong, counted from the last one, to the end, to the last line, to the one before it …;
+a log that began later has fewer. Their moments do not tell: on a busy machine one histogram
+is closed long behind another. Window and series are made of whole intervals.
 """
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,7 +38,8 @@ class Measured:
     """The window: its length, and what was done in it.
 
     ``series``: ``{"monotonic_ns", "counts"}`` by second. ``backlog``: of a target, what was
-    due and not begun at the window's beginning and end; None without one.
+    due and not begun at the window's beginning and end; None without one. ``apart_ns``: by how
+    much the windows of different operations differ, as they are not closed at one moment.
     """
 
     window_ns: int
@@ -45,6 +47,7 @@ class Measured:
     series: Sequence[Mapping[str, object]]
     offered_count: int | None
     backlog: tuple[int, int] | None
+    apart_ns: int
 
 
 def measured(
@@ -64,7 +67,9 @@ def measured(
         if (found := _operation(cut, name, measurement, target is not None)) is not None
     }
     offered = None if target is None else round(target * window_ns / NS_PER_S)
-    return Measured(window_ns, operations, cut.series(), offered, _backlog(cut, target))
+    return Measured(
+        window_ns, operations, cut.series(), offered, _backlog(cut, target), cut.apart_ns
+    )
 
 
 class _Cut:
@@ -74,16 +79,20 @@ class _Cut:
         self.done = done
         # Halves of read-modify-writes alone are no operations.
         self.measurements = {n: m for n, m in MEASUREMENTS.items() if n in asked}
-        self._lines = [tick.at_ms for tick in done.ticks]
         self._all = not bounded_by_time
+        self._numbered = {name: self._of_lines(name, log) for name, log in done.logs.items()}
 
     def intervals(self, measurement: str) -> list[Interval]:
         """Those of the window; none of what never happened."""
-        return [i for i in self.done.logs.get(measurement, ()) if self._within(i)]
+        return [
+            interval
+            for line, interval in self._numbered.get(measurement, ())
+            if self._all or self.done.begin < line <= self.done.end
+        ]
 
     def of_line(self, measurement: str, line: int) -> int:
         """How many ended in the second that this status line closes."""
-        return sum(i.count for i in self.done.logs.get(measurement, ()) if self._line(i) == line)
+        return sum(i.count for of, i in self._numbered.get(measurement, ()) if of == line)
 
     @property
     def window_ns(self) -> int:
@@ -119,12 +128,27 @@ class _Cut:
         """As ``of_line``, those among them that found nothing."""
         return sum(self.of_line(m, line) for m in (measurement, measurement + _NOT_FOUND))
 
-    def _within(self, interval: Interval) -> bool:
-        return self._all or self.done.begin < self._line(interval) <= self.done.end
+    def _of_lines(self, name: str, log: Sequence[Interval]) -> list[tuple[int, Interval]]:
+        """Each with its status line; behind the last line is what the client's end closed."""
+        first = len(self.done.ticks) + 1 - len(log)
+        if first < 0:
+            raise RunFailed(
+                "measure with the official YCSB client",
+                f"its histogram {name} has {len(log)} intervals, and there were "
+                f"{len(self.done.ticks)} status lines and an end",
+                "run again; if it is so again, report it",
+            )
+        return list(enumerate(log, first))
 
-    def _line(self, interval: Interval) -> int:
-        """The status line behind which it ended."""
-        return bisect.bisect_right(self._lines, interval.end_ms) - 1
+    @property
+    def apart_ns(self) -> int:
+        """By how much the window of one operation is longer than that of another."""
+        spans = [
+            length_ms([found])
+            for measurement in self.measurements.values()
+            if len(found := self.intervals(measurement)) == self.done.end - self.done.begin
+        ]
+        return (max(spans) - min(spans)) * _NS_PER_MS if spans and not self._all else 0
 
 
 def _operation(cut: _Cut, name: str, measurement: str, intended: bool) -> Operation | None:

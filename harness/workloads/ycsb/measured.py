@@ -117,3 +117,11 @@ def _window(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
             "what the engine counts",
             do="measure on a machine that does nothing else, or give it a longer --duration",
         )
+    if driven.ends_apart_ns > driven.window_ns * (1 - _SHORT):
+        yield Finding(
+            what="windows of operations",
+            found=f"that of one operation is {driven.ends_apart_ns / NS_PER_S:.2f} s longer than "
+            "that of another: the client closes its histograms one after the other, and the "
+            "machine was busy; their counts cannot be set against one another that exactly",
+            do="measure on a machine that does nothing else, or give it a longer --duration",
+        )

@@ -138,6 +138,7 @@ class Official:
             inserted_count=inserted,
             inserts_begun_count=inserted,
             counters_late_ns=None if in_time else done.late_ns,
+            ends_apart_ns=found.apart_ns,
             notes={**_notes(params, asked), "counters_late_ns": done.late_ns},
         )
 

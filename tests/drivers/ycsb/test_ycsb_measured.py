@@ -82,6 +82,26 @@ def test_the_series_begins_its_seconds_on_our_clock_and_adds_up_to_the_window():
         assert sum(second["counts"][name] for second in found.series) == one.count
 
 
+def test_intervals_belong_to_lines_by_their_order_however_late_they_are_closed():
+    """One histogram is closed 700 ms behind the others, which is behind the next line, too."""
+    plain = done()
+    found = of(done(logs={**plain.logs, "READ-MODIFY-WRITE": log([5, 6, 7, 8], 700, 50)}))
+    assert found.operations["read_modify_write"].count == 21
+    assert found.operations["read"].count == 90 + 1 - 21
+    assert found.apart_ns == 0  # each of its seconds began as late as it ended
+    late = [*plain.logs["READ-MODIFY-WRITE"]]
+    late[4] = interval(late[4].begin_ms, late[4].end_ms + 300, 8)
+    found = of(done(logs={**plain.logs, "READ-MODIFY-WRITE": late}))
+    assert found.operations["read_modify_write"].count == 21
+    assert found.apart_ns == 300_000_000
+
+
+def test_more_intervals_than_status_lines_fail_the_run():
+    plain = done()
+    with pytest.raises(RunFailed, match="8 intervals"):
+        of(done(logs={**plain.logs, "READ": [interval(0, 1, 1), *plain.logs["READ"]]}))
+
+
 def test_with_a_rate_latencies_are_the_intended_ones_and_what_is_due_is_told():
     found = of(done(), target=200)
     latencies = hdr.decode(found.operations["read"].duration_hdr)
