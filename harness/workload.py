@@ -178,6 +178,9 @@ class ReadsProperties(Protocol):
     def property_parameters(self, files: Sequence[Path]) -> tuple[dict[str, Any], list[str]]:
         """What the files ask for, and in words what of them is left out."""
 
+    def given_parameters(self, pairs: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+        """The same of ``NAME=VALUE`` on the command line."""
+
 
 @runtime_checkable
 class HasSource(Protocol):

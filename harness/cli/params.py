@@ -35,7 +35,7 @@ def workload_params(
     known = _known()
     own = known.get(workload)
     given = {option: value for option, value in options.items() if value is not None}
-    more = key_values(param, "--param")
+    more = _from_command_line(workload, key_values(param, "--param"))
     for option, value in given.items():
         if (name := _parameter(own, option)) in more:
             raise UsageError(
@@ -45,9 +45,11 @@ def workload_params(
             )
     if own is not None:
         _check_whose(workload, own, known, given, more, options)
-    found = {_parameter(own, option): value for option, value in given.items()} | more
-    asked = {name: scalar(v) if isinstance(v, str) else v for name, v in found.items()}
-    return {**_from_files(workload, properties), **asked}
+    plain = {
+        _parameter(own, option): scalar(value) if isinstance(value, str) else value
+        for option, value in given.items()
+    }
+    return {**_from_files(workload, properties), **plain, **more}
 
 
 def takes(workload: str, option: str) -> bool:
@@ -114,7 +116,18 @@ def _from_files(workload: str, files: Sequence[Path] | None) -> dict[str, Any]:
             "only the official YCSB client has property files",
             "use --param for parameters of this workload",
         )
-    found, told = entry.property_parameters(files)
+    return _told(*entry.property_parameters(files))
+
+
+def _from_command_line(workload: str, pairs: Mapping[str, str]) -> dict[str, Any]:
+    """Values of ``--param``: as the official client reads them, where it has them."""
+    entry = registry.workloads().get(workload)
+    if isinstance(entry, ReadsProperties):
+        return _told(*entry.given_parameters(pairs))
+    return {name: scalar(value) for name, value in pairs.items()}
+
+
+def _told(found: dict[str, Any], told: Iterable[str]) -> dict[str, Any]:
     for line in told:
         typer.echo(line, err=True)
     return found

@@ -6,8 +6,9 @@ Those of the official client's core workload (0.17.0) have its names and its mea
 name                      default        meaning
 ========================= ============== =================================================
 workload                  a              a … f: the core workloads' proportions and
-                                         distribution; where properties say those
-                                         themselves, it is the one that they describe
+                                         distribution; CoreWorkload (what a property file
+                                         begins with): the defaults below. In the result
+                                         it is the one that the properties describe
 recordcount               1000000        records of the data; about 1.1 kB each
 operationcount            null           operations of the measured window; null: by time.
                                          Beside a duration it only foretells, as in the
@@ -159,6 +160,10 @@ _DEFAULTS: Mapping[str, Any] = {
     **_OTHERS,
 }
 PARAMETERS = tuple(_DEFAULTS)
+#: Of which type the official client has its own, and ours are.
+WHOLE_NUMBERS = (*_COUNTS,)
+NUMBERS = (*PROPORTIONS, *_SHARES, "exponential.percentile", "target")
+OFFICIAL_FLAGS = ("readallfields", "writeallfields", "dataintegrity")
 #: What the same thing is called elsewhere: on the command line, and in other workloads.
 _ELSEWHERE: Mapping[str, str] = {
     "records": "recordcount",
@@ -224,12 +229,14 @@ def writes(params: Mapping[str, Any]) -> bool:
 
 
 def _preset(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the named core workload sets; a, where neither it nor properties say what is done."""
+    """What the named core workload sets; a, where neither it nor properties say what is done.
+
+    The class of them all sets nothing: what is not said is as the core has it.
+    """
     name = said.get("workload")
+    if name is None and not {*PROPORTIONS, "requestdistribution"} & said.keys():
+        name = "a"
     if name is None or str(name).rpartition(".")[2] == CORE_CLASS:
-        telling = {*PROPORTIONS, "requestdistribution"}
-        name = None if telling & said.keys() else "a"
-    if name is None:
         return {}
     core = _CORE[one_of("workload", str(name).lower(), tuple(_CORE))]
     return {**dict.fromkeys(PROPORTIONS, 0), **core}

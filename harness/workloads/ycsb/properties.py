@@ -1,19 +1,27 @@
-r"""Property files of the official client, as they are: the syntax of ``java.util.Properties``.
+r"""Properties of the official client, from its files as they are and from the command line.
 
-A key ends with ``=``, ``:`` or white space; ``\`` at the end of a line continues it; lines
-that begin with ``#`` or ``!`` are comments; ``\t``, ``\n``, ``\f``, ``\r`` and ``\uXXXX`` are
-characters, any other character behind a ``\`` is itself. Files are Latin-1.
+Files have the syntax of ``java.util.Properties``: a key ends with ``=``, ``:`` or white space;
+``\`` at the end of a line continues it; lines that begin with ``#`` or ``!`` are comments;
+``\t``, ``\n``, ``\f``, ``\r`` and ``\uXXXX`` are characters, any other character behind a ``\``
+is itself. Files are Latin-1. Values mean what they mean to the client: ``010`` is ten, ``5e-2``
+a number, and only ``true`` is true.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, nearest
-from harness.workloads.ycsb.options import CORE_CLASS, PARAMETERS
+from harness.workloads.ycsb.options import (
+    CORE_CLASS,
+    NUMBERS,
+    OFFICIAL_FLAGS,
+    PARAMETERS,
+    WHOLE_NUMBERS,
+)
 from harness.yamlfile import scalar
 
 _KEY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
@@ -52,6 +60,13 @@ _REFUSED: Mapping[str, str] = {
 }
 
 
+#: Beginnings of the names that bindings' properties have.
+_BINDINGS = ("db.", "jdbc.", "rocksdb.")
+_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?", re.ASCII)
+_LONGEST_SHOWN = 80
+
+
 def read(file: Path) -> dict[str, str]:
     """All properties of a file, the last of a name; UsageError where it cannot be read."""
     try:
@@ -66,36 +81,104 @@ def read(file: Path) -> dict[str, str]:
 def parameters(files: Sequence[Path]) -> tuple[dict[str, Any], list[str]]:
     """What the files, one after another, ask for; and in words what of them is left out.
 
-    UsageError for what would change the numbers and is not done here.
+    What they do not say is as the core workload has it: they describe a workload, even where
+    they name no share of an operation. UsageError for what would change the numbers and is
+    not done here, and for a file that has no property at all that anybody knows.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"workload": CORE_CLASS} if files else {}
     told: list[str] = []
     for file in files:
-        for name, value in read(file).items():
-            if name in PARAMETERS and name != "workload":
-                found[name] = scalar(value.strip())
-            elif (why := _left_out(file, name, value.strip(), found)) is not None:
-                told.append(f"{file}: {name} is left out{f': {why}' if why else ''}")
+        pairs = read(file)
+        for name, value in pairs.items():
+            _take(f"{file}: ", name, value.strip(), found, told)
+        if pairs and not any(_known(name) for name in pairs):
+            raise UsageError(
+                f"property file {file}",
+                f"none of its {len(pairs)} properties is one of the core workload",
+                "give a property file of the official client",
+            )
     return found, told
 
 
-def _left_out(file: Path, name: str, value: str, found: dict[str, Any]) -> str | None:
+def given(pairs: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """The same of properties on the command line; names that nobody knows stay as they are."""
+    found: dict[str, Any] = {}
+    told: list[str] = []
+    for name, value in pairs.items():
+        if name == "workload" and value.rpartition(".")[2] != CORE_CLASS and "." not in value:
+            found[name] = value  # a letter
+        elif _known(name):
+            _take("-p ", name, value.strip(), found, told)
+        else:
+            found[name] = value
+    return found, told
+
+
+def _known(name: str) -> bool:
+    return (
+        name in PARAMETERS
+        or name == "maxexecutiontime"
+        or any(name in names for names in (_ONLY, _REFUSED, _NO_MATTER))
+        or name.startswith((*_NO_MATTER_GROUPS, *_BINDINGS))
+    )
+
+
+def _take(where: str, name: str, value: str, found: dict[str, Any], told: list[str]) -> None:
+    """``where``: stands before the property's name in what is said of it."""
+    if name in PARAMETERS and name != "workload":
+        found[name] = _value(where, name, value)
+        if name in OFFICIAL_FLAGS and value.lower() not in ("true", "false"):
+            told.append(f"{where}{name}={_shown(value)} is false: only true is true to the client")
+    elif (why := _left_out(where, name, value, found)) is not None:
+        told.append(f"{where}{_shown(name)} is left out{f': {why}' if why else ''}")
+
+
+def _value(where: str, name: str, text: str) -> Any:
+    """As the client reads it: by Integer.parseInt, Double.parseDouble or Boolean.parseBoolean."""
+    if name in WHOLE_NUMBERS:
+        return _parsed(where, name, text, _WHOLE, "a whole number", int)
+    if name in NUMBERS:
+        return _parsed(where, name, text, _NUMBER, "a number", lambda t: float(t.rstrip("fFdD")))
+    if name in OFFICIAL_FLAGS:
+        return text.lower() == "true"
+    return scalar(text)
+
+
+def _parsed(
+    where: str,
+    name: str,
+    text: str,
+    form: re.Pattern[str],
+    noun: str,
+    made: Callable[[str], int | float],
+) -> int | float:
+    if not form.fullmatch(text) or len(text) > _LONGEST_SHOWN:
+        raise _refused(where, name, text, f"not {noun}", f"write {noun} in decimal digits")
+    return made(text)
+
+
+def _left_out(where: str, name: str, value: str, found: dict[str, Any]) -> str | None:
     """Why a property that is no parameter has no effect; None where it has one or is as here."""
     if name == "maxexecutiontime":
-        found["duration"] = f"{value}s"
+        seconds = _parsed(where, name, value, _WHOLE, "a whole number", int)
+        found["duration"] = f"{seconds}s"
     elif name == "workload":
-        _check_class(file, value)
+        if value.rpartition(".")[2] != CORE_CLASS:
+            raise _refused(where, name, value, f"only the {CORE_CLASS} is done here")
+        found[name] = CORE_CLASS
     elif name in _ONLY:
-        _check_only(file, name, value)
+        only, why = _ONLY[name]
+        if value != only:
+            raise _refused(where, name, value, f"{why}: {only}")
     elif name in _REFUSED:
-        raise _refused(file, name, value, _REFUSED[name])
+        raise _refused(where, name, value, _REFUSED[name])
     elif name in _NO_MATTER or name.startswith(_NO_MATTER_GROUPS):
         return _NO_MATTER.get(name, "latencies are kept as histograms")
     elif "." in name:
         return "it is a binding's; engines are configured with --set, --tuning and --option"
     elif similar := nearest(name, list(PARAMETERS)):
         raise UsageError(
-            f"{file}: property {name}",
+            f"{where}property {_shown(name)}",
             f"neither a property of the core workload nor one of ours{similar}",
             "correct its name, or take it out",
         )
@@ -104,19 +187,14 @@ def _left_out(file: Path, name: str, value: str, found: dict[str, Any]) -> str |
     return None
 
 
-def _check_class(file: Path, value: str) -> None:
-    if value.rpartition(".")[2] != CORE_CLASS:
-        raise _refused(file, "workload", value, f"only the {CORE_CLASS} is done here")
+def _refused(where: str, name: str, value: str, why: str, do: str = "take it out") -> UsageError:
+    return UsageError(f"{where}property {name}={_shown(value)}", why, do)
 
 
-def _check_only(file: Path, name: str, value: str) -> None:
-    only, why = _ONLY[name]
-    if value != only:
-        raise _refused(file, name, value, f"{why}: {only}")
-
-
-def _refused(file: Path, name: str, value: str, why: str) -> UsageError:
-    return UsageError(f"{file}: property {name}={value}", why, "take it out of the file")
+def _shown(text: str) -> str:
+    """What a file says, for a terminal: no control characters, and not all of a long one."""
+    plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return plain if len(plain) <= _LONGEST_SHOWN else f"{plain[:_LONGEST_SHOWN]}…"
 
 
 def _pairs(text: str, file: Path) -> Iterator[tuple[str, str]]:

@@ -46,6 +46,10 @@ class Ycsb:
         """What property files of the official client ask for; see properties.py."""
         return properties.parameters(files)
 
+    def given_parameters(self, pairs: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+        """The same of properties on the command line."""
+        return properties.given(pairs)
+
     def data_key(self, params: Mapping[str, Any], driver: str) -> dict[str, Any]:
         """The records, and what else the driver's own load depends on."""
         return {**data.key(params), **_driver(driver).key(params)}

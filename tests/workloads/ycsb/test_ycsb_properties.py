@@ -6,7 +6,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.workloads.ycsb.options import normalise
-from harness.workloads.ycsb.properties import parameters, read
+from harness.workloads.ycsb.properties import given, parameters, read
 
 #: As the official ``workloads/workloade`` says it (0.17.0), without its comments.
 WORKLOAD_E = """\
@@ -88,7 +88,7 @@ def test_what_has_no_effect_here_is_told(written):
         "db=site.ycsb.db.rocksdb.RocksDBClient\ntable=usertable\nmine=1\nmaxexecutiontime=20"
     )
     found, told = parameters([file])
-    assert found == {"duration": "20s"}
+    assert found == {"workload": "CoreWorkload", "duration": "20s"}
     names = [line.split(": ")[1].split()[0] for line in told]
     assert names == ["measurementtype", "hdrhistogram.percentiles", "rocksdb.dir", "db", "mine"]
     assert "--engine" in told[3]
@@ -112,6 +112,77 @@ def test_what_would_change_the_numbers_is_refused(written, text, words):
         parameters([written(text)])
     assert words in " ".join((error.value.asked, error.value.found, error.value.do))
     assert "workload" in error.value.asked
+
+
+def test_values_mean_what_they_mean_to_the_client(written):
+    """Integer.parseInt, Double.parseDouble, Boolean.parseBoolean."""
+    text = (
+        "recordcount=010\nfieldcount=+7\nupdateproportion=5e-2\nreadproportion=.5d\n"
+        "writeallfields=yes\nreadallfields=TRUE\nmaxexecutiontime=020"
+    )
+    found, told = parameters([written(text)])
+    assert found == {
+        "workload": "CoreWorkload", "recordcount": 10, "fieldcount": 7, "updateproportion": 0.05,
+        "readproportion": 0.5, "writeallfields": False, "readallfields": True, "duration": "20s",
+    }  # fmt: skip
+    assert len(told) == 1
+    assert "writeallfields=yes is false" in told[0]
+    said = {"recordcount": "010", "updateproportion": "5e-2", "writeallfields": "TRUE"}
+    assert given(said) == (
+        {"recordcount": 10, "updateproportion": 0.05, "writeallfields": True},
+        [],
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["recordcount=0x10", "recordcount=1_000", "operationcount=", "threadcount=1.0",
+     "readproportion=a", "readproportion=nan", "target=1,5", "maxexecutiontime=1m"],
+)  # fmt: skip
+def test_what_the_client_could_not_read_is_refused(written, text):
+    with pytest.raises(UsageError, match=r"not a (whole )?number"):
+        parameters([written(text)])
+    with pytest.raises(UsageError, match=r"not a (whole )?number"):
+        given(dict([text.split("=")]))
+
+
+def test_a_file_that_says_nothing_of_operations_has_the_defaults_of_the_core(written):
+    """CoreWorkload's own: 0.95 reads, 0.05 updates, uniform keys; not those of workload a."""
+    for text in ("recordcount=5000\nworkload=site.ycsb.workloads.CoreWorkload", "threadcount=2"):
+        found, _ = parameters([written(text)])
+        params = normalise(found)
+        assert (params["readproportion"], params["updateproportion"]) == (0.95, 0.05)
+        assert params["requestdistribution"] == "uniform"
+        assert normalise(params) == params
+        assert normalise({**found, "workload": "b"})["workload"] == "b"
+    assert normalise({})["workload"] == "a"
+
+
+@pytest.mark.parametrize(
+    "text", ["table=foo", "fieldlengthhistogram=x", "core_workload_insertion_retry_limit=3"]
+)
+def test_the_command_line_refuses_for_the_same_reason_as_a_file(written, text):
+    found = []
+    for refuse in (lambda: parameters([written(text)]), lambda: given(dict([text.split("=")]))):
+        with pytest.raises(UsageError) as error:
+            refuse()
+        found.append(error.value.found)
+    assert found[0] == found[1]
+
+
+def test_what_has_no_effect_on_the_command_line_is_told_and_strange_names_are_left():
+    found, told = given({"dotransactions": "false", "rocksdb.dir": "/x", "scale": "1"})
+    assert found == {"scale": "1"}
+    assert [line.split()[1] for line in told] == ["dotransactions", "rocksdb.dir"]
+
+
+def test_a_file_without_any_property_of_the_client_is_refused_and_told_as_text(written):
+    noise = bytes(range(256)) * 4
+    with pytest.raises(UsageError, match="none of its"):
+        parameters([written(noise)])
+    _, told = parameters([written(b"recordcount=1\n\x1b[31m\x07mist=1")])
+    assert len(told) == 1
+    assert told[0].isprintable()
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
