@@ -23,6 +23,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -306,14 +307,21 @@ def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             _merged_operation(same)
             for same in zip(*(result["operations"] for result in results), strict=True)
         ],
-        "series": [
-            {"monotonic_ns": same[0]["monotonic_ns"], "counts": _summed(p["counts"] for p in same)}
-            for same in zip(*(result["series"] for result in results), strict=False)
-        ],
+        "series": _merged_series([result["series"] for result in results]),
         "errors": _summed(result["errors"] for result in results),
         "offered": _summed(offered) if offered else None,
         **_merged_keys(results),
     }
+
+
+def _merged_series(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Interval by interval: one that had done its operations earlier adds nothing any more."""
+    merged_ones = []
+    for same in zip_longest(*series):
+        there = [interval for interval in same if interval is not None]
+        counts = _summed(interval["counts"] for interval in there)
+        merged_ones.append({"monotonic_ns": there[0]["monotonic_ns"], "counts": counts})
+    return merged_ones
 
 
 def _merged_keys(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

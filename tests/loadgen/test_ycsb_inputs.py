@@ -485,6 +485,16 @@ def test_processes_insert_each_key_once(loadgen_build: Path, tmp_path: Path) -> 
     assert counts_of(both)["insert"] == 8000
 
 
+def test_a_merged_series_ends_with_the_longest(store: Store) -> None:
+    short = store.run(READ_ONLY, operations=100, series_interval_ns=1 * MS)
+    long = store.run(READ_ONLY, series_interval_ns=1 * MS)
+    long["series"] += [{"monotonic_ns": 2**62, "counts": {"read": 7}}]
+    long["clock"], long["started_monotonic_ns"] = short["clock"], short["started_monotonic_ns"]
+    series = merged([short, long])["series"]
+    assert series[-1] == long["series"][-1]
+    assert sum(one["counts"]["read"] for one in series) == 4107
+
+
 def test_counts_of_keys_are_added_up(store: Store) -> None:
     mix = {**READ_ONLY, "requestdistribution": "zipfian", "count_keys": 5}
     one, other = store.run(mix), store.run(mix, seed=2)

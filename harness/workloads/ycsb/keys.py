@@ -35,7 +35,7 @@ HOTTEST, COUNTED = 100, 1000
 _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 1_099_511_628_211
 #: Terms of zeta that are added up; those behind are integrated.
 _ZETA_TERMS = 1_000_000
-#: Clients count the first hundred thousand keys that they see: a rarer one may not be among them.
+#: A client thread counts the first 49,152 keys that it sees: a rarer one may not be among them.
 _LEAST_SHARE = 3e-4
 _SHOWN = 3
 
