@@ -73,9 +73,12 @@ def _tickers(text: str) -> Iterator[tuple[str, float]]:
         unit, factor, words = "_count", 1, []
         parts = re.findall(r"[A-Za-z0-9]+", name)
         for number, word in enumerate(parts):
-            if word in _UNITS:
+            last = number == len(parts) - 1
+            if word == "size" and last:
+                unit = "_bytes"
+            elif word in _UNITS:
                 unit, factor = _UNITS[word][0], max(factor, _UNITS[word][1])
-            elif word != "count" or number < len(parts) - 1:
+            elif word != "count" or not last:
                 words.append(word)
         yield "_".join(words) + unit, int(value) * factor
 

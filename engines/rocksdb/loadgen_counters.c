@@ -28,8 +28,8 @@ static uint64_t property(struct rocksdb_database *database, const char *name)
 }
 
 /*
- * "rocksdb.block.cache.bytes.read" → rocksdb_block_cache_read_bytes; micros, nanos → …_ns;
- * everything else counts. Returns by what the value is to be multiplied.
+ * "rocksdb.block.cache.bytes.read" → rocksdb_block_cache_read_bytes, and so a last "size";
+ * micros, nanos → …_ns; everything else counts. Returns by what the value is to be multiplied.
  */
 static int64_t rename_ticker(struct lg_text *into, const char *name, size_t length)
 {
@@ -49,6 +49,8 @@ static int64_t rename_ticker(struct lg_text *into, const char *name, size_t leng
             factor = 1000;
         } else if (letters == 5 && memcmp(word, "nanos", 5) == 0) {
             unit = "_ns";
+        } else if (end == length && letters == 4 && memcmp(word, "size", 4) == 0) {
+            unit = "_bytes";
         } else if (letters && !(end == length && letters == 5 && memcmp(word, "count", 5) == 0)) {
             if (into->length)
                 lg_text_add(into, "_", 1);

@@ -287,7 +287,26 @@ def test_tickers_and_levels_are_told(lab: Any, golden: Path) -> None:
     assert read["end"] - read["begin"] == pytest.approx(done["read"] + done["update"], rel=0.2)
     assert wrote["end"] - wrote["begin"] == pytest.approx(done["update"], rel=0.2)
     assert "Level Files Size" in engine["text"]["rocksdb_levels"]
+    assert "rocksdb_blobdb_blob_index_evicted_bytes" in engine["end"]
+    assert not [name for name in engine["end"] if name.endswith("_size_count")]
     assert engine["end"]["rocksdb_wal_bytes"] > engine["begin"]["rocksdb_wal_bytes"]
+
+
+def test_java_s_tickers_have_the_native_client_s_names(lab: Any, golden: Path) -> None:
+    told = {
+        "tickers": "rocksdb.blobdb.blob.index.evicted.size COUNT : 7\n"
+        "rocksdb.blobdb.blob.index.evicted.count COUNT : 2\n"
+        "rocksdb.block.cache.bytes.read COUNT : 3\nrocksdb.stall.micros COUNT : 5\n",
+        "pending_compaction_bytes": 0, "levels": "", "statistics": "",
+    }  # fmt: skip
+    store = Store.of(lab).restored(golden, lab.places())
+    counters, _ = store.engine.ycsb_counters(told)
+    assert counters == {
+        "rocksdb_blobdb_blob_index_evicted_bytes": 7, "rocksdb_blobdb_blob_index_evicted_count": 2,
+        "rocksdb_block_cache_read_bytes": 3, "rocksdb_stall_ns": 5000,
+        "rocksdb_pending_compaction_bytes": 0,
+    }  # fmt: skip
+    assert counters.keys() <= store.run(duration_ns=100_000_000)["engine"]["end"].keys()
 
 
 def test_without_statistics_there_are_no_tickers(lab: Any, golden: Path) -> None:
