@@ -162,6 +162,18 @@ def test_no_update_is_lost_among_threads(java, bench):
     assert java("LostUpdates", properties, 4, 20_000) == ["20000"] * 4
 
 
+def test_scans_go_through_all_keys_whatever_the_prefix_extractor(java, bench):
+    """As the native client's do: no key has the prefix of the one that is begun from."""
+    folder = bench.root / "order"
+    properties = {
+        "db": "tierbench.ycsb.RocksDbBinding", "rocksdb.directory": folder,
+        "rocksdb.wal_directory": folder, "rocksdb.create": True,
+        "rocksdb.cf_option.prefix_extractor": "fixed:5",
+        "rocksdb.cf_option.memtable_prefix_bloom_size_ratio": "0.1",
+    }  # fmt: skip
+    assert java("ScannedOrder", properties, "user2", "user1", "user3", "user4") == ["2"]
+
+
 def test_records_that_are_not_whole_or_not_as_they_were_made_fail_the_check(bench):
     asked = params(workload="c", fieldcount=3, fieldlength=20, recordcount=500)
     bench.load("rocksdb", asked)

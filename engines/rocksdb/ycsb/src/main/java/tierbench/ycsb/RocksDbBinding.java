@@ -50,7 +50,8 @@ public final class RocksDbBinding extends DB {
     records = new Records(properties);
     blind = blind(properties.getProperty("rocksdb.update", "read-modify-write"));
     opened = Opened.share(properties);
-    reading = new ReadOptions();
+    // As the native client reads: whatever the prefix extractor, scans go through all keys.
+    reading = new ReadOptions().setTotalOrderSeek(true);
     writing = new WriteOptions();
     writing.setSync(Boolean.parseBoolean(properties.getProperty("rocksdb.sync")));
     writing.setDisableWAL(Boolean.parseBoolean(properties.getProperty("rocksdb.disable_wal")));
