@@ -41,6 +41,9 @@ _CORE = "site.ycsb.workloads.CoreWorkload"
 _UNVERIFIED = "tierbench.ycsb.UnverifiedReads"
 #: The same, and its check of what is read looks at the whole record.
 _WHOLE = "tierbench.ycsb.WholeRecords"
+#: Raised whenever a binding of ours stores the same records in other bytes (Records.java,
+#: RocksDbBinding.java, JdbcBinding.java): data that it stored before are then not used.
+_GENERATION = 1
 #: It counts operations so far, and stops there: more than any window holds.
 _MOST_OPERATIONS = 2**31 - 1
 _HEAP_BYTES = 256 * MIB
@@ -77,8 +80,12 @@ class Official:
             native.check_connections(params["threadcount"], engine, settings, "--threads")
 
     def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Its version, and whether its values can be checked."""
-        return {"builder": client.NAME, "dataintegrity": params["dataintegrity"]}
+        """Its version, how bindings store records, and whether their values can be checked."""
+        return {
+            "builder": client.NAME,
+            "dataintegrity": params["dataintegrity"],
+            "generation": _GENERATION,
+        }
 
     def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
         """Have it insert every record, and check that it says so of each."""

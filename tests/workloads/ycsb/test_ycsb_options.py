@@ -3,7 +3,9 @@
 import pytest
 
 from harness.errors import UsageError
+from harness.workloads.ycsb import official
 from harness.workloads.ycsb.data import estimate_bytes, key
+from harness.workloads.ycsb.official import Official
 from harness.workloads.ycsb.options import PARAMETERS, loaded_records, normalise, shares, writes
 
 GB = 1e9
@@ -91,6 +93,13 @@ def test_data_are_shared_by_workloads_and_not_by_shapes():
     keys = [key(normalise({"workload": name})) for name in "abcdef"]
     assert all(one == keys[0] for one in keys)
     assert key(normalise({"fieldlength": 50})) != keys[0]
+
+
+def test_official_data_that_a_binding_stored_in_other_bytes_are_other_data(monkeypatch):
+    asked = normalise({})
+    before = Official().key(asked)
+    monkeypatch.setattr(official, "_GENERATION", official._GENERATION + 1)
+    assert Official().key(asked) != before
 
 
 def test_room_grows_with_records_and_with_what_is_written():
