@@ -19,7 +19,9 @@ offered_operations_per_second      intended starts, where a rate is set
 client_cpu_per_operation_ns        of the client processes, by operations done
 server_cpu_per_operation_ns        of the engine's processes, likewise
 process_cpu_per_operation_ns       in place of both where the engine works inside the client:
-                                   of that process, whose time cannot be told apart
+                                   of that process, whose time cannot be told apart. Not
+                                   where a rate is set: waiting for starts, and waking up for
+                                   them, is computed by the same threads
 window_duration_ns                 length of the measured window
 window_<counter>                   what the window added to a counter. Of those that an engine
                                    inside the client keeps (hundreds, for what is not in use
@@ -83,6 +85,8 @@ def _of_operation(name: str, one: Operation) -> Iterator[Metric]:
 
 
 def _cpu(driven: Driven, counters: Mapping[str, float], inside: bool) -> Iterator[Metric]:
+    if inside and driven.offered_count is not None:
+        return
     server_cpu_ns = None if inside else counters.get("cpu_ns")
     spent = cpu_per_operation(driven.done_count, driven.client_cpu_ns, server_cpu_ns)
     for side, each_ns in spent.items():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 
 from harness.driven import Operation
 from harness.result import Check
 from harness.workload import Outcome
+from harness.workloads.ycsb import figures
 from harness.workloads.ycsb.driven import Driven
 from harness.workloads.ycsb.measured import measure
 from harness.workloads.ycsb.options import normalise
@@ -71,3 +73,15 @@ def test_counters_that_were_read_too_late_are_told_nowhere_and_that_is_said():
 
 def test_a_window_that_is_shorter_than_asked_for_is_told():
     assert "measured window" in told(measured(window_ns=8_300_000_000))
+
+
+def test_processor_time_of_an_engine_inside_is_not_told_by_operation_where_starts_are_awaited():
+    """With a rate the threads that work also wait, part of it computing."""
+    seen = Driven("loadgen", "", 10**9, {"read": Operation(1000)}, client_cpu_ns=5_000_000)
+    for inside, offered, told in (
+        (True, None, {"process_cpu_per_operation_ns": 5000}),
+        (True, 1000, {}),
+        (False, 1000, {"client_cpu_per_operation_ns": 5000}),
+    ):
+        metrics = figures.metrics(replace(seen, offered_count=offered), {}, inside)
+        assert {m.name: m.value for m in metrics if "per_operation" in m.name} == told
