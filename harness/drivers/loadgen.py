@@ -30,7 +30,9 @@ def loadable(engine: Engine, workload: str) -> LoadsNatively:
             "connect to"
             if not isinstance(engine, RunsNatively)
             else "the engine has no bulk path for the native client",
-            "choose an engine with a server, such as postgres, mysql or mariadb",
+            "choose "
+            + ("rocksdb, or " if workload == "ycsb" else "")
+            + "an engine with a server, such as postgres, mysql or mariadb",
         )
     return engine
 

@@ -89,7 +89,8 @@ def test_a_rate_is_offered_and_kept_apart_from_what_was_done(loaded):
 
 
 REFUSED = [
-    (("--engine", "duckdb"), "choose an engine with a server"),
+    (("--engine", "duckdb"), "choose rocksdb, or an engine with a server"),
+    (("--engine", "rocksdb", "-p", "table=other"), "the table has this name: usertable"),
     (("--engine", "postgres", "--scale", "1"), "ycsb has --ramp-up"),
     (("--engine", "postgres", "--users", "6"), "--users is an option of tpcc"),
     (("--engine", "postgres", "-p", "users=6"), "--param users is an option of tpcc"),
