@@ -350,6 +350,8 @@ static void values_are_told_from_all_others(void)
                 CHECK_CASE(text[c] >= '0' && text[c] <= 'p' && text[c] != '\\', i);
             if (params.field_length == YCSB_CONSTANT)
                 CHECK_CASE(!lg_ycsb_value_fits(&values, key, 3, text, length + 1, &found), i);
+            if (length < YCSB_VERSION_BYTES)
+                CHECK_CASE(found == (version & ((UINT64_C(1) << 6 * length) - 1)), i);
             if (length < 16) /* of a short one there is less to tell it by */
                 continue;
             CHECK_CASE(lg_ycsb_value_fits(&values, key, 3, text, length, &found) &&

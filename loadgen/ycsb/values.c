@@ -134,7 +134,10 @@ size_t lg_ycsb_value(const struct lg_ycsb_values *values, const struct lg_ycsb_s
     uint64_t source = source_of(stamp->key, field, stamp->version), eight;
     size_t length = length_of(values, source), at = YCSB_VERSION_BYTES;
 
-    memcpy(to, stamp->text, YCSB_VERSION_BYTES);
+    if (length < YCSB_VERSION_BYTES) /* the low digits are those that change */
+        memcpy(to, stamp->text + YCSB_VERSION_BYTES - length, length);
+    else
+        memcpy(to, stamp->text, YCSB_VERSION_BYTES);
     for (; at < length; at += sizeof eight) {
         eight = piece(source, at);
         memcpy(to + at, &eight, sizeof eight);

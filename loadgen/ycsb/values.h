@@ -6,7 +6,8 @@
  *
  * The alphabet is '0' … 'o' with 'p' in place of the backslash: printable, nothing to
  * quote or to escape anywhere, six bits a character. A field shorter than its version has
- * the first characters of that, and only its length can be checked.
+ * the last characters of that, which tell one writing from the next, and only its length can
+ * be checked.
  */
 #ifndef LOADGEN_YCSB_VALUES_H
 #define LOADGEN_YCSB_VALUES_H
@@ -47,7 +48,10 @@ struct lg_ycsb_stamp lg_ycsb_stamp(uint64_t key_hash, uint64_t version);
 /* Writes the value and up to YCSB_VALUE_SLACK bytes behind it; its length. */
 size_t lg_ycsb_value(const struct lg_ycsb_values *values, const struct lg_ycsb_stamp *stamp,
                      int field, char *to);
-/* Whether it was written at any time as this field of this key; `version`: which time. */
+/*
+ * Whether it was written at any time as this field of this key; `version`: which time, of a
+ * short one the low digits.
+ */
 bool lg_ycsb_value_fits(const struct lg_ycsb_values *values, uint64_t key_hash, int field,
                         const char *text, size_t length, uint64_t *version);
 
