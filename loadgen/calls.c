@@ -4,8 +4,9 @@
  * is read before an operation's first call and behind its last, and no timer or descriptor
  * is on the way.
  *
- * Open loop: sleeps until shortly before an intended start and spins from there, since a
- * thread that is woken is some microseconds late, which is what a call takes.
+ * Open loop: a thread that is woken is some microseconds late, which is what a call takes. So
+ * it sleeps until so long before an intended start as it was woken late of late, and spins
+ * what is left then: next to nothing, since spinning is processor time of the engine's.
  */
 #include "support.h"
 #include "worker.h"
@@ -14,7 +15,10 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#define SPIN_NS 20000
+/* How long before a start it is woken at the most; a lateness beyond is the latency's. */
+#define LONGEST_LEAD_NS 20000
+/* What going to sleep takes by itself. */
+#define LEAST_SLEEP_NS 2000
 /* Sleeps in pieces, so that a run that has failed is noticed. */
 #define LONGEST_SLEEP_NS (50 * LG_MILLISECOND)
 
@@ -48,6 +52,13 @@ static void sleep_until(uint64_t at_ns)
         ;
 }
 
+/* The lead is a moving average of eight wakes. */
+static void learn_lead(struct lg_worker *worker, uint64_t late_ns)
+{
+    uint64_t late = late_ns < LONGEST_LEAD_NS ? late_ns : LONGEST_LEAD_NS;
+    worker->lead_ns = (7 * worker->lead_ns + late) / 8;
+}
+
 /* False where the run has been stopped meanwhile. */
 static bool wait_until(struct lg_worker *worker, uint64_t at_ns)
 {
@@ -56,9 +67,13 @@ static bool wait_until(struct lg_worker *worker, uint64_t at_ns)
         if (now >= at_ns)
             return true;
         uint64_t left = at_ns - now;
-        if (left > SPIN_NS)
-            sleep_until(now + (left - SPIN_NS < LONGEST_SLEEP_NS ? left - SPIN_NS
-                                                                 : LONGEST_SLEEP_NS));
+        if (left > worker->lead_ns + LEAST_SLEEP_NS) {
+            uint64_t sleep_ns = left - worker->lead_ns;
+            uint64_t until = now + (sleep_ns < LONGEST_SLEEP_NS ? sleep_ns : LONGEST_SLEEP_NS);
+            sleep_until(until);
+            now = lg_monotonic_ns();
+            learn_lead(worker, now > until ? now - until : 0);
+        }
     }
     return false;
 }
