@@ -333,18 +333,17 @@ def _merged_keys(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
     if "key_counts" not in results[0]:
         return common
-    times: dict[tuple[int, str], int] = {}
+    counted: dict[int, dict[str, Any]] = {}  # by number, or by distance from the newest
     for result in results:
         for one in result["key_counts"]:
-            name = (one["number"], one["key"])
-            times[name] = times.get(name, 0) + one["count"]
+            place = one["number"] if "number" in one else one["behind_newest"]
+            so_far = counted[place]["count"] if place in counted else 0
+            counted[place] = {**one, "count": so_far + one["count"]}
     most = max(len(result["key_counts"]) for result in results)
-    hottest = sorted(times, key=lambda name: (-times[name], name))[:most]
+    hottest = sorted(counted, key=lambda place: (-counted[place]["count"], place))[:most]
     return common | {
         "draws": sum(result["draws"] for result in results),
-        "key_counts": [
-            {"key": key, "number": number, "count": times[number, key]} for number, key in hottest
-        ],
+        "key_counts": [counted[place] for place in hottest],
     }
 
 

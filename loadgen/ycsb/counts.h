@@ -13,7 +13,7 @@
 
 struct lg_ycsb_counts {
     struct lg_ycsb_count {
-        int64_t key; /* number + 1; 0: free */
+        int64_t key; /* number (keys.h: or distance) + 1; 0: free */
         uint64_t times;
     } *places;
     size_t capacity, used; /* a power of two */
@@ -23,7 +23,7 @@ struct lg_ycsb_counts {
 
 struct lg_ycsb_counts *lg_ycsb_counts_new(void);
 void lg_ycsb_counts_free(struct lg_ycsb_counts *counts);
-/* Counts this one; one below 0 among the draws only. */
+/* Counts this one. */
 void lg_ycsb_counts_add(struct lg_ycsb_counts *counts, int64_t number);
 
 enum { YCSB_COUNTED_ALL = 100000, YCSB_COUNTED_BITS = 4 };

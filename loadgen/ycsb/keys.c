@@ -105,11 +105,7 @@ int64_t lg_ycsb_choose(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *choose
 int64_t lg_ycsb_counted_as(const struct lg_ycsb_keys *keys, const struct lg_ycsb_chooser *chooser,
                            int64_t number)
 {
-    const struct lg_ycsb_params *params = keys->params;
-
-    if (params->request != YCSB_LATEST && params->request != YCSB_EXPONENTIAL)
-        return number;
-    return params->recordcount - 1 - (chooser->last - number);
+    return lg_ycsb_counts_back(keys->params) ? chooser->last - number : number;
 }
 
 int64_t lg_ycsb_scan_length(const struct lg_ycsb_keys *keys, struct lg_random *random)

@@ -30,10 +30,15 @@ void lg_ycsb_chooser_open(struct lg_ycsb_chooser *chooser, const struct lg_ycsb_
 int64_t lg_ycsb_choose(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *chooser,
                        struct lg_random *random);
 /*
- * What a choice just made is counted as. Latest and exponential count back from the newest
- * record, which inserts make another one all the time: as far back from the last that was
- * loaded; below 0 where none was so far back.
+ * Latest and exponential choose by the distance from the newest record, which inserts make
+ * another one all the time: it is the distance that is counted then.
  */
+static inline bool lg_ycsb_counts_back(const struct lg_ycsb_params *params)
+{
+    return params->request == YCSB_LATEST || params->request == YCSB_EXPONENTIAL;
+}
+
+/* What a choice just made is counted as: its number, or its distance. */
 int64_t lg_ycsb_counted_as(const struct lg_ycsb_keys *keys, const struct lg_ycsb_chooser *chooser,
                            int64_t number);
 int64_t lg_ycsb_scan_length(const struct lg_ycsb_keys *keys, struct lg_random *random);

@@ -185,6 +185,17 @@ static bool ycsb_prepare(void *self, const struct lg_statements *statements,
 
 /* ---- result -------------------------------------------------------------------- */
 
+static json_t *key_count(const struct lg_ycsb_params *params, const struct lg_ycsb_count *count)
+{
+    json_int_t place = count->key, times = (json_int_t)count->times;
+    char key[YCSB_KEY_BYTES];
+
+    if (lg_ycsb_counts_back(params))
+        return json_pack("{s:I, s:I}", "behind_newest", place, "count", times);
+    return json_pack("{s:s%, s:I, s:I}", "key", key, lg_ycsb_key(params, place, key), "number",
+                     place, "count", times);
+}
+
 static void add_key_counts(const struct lg_ycsb *ycsb, json_t *result)
 {
     size_t most = (size_t)ycsb->params.count_keys, count;
@@ -198,14 +209,8 @@ static void add_key_counts(const struct lg_ycsb *ycsb, json_t *result)
         draws += counts[i]->draws;
     }
     count = lg_ycsb_hottest(counts, ycsb->own_count, hottest, most);
-    for (size_t i = 0; i < count; i++) {
-        char key[YCSB_KEY_BYTES];
-        size_t length = lg_ycsb_key(&ycsb->params, hottest[i].key, key);
-
-        json_array_append_new(keys, json_pack("{s:s%, s:I, s:I}", "key", key, length, "number",
-                                              (json_int_t)hottest[i].key, "count",
-                                              (json_int_t)hottest[i].times));
-    }
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(keys, key_count(&ycsb->params, &hottest[i]));
     json_object_set_new(result, "key_counts", keys);
     json_object_set_new(result, "draws", json_integer((json_int_t)draws));
     free(hottest);

@@ -360,6 +360,20 @@ def test_the_hottest_keys_are_counted_and_are_the_official_ones(store: Store) ->
     assert 0.035 < share < 0.042, "1 / 26.469 and what else falls on it"
 
 
+@pytest.mark.parametrize("distribution", ["latest", "exponential"])
+def test_what_is_counted_from_the_newest_record_is_told_so(store: Store, distribution: str) -> None:
+    mix = {"readproportion": 0.5, "updateproportion": 0, "insertproportion": 0.5}
+    result = store.run({**mix, "requestdistribution": distribution, "count_keys": 5})
+    assert result["inserted"] > 1000
+    assert all(one.keys() == {"behind_newest", "count"} for one in result["key_counts"])
+    if distribution == "latest":
+        assert result["key_counts"][0]["behind_newest"] == 0
+    both = merged([result, result])
+    assert both["key_counts"] == [
+        {**one, "count": 2 * one["count"]} for one in result["key_counts"]
+    ]
+
+
 def test_what_is_asked_does_not_depend_on_the_threads(store: Store) -> None:
     mix = {**READ_ONLY, "requestdistribution": "zipfian", "count_keys": 2000}
     drawn = [

@@ -18,11 +18,17 @@ OPERATIONS = ("read", "update", "insert", "scan", "read_modify_write")
 
 @dataclass(frozen=True)
 class KeyCount:
-    """How often a key was chosen; ``number``: of its record, from 0 in the order of loading."""
+    """How often a key was chosen; ``number``: of its record, from 0 in the order of loading.
 
-    key: str
-    number: int
-    count: int
+    Of a distribution that chooses by the distance from the newest record (``latest``,
+    ``exponential``) it is that distance that was counted, as ``behind_newest``: new records
+    make it another key all the time.
+    """
+
+    key: str | None = None
+    number: int | None = None
+    count: int = 0
+    behind_newest: int | None = None
 
 
 @dataclass(frozen=True)

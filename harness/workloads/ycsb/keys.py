@@ -11,7 +11,7 @@ if the newest were always the last that was loaded.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Expected:
-    """Shares of all choices, by number of the record.
+    """Shares of all choices, by number of the record (or as :func:`_place` has it).
 
     ``hottest``: of the hottest, from the least to the most that their share can have been
     (new records take from those that were loaded). ``others``: what no other of the loaded
@@ -187,9 +187,10 @@ def check_keys(params: Mapping[str, Any], driven: Driven) -> list[Check]:
     wanted = expected(params, driven.inserted_count or 0)
     if wanted is None:
         return []
+    counts = {_place(one, params): one.count for one in counted}
     wrong = [
-        *_far_from(wanted, counted, chosen),
-        *_too_hot(wanted, counted, chosen, params["recordcount"]),
+        *_far_from(wanted, counts, chosen),
+        *_too_hot(wanted, counts, chosen, params["recordcount"]),
     ]
     looked_at = f"{chosen:,} choices, {len(wanted.hottest) or 'the most frequent'} keys looked at"
     found = "; ".join(wrong[:_SHOWN]) + ("; and more" if len(wrong) > _SHOWN else "")
@@ -197,9 +198,15 @@ def check_keys(params: Mapping[str, Any], driven: Driven) -> list[Check]:
     return [Check("keys", "failed" if wrong else "passed", said)]
 
 
-def _far_from(wanted: Expected, counted: Sequence[KeyCount], chosen: int) -> Iterator[str]:
+def _place(one: KeyCount, params: Mapping[str, Any]) -> int:
+    """The record's number; of a distance from the newest, as if that were the last loaded."""
+    if one.number is not None:
+        return one.number
+    return int(params["recordcount"]) - 1 - (one.behind_newest or 0)
+
+
+def _far_from(wanted: Expected, by_number: Mapping[int, int], chosen: int) -> Iterator[str]:
     """Keys that are to be hot and were chosen too rarely, or too often."""
-    by_number = {one.number: one.count for one in counted}
     # What is not among the keys that were counted was chosen no more often than the last.
     unseen = min(by_number.values(), default=0) if len(by_number) >= COUNTED else 0
     for number, (least, most) in wanted.hottest.items():
@@ -216,12 +223,12 @@ def _far_from(wanted: Expected, counted: Sequence[KeyCount], chosen: int) -> Ite
 
 
 def _too_hot(
-    wanted: Expected, counted: Sequence[KeyCount], chosen: int, records: int
+    wanted: Expected, by_number: Mapping[int, int], chosen: int, records: int
 ) -> Iterator[str]:
     """Loaded records that were chosen more often than any but the hottest can be."""
-    for one in counted:
-        known = one.number in wanted.hottest or one.number >= records
-        if not known and one.count > chosen * wanted.others:
+    for number, count in by_number.items():
+        known = number in wanted.hottest or number >= records
+        if not known and count > chosen * wanted.others:
             share = wanted.others
-            if said := off(f"record {one.number}", one.count, chosen, share, tries=records):
+            if said := off(f"record {number}", count, chosen, share, tries=records):
                 yield said

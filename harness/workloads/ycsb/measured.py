@@ -7,6 +7,7 @@ Afterwards every record is read back, whoever drove.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from harness.doubts import (
@@ -70,7 +71,8 @@ def _keys(driven: Driven) -> dict[str, Any]:
     if not driven.key_counts:
         return {}
     hottest = [
-        {"key": k.key, "number": k.number, "count": k.count} for k in driven.key_counts[:HOTTEST]
+        {name: value for name, value in asdict(one).items() if value is not None}
+        for one in driven.key_counts[:HOTTEST]
     ]
     return {"chosen": driven.chosen_count, "hottest": hottest}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -104,6 +105,16 @@ def test_what_is_drawn_as_it_should_be_passes_and_as_another_fails(kind):
     for other in {"zipfian", "latest", "hotspot", "exponential"} - {kind}:
         (check,) = check_keys(params(requestdistribution=other), driven(counts))
         assert check.status == "failed", other
+
+
+@pytest.mark.parametrize("kind", ["latest", "exponential"])
+def test_distances_from_the_newest_record_are_what_is_expected_of_them(kind):
+    back = Counter({RECORDS - 1 - n: count for n, count in drawn(kind).items()})
+    for shifted, status in ((0, "passed"), (1, "failed")):
+        told = [KeyCount(count=n, behind_newest=b + shifted) for b, n in back.most_common(COUNTED)]
+        seen = replace(driven(drawn(kind)), key_counts=told)
+        (check,) = check_keys(params(requestdistribution=kind), seen)
+        assert check.status == status, check.detail
 
 
 def test_keys_that_are_hot_but_not_the_right_ones_are_found():
