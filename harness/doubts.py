@@ -51,7 +51,7 @@ def backlog(driven: Driven, nouns: Nouns) -> Iterator[Finding]:
         yield Finding(
             what="offered rate",
             found=f"{end} {nouns.operation}s that were due at the window's end had not begun "
-            f"({begin} at its beginning): the server did not keep up, and latencies grow "
+            f"({begin} at its beginning): the engine did not keep up, and latencies grow "
             "with the length of the window",
             do=f"lower --rate, or raise {nouns.users_option}",
         )
@@ -77,7 +77,7 @@ def closed_loop(nouns: Nouns) -> Finding:
     """Of users that wait for their answer and do not think."""
     return Finding(
         what="waiting in a closed loop",
-        found=f"a {nouns.user} asks for nothing while it waits, so a stall of the server delays "
+        found=f"a {nouns.user} asks for nothing while it waits, so a stall of the engine delays "
         f"one {nouns.operation} of each {nouns.user} and not all that would have come "
         "(coordinated omission)",
         do="offer a rate with --rate to see waiting in the latencies",

@@ -6,7 +6,9 @@ metric                             what it is
 operations_per_second              operations of the measured window, of all kinds
 operation_duration_ns              histogram by ``operation``: from the call to its answer,
                                    or from the intended start where a rate is set; of those
-                                   begun in the window. A read-modify-write's is the pair's
+                                   begun in the window. A read-modify-write's is the pair's.
+                                   One that was never answered stands there with its age; not
+                                   told where none was answered
 operation_percentile_ns            by ``operation`` and ``percentile``, from a driver that
                                    keeps no histogram
 operation_count                    by ``operation``: ended in the window. A read-modify-write
@@ -63,6 +65,15 @@ def metrics(driven: Driven, counters: Mapping[str, float], inside: bool) -> list
     ]
 
 
+def answered_share(one: Operation) -> float:
+    """Of the operations in its histogram, those that were answered; 0 where it has none.
+
+    The others stand there with their age as the client gave up waiting for them.
+    """
+    total = 0 if one.duration_hdr is None else hdr.decode(one.duration_hdr).total
+    return max(0.0, 1 - (one.unfinished_count or 0) / total) if total else 0.0
+
+
 def _rates(driven: Driven) -> Iterator[Metric]:
     if (done := driven.done_count) is not None:
         rate = done * NS_PER_S / driven.window_ns
@@ -77,7 +88,7 @@ def _of_operation(name: str, one: Operation) -> Iterator[Metric]:
     for count in _COUNTS:
         if (value := getattr(one, count)) is not None:
             yield Metric(f"operation_{count}", "1", "none", labels, value=value)
-    if one.duration_hdr is not None and hdr.decode(one.duration_hdr).total:
+    if one.duration_hdr is not None and answered_share(one):
         yield Metric("operation_duration_ns", "ns", "lower", labels, hdr=one.duration_hdr)
     for percentile, value_ns in one.percentiles_ns.items():
         both = {**labels, "percentile": percentile}

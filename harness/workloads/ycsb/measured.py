@@ -31,8 +31,11 @@ from harness.workloads.ycsb.checks import check_found, check_mix
 from harness.workloads.ycsb.driven import Driven, Driver
 from harness.workloads.ycsb.keys import HOTTEST, check_keys
 
-#: A window of less than this share of what was asked for is told.
-_SHORT = 0.98
+#: A window of less than this share of what was asked for is told; and one of so many more
+#: operations.
+_SHORT, _MORE = 0.98, 1.01
+#: Operations without an answer that are told: so many of a histogram are seen in its p99.9.
+_UNANSWERED = 0.001
 _NOUNS = Nouns(operation="operation", user="client thread", users_option="--threads")
 
 
@@ -96,9 +99,28 @@ def _doubts(
     yield from backlog(driven, _NOUNS)
     yield from trend(driven, _NOUNS)
     yield from _window(params, driven)
+    yield from _unanswered(driven)
     if params["target"] is None:
         yield closed_loop(_NOUNS)
     yield from lost_without_power(session.engine)
+
+
+def _unanswered(driven: Driven) -> Iterator[Finding]:
+    """Percentiles that are ages of what nobody answered."""
+    answered = {name: figures.answered_share(one) for name, one in driven.operations.items()
+                if one.unfinished_count}  # fmt: skip
+    for name, share in answered.items():
+        if share == 0:
+            found = f"not one {name} that began in the window was answered: it has no latencies"
+        elif share < 1 - _UNANSWERED:
+            found = (
+                f"{1 - share:.1%} of {name}s had no answer when the client gave up waiting: they "
+                f"count with their age then, so percentiles above p{100 * share:.3g} are less than "
+                "the truth"
+            )
+        else:
+            continue
+        yield Finding(what="unanswered operations", found=found, do="lower --rate")
 
 
 def _window(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
@@ -110,6 +132,14 @@ def _window(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
             found=f"it was {driven.window_ns / NS_PER_S:.1f} s long, and {params['duration']} was "
             "asked for: the client did not tell of every second in time",
             do="measure on a machine that does nothing else",
+        )
+    asked, done = params["operationcount"], driven.done_count
+    if params["duration"] is None and asked and done and done > asked * _MORE:
+        yield Finding(
+            what="number of operations",
+            found=f"{done:,} are counted and {asked:,} were asked for: those that were under way "
+            "at the end of the ramp-up ended in the window, too",
+            do="leave --ramp-up out, or ask for more --operations",
         )
     if driven.counters_late_ns is not None:
         yield Finding(

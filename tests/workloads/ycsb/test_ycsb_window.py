@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
+
 from harness.driven import Operation
+from harness.hdr import Histogram, Layout
 from harness.result import Check
 from harness.workload import Outcome
 from harness.workloads.ycsb import figures
@@ -73,6 +76,35 @@ def test_counters_that_were_read_too_late_are_told_nowhere_and_that_is_said():
 
 def test_a_window_that_is_shorter_than_asked_for_is_told():
     assert "measured window" in told(measured(window_ns=8_300_000_000))
+
+
+def histogram(count: int) -> str:
+    layout = Layout(1, 3_600_000_000_000, 3)
+    counts = np.zeros(layout.counters, dtype=np.int64)
+    counts[50] = count
+    return Histogram(layout, counts).encode()
+
+
+def test_ages_of_operations_that_nobody_answered_are_told_as_such():
+    """In the histogram they look like latencies; where there are no others it is left out."""
+    for unfinished, named, has_latencies in (
+        (0, "", True), (200, "above p80", True), (1000, "not one read", False),
+    ):  # fmt: skip
+        reads = Operation(500, unfinished_count=unfinished, duration_hdr=histogram(1000))
+        outcome = measure(PARAMS, Session(), Seen(Driven("ycsb", "", 10**10, {"read": reads})))
+        words = [f["found"] for f in outcome.uncontrolled if f["what"] == "unanswered operations"]
+        assert len(words) == bool(named)
+        assert named in "".join(words)
+        names = {metric.name for metric in outcome.metrics}
+        assert ("operation_duration_ns" in names) == has_latencies
+
+
+def test_operations_beyond_those_that_were_asked_for_are_told():
+    asked = normalise({"workload": "c", "operationcount": 10, "ramp_up": "3s"})
+    for done, told_so in ((10, False), (18, True)):
+        driven = Driven("loadgen", "", 10**7, {"read": Operation(done)})
+        outcome = measure(asked, Session(), Seen(driven))
+        assert ("number of operations" in told(outcome)) == told_so
 
 
 def test_processor_time_of_an_engine_inside_is_not_told_by_operation_where_starts_are_awaited():
