@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from harness.reports.catalogue import headline_first, metric_info
 from harness.reports.compare import Group, Row, compare
@@ -22,9 +23,12 @@ from harness.reports.words import (
     times,
 )
 from harness.store import StoredRun
+from harness.units import format_bytes
 
 #: The dimension that they are compared over.
 DRIVER = "driver"
+#: Data of two drivers whose sizes are farther apart are told: caches hold less of the larger.
+_SIZES_APART = 0.01
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ def _of_group(panel: Panel, group: Group) -> Iterator[Agreement]:
     details = [
         f"Ratio {interval_text(estimate)} over {_runs(estimate)}; each drove data of its own "
         "making.",
+        *_sizes(panel, group),
         *_times(list(rows.values()), a, b),
     ]
     details += [f"{remark[0].upper()}{remark[1:]}." for remark in group.remarks]
@@ -89,6 +94,24 @@ def _besides(panel: Panel, group: Group) -> list[str]:
     arms = {arm.name: arm for arm in panel.arms}
     a, b = (arms[side.name].usable for side in (group.a, group.b))
     return [str(one) for one in compare(a, b, [DRIVER], force=True).differences]
+
+
+def _sizes(panel: Panel, group: Group) -> Iterator[str]:
+    """How large their data are, where that differs: the same records compress in another way."""
+    arms = {arm.name: arm for arm in panel.arms}
+    sizes: list[float] = []
+    for side in (group.a, group.b):
+        told = [run.run["data_bytes"] for run in arms[side.name].usable]
+        if not told or None in told:
+            return
+        sizes.append(median(told))
+    a, b = sizes
+    if abs(b - a) > _SIZES_APART * max(a, b):
+        yield (
+            f"Their data differ in size: {format_bytes(int(a))} of {group.a.marked_name}, "
+            f"{format_bytes(int(b))} of {group.b.marked_name}; caches hold more of the smaller, "
+            "and tiers carry less."
+        )
 
 
 def _where(panel: Panel) -> str:

@@ -51,7 +51,7 @@ def metrics(core: str, per_second: float, inside: bool) -> list[dict[str, Any]]:
 def ycsb(
     root: Path, core: str = "a", threads: int = 8, placement: str = "ssd-both", gain: float = 1.0,
     driver: str = "loadgen", block: int = 0, inside: bool = True, mode: str = "Default",
-    **params: Any,
+    data_bytes: int = 6 << 30, **params: Any,
 ) -> StoredRun:  # fmt: skip
     """A finished run of one core workload; so many threads have so many times the rate."""
     rate = 10_000 * threads * gain
@@ -65,6 +65,7 @@ def ycsb(
         block=block,
         emulated=EMULATED if placement.startswith("pmem") else (),
         queries=(),
+        data_bytes=data_bytes,
         metrics=metrics(core, rate, inside),
         run_changes={"host_mode": mode},
         spec_changes={"workload": "ycsb", "driver": driver, "params": given | params},
@@ -180,6 +181,22 @@ def test_drivers_of_the_same_load_are_held_against_one_another_and_judge_no_tier
     over = write_report(made, tmp_path / "over", over="driver").markdown.read_text("utf-8")
     assert "has 0.500× of what loadgen" in over
     assert "it pays" not in over and "cannot be shown with" not in over.split("## How far")[0]
+
+
+def test_data_of_two_drivers_that_differ_in_size_are_told_where_they_are_compared(
+    tmp_path: Path,
+) -> None:
+    def said(name: str, size: int) -> str:
+        folder = tmp_path / name
+        made = [
+            ycsb(folder, driver="loadgen", data_bytes=size),
+            ycsb(folder, driver="ycsb", data_bytes=6 << 30),
+        ]
+        return write_report(made, folder / "report").markdown.read_text(encoding="utf-8")
+
+    told = said("apart", 4 << 30)
+    assert re.search(r"differ in size: 4(\.0+)? GiB of loadgen.*, 6(\.0+)? GiB of ycsb", told)
+    assert "differ in size" not in said("alike", 6 << 30)
 
 
 def test_a_papers_points_find_the_place_that_they_name(sweep_report: Any) -> None:
