@@ -21,6 +21,8 @@ _TOOLS = {
     "cpupower": ["--version"],
     "systemd-run": ["--version"],
     "gcc": ["--version"],
+    "java": ["-version"],
+    "mvn": ["--version"],
 }
 _TIMEOUT_S = 10
 _VERSION = re.compile(r"\b\d+\.\d[\w.\-+]*|\b\d+\b")
