@@ -40,6 +40,8 @@ _TICK_S = 0.5
 _MAIN = "tierbench.ycsb.Main"
 _HISTOGRAMS = "histograms"
 _STDERR = "stderr.log"
+#: What it says for each of its threads, whatever happens.
+_BOILERPLATE = ("tierbench: c", "DBWrapper: report latency for each error")
 _Stream = Literal["said", "results"]
 
 
@@ -126,7 +128,7 @@ class Conversation:
             self.words.hear_result(line)
             return None
         tick = self.words.hear(line)
-        if tick is None and not line.startswith("tierbench: c"):  # clocks and counters are ours
+        if tick is None and not line.startswith(_BOILERPLATE):  # clocks and counters are ours
             self._last.append(line)
         return tick
 
