@@ -132,7 +132,8 @@ class RocksDb(OfficialClient):
         found = told.options() if told else self._options.flat()
         # Each client has one of its own to merge by, or none: nothing of the configuration.
         found.pop("merge_operator", None)
-        cache = {k: v for k, v in self._used().table.items() if k not in found}
+        size = self._used().block_cache_bytes  # which OPTIONS files do not tell
+        cache = {} if size is None else {"block_cache": str(size)}
         return {
             **found, **cache, "sync": _text(self._used().sync),
             "disable_wal": _text(self._used().disable_wal), "statistics": _text(self._statistics),

@@ -53,12 +53,14 @@ class Installation(FoundInstallation):
 class Answer:
     """What a library says when it opens an empty database with some options.
 
-    ``error``: why it does not, in its own words; ``options``: as it took them.
+    ``error``: why it does not, in its own words; ``options``: as it took them, but for the
+    block cache; None: it has none.
     """
 
     error: str
     log: str
     options: OptionsFile | None
+    block_cache_bytes: int | None = None
 
 
 def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
@@ -156,6 +158,7 @@ def _ask(library: Path, options: str, _changed_ns: int) -> Answer:
     return Answer(
         answer["error"].strip(), answer["log"],
         parse_options(text, f"OPTIONS of {library}") if text else None,
+        answer["block_cache_bytes"],
     )  # fmt: skip
 
 

@@ -19,7 +19,8 @@ from harness.errors import UsageError, nearest
 #: Options of every write, and what RocksDB has them at.
 WRITES: Mapping[str, bool] = {"sync": False, "disable_wal": False}
 #: Taken by the library, and not among what it writes to OPTIONS files, or only where it is set.
-_UNWRITTEN: Mapping[str, str] = {"block_cache": TABLE, "compression_per_level": FAMILY}
+_CACHE = "block_cache"
+_UNWRITTEN: Mapping[str, str] = {_CACHE: TABLE, "compression_per_level": FAMILY}
 _TABLE_OPTION = "block_based_table_factory"
 #: What the harness decides: where things lie, what records are made of, how it is opened.
 _FIXED = frozenset({
@@ -60,7 +61,8 @@ _SUFFIXES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 class Options:
     """``database``, ``family``, ``table``: options by name, as texts that RocksDB parses.
 
-    ``usual``: what the library has them at where nothing is said.
+    ``usual``: what the library has them at where nothing is said. ``block_cache_bytes``: as it
+    was read back; None: there is none.
     """
 
     database: Mapping[str, str]
@@ -69,6 +71,7 @@ class Options:
     sync: bool
     disable_wal: bool
     usual: Mapping[str, str] = field(repr=False)
+    block_cache_bytes: int | None = None
 
     def of_family(self) -> dict[str, str]:
         """With the table's as the one option that they are then."""
@@ -102,7 +105,14 @@ def read_settings(installation: Installation, settings: Mapping[str, str]) -> Op
         if name in WRITES:
             continue
         _check_name(title, name, value, homes)
-        parts[homes[name] if homes[name] in parts else ""][name] = _TRUTHS.get(value, value)
+        part = parts[homes[name] if homes[name] in parts else ""]
+        part[name] = _whole_size(value) if name == _CACHE else _TRUTHS.get(value, value)
+    if parts[TABLE].get("no_block_cache", "false") != "false":
+        raise UsageError(  # 11.8.1: hits of a cache, whose size it then no longer tells
+            f"{title}: no_block_cache={parts[TABLE]['no_block_cache']}",
+            "RocksDB keeps its block cache nevertheless where options are given as text",
+            "write block_cache=0",
+        )  # fmt: skip
     found = Options(
         parts[DB], parts[""], parts[TABLE], writes["sync"], writes["disable_wal"], usual.options()
     )
@@ -110,8 +120,7 @@ def read_settings(installation: Installation, settings: Mapping[str, str]) -> Op
         raise UsageError(
             f"{title}: sync with disable_wal", "there is no WAL to sync then", "leave one out"
         )
-    _check_values(title, installation.library, found)
-    return found
+    return replace(found, block_cache_bytes=_checked(title, installation.library, found))
 
 
 def settings_of_file(file: OptionsFile, path: Path) -> dict[str, str]:
@@ -155,6 +164,12 @@ def _plain(text: str) -> str | float | frozenset[str]:
         return text.strip()
 
 
+def _whole_size(text: str) -> str:
+    """Bytes, so that nobody after us has to understand a suffix."""
+    factor = _SUFFIXES.get(text[-1].lower(), 0)
+    return str(int(text[:-1]) * factor if factor else int(text))
+
+
 def _usual(installation: Installation) -> OptionsFile:
     found = ask(installation.library).options
     if found is None:
@@ -192,7 +207,7 @@ def _check_name(title: str, name: str, value: str, homes: Mapping[str, str]) -> 
             f"{title}: option {name}", f"no such option{nearest(name, known)}",
             "names are those of RocksDB's OPTIONS files, and sync, disable_wal",
         )  # fmt: skip
-    if name == "block_cache" and not _WHOLE_SIZE.fullmatch(value):
+    if name == _CACHE and not _WHOLE_SIZE.fullmatch(value):
         raise UsageError(  # RocksDB reads as far as it understands: 0.5G would be no cache
             f"{title}: option {name}={value}", "not a whole number of bytes, K, M or G",
             "write 67108864 or 64M",
@@ -209,8 +224,11 @@ def _check_name(title: str, name: str, value: str, homes: Mapping[str, str]) -> 
         )
 
 
-def _check_values(title: str, library: Path, options: Options) -> None:
-    """The library opens an empty database with them: by its own rules, and reads them back."""
+def _checked(title: str, library: Path, options: Options) -> int | None:
+    """The library opens an empty database with them: by its own rules, and reads them back.
+
+    Returns the size of the block cache that it then has.
+    """
     answer = ask(library, options.text())
     if answer.error.startswith(_FILE_SYSTEM):  # where it was tried, not where the data will lie
         indirect = {k: v for k, v in options.database.items() if not k.startswith(_DIRECT)}
@@ -221,8 +239,16 @@ def _check_values(title: str, library: Path, options: Options) -> None:
             f"options for {title}", answer.error, "correct the value, or leave the option out"
         )
     taken = answer.options.options() if answer.options else {}
+    if answer.block_cache_bytes is not None:
+        taken[_CACHE] = str(answer.block_cache_bytes)
+    if untold := sorted(name for name, v in options.flat().items() if v and name not in taken):
+        raise UsageError(
+            f"options for {title}", f"it does not tell {', '.join(untold)} back",
+            "leave them out: nobody would know with what it runs",
+        )  # fmt: skip
     if changed := differing(options.flat(), taken):
         raise UsageError(
             f"options for {title}", "; ".join(changed),
             "ask for what it would be, so that the run is the one that was asked for",
         )  # fmt: skip
+    return answer.block_cache_bytes

@@ -4,11 +4,12 @@
 
     python probe.py < {"library": "…/librocksdb.so", "options": "write_buffer_size=1048576;…",
                        "user": [65534, 65534]}
-    {"error": "", "log": "…", "options_file": "…"}
+    {"error": "", "log": "…", "options_file": "…", "block_cache_bytes": 33554432}
 
 The library opens an empty database with the options, in a directory of its own that is gone
 at the end. What it says of itself is in the log it writes there, the options as it took them
-in its OPTIONS file. Standard library only. A process of its own, because a library that does
+in its OPTIONS file, but for the size of the block cache, which it is asked for (null: it has
+none, or was not opened). Standard library only. A process of its own, because a library that does
 not fit this machine may take its process with it; and unprivileged (``user``: numeric user
 and group, where the harness is root), since any library may be named.
 """
@@ -25,6 +26,7 @@ from pathlib import Path
 
 _POINTER = ctypes.c_void_p
 _TEXT = ctypes.c_char_p
+_CAPACITY = b"rocksdb.block-cache-capacity"
 #: Functions of <rocksdb/c.h>: what they return and take.
 _FUNCTIONS = {
     "rocksdb_options_create": (_POINTER, ()),
@@ -34,6 +36,7 @@ _FUNCTIONS = {
         None, (_POINTER, _TEXT, _POINTER, ctypes.POINTER(_TEXT)),
     ),
     "rocksdb_open": (_POINTER, (_POINTER, _TEXT, ctypes.POINTER(_TEXT))),
+    "rocksdb_property_int": (ctypes.c_int, (_POINTER, _TEXT, ctypes.POINTER(ctypes.c_uint64))),
     "rocksdb_close": (None, (_POINTER,)),
 }  # fmt: skip
 
@@ -49,33 +52,39 @@ def main() -> int:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with tempfile.TemporaryDirectory(prefix="tb-rocksdb-") as folder:
+        cache = None
         try:
-            error = _open(request["library"], request["options"], folder)
+            error, cache = _open(request["library"], request["options"], folder)
         except (OSError, AttributeError) as missing:  # no library, or without the C interface
             error = str(missing)
         print(json.dumps({
             "error": error,
             "log": _text(folder, "LOG"),
             "options_file": _text(folder, "OPTIONS-*"),
+            "block_cache_bytes": cache,
         }))  # fmt: skip
     return 0
 
 
-def _open(library: str, options: str, folder: str) -> str:
-    """Open and close; the error in RocksDB's words, empty where there is none."""
+def _open(library: str, options: str, folder: str) -> tuple[str, int | None]:
+    """Open and close; the error in RocksDB's words, empty where there is none, and the size of
+    the block cache in bytes.
+    """
     rocksdb = ctypes.CDLL(library)
     for name, (returned, taken) in _FUNCTIONS.items():
         function = getattr(rocksdb, name)
         function.restype, function.argtypes = returned, taken
-    error = ctypes.c_char_p()
+    error, size, cache = ctypes.c_char_p(), ctypes.c_uint64(), None
     plain, asked = rocksdb.rocksdb_options_create(), rocksdb.rocksdb_options_create()
     rocksdb.rocksdb_options_set_create_if_missing(plain, 1)
     rocksdb.rocksdb_get_options_from_string(plain, options.encode(), asked, ctypes.byref(error))
     if not error.value:
         database = rocksdb.rocksdb_open(asked, folder.encode(), ctypes.byref(error))
         if database:
+            if not rocksdb.rocksdb_property_int(database, _CAPACITY, ctypes.byref(size)):
+                cache = size.value
             rocksdb.rocksdb_close(database)
-    return (error.value or b"").decode(errors="replace")
+    return (error.value or b"").decode(errors="replace"), cache
 
 
 def _text(folder: str, pattern: str) -> str:

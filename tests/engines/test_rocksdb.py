@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ import pytest
 
 from harness import loadgen
 from harness.engine import CallsNatively, Places, RunsInClient, TakesOptionFile
+from harness.engines.rocksdb import options
+from harness.engines.rocksdb.installation import Answer, ask
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 from harness.registry import engine as factory_of
@@ -23,6 +25,7 @@ from harness.supervise.process import alive
 from harness.workload import Clients
 
 RECORDS = 3000
+TABLE_FACTORY = "block_based_table_factory"
 SHAPE = {
     "recordcount": RECORDS, "insertstart": 0, "fieldcount": 4, "fieldlength": 50,
     "minfieldlength": 1, "fieldlengthdistribution": "constant", "insertorder": "hashed",
@@ -188,20 +191,80 @@ def test_options_are_those_that_rocksdb_then_writes(lab: Any, golden: Path) -> N
     assert config["allow_mmap_reads"] == "true"
     assert config["filter_policy"] == "bloomfilter:9:false"
     assert float(config["max_bytes_for_level_multiplier"]) == 8
-    assert (config["block_cache"], config["sync"]) == ("16M", "true")
+    assert (config["block_cache"], config["sync"]) == (str(16 << 20), "true")
     store.engine.stop()  # which compares all of them
+
+
+@pytest.mark.parametrize(
+    ("asked", "size"),
+    [("64M", 64 << 20), ("1g", 1 << 30), ("67108864", 64 << 20), ("0", 0)],
+)
+def test_the_block_cache_is_read_back(lab: Any, golden: Path, asked: str, size: int) -> None:
+    store = Store.of(lab, {"block_cache": asked}).restored(golden, lab.places())
+    assert store.engine.effective_config()["block_cache"] == str(size)
+    assert f"block_cache={size};" in store.spec()["connection"]["options"][TABLE_FACTORY]
+
+
+def test_a_block_cache_of_another_size_is_refused(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a library that takes half of it."""
+    monkeypatch.setattr(options, "ask", lambda library, text="": replace(
+        ask(library, text), block_cache_bytes=8 << 20
+    ))  # fmt: skip
+    with pytest.raises(UsageError, match="block_cache=16777216 would be 8388608"):
+        lab.engine("rocksdb", {"block_cache": "16M"})
+
+
+def test_a_block_cache_of_nothing_is_none(lab: Any, golden: Path) -> None:
+    store = Store.of(lab, {"block_cache": "0"}).restored(golden, lab.places())
+    told = store.run(duration_ns=200_000_000)["engine"]["end"]
+    assert told["rocksdb_block_cache_data_miss_count"] > 0
+    assert told["rocksdb_block_cache_data_hit_count"] == 0
+
+
+def test_without_direct_io_where_it_is_tried_it_is_not_refused(
+    lab: Any, golden: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a file system of temporary files that has none, as the library says it."""
+
+    def told(library: Path, text: str = "") -> Answer:
+        if "use_direct_reads=true" in text:
+            return Answer("IO error: While open a file with O_DIRECT: Invalid argument", "", None)
+        return ask(library, text)
+
+    monkeypatch.setattr(options, "ask", told)
+    engine = lab.engine("rocksdb", {"use_direct_reads": "true", "block_cache": "16M"})
+    restored = Store(engine, Clients(lab.supervisor, None, golden)).restored(golden, lab.places())
+    assert restored.spec()["connection"]["options"]["use_direct_reads"] == "true"
+    with pytest.raises(UsageError, match="num_levels=1 would be"):
+        lab.engine("rocksdb", {"use_direct_reads": "true", "num_levels": "1"})
+
+
+def test_a_run_without_an_options_file_is_not_taken_for_one_that_was_checked(
+    lab: Any, golden: Path
+) -> None:
+    store = Store.of(lab).restored(golden, lab.places())
+    store.run(duration_ns=100_000_000)
+    for path in store.engine.files():
+        for written in path.glob("OPTIONS-*"):
+            written.unlink()
+    with pytest.raises(RunFailed, match="no OPTIONS file"):
+        store.engine.stop()
 
 
 def test_options_come_from_a_file_as_rocksdb_writes_it(
     lab: Any, golden: Path, tmp_path: Path
 ) -> None:
-    first = Store.of(lab, {"write_buffer_size": "5242880"})
+    levels = "kNoCompression:kNoCompression:kLZ4Compression"
+    first = Store.of(lab, {"write_buffer_size": "5242880", "compression_per_level": levels})
     places = lab.places()
     first.restored(golden, places).run(duration_ns=200_000_000)
     first.engine.stop()
     written = sorted((places["data"] / "rocksdb").glob("OPTIONS-*"))[-1]
     settings = factory_of("rocksdb").settings_of_file({"options_file": str(written)})  # type: ignore[attr-defined]
     assert settings["write_buffer_size"] == "5242880"
+    assert settings["compression_per_level"] == levels
     assert "wal_dir" not in settings
     second = Store.of(lab, {**settings, "block_cache": "8M"}).restored(golden, lab.places())
     second.run(duration_ns=200_000_000)
@@ -239,6 +302,14 @@ def test_a_file_that_is_no_options_file_is_refused_with_its_line(tmp_path: Path)
         ({"block_based_table_factory": "{block_size=4096}"}, "by their own names"),
         ({"block_size": "4096;no_block_cache=true"}, "not one value"),
         ({"block_cache": "0.5G"}, "not a whole number"),
+        ({"block_cache": "1e9"}, "not a whole number"),
+        ({"block_cache": "64x"}, "not a whole number"),
+        ({"block_cache": "-1"}, "not a whole number"),
+        ({"block_cache": "{capacity=64M}"}, "not a whole number"),
+        ({"block_cache": "18446744073709551616"}, "block_cache"),
+        ({"no_block_cache": "true"}, "write block_cache=0"),
+        ({"write_buffer_size": "0.5G"}, "write_buffer_size=0.5G would be"),
+        ({"write_buffer_size": "1e9"}, "write_buffer_size=1e9 would be"),
         ({"compression_per_level": "kNoSuch"}, "compression_per_level"),
         ({"sync": "perhaps"}, "neither true nor false"),
         ({"sync": "true", "disable_wal": "true"}, "no WAL to sync"),
@@ -249,7 +320,7 @@ def test_options_that_rocksdb_does_not_take_are_refused_beforehand(
 ) -> None:
     with pytest.raises(UsageError) as caught:
         lab.engine("rocksdb", settings)
-    assert words in str(caught.value) and caught.value.do
+    assert words in f"{caught.value} {caught.value.do}" and caught.value.do
 
 
 def test_only_what_decides_the_files_is_in_the_golden_key(lab: Any) -> None:
