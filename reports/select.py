@@ -59,16 +59,25 @@ def _is_run_id(store: Store, text: str) -> bool:
 
 def _by_fields(runs: list[StoredRun], text: str) -> list[StoredRun]:
     facts = {fact for run in runs for fact in spec_facts(run)}
+    every = runs
     for key, value in _pairs(text, facts).items():
         present = sorted({_field(run, key) for run in runs})
         runs = [run for run in runs if _field(run, key) == value]
         if not runs:
             raise UsageError(
                 f"runs with {text!r}",
-                f"no finished run has {key}={value}{nearest(value, present)}",
+                f"no finished run has {key}={value}{_same_name(every, key, value, present)}",
                 f"there is {key}={', '.join(present[:8])}" if present else "no run is finished",
             )
     return runs
+
+
+def _same_name(runs: Iterable[StoredRun], key: str, value: str, present: Iterable[str]) -> str:
+    """A parameter that is called as the field is and has that value, or else the nearest value."""
+    longer = f"params.{key}"
+    if any(spec_facts(run).get(longer) == value for run in runs):
+        return f" (did you mean '{longer}={value}'?)"
+    return nearest(value, list(present))
 
 
 def _meant(key: str, facts: Iterable[str]) -> str:

@@ -60,3 +60,5 @@ def test_a_parameter_without_its_first_half_is_named_in_full(results: Path) -> N
     with pytest.raises(UsageError, match=r"did you mean 'params\.users'"):
         select(Store(results), "users=8")
     assert len(select(Store(results), "params.users=8")) == 2
+    with pytest.raises(UsageError, match=r"did you mean 'params\.workload=b'"):
+        select(Store(results), "workload=b")
