@@ -13,6 +13,12 @@ from harness.tiers.explain import node_list
 from harness.tiers.model import DIRECTORY_KINDS, Tier
 from harness.units import format_bytes
 
+#: File systems without a device and without memory of their own.
+_OF_THE_KERNEL = frozenset(
+    {"sysfs", "proc", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs",
+     "devpts", "bpf", "pstore", "efivarfs"}
+)  # fmt: skip
+
 
 def resolve(
     placement: Placement, tiers: Mapping[str, Tier]
@@ -131,8 +137,16 @@ def _check_group(
         return
     parts = ", ".join(f"{part} {format_bytes(size)}" for _, part, size in group if size)
     names = " and ".join(dict.fromkeys(repr(each.name) for each, _, _ in group))
+    asked = f"{format_bytes(needed_bytes)} on tier {names} ({parts})"
+    if tier.facts.filesystem in _OF_THE_KERNEL:
+        raise UsageError(
+            asked,
+            f"{tier.facts.mount_point} ({tier.facts.filesystem}) is the kernel's own: nothing is "
+            "stored there",
+            "name a directory of a mounted disk in the host file",
+        )
     raise UsageError(
-        f"{format_bytes(needed_bytes)} on tier {names} ({parts})",
+        asked,
         f"{format_bytes(free_bytes)} are free on {tier.facts.mount_point}"
         f" ({tier.facts.device or tier.facts.filesystem})",
         f"free space there (harness data rm), take {smaller}, or another tier",

@@ -72,6 +72,14 @@ def test_parts_on_one_file_system_are_added_up() -> None:
     assert "take fewer --warehouses, or" in refused.value.do
 
 
+def test_a_file_system_of_the_kernel_is_not_called_full() -> None:
+    facts = TierFacts("block", mount_point="/sys", filesystem="sysfs", filesystem_id="0:21")
+    with pytest.raises(UsageError) as refused:
+        check_space([(Tier(TierClaim("ssd", "block", path="/sys/kernel"), facts), "data", 1)])
+    assert "/sys (sysfs) is the kernel's own" in refused.value.found
+    assert "free space" not in refused.value.do
+
+
 def test_free_space_is_that_of_now_and_of_the_nearest_existing_directory(tmp_path: Path) -> None:
     not_yet = tier("ssd", path=str(tmp_path / "not" / "yet"))
     status = os.statvfs(tmp_path)
