@@ -149,7 +149,8 @@ def _stop_for(spec: RunSpec, env: Environment) -> NoReturn:
         f"host mode {_modes(spec)}",
         f"the host is in {env.host['mode']} mode",
         f"switch it by {_how_to_switch(spec)} and a reboot, then give the same command "
-        "with --resume: finished runs are kept",
+        "with --resume: finished runs are kept (`harness runs list`, `harness report`). On a host "
+        "that cannot be switched, leave these runs out of a copy of the profile",
     )
 
 
