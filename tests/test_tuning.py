@@ -36,6 +36,19 @@ def test_the_paper_s_settings() -> None:
     assert (settings["work_mem"], settings["effective_cache_size"]) == ("17476kB", "50331648kB")
 
 
+def test_the_paper_s_settings_for_rocksdb() -> None:
+    """Those of YCSB 0.17.0's binding: optimizeLevelStyleCompaction, 2 × processors compactions."""
+    settings = settings_for("paper", "rocksdb", HOST | {"cores": 48.0})
+    assert (settings["max_background_jobs"], settings["max_background_compactions"]) == ("96", "96")
+    levels = settings["compression_per_level"].split(":")
+    assert levels == ["kNoCompression"] * 2 + ["kLZ4Compression"] * 5
+    assert settings["level_compaction_dynamic_level_bytes"] in ("false", "False", "off")
+    assert (settings["block_cache"], settings["write_buffer_size"]) == (
+        str(8 << 20),
+        str(128 << 20),
+    )
+
+
 @pytest.mark.parametrize("tuning", ["computed", "paper"])
 def test_one_core_gets_no_helpers(tuning: str) -> None:
     """VLDB 2023 §7.1 iv: a query has one process or thread."""

@@ -22,6 +22,7 @@ from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 from harness.registry import engine as factory_of
 from harness.supervise.process import alive
+from harness.tuning import settings_for
 from harness.workload import Clients
 
 RECORDS = 3000
@@ -251,6 +252,18 @@ def test_a_run_without_an_options_file_is_not_taken_for_one_that_was_checked(
             written.unlink()
     with pytest.raises(RunFailed, match="no OPTIONS file"):
         store.engine.stop()
+
+
+def test_the_paper_s_settings_are_those_it_runs_with(lab: Any, golden: Path) -> None:
+    asked = settings_for("paper", "rocksdb", {"memory": 2.0**34, "cores": 4.0, "connections": 2.0})
+    store = Store.of(lab, asked)
+    store.load(lab.places())
+    store.restored(golden, lab.places()).run(duration_ns=200_000_000)
+    config = store.engine.effective_config()
+    store.engine.stop()  # which compares all of them
+    assert config["compression_per_level"] == asked["compression_per_level"]
+    assert config["max_background_compactions"] == "8"
+    assert config["level_compaction_dynamic_level_bytes"] == "false"
 
 
 def test_options_come_from_a_file_as_rocksdb_writes_it(
