@@ -182,6 +182,9 @@ def test_the_paper_s_ycsb_profiles_have_its_regime():
         for spec in plan.runs:
             shape = (spec.params[n] for n in ("recordcount", "fieldcount", "fieldlength"))
             assert math.prod(shape) == 100 * 10**9  # and keys
+            # §3.2, from caches that were cleared (§3.1).
+            bounds = [spec.params[n] for n in ("operationcount", "duration", "ramp_up")]
+            assert bounds == [10_000_000, None, "0s"]
             memory = (256 if spec.required_host_mode == "Memory" else 64) * 10**9
             assert spec.memory_limit_bytes == memory
         hashes[name] = {spec.hash() for spec in plan.runs}
