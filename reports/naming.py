@@ -18,6 +18,21 @@ _TELLING = ("workload", "placement", "host_mode", "memory_limit_bytes", "params.
 FOLLOWING: Mapping[str, tuple[str, ...]] = {
     "params.users": ("params.connections", "params.client_threads"),
     "params.threadcount": ("params.client_threads",),
+    # What the letter of a core workload says.
+    "params.workload": tuple(
+        f"params.{name}"
+        for name in (
+            "readproportion",
+            "updateproportion",
+            "insertproportion",
+            "scanproportion",
+            "readmodifywriteproportion",
+            "requestdistribution",
+            "minscanlength",
+            "maxscanlength",
+            "scanlengthdistribution",
+        )
+    ),
 }
 
 #: Parameters whose own names (another program's, or of one word with several meanings) need

@@ -12,6 +12,7 @@ import pytest
 from report_runs import EMULATED, Case, write
 
 from harness import hdr
+from harness.reports.naming import leading
 from harness.reports.published import PublishedPoint, PublishedSeries
 from harness.reports.report import write_report
 from harness.reports.series import panels
@@ -181,6 +182,23 @@ def test_drivers_of_the_same_load_are_held_against_one_another_and_judge_no_tier
     over = write_report(made, tmp_path / "over", over="driver").markdown.read_text("utf-8")
     assert "has 0.500× of what loadgen" in over
     assert "it pays" not in over and "cannot be shown with" not in over.split("## How far")[0]
+
+
+def test_what_the_letter_of_a_core_workload_says_is_not_said_beside_it(tmp_path: Path) -> None:
+    shares = {"a": (0.5, 0.5, "zipfian"), "c": (1, 0, "latest")}
+    made = [
+        ycsb(tmp_path, core, placement=place, readproportion=reads, updateproportion=updates,
+             requestdistribution=keys)
+        for place in PLACEMENTS for core, (reads, updates, keys) in shares.items()
+    ]  # fmt: skip
+    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
+    headings = [line for line in text.splitlines() if line.startswith("## rocksdb")]
+    assert headings and all("core workload" in line for line in headings)
+    assert not [line for line in headings if "proportion" in line or "keys" in line]
+    # Two of the same name, or of none, are told apart by what differs.
+    sets = [{"params.workload": "null", "params.readproportion": share} for share in ("1", "0.5")]
+    names = ["params.workload", "params.readproportion"]
+    assert leading(names, sets) == names
 
 
 def test_data_of_two_drivers_that_differ_in_size_are_told_where_they_are_compared(
