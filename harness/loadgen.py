@@ -325,12 +325,14 @@ def _merged_series(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[s
 
 
 def _merged_keys(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of YCSB: inserts in common, and the keys drawn most often by all together."""
-    common = {
+    """Of YCSB: inserts in common, fields updated and keys drawn most often by all together."""
+    common: dict[str, Any] = {
         name: max(result[name] for result in results)
         for name in ("inserted", "inserts_begun")
         if name in results[0]
     }
+    if "updated" in results[0]:  # of each group of fields the highest hash
+        common["updated"] = list(map(max, *(result["updated"] for result in results)))
     if "key_counts" not in results[0]:
         return common
     counted: dict[int, dict[str, Any]] = {}  # by number, or by distance from the newest

@@ -21,7 +21,7 @@ from harness.tiers.verify import may_enter
 
 #: What the harness and loadgen expect of each other. To be raised with any change that one
 #: built before it would misunderstand (CMake reads it here).
-LOADGEN_INTERFACE = 4
+LOADGEN_INTERFACE = 5
 
 
 def native_folders() -> list[Path]:

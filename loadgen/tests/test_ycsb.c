@@ -396,6 +396,48 @@ static void another_seed_gives_other_values(void)
     CHECK(lg_ycsb_key_hash(&values, "user1", 5) != lg_ycsb_key_hash(&others, "user1", 5));
 }
 
+/* Down to the one character that a short field has, who wrote it last can be told. */
+static void versions_tell_who_wrote_last(void)
+{
+    uint64_t last = 0;
+
+    for (uint64_t n = 0; n < 100000; n++) {
+        uint64_t updated = lg_ycsb_updated_version(n), inserted = lg_ycsb_inserted_version(n);
+
+        CHECK_CASE(updated > last && lg_ycsb_is_updated(updated & 63), n);
+        CHECK_CASE(inserted & 63 && !lg_ycsb_is_updated(inserted & 63), n);
+        last = updated;
+    }
+    CHECK(!lg_ycsb_is_updated(YCSB_LOADED));
+}
+
+static bool has_all(const struct lg_ycsb_updated *seen, const struct lg_ycsb_updated *wanted)
+{
+    for (size_t i = 0; i < YCSB_UPDATED_GROUPS; i++)
+        if (seen->highest[i] < wanted->highest[i])
+            return false;
+    return true;
+}
+
+/* Whoever has seen all and more has all; whoever misses one in a hundred is found out. */
+static void updates_that_are_missing_are_found(void)
+{
+    static struct lg_ycsb_updated wanted, more, fewer, part, none;
+
+    for (uint64_t key = 1; key <= 50000; key++) {
+        lg_ycsb_updated_add(&wanted, key, (int)(key % 10));
+        lg_ycsb_updated_add(&more, key, (int)(key % 10));
+        lg_ycsb_updated_add(&more, key, (int)((key + 1) % 10));
+        lg_ycsb_updated_add(key % 2 ? &part : &none, key, (int)(key % 10));
+        if (key % 100)
+            lg_ycsb_updated_add(&fewer, key, (int)(key % 10));
+    }
+    CHECK(has_all(&wanted, &wanted) && has_all(&more, &wanted));
+    CHECK(!has_all(&wanted, &more) && !has_all(&fewer, &wanted) && !has_all(&part, &wanted));
+    lg_ycsb_updated_merge(&part, &none);
+    CHECK(has_all(&part, &wanted) && has_all(&wanted, &part));
+}
+
 /* ---- records ------------------------------------------------------------------- */
 
 static void records_hold_their_fields(void)
@@ -415,13 +457,13 @@ static void records_hold_their_fields(void)
     struct lg_field field;
 
     CHECK(length == 12 * (8 + 40) + 10 * 6 + 2 * 7);
-    CHECK(!lg_ycsb_check_record(&values, key, record, length));
-    CHECK(lg_ycsb_check_record(&values, key, record, length - 1)); /* cut */
-    CHECK(lg_ycsb_check_record(&values, key, record, length - 55)); /* without its last field */
-    CHECK(lg_ycsb_check_record(&values, key + 1, record, length)); /* another's */
+    CHECK(!lg_ycsb_check_record(&values, key, record, length, NULL));
+    CHECK(lg_ycsb_check_record(&values, key, record, length - 1, NULL)); /* cut */
+    CHECK(lg_ycsb_check_record(&values, key, record, length - 55, NULL)); /* without its last field */
+    CHECK(lg_ycsb_check_record(&values, key + 1, record, length, NULL)); /* another's */
     CHECK(lg_record_change(&changed, record, length, change, change_length));
     CHECK(changed.length == length);
-    CHECK(!lg_ycsb_check_record(&values, key, changed.bytes, changed.length));
+    CHECK(!lg_ycsb_check_record(&values, key, changed.bytes, changed.length, NULL));
     CHECK(memcmp(changed.bytes + changed.length - 40, "0000001=", 8) == 0); /* 77 to the base 64 */
     CHECK(!lg_record_change(&changed, record, length, change, change_length - 1));
     lg_field_add(&changed, "field0", 6, "twice", 5);
@@ -551,6 +593,8 @@ int main(void)
     values_are_told_from_all_others();
     lengths_fill_their_range();
     another_seed_gives_other_values();
+    versions_tell_who_wrote_last();
+    updates_that_are_missing_are_found();
     records_hold_their_fields();
     changes_add_fields_too();
     the_hottest_keys_are_counted_over_all_terminals();

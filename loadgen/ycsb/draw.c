@@ -45,6 +45,8 @@ void lg_ycsb_terminal_open(void *self, struct lg_terminal *terminal)
     lg_ycsb_chooser_open(&own->chooser, &ycsb->keys);
     if (params->count_keys)
         own->counts = lg_ycsb_counts_new();
+    if (lg_ycsb_updates(params))
+        own->updated = lg_allocate(1, sizeof *own->updated);
     if (uses_any(ycsb, offsetof(struct lg_ycsb_uses, fields)) ||
         uses_any(ycsb, offsetof(struct lg_ycsb_uses, value)))
         own->fields = lg_allocate((size_t)params->fieldcount * (size_t)params->fieldlength +
@@ -72,7 +74,9 @@ static void make_values(struct lg_ycsb *ycsb, struct lg_terminal *terminal, int 
     struct lg_ycsb_terminal *own = lg_ycsb_own(terminal);
     const struct lg_ycsb_uses *uses = &ycsb->uses[writer];
     /* The n-th writing of this terminal; no two of a run have the same version. */
-    uint64_t version = own->writes++ * ycsb->terminals + terminal->number + 1;
+    uint64_t writing = own->writes++ * ycsb->terminals + terminal->number;
+    uint64_t version = writer == YCSB_INSERT ? lg_ycsb_inserted_version(writing)
+                                             : lg_ycsb_updated_version(writing);
     struct lg_ycsb_stamp stamp = lg_ycsb_stamp(own->key_hash, version);
     int last = (int)ycsb->params.fieldcount - 1;
     char *to = own->fields;

@@ -20,8 +20,8 @@ static const char *check_fields(const struct lg_ycsb_terminal *own, uint64_t has
     const struct lg_ycsb_values *values = &own->ycsb->values;
 
     if (!own->ycsb->key_value)
-        return lg_ycsb_check_cells(values, hash, cells, count, one);
-    return count == 1 ? lg_ycsb_check_record(values, hash, cells[0].text, cells[0].length)
+        return lg_ycsb_check_cells(values, hash, cells, count, one, NULL);
+    return count == 1 ? lg_ycsb_check_record(values, hash, cells[0].text, cells[0].length, NULL)
                       : "it is not one record";
 }
 
@@ -148,6 +148,19 @@ static enum lg_verdict judge_insert(struct lg_ycsb *ycsb, struct lg_terminal *te
     return LG_DONE;
 }
 
+static enum lg_verdict judge_update(struct lg_terminal *terminal, const struct lg_result *result)
+{
+    struct lg_ycsb_terminal *own = lg_ycsb_own(terminal);
+    int field = own->written_field;
+
+    if (result->affected == 0)
+        return LG_NOT_FOUND;
+    if (field < 0) /* all were written: one of them in turn */
+        field = (int)(own->writes % (uint64_t)own->ycsb->params.fieldcount);
+    lg_ycsb_updated_add(own->updated, own->key_hash, field);
+    return own->not_found ? LG_NOT_FOUND : LG_DONE;
+}
+
 enum lg_verdict lg_ycsb_step(void *self, struct lg_terminal *terminal,
                              const struct lg_result *result)
 {
@@ -162,7 +175,7 @@ enum lg_verdict lg_ycsb_step(void *self, struct lg_terminal *terminal,
         return judge_insert(ycsb, terminal, result);
     case YCSB_READ_MODIFY_WRITE:
         if (own->modifying)
-            return result->affected == 0 || own->not_found ? LG_NOT_FOUND : LG_DONE;
+            return judge_update(terminal, result);
         verdict = judge_rows(terminal, result);
         if (verdict == LG_WRONG)
             return verdict;
@@ -170,7 +183,7 @@ enum lg_verdict lg_ycsb_step(void *self, struct lg_terminal *terminal,
         own->modifying = true;
         return execute(ycsb, terminal, YCSB_UPDATE);
     case YCSB_UPDATE:
-        return result->affected == 0 ? LG_NOT_FOUND : LG_DONE;
+        return judge_update(terminal, result);
     default:
         return judge_rows(terminal, result);
     }

@@ -52,6 +52,13 @@ struct lg_ycsb_params {
 bool lg_ycsb_params_read(struct lg_ycsb_params *read, const json_t *params,
                          struct lg_error *error);
 
+/* Whether records are updated at all. */
+static inline bool lg_ycsb_updates(const struct lg_ycsb_params *params)
+{
+    return params->proportions[YCSB_UPDATE] > 0 ||
+           params->proportions[YCSB_READ_MODIFY_WRITE] > 0;
+}
+
 extern const char *const lg_ycsb_operation_names[YCSB_OPERATIONS];
 
 #endif

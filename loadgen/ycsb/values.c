@@ -11,14 +11,6 @@
 #define ODD2 UINT64_C(0xd1342543de82ef95)
 #define ODD3 UINT64_C(0xda942042e4dd58b5)
 
-/* splitmix64's finalizer (Stafford's variant 13): each bit in changes half of those out. */
-static inline uint64_t mix(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 /* 128 bits of a product, folded. */
 static inline uint64_t fold(uint64_t a, uint64_t b)
 {
@@ -47,7 +39,7 @@ static bool digit_of(char c, uint64_t *digit)
 void lg_ycsb_values_open(struct lg_ycsb_values *values, const struct lg_ycsb_params *params)
 {
     *values = (struct lg_ycsb_values){.params = params,
-                                      .seed = mix((uint64_t)params->data_seed + ODD1)};
+                                      .seed = lg_ycsb_mix((uint64_t)params->data_seed + ODD1)};
     if (params->field_length == YCSB_ZIPFIAN)
         lg_ycsb_zipfian_open(&values->lengths, params->minfieldlength, params->fieldlength);
     for (int i = 0; i < params->fieldcount; i++)
@@ -66,7 +58,7 @@ uint64_t lg_ycsb_key_hash(const struct lg_ycsb_values *values, const char *key, 
     }
     word = 0;
     memcpy(&word, key + at, length - at);
-    return mix(fold(hash ^ le64toh(word), ODD2));
+    return lg_ycsb_mix(fold(hash ^ le64toh(word), ODD2));
 }
 
 struct lg_ycsb_stamp lg_ycsb_stamp(uint64_t key_hash, uint64_t version)
@@ -84,7 +76,7 @@ struct lg_ycsb_stamp lg_ycsb_stamp(uint64_t key_hash, uint64_t version)
 /* What the text of one field, and its length, come from. */
 static inline uint64_t source_of(uint64_t key_hash, int field, uint64_t version)
 {
-    return mix(key_hash + (uint64_t)field * ODD2 + version * ODD3);
+    return lg_ycsb_mix(key_hash + (uint64_t)field * ODD2 + version * ODD3);
 }
 
 static size_t length_of(const struct lg_ycsb_values *values, uint64_t source)
@@ -95,7 +87,7 @@ static size_t length_of(const struct lg_ycsb_values *values, uint64_t source)
 
     if (params->field_length == YCSB_CONSTANT)
         return (size_t)params->fieldlength;
-    drawn = mix(source ^ ODD1);
+    drawn = lg_ycsb_mix(source ^ ODD1);
     if (params->field_length == YCSB_UNIFORM)
         return (size_t)params->minfieldlength +
                (size_t)((unsigned __int128)drawn * range >> 64);
@@ -198,19 +190,31 @@ size_t lg_ycsb_record(const struct lg_ycsb_values *values, const struct lg_ycsb_
     return (size_t)(at - to);
 }
 
+static void note(struct lg_ycsb_seen *seen, uint64_t key_hash, int field, uint64_t version)
+{
+    if (!seen || !lg_ycsb_is_updated(version))
+        return;
+    seen->count++;
+    lg_ycsb_updated_add(seen->updated, key_hash, field);
+}
+
 const char *lg_ycsb_check_cells(const struct lg_ycsb_values *values, uint64_t key_hash,
-                                const struct lg_cell *cells, size_t count, int one)
+                                const struct lg_cell *cells, size_t count, int one,
+                                struct lg_ycsb_seen *seen)
 {
     uint64_t version;
 
     if (count != (one < 0 ? (size_t)values->params->fieldcount : 1))
         return "it has another number of fields than it was written with";
     for (size_t i = 0; i < count; i++) {
+        int field = one < 0 ? (int)i : one;
+
         if (!cells[i].text)
             return "a field of it is NULL";
-        if (!lg_ycsb_value_fits(values, key_hash, one < 0 ? (int)i : one, cells[i].text,
-                                cells[i].length, &version))
+        if (!lg_ycsb_value_fits(values, key_hash, field, cells[i].text, cells[i].length,
+                                &version))
             return "a field of it is not as it was ever written under this key";
+        note(seen, key_hash, field, version);
     }
     return NULL;
 }
@@ -229,22 +233,24 @@ static int number_of(const struct lg_ycsb_values *values, const struct lg_field 
 }
 
 const char *lg_ycsb_check_record(const struct lg_ycsb_values *values, uint64_t key_hash,
-                                 const char *record, size_t length)
+                                 const char *record, size_t length,
+                                 struct lg_ycsb_seen *seen)
 {
     const char *at = record, *end = record + length;
-    uint64_t seen = 0, version;
+    uint64_t had = 0, version;
     struct lg_field field;
     int count = 0;
 
     for (; lg_field_next(&at, end, &field); count++) {
         int number = number_of(values, &field, count);
 
-        if (number < 0 || seen >> number & 1)
+        if (number < 0 || had >> number & 1)
             return "it has a field that does not belong to it, or has one twice";
-        seen |= UINT64_C(1) << number;
+        had |= UINT64_C(1) << number;
         if (!lg_ycsb_value_fits(values, key_hash, number, field.value, field.value_length,
                                 &version))
             return "a field of it is not as it was ever written under this key";
+        note(seen, key_hash, number, version);
     }
     if (at != end)
         return "it ends within a field";

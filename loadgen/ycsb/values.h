@@ -14,6 +14,7 @@
 
 #include "generators.h"
 #include "params.h"
+#include "updated.h"
 
 enum {
     YCSB_VERSION_BYTES = 8,
@@ -21,7 +22,7 @@ enum {
     YCSB_VALUE_SLACK = 16,
 };
 
-/* The version of what was loaded. */
+/* The version of what was loaded; updated.h has those of what is written behind that. */
 #define YCSB_LOADED 0
 
 struct lg_ycsb_values {
@@ -64,11 +65,19 @@ size_t lg_ycsb_record(const struct lg_ycsb_values *values, const struct lg_ycsb_
 /*
  * Checks a whole record, or one field of it. NULL where it is as it was written, else what
  * is wrong, in words. Cells of the fields in their order (`one`: of that one alone, -1: all).
+ * `seen`, where it is given, takes the fields whose last writing was an update.
  */
+struct lg_ycsb_seen {
+    int64_t count;
+    struct lg_ycsb_updated *updated;
+};
+
 const char *lg_ycsb_check_cells(const struct lg_ycsb_values *values, uint64_t key_hash,
-                                const struct lg_cell *cells, size_t count, int one);
+                                const struct lg_cell *cells, size_t count, int one,
+                                struct lg_ycsb_seen *seen);
 /* A record of a key-value engine; its fields may come in any order. */
 const char *lg_ycsb_check_record(const struct lg_ycsb_values *values, uint64_t key_hash,
-                                 const char *record, size_t length);
+                                 const char *record, size_t length,
+                                 struct lg_ycsb_seen *seen);
 
 #endif

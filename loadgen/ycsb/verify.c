@@ -4,7 +4,8 @@
  * belongs there was among them is known without remembering any: the number of keys and the
  * sum of their hashes must be those of the keys that were written. Only where they are not,
  * each record is asked for by its key, to say which are missing. Without `scan` that is
- * done in any case.
+ * done in any case. Of each field that an update wrote last it is noted that it was (updated.h),
+ * to be held against the updates that were acknowledged.
  */
 #include "crew.h"
 #include "keys.h"
@@ -40,7 +41,8 @@ struct verify {
 
     /* With the crew's lock. */
     struct set found, wanted, extras;
-    int64_t missing, malformed;
+    int64_t missing, malformed, changed;
+    struct lg_ycsb_updated updated;
     char first[512]; /* that is not as it should be */
 };
 
@@ -54,6 +56,7 @@ struct page {
     size_t rows;
     struct set found;
     int64_t malformed;
+    struct lg_ycsb_seen seen; /* the hand's: an undone attempt adds nothing that was not there */
     char first[512];
     const char *wrong;     /* the engine does not do as it was asked */
 };
@@ -72,20 +75,22 @@ static int compare_keys(const void *a, const void *b)
     return compare(one->text, one->length, b);
 }
 
-static const char *check_row(const struct verify *verify, uint64_t hash,
-                             const struct lg_cell *fields, size_t count)
+static const char *check_row(struct page *page, uint64_t hash, const struct lg_cell *fields,
+                             size_t count)
 {
+    const struct verify *verify = page->verify;
+
     if (!verify->key_value)
-        return lg_ycsb_check_cells(&verify->values, hash, fields, count, -1);
+        return lg_ycsb_check_cells(&verify->values, hash, fields, count, -1, &page->seen);
     return count == 1 ? lg_ycsb_check_record(&verify->values, hash, fields[0].text,
-                                             fields[0].length)
+                                             fields[0].length, &page->seen)
                       : "it is not one record";
 }
 
 static void check_fields(struct page *page, const struct key *key, uint64_t hash,
                          const struct lg_cell *fields, size_t count)
 {
-    const char *wrong = check_row(page->verify, hash, fields, count);
+    const char *wrong = check_row(page, hash, fields, count);
 
     if (!wrong)
         return;
@@ -140,6 +145,20 @@ static void add_set(struct set *to, const struct set *set)
     to->sum += set->sum;
 }
 
+static struct lg_ycsb_seen seen_by(struct lg_hand *hand)
+{
+    if (!hand->own)
+        hand->own = lg_allocate(1, sizeof(struct lg_ycsb_updated));
+    return (struct lg_ycsb_seen){.updated = hand->own};
+}
+
+/* With the crew's lock. */
+static void keep_seen(struct verify *verify, const struct lg_ycsb_seen *seen)
+{
+    verify->changed += seen->count;
+    lg_ycsb_updated_merge(&verify->updated, seen->updated);
+}
+
 /* A page is whole: what it has found counts. */
 static void keep_page(struct lg_crew *crew, struct page *page)
 {
@@ -148,6 +167,7 @@ static void keep_page(struct lg_crew *crew, struct page *page)
     pthread_mutex_lock(&crew->lock);
     add_set(&verify->found, &page->found);
     verify->malformed += page->malformed;
+    keep_seen(verify, &page->seen);
     if (page->malformed)
         keep_first(verify, page->first);
     pthread_mutex_unlock(&crew->lock);
@@ -183,7 +203,7 @@ static bool scan_page(struct lg_hand *hand, struct page *page, struct lg_error *
 static bool scan_range(struct lg_hand *hand, int64_t range, struct lg_error *error)
 {
     struct verify *verify = hand->crew->context;
-    struct page page = {.verify = verify};
+    struct page page = {.verify = verify, .seen = seen_by(hand)};
 
     if (range > 0)
         page.from = verify->bounds[range - 1];
@@ -192,7 +212,7 @@ static bool scan_range(struct lg_hand *hand, int64_t range, struct lg_error *err
     for (;;) {
         page.rows = 0;
         page.found = (struct set){0};
-        page.malformed = 0;
+        page.malformed = page.seen.count = 0;
         if (!scan_page(hand, &page, error))
             return false;
         keep_page(hand->crew, &page);
@@ -248,7 +268,8 @@ static bool read_keys(struct lg_hand *hand, int64_t first, int64_t end, bool mus
 {
     struct verify *verify = hand->crew->context;
     const struct lg_statement *read = &verify->statements.all[verify->statements.of[YCSB_READ].first];
-    struct page page = {.verify = verify, .checked = verify->ranges == 0};
+    struct page page = {.verify = verify, .checked = verify->ranges == 0,
+                        .seen = seen_by(hand)};
     struct lg_value values[LG_MAX_VALUES] = {0};
     char absent[YCSB_KEY_BYTES + 64] = "";
     int64_t missing = 0;
@@ -277,6 +298,7 @@ static bool read_keys(struct lg_hand *hand, int64_t first, int64_t end, bool mus
     add_set(into, &page.found);
     verify->missing += missing;
     verify->malformed += page.malformed;
+    keep_seen(verify, &page.seen);
     if (page.malformed)
         keep_first(verify, page.first);
     if (missing)
@@ -410,11 +432,13 @@ bool lg_ycsb_verify(const struct lg_job *job, json_t *result, struct lg_error *e
             keep_first(verify, "there are records under keys that nobody has written");
         json_object_set_new(
             result, "verified",
-            json_pack("{s:I, s:I, s:I, s:I, s:I, s:s?}", "records",
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s?}", "records",
                       (json_int_t)verify->found.count, "expected", (json_int_t)verify->expected,
                       "missing", (json_int_t)verify->missing, "malformed",
                       (json_int_t)verify->malformed, "unexpected",
-                      (json_int_t)(unexpected > 0 ? unexpected : 0), "first",
+                      (json_int_t)(unexpected > 0 ? unexpected : 0), "changed",
+                      (json_int_t)verify->changed, "updated",
+                      lg_ycsb_updated_json(&verify->updated), "first",
                       verify->first[0] ? verify->first : NULL));
     }
     lg_statements_free(&verify->statements);

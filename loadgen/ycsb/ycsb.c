@@ -123,6 +123,7 @@ static void ycsb_close(void *self)
 
         if (own->counts)
             lg_ycsb_counts_free(own->counts);
+        free(own->updated);
         free(own->fields);
         free(own->record);
         free(own->change);
@@ -217,6 +218,16 @@ static void add_key_counts(const struct lg_ycsb *ycsb, json_t *result)
     free(counts);
 }
 
+static void add_updated(const struct lg_ycsb *ycsb, json_t *result)
+{
+    struct lg_ycsb_updated *updated = lg_allocate(1, sizeof *updated);
+
+    for (size_t i = 0; i < ycsb->own_count; i++)
+        lg_ycsb_updated_merge(updated, ycsb->owns[i]->updated);
+    json_object_set_new(result, "updated", lg_ycsb_updated_json(updated));
+    free(updated);
+}
+
 static void ycsb_finish(void *self, json_t *result)
 {
     const struct lg_ycsb *ycsb = self;
@@ -225,6 +236,8 @@ static void ycsb_finish(void *self, json_t *result)
                         json_integer((json_int_t)lg_ycsb_inserts_done(ycsb->inserts)));
     json_object_set_new(result, "inserts_begun",
                         json_integer((json_int_t)atomic_load(&ycsb->inserts->begun)));
+    if (lg_ycsb_updates(&ycsb->params))
+        add_updated(ycsb, result);
     if (ycsb->params.count_keys)
         add_key_counts(ycsb, result);
 }

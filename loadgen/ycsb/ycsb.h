@@ -43,6 +43,7 @@ struct lg_ycsb_terminal {
     bool modifying;          /* read-modify-write: the read is done */
     bool not_found;
     struct lg_ycsb_counts *counts; /* NULL where nobody asks */
+    struct lg_ycsb_updated *updated; /* acknowledged; NULL where there are no updates */
     char *fields, *record, *change; /* what is written */
     struct lg_reader reader;
     size_t rows;             /* that it has read */

@@ -41,13 +41,15 @@ class Driven(driven.Driven):
     not count them. ``chosen_count``: how many choices that is out of. ``inserted_count``:
     records that were acknowledged as inserted since the client began, its ramp-up included;
     ``inserts_begun_count``: those and what had no answer yet at its end; None where it does
-    not tell.
+    not tell. ``updated``: a sample of the fields whose update was acknowledged, see
+    harness.workloads.ycsb.checks.check_records.
     """
 
     key_counts: Sequence[KeyCount] | None = None
     chosen_count: int | None = None
     inserted_count: int | None = None
     inserts_begun_count: int | None = None
+    updated: Sequence[int] | None = None
 
 
 class Driver(Protocol):

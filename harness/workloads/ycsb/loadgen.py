@@ -131,7 +131,7 @@ class Loadgen:
         with session.progress.task("verify YCSB", total, "records") as task:
             watch = loadgen.Watch(on_counts=client.Rows(task).count)
             result = loadgen.verify(spec, session.clients(), watch)
-        return [check_records(result["verified"])]
+        return [check_records(result["verified"], driven.updated)]
 
 
 def _check_inside(params: Mapping[str, Any], engine: Engine) -> None:
@@ -229,4 +229,5 @@ def _driven(result: Mapping[str, Any], asked: Mapping[str, float]) -> Driven:
         chosen_count=result.get("draws"),
         inserted_count=result.get("inserted"),
         inserts_begun_count=result.get("inserts_begun"),
+        updated=result.get("updated"),
     )

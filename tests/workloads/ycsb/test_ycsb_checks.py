@@ -130,6 +130,34 @@ def test_a_run_whose_record_was_spoiled_fails(running):
         assert verified(session).status == "passed"
 
 
+#: RocksDB throws away what it has in memory when it is closed; no log has it either.
+FORGETFUL = {
+    "disable_wal": "true", "avoid_flush_during_shutdown": "true", "write_buffer_size": "512M",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("update", ["read-modify-write", "merge", "blind"])
+def test_updates_that_an_engine_has_lost_fail_the_run(running, update, tmp_path):
+    """Acknowledged, and gone before the records are read back: each of them is well formed."""
+    writing = normalise({
+        **READING, "readproportion": 0.5, "updateproportion": 0.25,
+        "readmodifywriteproportion": 0.25, "update": update,
+    })  # fmt: skip
+    for settings, status in ((FORGETFUL, "failed"), ({}, "passed")):
+        with running("rocksdb", WORKLOAD, writing, **settings) as session:
+            golden = tmp_path / settings.get("disable_wal", "kept")
+            golden.mkdir()
+            session.engine.stop()
+            session.engine.snapshot(golden)
+            session.engine.restore(golden, session.engine._places)
+            session.engine.start()
+            outcome = measure(writing, session, Loadgen())
+        (records,) = (check for check in outcome.checks if check.name == "records")
+        assert records.status == status, records.detail
+        assert ("without their update" in records.detail) == (status == "failed")
+        assert "missing" not in records.detail and "malformed" not in records.detail
+
+
 # From what a driver told ---------------------------------------------------------
 
 MIX = {name: 0.5 if name in ("readproportion", "updateproportion") else 0
@@ -173,3 +201,18 @@ def test_a_record_that_was_not_found_fails_the_run():
 def test_fewer_records_than_expected_are_missing_whatever_else_is_told():
     told = {"records": 9, "expected": 10, "missing": 0, "malformed": 0, "unexpected": 0}
     assert check_records({**told, "first": None}).status == "failed"
+
+
+WELL = {"records": 9, "expected": 9, "missing": 0, "malformed": 0, "unexpected": 0, "first": None}
+
+
+def test_updates_that_were_acknowledged_and_are_not_there_fail_the_run():
+    """A higher hash is of another field that was updated, too; a lower one lacks this one."""
+    for found, status in (([5, 0, 9], "passed"), ([6, 1, 9], "passed"), ([5, 0, 8], "failed")):
+        check = check_records({**WELL, "changed": 2, "updated": found}, [5, 0, 9])
+        assert check.status == status
+    assert "of 2 updated fields looked at 1 without their update" in check.detail
+    none = {**WELL, "changed": 0, "updated": [0, 0, 0]}
+    assert check_records(none, [5, 0, 9]).status == "failed"
+    assert check_records(none, [0, 0, 0]).status == "passed"
+    assert check_records(none, None).status == "passed"
