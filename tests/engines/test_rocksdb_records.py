@@ -60,7 +60,8 @@ def test_no_change_of_a_record_is_lost(lab: Any, writers: Path, verb: str) -> No
 
 def test_reading_and_writing_with_nothing_in_between_loses_changes(lab: Any, writers: Path) -> None:
     """What the others are measured against: these threads do get in each other's way."""
-    assert written(lab, writers, "careless") != COUNTED
+    tries = 20  # on a busy machine they may run one after the other
+    assert any(written(lab, writers, "careless") != COUNTED for _ in range(tries))
 
 
 def test_merging_is_the_same_when_operands_meet_in_compactions(lab: Any, writers: Path) -> None:
