@@ -120,6 +120,10 @@ class Sweep:
         """The parameter in words."""
         return parameter_words(self.parameter)
 
+    def at(self, value: int) -> str:
+        """``1 client thread``, ``48 client threads``."""
+        return f"{value} {self.over.removesuffix('s') if value == 1 else self.over}"
+
     @property
     def place_name(self) -> str:
         """``core workload a``; empty where there are no other places."""

@@ -12,7 +12,7 @@ from harness.reports.marks import MARK, TOLD_MARK, moved_by_others
 from harness.reports.series import Arm, Panel
 from harness.reports.sweeps import Line, Sweep
 from harness.reports.values import Measured, Quantity, Summary, in_order
-from harness.reports.window import per_work, window_title, work_done
+from harness.reports.window import per_work, window_titles, work_done
 from harness.reports.words import (
     counted,
     difference_text,
@@ -141,10 +141,11 @@ def window_tables(
     inner = value_table(panel, title, quantities, kinds, brief=True)
     noun = work_done(panel.arms)
     rows = []
-    for quantity, cells in zip(quantities, inner.rows, strict=True):
+    titles = window_titles(quantities)
+    for quantity, title, cells in zip(quantities, titles, inner.rows, strict=True):
         each = [per_work(arm, quantity) for arm in panel.arms] if noun else []
         shown = (quantity_text(one[0].median, one[1]) if one else "–" for one in each)
-        rows.append((window_title(quantity), *cells[1:], *shown))
+        rows.append((title, *cells[1:], *shown))
     names = tuple(arm.marked_name for arm in panel.arms)
     beside = ((f"{with_article(noun)}, median", names),) if noun else ()
     return [ValueTable(inner.title, (*inner.heads, *beside), tuple(rows))]
@@ -203,14 +204,14 @@ def sweep_table(sweep: Sweep) -> ValueTable:
         heads = tuple((line.marked_name, columns) for line in sweep.lines)
         rows = [
             (
-                f"{value} {sweep.over}",
+                sweep.at(value),
                 *(cell for line in sweep.lines for cell in cells(line, value)),
             )
             for value in sweep.values
         ]
         return ValueTable(f"{title}: {sweep.title}", heads, tuple(rows))
     rows = [
-        (f"{line.marked_name}, {value} {sweep.over}", *cells(line, value))
+        (f"{line.marked_name}, {sweep.at(value)}", *cells(line, value))
         for line in sweep.lines
         for value in line.points
     ]

@@ -37,6 +37,15 @@ def window_title(quantity: Quantity) -> str:
     return ", ".join(filter(None, (name.replace("_", " "), quantity.labels_text())))
 
 
+def window_titles(quantities: Sequence[Quantity]) -> list[str]:
+    """One each; with the unit where two would be called the same."""
+    plain = [window_title(quantity) for quantity in quantities]
+    return [
+        title if plain.count(title) == 1 else f"{title} ({quantity.name.rpartition('_')[2]})"
+        for title, quantity in zip(plain, quantities, strict=True)
+    ]
+
+
 def work_done(arms: Sequence[Arm]) -> str:
     """What a client's unit of work is called here: transaction, operation; empty without any."""
     names = {quantity.name for arm in arms for quantity in arm.kinds()}

@@ -17,6 +17,8 @@ from harness.reports.published import PublishedPoint, PublishedSeries
 from harness.reports.report import write_report
 from harness.reports.series import panels
 from harness.reports.sweeps import published_points, side_by_side, sweeps
+from harness.reports.values import Quantity
+from harness.reports.window import window_titles
 from harness.store import StoredRun
 
 LAYOUT = hdr.Layout(1000, 3_600_000_000_000, 3)
@@ -199,6 +201,19 @@ def test_what_the_letter_of_a_core_workload_says_is_not_said_beside_it(tmp_path:
     sets = [{"params.workload": "null", "params.readproportion": share} for share in ("1", "0.5")]
     names = ["params.workload", "params.readproportion"]
     assert leading(names, sets) == names
+
+
+def test_two_counters_of_one_name_are_told_apart_by_their_unit() -> None:
+    names = ("window_rocksdb_read_bytes", "window_rocksdb_read_count", "window_cpu_ns")
+    assert window_titles([Quantity(name, ()) for name in names]) == [
+        "rocksdb read (bytes)", "rocksdb read (count)", "cpu",
+    ]  # fmt: skip
+
+
+def test_one_thread_is_one(sweep_report: Any) -> None:
+    runs, _ = sweep_report
+    one = sweeps(panels(runs, "placement", None))[0]
+    assert (one.at(1), one.at(48)) == ("1 client thread", "48 client threads")
 
 
 def test_data_of_two_drivers_that_differ_in_size_are_told_where_they_are_compared(
