@@ -5,7 +5,7 @@
  * is on the way.
  *
  * Open loop: a thread that is woken is some microseconds late, which is what a call takes. So
- * it sleeps until so long before an intended start as it was woken late of late, and spins
+ * it sleeps until so long before an intended start as wakes are late, and spins
  * what is left then: next to nothing, since spinning is processor time of the engine's.
  */
 #include "support.h"
@@ -17,6 +17,7 @@
 
 /* How long before a start it is woken at the most; a lateness beyond is the latency's. */
 #define LONGEST_LEAD_NS 20000
+#define LEAD_STEP_NS 500
 /* What going to sleep takes by itself. */
 #define LEAST_SLEEP_NS 2000
 /* Sleeps in pieces, so that a run that has failed is noticed. */
@@ -52,11 +53,13 @@ static void sleep_until(uint64_t at_ns)
         ;
 }
 
-/* The lead is a moving average of eight wakes. */
+/* The lead steps towards the median of how late wakes are: a few very late ones do not move it. */
 static void learn_lead(struct lg_worker *worker, uint64_t late_ns)
 {
-    uint64_t late = late_ns < LONGEST_LEAD_NS ? late_ns : LONGEST_LEAD_NS;
-    worker->lead_ns = (7 * worker->lead_ns + late) / 8;
+    if (late_ns <= worker->lead_ns)
+        worker->lead_ns -= worker->lead_ns < LEAD_STEP_NS ? worker->lead_ns : LEAD_STEP_NS;
+    else if (worker->lead_ns < LONGEST_LEAD_NS)
+        worker->lead_ns += LEAD_STEP_NS;
 }
 
 /* False where the run has been stopped meanwhile. */

@@ -57,7 +57,7 @@ struct lg_worker {
     /* The loop's own (worker.c). */
     int epoll, timer;
     uint64_t now_ns, armed_ns;
-    uint64_t lead_ns; /* calls.c: how late a sleep has ended of late */
+    uint64_t lead_ns; /* calls.c: how late a sleep ends, in the median */
     uint64_t interval, interval_end_ns; /* of the series, the one that was last counted in */
     struct lg_connection *connections;
     size_t connection_count;
