@@ -113,4 +113,4 @@ def test_the_native_client_chooses_the_same_keys_as_often(one, java, tmp_path):
 
 
 CLIENT = {"workload", "threadcount", "target", "ramp_up", "duration", "clients", "client_threads",
-          "operationcount"}  # fmt: skip
+          "operationcount", "dataintegrity"}  # fmt: skip
