@@ -2,8 +2,8 @@
 #include "run.h"
 #include "support.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #define CLOSED_LOOP                                                                            \
     "closed loop: a terminal that waits for a slow answer asks for nothing meanwhile, so "     \
@@ -113,12 +113,28 @@ void lg_result_add_engine(json_t *result, json_t *begin, json_t *end)
                                                     numbers[1], "text", texts));
 }
 
+/*
+ * Of this program alone: what getrusage tells includes what the process that started it had,
+ * as that is kept over exec.
+ */
+static uint64_t memory_peak_bytes(void)
+{
+    unsigned long long kib = 0;
+    char line[256];
+    FILE *status = fopen("/proc/self/status", "re");
+
+    while (status && fgets(line, sizeof line, status))
+        if (sscanf(line, "VmHWM: %llu kB", &kib) == 1)
+            break;
+    if (status)
+        fclose(status);
+    return (uint64_t)kib * 1024;
+}
+
 json_t *lg_result(const struct lg_run *run, const struct lg_worker *workers,
                   const struct lg_window *window, json_t *notes)
 {
     bool complete = workers && !run->failed;
-    struct rusage usage = {0};
-    getrusage(RUSAGE_SELF, &usage);
     json_object_set_new(notes, "loop", json_string(run->spec->open_loop ? OPEN_LOOP : CLOSED_LOOP));
     json_t *threads = json_array();
     for (unsigned w = 0; complete && w < run->spec->threads; w++)
@@ -129,7 +145,7 @@ json_t *lg_result(const struct lg_run *run, const struct lg_worker *workers,
         LOADGEN_VERSION, "started_monotonic_ns", integer(run->measure_ns), "measured_ns",
         integer(window->measured_ns), "client_cpu_ns",
         integer(complete ? window->process_cpu_ns : 0), "threads_cpu_ns", threads,
-        "memory_peak_bytes", integer((uint64_t)usage.ru_maxrss * 1024), "notes", notes);
+        "memory_peak_bytes", integer(memory_peak_bytes()), "notes", notes);
     json_object_set_new(result, "error",
                         complete ? json_null() : json_string(run->error.text));
     add_counts(result, run, workers, window->measured_ns);

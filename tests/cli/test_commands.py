@@ -183,7 +183,7 @@ def test_the_doctor_tells_tiers_engines_and_what_is_uncontrolled(loaded):
     assert {engine["name"] for engine in found["engines"]} >= {"duckdb", "postgres"}
     assert found["mode"]["mode"] in {"Default", "AppDirect", "Memory", "Mixed", "unknown"}
     assert all(set(entry) == {"what", "found", "do"} for entry in found["uncontrolled"])
-    assert found["native_client"] == {"backends": ["innodb", "postgres"], "missing": []}
+    assert found["native_client"] == {"backends": ["innodb", "postgres", "rocksdb"], "missing": []}
     assert "Host" in loaded("doctor").out or "host" in loaded("doctor").out
 
 
