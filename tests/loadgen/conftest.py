@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ycsb_store import RECORDS, Store
 
 SOURCE = Path(__file__).resolve().parents[2] / "loadgen"
 
@@ -51,3 +52,14 @@ def loadgen(loadgen_build: Path) -> Callable[[dict[str, Any]], dict[str, Any]]:
         return result
 
     return run
+
+
+@pytest.fixture
+def empty(loadgen_build: Path, tmp_path: Path) -> Store:
+    return Store(loadgen_build / "loadgen", tmp_path / "store")
+
+
+@pytest.fixture
+def store(empty: Store) -> Store:
+    assert empty.load()["rows"] == {"usertable": RECORDS}
+    return empty

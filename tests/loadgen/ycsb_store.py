@@ -1,0 +1,130 @@
+"""The native client on the store, an engine inside it that keeps its records in a file."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness import schemas
+
+MS, S = 10**6, 10**9
+RECORDS = 2000
+SHAPE = {"recordcount": RECORDS, "fieldcount": 4, "fieldlength": 20, "data_seed": 7}
+VERBS = {
+    "read": "get :key",
+    "update": "modify :key :change",
+    "insert": "put :key :record",
+    "scan": "scan :key :length",
+}
+ALL_FIVE = {
+    "readproportion": 0.3,
+    "updateproportion": 0.3,
+    "insertproportion": 0.1,
+    "scanproportion": 0.1,
+    "readmodifywriteproportion": 0.2,
+    "maxscanlength": 20,
+}
+READ_ONLY = {"readproportion": 1, "updateproportion": 0}
+
+Run = Callable[..., dict[str, Any]]
+
+
+def spec_of(connection: dict[str, Any], params: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "backend": "store",
+        "connection": connection,
+        "workload": {"name": "ycsb", "params": {**SHAPE, **params}},
+        "statements": VERBS,
+        "threads": 2,
+        "connections": 2,
+        "mode": {"kind": "closed"},
+        "ramp_up_ns": 0,
+        "operations": 4000,
+        "seed": 1,
+        **changes,
+    }
+
+
+def execute(program: Path, spec: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    schemas.validate(spec, "loadgen-spec", "the test's spec")
+    done = subprocess.run(
+        [program, "-"], input=json.dumps(spec), capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+class Store:
+    """The store's file and the client on it."""
+
+    def __init__(self, program: Path, file: Path) -> None:
+        self.program, self.file = program, file
+
+    def connection(self) -> dict[str, Any]:
+        return {"file": str(self.file)}
+
+    def run(self, params: dict[str, Any], **changes: Any) -> dict[str, Any]:
+        status, result = execute(self.program, spec_of(self.connection(), params, **changes))
+        assert (status, result["status"]) == (0, "complete"), result
+        schemas.validate(result, "loadgen-result", "the result")
+        return result
+
+    def failed(self, params: dict[str, Any], **changes: Any) -> str:
+        status, result = execute(self.program, spec_of(self.connection(), params, **changes))
+        assert (status, result["status"]) == (1, "failed")
+        return str(result["error"])
+
+    def load(self, **params: Any) -> dict[str, Any]:
+        return self._job("load", params, {})
+
+    def verified(self, statements: dict[str, str] = VERBS, **params: Any) -> dict[str, Any]:
+        """What was found of the records, without what was found of updates."""
+        found = self.verification(statements, **params)
+        return {name: found[name] for name in WHOLE}
+
+    def verification(self, statements: dict[str, str] = VERBS, **params: Any) -> dict[str, Any]:
+        found = self._job("verify", params, {"statements": statements})["verified"]
+        assert isinstance(found, dict)
+        return found
+
+    def _job(self, task: str, params: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+        spec = {
+            "schema": 1,
+            "task": task,
+            "backend": "store",
+            "connection": self.connection(),
+            "workload": {"name": "ycsb", "params": {**SHAPE, **params}},
+            "threads": 2,
+            **more,
+        }
+        status, result = execute(self.program, spec)
+        assert (status, result["error"]) == (0, None)
+        schemas.validate(result, "loadgen-result", "the result")
+        return result
+
+    def records(self) -> dict[bytes, bytes]:
+        pieces, rest = [], self.file.read_bytes()
+        while rest:
+            (length,) = struct.unpack(">I", rest[:4])
+            pieces.append(rest[4 : 4 + length])
+            rest = rest[4 + length :]
+        return dict(zip(pieces[::2], pieces[1::2], strict=True))
+
+    def keep(self, records: dict[bytes, bytes]) -> None:
+        pieces = (piece for pair in records.items() for piece in pair)
+        self.file.write_bytes(b"".join(struct.pack(">I", len(p)) + p for p in pieces))
+
+
+def counts_of(result: dict[str, Any], what: str = "count") -> dict[str, int]:
+    return {one["type"]: one[what] for one in result["operations"]}
+
+
+WHOLE = {
+    "records": RECORDS, "expected": RECORDS, "missing": 0, "malformed": 0, "unexpected": 0,
+    "first": None,
+}  # fmt: skip
