@@ -1,10 +1,11 @@
-/* The parts of YCSB that need no engine: generators, keys, inserts, values, records. */
+/* The parts of YCSB that need no engine: generators, keys, inserts. */
 #include "../record.h"
 #include "../support.h"
 #include "../ycsb/counts.h"
 #include "../ycsb/keys.h"
 #include "../ycsb/values.h"
 #include "check.h"
+#include "ycsb_params.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -97,20 +98,6 @@ static void ranks_are_those_of_the_formula(void)
         else
             CHECK(found <= rank * (1 + 1e-12) && found + 1 >= rank * (1 - 1e-12));
     }
-}
-
-/* Read and done with: the text of `update`, which would be the document's, is not used here. */
-static struct lg_ycsb_params params_of(const char *text)
-{
-    struct lg_error error = {""};
-    struct lg_ycsb_params params;
-    json_t *given = json_loads(text, 0, NULL);
-
-    CHECK(given != NULL);
-    CHECK(lg_ycsb_params_read(&params, given, &error));
-    CHECK_TEXT(error.text, "");
-    json_decref(given);
-    return params;
 }
 
 static void keys_are_the_official_ones(void)
@@ -314,269 +301,6 @@ static void processes_share_a_file(void)
     CHECK_TEXT(error.text, "shared /no/such/file: No such file or directory");
 }
 
-/* ---- values -------------------------------------------------------------------- */
-
-static const char *const shapes[] = {
-    "{\"recordcount\": 1, \"fieldlength\": 1}",
-    "{\"recordcount\": 1, \"fieldlength\": 7}",
-    "{\"recordcount\": 1, \"fieldlength\": 8}",
-    "{\"recordcount\": 1, \"fieldlength\": 13}",
-    "{\"recordcount\": 1, \"fieldlength\": 100}",
-    "{\"recordcount\": 1, \"fieldlength\": 1023}",
-    "{\"recordcount\": 1, \"fieldlength\": 50, \"fieldlengthdistribution\": \"uniform\"}",
-    "{\"recordcount\": 1, \"fieldlength\": 90, \"minfieldlength\": 20, "
-    "\"fieldlengthdistribution\": \"zipfian\"}",
-};
-
-static void values_are_told_from_all_others(void)
-{
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        struct lg_ycsb_params params = params_of(shapes[i]);
-        struct lg_ycsb_values values;
-
-        lg_ycsb_values_open(&values, &params);
-
-        uint64_t key = lg_ycsb_key_hash(&values, "user1", 5), other, found;
-
-        other = lg_ycsb_key_hash(&values, "user2", 5);
-        for (uint64_t version = 0; version < (UINT64_C(1) << 47); version = version * 5 + 1) {
-            struct lg_ycsb_stamp stamp = lg_ycsb_stamp(key, version);
-            char text[1100];
-            size_t length = lg_ycsb_value(&values, &stamp, 3, text);
-
-            CHECK_CASE(length <= (size_t)params.fieldlength, i);
-            CHECK_CASE(lg_ycsb_value_fits(&values, key, 3, text, length, &found), i);
-            for (size_t c = 0; c < length; c++)
-                CHECK_CASE(text[c] >= '0' && text[c] <= 'p' && text[c] != '\\', i);
-            if (params.field_length == YCSB_CONSTANT)
-                CHECK_CASE(!lg_ycsb_value_fits(&values, key, 3, text, length + 1, &found), i);
-            if (length < YCSB_VERSION_BYTES)
-                CHECK_CASE(found == (version & ((UINT64_C(1) << 6 * length) - 1)), i);
-            if (length < 16) /* of a short one there is less to tell it by */
-                continue;
-            CHECK_CASE(lg_ycsb_value_fits(&values, key, 3, text, length, &found) &&
-                       found == version, i);
-            CHECK_CASE(!lg_ycsb_value_fits(&values, key, 3, text, length - 1, &found), i);
-            CHECK_CASE(!lg_ycsb_value_fits(&values, key, 2, text, length, &found), i);
-            CHECK_CASE(!lg_ycsb_value_fits(&values, other, 3, text, length, &found), i);
-            text[length - 1] ^= 1;
-            CHECK_CASE(!lg_ycsb_value_fits(&values, key, 3, text, length, &found), i);
-            text[length - 1] ^= 1;
-            text[2] ^= 1;
-            CHECK_CASE(!lg_ycsb_value_fits(&values, key, 3, text, length, &found), i);
-        }
-    }
-}
-
-static void lengths_fill_their_range(void)
-{
-    struct lg_ycsb_params params = params_of(shapes[6]);
-    struct lg_ycsb_values values;
-    int seen[51] = {0};
-
-    lg_ycsb_values_open(&values, &params);
-    for (uint64_t version = 0; version < 50000; version++) {
-        struct lg_ycsb_stamp stamp = lg_ycsb_stamp(99, version);
-        char text[128];
-
-        seen[lg_ycsb_value(&values, &stamp, 0, text)]++;
-    }
-    for (int length = 1; length <= 50; length++) /* 1000 ± 31 is one standard deviation */
-        CHECK_CASE(seen[length] > 800 && seen[length] < 1200, length);
-}
-
-static void another_seed_gives_other_values(void)
-{
-    struct lg_ycsb_params one = params_of("{\"recordcount\": 1, \"data_seed\": 1}");
-    struct lg_ycsb_params two = params_of("{\"recordcount\": 1, \"data_seed\": 2}");
-    struct lg_ycsb_values values, others;
-
-    lg_ycsb_values_open(&values, &one);
-    lg_ycsb_values_open(&others, &two);
-    CHECK(lg_ycsb_key_hash(&values, "user1", 5) != lg_ycsb_key_hash(&others, "user1", 5));
-}
-
-/* Down to the one character that a short field has, who wrote it last can be told. */
-static void versions_tell_who_wrote_last(void)
-{
-    uint64_t last = 0;
-
-    for (uint64_t n = 0; n < 100000; n++) {
-        uint64_t updated = lg_ycsb_updated_version(n), inserted = lg_ycsb_inserted_version(n);
-
-        CHECK_CASE(updated > last && lg_ycsb_is_updated(updated & 63), n);
-        CHECK_CASE(inserted & 63 && !lg_ycsb_is_updated(inserted & 63), n);
-        last = updated;
-    }
-    CHECK(!lg_ycsb_is_updated(YCSB_LOADED));
-}
-
-static bool has_all(const struct lg_ycsb_updated *seen, const struct lg_ycsb_updated *wanted)
-{
-    for (size_t i = 0; i < YCSB_UPDATED_GROUPS; i++)
-        if (seen->highest[i] < wanted->highest[i])
-            return false;
-    return true;
-}
-
-/* Whoever has seen all and more has all; whoever misses one in a hundred is found out. */
-static void updates_that_are_missing_are_found(void)
-{
-    static struct lg_ycsb_updated wanted, more, fewer, part, none;
-
-    for (uint64_t key = 1; key <= 50000; key++) {
-        lg_ycsb_updated_add(&wanted, key, (int)(key % 10));
-        lg_ycsb_updated_add(&more, key, (int)(key % 10));
-        lg_ycsb_updated_add(&more, key, (int)((key + 1) % 10));
-        lg_ycsb_updated_add(key % 2 ? &part : &none, key, (int)(key % 10));
-        if (key % 100)
-            lg_ycsb_updated_add(&fewer, key, (int)(key % 10));
-    }
-    CHECK(has_all(&wanted, &wanted) && has_all(&more, &wanted));
-    CHECK(!has_all(&wanted, &more) && !has_all(&fewer, &wanted) && !has_all(&part, &wanted));
-    lg_ycsb_updated_merge(&part, &none);
-    CHECK(has_all(&part, &wanted) && has_all(&wanted, &part));
-}
-
-/* ---- records ------------------------------------------------------------------- */
-
-static void records_hold_their_fields(void)
-{
-    struct lg_ycsb_params params = params_of("{\"recordcount\": 1, \"fieldcount\": 12, \"fieldlength\": 40}");
-    struct lg_ycsb_values values;
-
-    lg_ycsb_values_open(&values, &params);
-
-    uint64_t key = lg_ycsb_key_hash(&values, "user1", 5);
-    struct lg_ycsb_stamp loaded = lg_ycsb_stamp(key, YCSB_LOADED), later = lg_ycsb_stamp(key, 77);
-    char *record = lg_allocate(lg_ycsb_record_bytes(&params), 1);
-    char *change = lg_allocate(lg_ycsb_record_bytes(&params), 1);
-    size_t length = lg_ycsb_record(&values, &loaded, 0, 11, record);
-    size_t change_length = lg_ycsb_record(&values, &later, 11, 11, change);
-    struct lg_text changed = {0};
-    struct lg_field field;
-
-    CHECK(length == 12 * (8 + 40) + 10 * 6 + 2 * 7);
-    CHECK(!lg_ycsb_check_record(&values, key, record, length, NULL));
-    CHECK(lg_ycsb_check_record(&values, key, record, length - 1, NULL)); /* cut */
-    CHECK(lg_ycsb_check_record(&values, key, record, length - 55, NULL)); /* without its last field */
-    CHECK(lg_ycsb_check_record(&values, key + 1, record, length, NULL)); /* another's */
-    CHECK(lg_record_change(&changed, record, length, change, change_length));
-    CHECK(changed.length == length);
-    CHECK(!lg_ycsb_check_record(&values, key, changed.bytes, changed.length, NULL));
-    CHECK(memcmp(changed.bytes + changed.length - 40, "0000001=", 8) == 0); /* 77 to the base 64 */
-    CHECK(!lg_record_change(&changed, record, length, change, change_length - 1));
-    lg_field_add(&changed, "field0", 6, "twice", 5);
-
-    const char *at = change;
-
-    CHECK(lg_field_next(&at, change + change_length, &field));
-    CHECK(field.name_length == 7 && memcmp(field.name, "field11", 7) == 0);
-    CHECK(!lg_field_next(&at, change + change_length, &field) && at == change + change_length);
-    free(changed.bytes);
-    free(record);
-    free(change);
-}
-
-/* New fields come behind, the last of two changes stands. */
-static void changes_add_fields_too(void)
-{
-    struct lg_text record = {0}, change = {0}, changed = {0}, expected = {0};
-
-    lg_field_add(&record, "a", 1, "1", 1);
-    lg_field_add(&record, "b", 1, "2", 1);
-    lg_field_add(&change, "c", 1, "3", 1);
-    lg_field_add(&change, "b", 1, "4", 1);
-    lg_field_add(&change, "b", 1, "", 0);
-    lg_field_add(&expected, "a", 1, "1", 1);
-    lg_field_add(&expected, "b", 1, "", 0);
-    lg_field_add(&expected, "c", 1, "3", 1);
-    CHECK(lg_record_change(&changed, record.bytes, record.length, change.bytes, change.length));
-    CHECK(changed.length == expected.length);
-    CHECK(memcmp(changed.bytes, expected.bytes, expected.length) == 0);
-    free(record.bytes);
-    free(change.bytes);
-    free(changed.bytes);
-    free(expected.bytes);
-}
-
-/* ---- the rest ------------------------------------------------------------------ */
-
-static void the_hottest_keys_are_counted_over_all_terminals(void)
-{
-    struct lg_ycsb_counts *counts[2] = {lg_ycsb_counts_new(), lg_ycsb_counts_new()};
-    struct lg_ycsb_count hottest[3];
-
-    for (int64_t i = 0; i < 200000; i++) { /* more keys than a table takes */
-        lg_ycsb_counts_add(counts[0], i);
-        lg_ycsb_counts_add(counts[1], i % 10 ? 0 : 4);
-    }
-    CHECK(lg_ycsb_hottest(counts, 2, hottest, 3) == 3);
-    CHECK(hottest[0].key == 0 && hottest[0].times == 180001);
-    CHECK(hottest[1].key == 4 && hottest[1].times == 20001);
-    CHECK(hottest[2].times == 1);
-    CHECK(counts[0]->draws == 200000 && counts[0]->capacity <= 1 << 16);
-    lg_ycsb_counts_free(counts[0]);
-    lg_ycsb_counts_free(counts[1]);
-}
-
-/* In turn over 64 keys: those that are counted by the sample are all of them, as evenly. */
-static void a_sample_favours_no_key(void)
-{
-    enum { KEYS = 64, MORE = 1 << 20 };
-    struct lg_ycsb_counts *counts = lg_ycsb_counts_new();
-    struct lg_ycsb_count hottest[KEYS];
-    uint64_t sampled;
-
-    for (int64_t i = 0; i < YCSB_COUNTED_ALL + MORE; i++)
-        lg_ycsb_counts_sample(counts, i % KEYS);
-    sampled = counts->draws - YCSB_COUNTED_ALL;
-    CHECK(fabs((double)sampled - MORE / 16.0) < 5 * sqrt(MORE / 16.0));
-    CHECK(lg_ycsb_hottest(&counts, 1, hottest, KEYS) == KEYS);
-    for (int i = 0; i < KEYS; i++)
-        CHECK_CASE(fabs((double)hottest[i].times - (double)counts->draws / KEYS) <
-                       5 * sqrt(sampled / (double)KEYS) + 1, i);
-    lg_ycsb_counts_free(counts);
-}
-
-static void wrong_params_are_named(void)
-{
-    static const char *const cases[][2] = {
-        {"{}", "workload.params.recordcount: an integer from 1 to 281474976710656 is wanted"},
-        {"{\"recordcount\": 0}",
-         "workload.params.recordcount: an integer from 1 to 281474976710656 is wanted"},
-        {"{\"recordcount\": 1, \"recordcuont\": 1}",
-         "workload.params.recordcuont: ycsb has no such parameter"},
-        {"{\"recordcount\": 1, \"fieldcount\": 65}",
-         "workload.params.fieldcount: an integer from 1 to 64 is wanted"},
-        {"{\"recordcount\": 1, \"readproportion\": \"all\"}",
-         "workload.params.readproportion: a number from 0 to 1e+09 is wanted"},
-        {"{\"recordcount\": 1, \"readproportion\": 0, \"updateproportion\": 0}",
-         "workload.params: no operation has a proportion above 0"},
-        {"{\"recordcount\": 1, \"readallfields\": 1}",
-         "workload.params.readallfields: true or false is wanted"},
-        {"{\"recordcount\": 1, \"requestdistribution\": \"constant\"}",
-         "workload.params.requestdistribution: there is no such distribution of it: constant"},
-        {"{\"recordcount\": 5, \"insertstart\": 3, \"insertcount\": 3}",
-         "workload.params.insertcount: insertstart + insertcount is more than recordcount, or "
-         "there is no record"},
-        {"{\"recordcount\": 1, \"insertorder\": \"random\"}",
-         "workload.params.insertorder: \"hashed\" or \"ordered\" is wanted"},
-        {"{\"recordcount\": 1, \"minscanlength\": 5, \"maxscanlength\": 4}",
-         "workload.params.minscanlength: is more than maxscanlength"},
-    };
-
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lg_ycsb_params params;
-        struct lg_error error = {""};
-        json_t *given = json_loads(cases[i][0], 0, NULL);
-
-        CHECK_CASE(!lg_ycsb_params_read(&params, given, &error), i);
-        CHECK_TEXT(error.text, cases[i][1]);
-        json_decref(given);
-    }
-}
-
 int main(void)
 {
     zeta_is_the_sum_it_stands_for();
@@ -590,15 +314,5 @@ int main(void)
     an_insert_counts_when_all_before_it_do();
     inserts_of_many_threads_all_count();
     processes_share_a_file();
-    values_are_told_from_all_others();
-    lengths_fill_their_range();
-    another_seed_gives_other_values();
-    versions_tell_who_wrote_last();
-    updates_that_are_missing_are_found();
-    records_hold_their_fields();
-    changes_add_fields_too();
-    the_hottest_keys_are_counted_over_all_terminals();
-    a_sample_favours_no_key();
-    wrong_params_are_named();
     return checks_failed();
 }
