@@ -46,28 +46,33 @@ def test_a_loadgen_spec_as_the_driver_writes_it():
 
 
 MICROBENCH = {
-    "schema": 1,
-    "target": {"kind": "dram", "node": 0, "huge_pages": True, "size_bytes": 1 << 30},
-    "benchmarks": [
+    "schema": 2,
+    "seed": 1,
+    "targets": {"near": {"kind": "dram", "node": 0, "pages": "huge", "size_bytes": 1 << 30}},
+    "measurements": [
         {
             "name": "store-clwb",
-            "kernel": {
-                "operation": "store",
-                "instruction": "auto",
-                "flush": "clwb",
-                "fence": "sfence",
-            },
-            "pattern": {"order": "random"},
-            "access_size_bytes": 256,
-            "threads": 1,
+            "duration_ns": 1_000_000_000,
+            "jobs": [
+                {
+                    "name": "writer",
+                    "kind": "throughput",
+                    "target": "near",
+                    "threads": 1,
+                    "operation": "store",
+                    "flush": "clwb",
+                    "fence": "sfence",
+                    "access_bytes": 256,
+                    "pattern": "random",
+                }
+            ],
         }
     ],
-    "seed": 1,
 }
 
 
 def test_a_microbench_spec_as_the_harness_writes_it():
     schemas.validate(MICROBENCH, "microbench-spec", source="test")
-    wrong = {**MICROBENCH, "target": {"kind": "devdax", "size_bytes": 4096}}
+    wrong = {**MICROBENCH, "targets": {"raw": {"kind": "devdax", "size_bytes": 4096}}}
     with pytest.raises(UsageError):
         schemas.validate(wrong, "microbench-spec", source="test")

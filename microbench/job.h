@@ -1,0 +1,93 @@
+/*
+ * What was asked for: targets, and measurements of one or several jobs each.
+ *
+ *   spec ─ targets      where bytes lie: allocated and touched once, before anything else
+ *        └ measurements one behind the other, each `repeats` times
+ *             └ jobs    at the same time, each of some threads on one target
+ *
+ * A job's `kind` says what its threads do (kernel.h). The core pins the threads, lets them
+ * warm up, starts them together, stops them, and counts. Schema: microbench-spec.json.
+ */
+#ifndef MICROBENCH_JOB_H
+#define MICROBENCH_JOB_H
+
+#include "hdr.h"
+#include "workload.h" /* lg_random, lg_error */
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MB_LINE UINT64_C(64)
+#define MB_KIB UINT64_C(1024)
+#define MB_MIB (1024 * MB_KIB)
+#define MB_GIB (1024 * MB_MIB)
+#define MB_HUGE_PAGE (2 * MB_MIB)
+
+struct mb_kind;
+
+struct mb_target {
+    const char *name;
+    enum mb_target_kind { MB_DRAM, MB_FILE, MB_DEVDAX } kind;
+    int node;                                       /* DRAM: -1 any */
+    enum mb_pages { MB_BASE, MB_HUGE, MB_GIGANTIC } pages; /* DRAM */
+    const char *path;                               /* file or directory, device */
+    enum mb_sync { MB_SYNC_REQUIRED, MB_SYNC_PREFERRED, MB_SYNC_OFF } sync; /* MAP_SYNC */
+    bool overwrite; /* a file that is there, or a device: its content may go */
+    /* What the kernel says of the device: how far a store must get to survive. */
+    enum mb_domain { MB_VOLATILE, MB_ADR, MB_EADR } domain;
+    uint64_t size_bytes;
+
+    char *base; /* of `size_bytes`, at a huge page's border; every page has been touched */
+    int fd;
+    bool map_sync;
+    uint64_t map_ns, touch_ns;
+};
+
+/* How fast each thread may go; both 0: as fast as it can. */
+struct mb_pace {
+    uint64_t bytes_per_second; /* of each thread */
+    uint64_t pause_ns;         /* behind each operation */
+};
+
+struct mb_job {
+    const char *name;
+    const json_t *given; /* the kind's own keys stand in it */
+    const struct mb_kind *kind;
+    struct mb_target *target;
+    uint32_t threads;
+    uint32_t partitions; /* equal parts of the range, `threads` a multiple of it */
+    int *cpus;           /* one a thread */
+    uint64_t offset_bytes, range_bytes; /* what it touches of the target */
+    uint64_t operations; /* all threads together; 0: until the measurement ends */
+    struct mb_pace pace;
+    char *base;          /* the range's first byte */
+    uint64_t seed;       /* of this measurement and job */
+    void *params;        /* the kind's own, from its `read` */
+};
+
+/* A measurement ends when its time is up, or when every job with a count is done. */
+struct mb_measurement {
+    const char *name;
+    uint32_t repeats;
+    uint64_t warm_up_ns;
+    uint64_t duration_ns; /* 0: jobs with a count end it */
+    struct mb_job *jobs;
+    size_t job_count;
+};
+
+struct mb_spec {
+    json_t *document; /* owns every text above */
+    uint64_t seed;
+    struct mb_target *targets;
+    size_t target_count;
+    struct mb_measurement *measurements;
+    size_t measurement_count;
+};
+
+/* Every error names the key. The spec owns `document` in either case. */
+bool mb_spec_read(struct mb_spec *spec, json_t *document, struct lg_error *error);
+void mb_spec_free(struct mb_spec *spec);
+struct mb_target *mb_spec_target(struct mb_spec *spec, const char *name);
+
+#endif

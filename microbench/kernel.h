@@ -1,0 +1,273 @@
+/*
+ * What a kind of job is, and what kinds share: threads, addresses, instructions, clocks.
+ *
+ * A kind is one file in kernels/, with its table at the foot and a line in kinds.c. The
+ * core calls, for each job of a measurement:
+ *
+ *   read                     once, when the spec is read
+ *   prepare                  once a measurement, before any thread runs (may write the range)
+ *   begin                    each repeat, in each thread, pinned: its addresses
+ *     work, work, …          warm-up: `recording` is false
+ *     work, work, …          measured: counts start at zero, `recording` is true
+ *   end                      each repeat, in each thread
+ *   check                    each repeat, behind all threads: was it right?
+ *   report                   each repeat: what is to be known besides counts and durations
+ *
+ * `work` does exactly so many operations and adds to `done`. The core chooses so many that
+ * the clock is read every 50 µs or so, so what costs more than some ns belongs before the
+ * loop of a `work`, not into it. A thread whose `recording` is false leaves histograms alone:
+ * it warms up, or other threads have already ended and it no longer runs beside them.
+ */
+#ifndef MICROBENCH_KERNEL_H
+#define MICROBENCH_KERNEL_H
+
+#include "job.h"
+
+#include <stddef.h>
+
+/* ---- kinds ------------------------------------------------------------------------- */
+
+struct mb_counts {
+    uint64_t operations;
+    uint64_t read_bytes, written_bytes; /* on both targets */
+    uint64_t second_bytes;              /* of these, on the job's second target */
+};
+
+struct mb_thread {
+    const struct mb_job *job;
+    uint32_t index; /* among the job's threads */
+    uint32_t repeat;
+    int cpu;
+    /* Its partition, and its place among the threads that share it. */
+    char *base;
+    uint64_t range_bytes;
+    uint32_t sharers, place;
+    struct lg_random random; /* of (seed, repeat, index) */
+    struct mb_counts done;
+    bool recording;
+    struct lg_hdr latency; /* where the kind has_latency; ns (mb_ns) */
+    void *own;             /* the kind's, from `begin` to `end` */
+    struct lg_error error;
+};
+
+struct mb_kind {
+    const char *name;
+    const char *const *keys; /* of a job, besides the common ones; NULL at the end */
+    bool has_latency;
+    bool has_second;         /* knows the key "second" (MB_SECOND below) */
+    bool (*read)(struct mb_job *job, struct lg_error *error);
+    void (*release)(struct mb_job *job);                       /* of params; may be NULL */
+    bool (*prepare)(struct mb_job *job, struct lg_error *error); /* may be NULL */
+    bool (*begin)(struct mb_thread *thread); /* false with thread->error; may be NULL */
+    bool (*work)(struct mb_thread *thread, uint64_t operations); /* likewise */
+    void (*end)(struct mb_thread *thread);                     /* may be NULL */
+    bool (*check)(const struct mb_job *job, struct lg_error *error); /* may be NULL */
+    void (*report)(const struct mb_job *job, json_t *facts);   /* may be NULL */
+};
+
+const struct mb_kind *mb_kind_named(const char *name); /* NULL where there is none */
+
+/* Keys of a job. Each is false with an error that names the key. */
+bool mb_read_bytes(const struct mb_job *job, const char *key, uint64_t otherwise,
+                   uint64_t *value, struct lg_error *error); /* a multiple of 64, > 0 */
+bool mb_read_integer(const struct mb_job *job, const char *key, int64_t least, int64_t most,
+                     int64_t otherwise, int64_t *value, struct lg_error *error);
+bool mb_read_number(const struct mb_job *job, const char *key, double least, double most,
+                    double otherwise, double *value, struct lg_error *error);
+bool mb_read_flag(const struct mb_job *job, const char *key, bool otherwise, bool *value,
+                  struct lg_error *error);
+/* One of `words` (NULL at the end), as its index; `otherwise` -1: the key must be there. */
+bool mb_read_word(const struct mb_job *job, const char *key, const char *const *words,
+                  int otherwise, int *value, struct lg_error *error);
+
+/*
+ * {"second": {"target": …, "share": …, "offset_bytes": …, "range_bytes": …}}: the share of
+ * operations that goes to another target (hybrid DRAM/PMem). The core has resolved it.
+ */
+struct mb_second {
+    struct mb_target *target; /* NULL: there is none */
+    char *base;
+    uint64_t range_bytes;
+    double share;
+};
+bool mb_second_read(const struct mb_job *job, struct mb_second *second, struct lg_error *error);
+/* The part of it that belongs to the thread's partition. */
+struct mb_second mb_second_of(const struct mb_thread *thread, const struct mb_second *second);
+
+/* ---- instructions ------------------------------------------------------------------ */
+
+enum mb_isa { MB_SSE2, MB_AVX2, MB_AVX512, MB_NEON, MB_ISAS };
+enum mb_access { MB_LOAD, MB_NTLOAD, MB_STORE, MB_NTSTORE, MB_EMPTY, MB_ACCESSES };
+enum mb_flush { MB_NO_FLUSH, MB_CLWB, MB_CLFLUSHOPT, MB_CLFLUSH, MB_FLUSHES };
+enum mb_fence { MB_NO_FENCE, MB_SFENCE, MB_MFENCE, MB_FENCES };
+
+extern const char *const mb_isa_names[MB_ISAS + 1];
+extern const char *const mb_access_names[MB_ACCESSES + 1];
+extern const char *const mb_flush_names[MB_FLUSHES + 1];
+extern const char *const mb_fence_names[MB_FENCES + 1];
+
+struct mb_cpu {
+    char model[128];
+    bool isa[MB_ISAS], flush[MB_FLUSHES];
+    bool invariant_clock;
+    double clock_hz; /* of the time stamp counter, against CLOCK_MONOTONIC */
+    double core_hz;  /* of the core just now: dependent additions */
+    uint64_t llc_bytes; /* the last-level cache, as the kernel tells it; 0: it does not */
+};
+/* The machine's, looked up once at the start. */
+extern struct mb_cpu mb_cpu;
+bool mb_cpu_find(struct lg_error *error);
+void mb_cpu_measure_core(void);
+
+/* "isa": auto takes the widest that this CPU has; another one must be there. */
+bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct lg_error *error);
+/* "flush" by any key's name ("flush", "persist" …): an instruction this CPU has. */
+bool mb_flush_read(const struct mb_job *job, const char *key, enum mb_flush *flush,
+                   struct lg_error *error);
+
+/* What one operation executes. */
+struct mb_operation {
+    enum mb_isa isa;
+    enum mb_access access;
+    enum mb_flush flush;
+    enum mb_fence fence;
+    bool flush_each_line;       /* store, flush, store, flush …; else all stores, then all flushes */
+    uint64_t bytes;             /* of one access, a multiple of 64 */
+    uint64_t fence_every_bytes; /* = bytes: behind each access */
+};
+/* isa, operation, access_bytes, flush, fence, flush_when, fence_every_bytes */
+bool mb_operation_read(const struct mb_job *job, struct mb_operation *operation,
+                       struct lg_error *error);
+#define MB_OPERATION_KEYS \
+    "isa", "operation", "access_bytes", "flush", "fence", "flush_when", "fence_every_bytes"
+
+/*
+ * Is what this flush and fence wrote durable on this target? "yes", "eADR" (only because
+ * the caches survive), or "no"; `why` in words.
+ */
+const char *mb_durable(const struct mb_target *target, bool non_temporal, enum mb_flush flush,
+                       enum mb_fence fence, const char **why);
+
+/* ---- addresses: generated before the timed part ------------------------------------- */
+
+struct mb_pattern {
+    enum mb_order {
+        MB_SEQUENTIAL, MB_SEQUENTIAL_DESC, MB_RANDOM, MB_ZIPF, MB_STRIDED, MB_HOTSPOT
+    } order;
+    uint64_t stride_bytes;  /* strided: from one access to the next */
+    uint64_t hotspot_bytes; /* hotspot: random within so much of the range */
+    uint64_t chunk_bytes;   /* sequential threads of one partition take chunks in turn */
+    double zipf_exponent;
+};
+bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
+                     struct lg_error *error);
+#define MB_PATTERN_KEYS \
+    "pattern", "stride_bytes", "hotspot_bytes", "chunk_bytes", "zipf_exponent"
+
+/*
+ * A run of accesses: the i-th begins at mb_span_at(span, i).
+ *
+ * Scattered ones come from a ring of line numbers that stays in the cache; with each round
+ * it is turned by another random amount, so that a round touches other lines than the
+ * rounds before.
+ */
+struct mb_span {
+    char *base;            /* strided: the first access; scattered: the range */
+    const uint32_t *lines; /* scattered; NULL: strided */
+    uint64_t turn, all;    /* scattered: line = (lines[i] + turn) modulo all */
+    int64_t step_bytes;    /* strided */
+    uint64_t count;
+};
+
+static inline char *mb_span_at(const struct mb_span *span, uint64_t i)
+{
+    if (!span->lines)
+        return span->base + (int64_t)i * span->step_bytes;
+    uint64_t line = span->lines[i] + span->turn;
+    line -= line >= span->all ? span->all : 0;
+    return span->base + line * MB_LINE;
+}
+
+/* Where a thread is in its pattern. */
+struct mb_cursor {
+    struct mb_pattern pattern;
+    uint64_t access_bytes;
+    char *base;
+    uint64_t range_bytes;
+    uint32_t sharers, place;
+    uint64_t at, lap;     /* sequential, strided: access within the chunk or lap; which */
+    uint32_t *ring;       /* scattered */
+    uint64_t ring_count, turn;
+    struct lg_random random;
+};
+/* `base` and `range_bytes`: the thread's own, or those of its part of the second target. */
+void mb_cursor_init(struct mb_cursor *cursor, const struct mb_thread *thread,
+                    const struct mb_pattern *pattern, uint64_t access_bytes, char *base,
+                    uint64_t range_bytes, uint64_t stream);
+void mb_cursor_free(struct mb_cursor *cursor);
+/* The next accesses, `wanted` at most, one at least. */
+struct mb_span mb_cursor_next(struct mb_cursor *cursor, uint64_t wanted);
+
+/* ---- clocks ------------------------------------------------------------------------- */
+
+/*
+ * Cycles of the invariant counter. Begin: everything before is done and visible
+ * (mfence), nothing of what follows has begun (lfence). End: likewise; the mfence waits
+ * until flushed lines and non-temporal stores have left the core's buffers.
+ */
+#if defined(__x86_64__)
+static inline uint64_t mb_clock_read(void)
+{
+    uint32_t low, high, processor;
+    __asm__ volatile("rdtscp" : "=a"(low), "=d"(high), "=c"(processor)::"memory");
+    return (uint64_t)high << 32 | low;
+}
+static inline void mb_full_fence(void) { __asm__ volatile("mfence" ::: "memory"); }
+static inline void mb_load_fence(void) { __asm__ volatile("lfence" ::: "memory"); }
+static inline uint64_t mb_clock_begin(void)
+{
+    mb_full_fence();
+    uint64_t cycles = mb_clock_read();
+    mb_load_fence();
+    return cycles;
+}
+static inline uint64_t mb_clock_end(void)
+{
+    mb_full_fence();
+    uint64_t cycles = mb_clock_read();
+    mb_load_fence();
+    return cycles;
+}
+#elif defined(__aarch64__)
+static inline uint64_t mb_clock_read(void)
+{
+    uint64_t cycles;
+    __asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(cycles)::"memory");
+    return cycles;
+}
+static inline void mb_full_fence(void) { __asm__ volatile("dsb sy" ::: "memory"); }
+static inline void mb_load_fence(void) { __asm__ volatile("dsb ld\n\tisb" ::: "memory"); }
+static inline uint64_t mb_clock_begin(void)
+{
+    mb_full_fence();
+    uint64_t cycles = mb_clock_read();
+    mb_load_fence();
+    return cycles;
+}
+static inline uint64_t mb_clock_end(void)
+{
+    mb_full_fence();
+    uint64_t cycles = mb_clock_read();
+    mb_load_fence();
+    return cycles;
+}
+#else
+#error "microbench knows x86-64 and arm64"
+#endif
+
+static inline uint64_t mb_ns(uint64_t cycles)
+{
+    return (uint64_t)((double)cycles * 1e9 / mb_cpu.clock_hz + 0.5);
+}
+
+#endif
