@@ -44,6 +44,8 @@ _Key = tuple[str, ...]
 
 #: A paper's own numbers, beside its profiles.
 _PUBLISHED = "published.csv"
+#: Folders of profiles/ that hold other things: hosts, settings, prices, microbenchmarks.
+_NO_PROFILES = ("hosts", "tuning", "prices", "micro")
 _FOLDER = Path(__file__).parent / "profiles"
 
 
@@ -91,7 +93,7 @@ def known_profiles() -> dict[str, Path]:
     return {
         str(path.relative_to(_FOLDER).with_suffix("")): path
         for path in sorted(_FOLDER.rglob("*.yml"))
-        if path.parent.name not in ("hosts", "tuning", "prices")
+        if path.relative_to(_FOLDER).parts[0] not in _NO_PROFILES
     }
 
 

@@ -1,0 +1,48 @@
+"""What a program of microbenchmarks is given, and what it gives back: the same for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.environment import Environment
+from harness.host.uncontrolled import Finding
+from harness.result import Check, Metric
+from harness.tiers.model import Tier
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where a program measures.
+
+    ``directory``: the run's own on the tier, of the unprivileged user, removed at the end
+    however the harness ends; None on tiers without directories (numa, devdax). ``scratch``:
+    for logs, likewise removed. ``repeats``: samples wanted of each metric.
+    """
+
+    tier: Tier
+    env: Environment
+    directory: Path | None
+    scratch: Path
+    seed: int
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one program measured on one tier.
+
+    ``version`` and ``build``: of the program, as in a manifest; ``artifacts``: JSON documents
+    by name, stored beside the result. ``checks``: at least one, since a run without any is of
+    unknown worth.
+    """
+
+    metrics: tuple[Metric, ...]
+    checks: tuple[Check, ...]
+    version: str
+    build: str
+    source: str = ""
+    artifacts: Mapping[str, Any] = field(default_factory=dict)
+    uncontrolled: tuple[Finding, ...] = ()

@@ -1,0 +1,109 @@
+"""Measurements as suites expand to them: what is done by whom where, in bytes and nanoseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from harness.micro.chains import ChainOperation
+
+Kind = Literal["throughput", "latency", "chase", "chain", "log", "page"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+#: The tier that is measured, or DRAM beside it.
+Place = Literal["tier", "dram"]
+Numa = Literal["near", "far"]
+Pages = Literal["huge", "base", "1g"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Threads that do one thing at the same time; the jobs of a measurement run together.
+
+    ``keys``: the kind's own, as in the schema microbench-spec. ``dram_share``: of the
+    accesses, how many go to ``dram_range_bytes`` of DRAM beside the tier. ``partitions``: 0
+    is one a thread. ``operations``: where the job is bounded by a count, of all its threads.
+    ``pace``: None as fast as it can, or ``{"bytes_per_second": …}``.
+    """
+
+    name: str
+    kind: Kind
+    threads: int
+    range_bytes: int
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    place: Place = "tier"
+    numa: Numa = "near"
+    pages: Pages = "huge"
+    partitions: int = 1
+    dram_range_bytes: int = 0
+    dram_share: float = 0.0
+    chain: tuple[ChainOperation, ...] = ()
+    operations: int | None = None
+    pace: Mapping[str, Any] | None = None
+
+    def bytes_on(self, place: Place) -> int:
+        """How much memory of a place it covers."""
+        return (self.range_bytes if place == self.place else 0) + (
+            self.dram_range_bytes if place == "dram" else 0
+        )
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One value of a swept key: what it is called in the configuration's name."""
+
+    job: str
+    key: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One configuration of a measurement of a suite.
+
+    ``name``: in the suite; ``axes``: what tells its configurations from one another.
+    ``duration_ns``: None where counts bound its jobs. ``labels``: more than the jobs' own,
+    by job (empty: of all). ``origin``: the place in the file, for messages.
+    """
+
+    name: str
+    jobs: tuple[Job, ...]
+    axes: tuple[Axis, ...] = ()
+    duration_ns: int | None = None
+    warm_up_ns: int = 0
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    origin: str = ""
+
+    @property
+    def configuration(self) -> str:
+        """``random_reads/threads=1,access_size=64``: unique in a suite."""
+        several = len({axis.job for axis in self.axes}) > 1
+        told = [f"{axis.job + '.' if several else ''}{axis.key}={axis.text}" for axis in self.axes]
+        return f"{self.name}/{','.join(told)}" if told else self.name
+
+    def bytes_on(self, place: Place) -> int:
+        """How much memory of a place its jobs cover together: each has a range of its own."""
+        return sum(job.bytes_on(place) for job in self.jobs)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite as it was asked for, expanded for a host.
+
+    ``program``: ``microbench``, or the name of another one that ``params`` go to.
+    ``block``: what is run instead on tiers that are block devices, where it is another.
+    ``documents``: the files it came from, parsed, by their path; the form in which a run keeps it.
+    """
+
+    name: str
+    description: str
+    measurements: tuple[Measurement, ...]
+    program: str = "microbench"
+    params: Mapping[str, Any] = field(default_factory=dict)
+    block: Mapping[str, Any] | None = None
+    documents: Mapping[str, Any] = field(default_factory=dict)
+
+    def jobs(self) -> Iterator[Job]:
+        """All jobs of all measurements."""
+        for measurement in self.measurements:
+            yield from measurement.jobs

@@ -1,0 +1,222 @@
+"""PerMA-Bench's workload files, read as they are and turned into measurements.
+
+::
+
+    NAME: {matrix: {key: [value, …], …}, args: {key: value, …}}
+    NAME: {parallel_benchmark: {A: {matrix, args}, B: {matrix, args}}}
+
+The cross product is in the file's order, the last key fastest; of parallel benchmarks that
+of both. Where it measures something else than it says, ours is right: docs/micro.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from harness.errors import UsageError, nearest
+from harness.micro.chains import PERSIST
+from harness.micro.model import Axis, Job, Measurement
+from harness.micro.perma_config import PermaConfig, check, read_value
+from harness.units import NS_PER_S
+from harness.yamlfile import Document, Where
+
+#: Before anything counts: PerMA-Bench has no warm-up of its own.
+WARM_UP_NS = 200_000_000
+#: Chains timed one by one where the sampling frequency asks for fewer: p99.9 needs them.
+_LEAST_TIMED = 10_000
+
+
+@dataclass(frozen=True)
+class PermaConfiguration:
+    """One of a benchmark's configurations: of a parallel one that of both its parts.
+
+    ``axes``: the swept keys and their texts, in the order of the file.
+    """
+
+    configs: tuple[PermaConfig, ...]
+    axes: tuple[Axis, ...]
+    origin: str
+
+
+@dataclass(frozen=True)
+class PermaBenchmark:
+    """A named benchmark of a file. ``parts``: names of its parallel parts, empty of a single one.
+
+    ``matrix_keys``: the swept keys of each part.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    matrix_keys: tuple[tuple[str, ...], ...]
+    configurations: tuple[PermaConfiguration, ...]
+
+
+def is_perma(value: Any) -> bool:
+    """Whether a parsed file is one of PerMA-Bench's: ours says which schema it has."""
+    return isinstance(value, dict) and "schema" not in value
+
+
+def parse_perma(document: Document) -> list[PermaBenchmark]:
+    """The benchmarks of a file in its order; UsageError with file and line."""
+    if not isinstance(document.value, dict) or not document.value:
+        raise UsageError(document.at(()), "no benchmark in it", "write NAME: {args: {…}}")
+    return [_benchmark(document, str(name)) for name in document.value]
+
+
+def _benchmark(document: Document, name: str) -> PermaBenchmark:
+    body = document.value[name]
+    if not isinstance(body, dict):
+        raise UsageError(document.at((name,)), f"{name!r} has no args", "write args: {…}")
+    if "parallel_benchmark" not in body:
+        points, keys = _points(document, (name,), body, job="")
+        single = tuple(PermaConfiguration((c,), axes, at) for c, axes, at in points)
+        return PermaBenchmark(name, (), (keys,), single)
+    parts = body["parallel_benchmark"]
+    where: Where = (name, "parallel_benchmark")
+    _check_keys(document, (name,), body, ("parallel_benchmark",))
+    if not isinstance(parts, dict) or len(parts) != 2:
+        found = f"{len(parts)} parts" if isinstance(parts, dict) else "no parts"
+        raise UsageError(document.at(where), found, "a parallel benchmark has two")
+    swept = [_points(document, (*where, part), parts[part], str(part)) for part in parts]
+    both = tuple(
+        PermaConfiguration((a, b), (*axes_a, *axes_b), at)
+        for (a, axes_a, at), (b, axes_b, _) in product(swept[0][0], swept[1][0])
+    )
+    return PermaBenchmark(name, tuple(map(str, parts)), tuple(keys for _, keys in swept), both)
+
+
+_Point = tuple[PermaConfig, tuple[Axis, ...], str]
+
+
+def _points(
+    document: Document, where: Where, body: Any, job: str
+) -> tuple[list[_Point], tuple[str, ...]]:
+    """The configurations of ``{matrix, args}``, and the keys that are swept."""
+    if not isinstance(body, dict) or not isinstance(body.get("args"), dict):
+        raise UsageError(document.at(where), "no args", "write args: {…}, beside a matrix or alone")
+    _check_keys(document, where, body, ("matrix", "args"))
+    args = {
+        key: read_value(str(key), value, document.at((*where, "args", key)))
+        for key, value in body["args"].items()
+    }
+    matrix = body.get("matrix", {})
+    if not isinstance(matrix, dict):
+        raise UsageError(document.at((*where, "matrix")), "not a mapping", "write key: [values]")
+    swept = [list(_values(document, (*where, "matrix", key), matrix[key])) for key in matrix]
+    found = []
+    for chosen in product(*swept):
+        values = {key: value for key, (value, _, _) in zip(matrix, chosen, strict=True)}
+        config = PermaConfig(**{**args, **values})
+        at = document.at(chosen[-1][2] if chosen else (*where, "args"))
+        check(config, at)
+        axes = tuple(
+            Axis(job, str(k), text) for k, (_, text, _) in zip(matrix, chosen, strict=True)
+        )
+        found.append((config, axes, at))
+    return found, tuple(map(str, matrix))
+
+
+def _values(document: Document, where: Where, given: Any) -> Iterator[tuple[Any, str, Where]]:
+    """Each value of a swept key: read, as text, and where it stands."""
+    key = str(where[-1])
+    if not isinstance(given, list) or not given:
+        raise UsageError(document.at(where), f"{key}: not a list", "write [a, b, c]")
+    for position, value in enumerate(given):
+        place = (*where, position)
+        yield read_value(key, value, document.at(place)), str(value), place
+
+
+def _check_keys(
+    document: Document, where: Where, body: Mapping[str, Any], known: tuple[str, ...]
+) -> None:
+    for key in body:
+        if key not in known:
+            raise UsageError(
+                document.at((*where, key)),
+                f"unknown key {key!r}{nearest(str(key), known)}",
+                f"known here: {', '.join(known)}",
+            )
+
+
+# Measurements ------------------------------------------------------------------
+
+
+def measurements(benchmarks: list[PermaBenchmark]) -> list[Measurement]:
+    """What is measured for them; a chain whose latency is wanted is measured twice.
+
+    Independent chains overlap and give operations a second; in dependent ones each waits for
+    the one before, which is what makes their time a latency. PerMA-Bench takes both from the
+    same, overlapping chains.
+    """
+    return [
+        measurement
+        for benchmark in benchmarks
+        for one in benchmark.configurations
+        for measurement in _measured(benchmark, one)
+    ]
+
+
+def _measured(benchmark: PermaBenchmark, one: PermaConfiguration) -> Iterator[Measurement]:
+    names = benchmark.parts or (benchmark.name,)
+    jobs = tuple(_job(name, config) for name, config in zip(names, one.configs, strict=True))
+    run_time = max(config.run_time for config in one.configs)
+    yield Measurement(
+        benchmark.name,
+        jobs,
+        one.axes,
+        run_time * NS_PER_S if run_time else None,
+        WARM_UP_NS,
+        origin=one.origin,
+    )
+    if any(config.latency_sample_frequency for config in one.configs):
+        timed = tuple(_timed(job, c) for job, c in zip(jobs, one.configs, strict=True))
+        axes = (*one.axes, Axis(one.axes[0].job if one.axes else "", "chain", "dependent"))
+        yield Measurement(benchmark.name, timed, axes, None, WARM_UP_NS, origin=one.origin)
+
+
+def _job(name: str, c: PermaConfig) -> Job:
+    dram_only = c.dram_operation_ratio == 1
+    needs_dram = c.uses_dram and not dram_only
+    counted = c.number_operations if c.counted else c.memory_range // c.access_size
+    common: dict[str, Any] = {
+        "name": name,
+        "threads": c.number_threads,
+        "range_bytes": c.dram_memory_range if dram_only else c.memory_range,
+        "place": "dram" if dram_only else "tier",
+        "numa": c.numa_pattern,
+        "pages": "huge" if c.dram_huge_pages else "base",
+        "partitions": c.number_partitions,
+        "dram_range_bytes": c.dram_memory_range if needs_dram else 0,
+        "dram_share": c.dram_operation_ratio if needs_dram else 0.0,
+        "operations": None if c.run_time else counted,
+    }
+    if c.custom:
+        return Job(**common, kind="chain", keys={"mode": "independent"}, chain=c.custom_operations)
+    return Job(**common, kind="throughput", keys={**_kernel(c), **_pattern(c)})
+
+
+def _kernel(c: PermaConfig) -> dict[str, Any]:
+    if c.operation == "read":
+        return {"operation": "load", "flush": "none", "fence": "none"}
+    return {**PERSIST[c.persist_instruction], "flush_when": "line"}
+
+
+def _pattern(c: PermaConfig) -> dict[str, Any]:
+    keys: dict[str, Any] = {"access_bytes": c.access_size}
+    if c.exec_mode != "random":
+        return keys | {"pattern": c.exec_mode, "chunk_bytes": c.min_io_chunk_size}
+    if c.random_distribution == "zipf":
+        return keys | {"pattern": "zipf", "zipf_exponent": c.zipf_alpha}
+    return keys | {"pattern": "random"}
+
+
+def _timed(job: Job, c: PermaConfig) -> Job:
+    """The same chains, each behind the one before and timed; as many as would be sampled."""
+    if not c.custom:
+        return job
+    sampled = c.number_operations // max(1, c.latency_sample_frequency)
+    operations = max(sampled, _LEAST_TIMED * c.number_threads)
+    return Job(**{**vars(job), "keys": {"mode": "dependent"}, "operations": operations})
