@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.tiers.kernel import Kernel
+from .kernel import Kernel
 
 #: Deeper stacks of device mapper and md than this are a loop in a broken tree.
 _MAX_DEPTH = 16

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 _STATX_ATTR_DAX = 0x0020_0000  # linux/stat.h
@@ -158,7 +159,7 @@ def _probe_file(directory: Path) -> Iterator[int]:
 def _some_file(directory: Path) -> Path | None:
     try:
         with os.scandir(directory) as entries:
-            for _, entry in zip(range(_SEARCHED), entries, strict=False):
+            for entry in islice(entries, _SEARCHED):
                 if entry.is_file(follow_symlinks=False):
                     return Path(entry.path)
     except OSError:

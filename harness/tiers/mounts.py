@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.tiers.kernel import Kernel
+from .kernel import Kernel
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from harness.tiers.kernel import Kernel
+from .kernel import Kernel
 
 _NODES = "/sys/devices/system/node"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from harness.tiers.kernel import Kernel
+from .kernel import Kernel
 
 NamespaceMode = Literal["fsdax", "sector", "raw", "devdax"]
 _CLAIM = re.compile(r"^(namespace|btt|pfn|dax)\d+\.\d+$")
@@ -65,7 +65,8 @@ def namespace_of(device: Path, kernel: Kernel) -> Namespace | None:
 
     ``device``: its directory in the sysfs device tree.
     """
-    below = list(zip((device, *device.parents), device.parents, strict=False))
+    chain = [device, *device.parents]
+    below = [(chain[at], chain[at + 1]) for at in range(len(chain) - 1)]
     claim, region = next(((c, r) for c, r in below if _REGION.match(r.name)), (None, None))
     if region is None or claim is None:
         return None

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.tiers.block import Disk, Stack, btrfs_members, stack_of
-from harness.tiers.kernel import LIVE, Kernel
-from harness.tiers.model import TierFacts, TierKind
-from harness.tiers.mounts import Mount, mount_of
-from harness.tiers.numa import latency_note, nodes
-from harness.tiers.pmem import Namespace, is_memmap_dram, namespace_of
+from .block import Disk, Stack, btrfs_members, stack_of
+from .kernel import LIVE, Kernel
+from .model import TierFacts, TierKind
+from .mounts import Mount, mount_of
+from .numa import latency_note, nodes
+from .pmem import Namespace, is_memmap_dram, namespace_of
 
 _MEMORY_FILESYSTEMS = frozenset({"tmpfs", "ramfs"})
 _NETWORK_FILESYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", "lustre"})
@@ -64,7 +64,7 @@ def _memory_facts(facts: TierFacts, kernel: Kernel) -> TierFacts:
 
 
 def _with_devices(facts: TierFacts, mount: Mount, kernel: Kernel) -> TierFacts:
-    stacks = _stacks(mount, kernel)
+    stacks = stacks_of(mount, kernel)
     disks = {disk.name: disk for stack in stacks for disk in stack.disks}
     if not disks:
         return replace(facts, device=mount.source, notes=(*facts.notes, *_no_device_notes(mount)))
@@ -81,7 +81,7 @@ def _with_devices(facts: TierFacts, mount: Mount, kernel: Kernel) -> TierFacts:
     return _with_namespaces(facts, tuple(disks.values()), kernel)
 
 
-def _stacks(mount: Mount, kernel: Kernel) -> list[Stack]:
+def stacks_of(mount: Mount, kernel: Kernel) -> list[Stack]:
     """The mounted devices: one, or each member of a btrfs, or none."""
     number: str | None = mount.device_number
     if mount.device_number.startswith("0:"):  # anonymous: btrfs, or no block device at all
