@@ -80,11 +80,11 @@ mapfile -t missing < <(missing_of "${useful[@]}")
 install_packages optional "${missing[@]}"
 
 [ -x .venv/bin/python ] || python3 -m venv .venv
-extra=
+extra='[hosts]'
 if [ "$what" = dev ]; then
   mapfile -t missing < <(missing_of "${for_tests[@]}")
   install_packages required "${missing[@]}"
-  extra='[dev]'
+  extra='[dev,hosts]'
 fi
 say "installing Python packages into .venv"
 .venv/bin/python -m pip install -q --disable-pip-version-check -e ".$extra"

@@ -1,0 +1,134 @@
+#!/usr/bin/python
+"""Ansible module: set what moves results on a host, with every old value on record."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: host_settings
+short_description: Set what moves results on a host, and put it back
+description:
+  - Writes kernel files and processor registers after their old values are on record.
+  - What the host does not have is returned as C(missing); nothing is made up for it.
+options:
+  state:
+    description: C(set) makes them so, C(restored) puts back what the record holds.
+    type: str
+    choices: [set, restored]
+    default: set
+  wishes:
+    description: Setting to value; one that is null is left as it is.
+    type: dict
+    default: {}
+  record:
+    description: File of the old values, of the current boot.
+    type: path
+    default: /var/lib/harness/host-settings.json
+  root:
+    description: Where the host's files lie; another place than C(/) in tests alone.
+    type: path
+    default: /
+author:
+  - The tierbench developers
+"""
+
+EXAMPLES = r"""
+- name: Ensure clocks hold still
+  host_settings:
+    wishes: {governor: performance, turbo: false}
+
+- name: Ensure everything is as it was
+  host_settings:
+    state: restored
+"""
+
+RETURN = r"""
+steps:
+  description: What was changed (in check mode, what would be), as do, object, what, old, new, why.
+  returned: always
+  type: list
+missing:
+  description: What was asked for and is not here, as what, found, do.
+  returned: always
+  type: list
+refusals:
+  description: Values that this host does not take, as object, why, do; nothing was changed then.
+  returned: always
+  type: list
+recorded:
+  description: Old values on record behind this, as key, what, old, new.
+  returned: always
+  type: list
+"""
+
+from typing import Any
+
+from ansible.module_utils import host_settings as settings
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main() -> None:
+    """Entry point."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["set", "restored"], "default": "set"},
+            "wishes": {"type": "dict", "default": {}},
+            "record": {"type": "path", "default": "/var/lib/harness/host-settings.json"},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    host = settings.Host(module.params["root"])
+    result: dict[str, Any] = {
+        "changed": False,
+        "steps": [],
+        "missing": [],
+        "refusals": [],
+        "recorded": [],
+    }
+    try:
+        _run(module, host, result)
+    except settings.Refused as refused:
+        result["refusals"] = [refused.refusal]
+        module.exit_json(**result)
+    except OSError as error:
+        result["changed"] = bool(result["steps"]) and not module.check_mode
+        module.fail_json(msg=str(error), **result)
+    module.exit_json(**result)
+
+
+def _run(module: Any, host: settings.Host, result: dict[str, Any]) -> None:
+    if module.check_mode:
+        record = settings.Record(module.params["record"], host)
+        _plan_and_do(module, host, record, result)
+        return
+    locked = settings.Record(module.params["record"], host)
+    with locked.held():
+        _plan_and_do(module, host, settings.Record(module.params["record"], host), result)
+
+
+def _plan_and_do(
+    module: Any, host: settings.Host, record: settings.Record, result: dict[str, Any]
+) -> None:
+    """Fill ``result``; change the host unless in check mode."""
+    restoring = module.params["state"] == "restored"
+    chosen = []
+    if restoring:
+        result["steps"] = settings.plan_restore(record, host)
+    else:
+        chosen, missing = settings.wanted(module.params["wishes"], host)
+        result["missing"] = [one.to_json() for one in missing]
+        result["steps"] = settings.plan(chosen, host)
+    result["changed"] = bool(result["steps"])
+    if not module.check_mode:
+        if restoring:
+            settings.restore(record, host)
+        else:
+            settings.apply(chosen, record, host)
+    shown = ("key", "what", "old", "new")
+    result["recorded"] = [{name: entry[name] for name in shown} for entry in record.entries]
+    result["gone_with_the_boot"] = record.gone_with_the_boot
+
+
+if __name__ == "__main__":
+    main()

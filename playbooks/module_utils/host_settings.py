@@ -1,0 +1,434 @@
+"""Host settings that move results: which files hold them, and their old values on record.
+
+What is asked for (``governor: performance``, ``turbo: false`` …) becomes settings: a kernel
+file or a processor's register, and the value it is to have. What this host does not have is
+told as missing, in the shape of ``harness doctor``'s findings and by its names; nothing is
+made up for it. A value this host does not take is refused before anything is written.
+
+The order that brings every old value back: the old values of all settings about to change are
+on disk (written beside, fsync, rename, fsync of the directory) *before* the first is written;
+an old value on record is never replaced by a later one. Settings of the kernel end with the
+boot, so that a record of an earlier boot restores nothing and gives way.
+
+Standard library only: it runs on the host that is set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import json
+import os
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_CPU = "/sys/devices/system/cpu"
+#: Hardware prefetchers of Intel's processors, all four off by bits 0–3 (PerMA §4.5.1; Intel's
+#: "Disclosure of Hardware Prefetcher Control on Some Intel Processors").
+_PREFETCH_REGISTER = 0x1A4
+_PREFETCH_MASK = 0xF
+_SCHEMA = 1
+
+
+class Refused(Exception):
+    """A wish that this host cannot be given; ``steps`` of it are not made."""
+
+    def __init__(self, item: str, why: str, do: str) -> None:
+        super().__init__(f"{item}: {why}; {do}")
+        self.refusal = {"object": item, "why": why, "do": do}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value of one file; ``register`` and ``mask`` where the file is a processor's MSRs."""
+
+    what: str
+    path: str
+    value: str
+    register: int | None = None
+    mask: int = 0
+
+    @property
+    def key(self) -> str:
+        """Tells it from every other setting."""
+        return self.path if self.register is None else f"{self.path}:{self.register:#x}"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What was asked for and is not here, as a finding of ``harness doctor`` is told."""
+
+    what: str
+    found: str
+    do: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"what": self.what, "found": self.found, "do": self.do}
+
+
+class Host:
+    """The files of a host; ``root`` is another than ``/`` in tests alone."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root.rstrip("/")
+
+    def path(self, name: str) -> str:
+        return self._root + name
+
+    def names(self, pattern: str) -> list[str]:
+        """Existing files by pattern, processor 2 before processor 10."""
+        found = glob.glob(self.path(pattern))
+        names = [name[len(self._root) :] for name in found]
+        return sorted(names, key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
+
+    def text(self, name: str) -> str | None:
+        """What the file says; None where it is not there or cannot be read."""
+        try:
+            with open(self.path(name)) as file:
+                return file.read().strip()
+        except OSError:
+            return None
+
+    def read(self, setting: Setting) -> str:
+        """Its value now: the chosen word of a choice, the masked bits of a register."""
+        if setting.register is not None:
+            return str(self._register(setting) & setting.mask)
+        with open(self.path(setting.path)) as file:
+            text = file.read().strip()
+        chosen = re.findall(r"(?:^|\s)\[(\S+)\](?=\s|$)", text)
+        return str(chosen[0]) if len(chosen) == 1 else " ".join(text.split())
+
+    def write(self, setting: Setting, value: str) -> None:
+        """Write it, and see that the kernel kept it; OSError where not."""
+        if setting.register is not None:
+            self._write_register(setting, int(value))
+        else:
+            descriptor = os.open(self.path(setting.path), os.O_WRONLY | os.O_TRUNC)
+            try:
+                os.write(descriptor, f"{value}\n".encode())
+            finally:
+                os.close(descriptor)
+        found = self.read(setting)
+        if found != value:
+            raise OSError(f"wrote {value!r}, the kernel keeps {found!r}")
+
+    def _register(self, setting: Setting) -> int:
+        descriptor = os.open(self.path(setting.path), os.O_RDONLY)
+        try:
+            raw = os.pread(descriptor, 8, setting.register or 0)
+        finally:
+            os.close(descriptor)
+        if len(raw) != 8:
+            raise OSError(f"register {setting.register:#x} cannot be read")
+        return int(struct.unpack("<Q", raw)[0])
+
+    def _write_register(self, setting: Setting, bits: int) -> None:
+        whole = self._register(setting) & ~setting.mask | bits & setting.mask
+        descriptor = os.open(self.path(setting.path), os.O_WRONLY)
+        try:
+            os.pwrite(descriptor, struct.pack("<Q", whole), setting.register or 0)
+        finally:
+            os.close(descriptor)
+
+
+# What is asked for ------------------------------------------------------------------
+
+_Found = Iterator[Any]
+
+
+def wanted(wishes: Mapping[str, Any], host: Host) -> tuple[list[Setting], list[Missing]]:
+    """The settings of ``wishes`` on this host, in the order they are to be made, and what it
+    does not have. A wish that is None is left as it is. Raises Refused."""
+    unknown = sorted(set(wishes) - set(_WISHES))
+    if unknown:
+        raise Refused(", ".join(unknown), "no such setting", f"known are {', '.join(_WISHES)}")
+    found: list[Any] = []
+    for name, settings_of in _WISHES.items():
+        if wishes.get(name) is not None:
+            found += settings_of(host, wishes[name])
+    return (
+        [one for one in found if isinstance(one, Setting)],
+        [one for one in found if isinstance(one, Missing)],
+    )
+
+
+def _turbo(host: Host, on: bool) -> _Found:
+    for name, value in (
+        (f"{_CPU}/intel_pstate/no_turbo", "0" if on else "1"),
+        (f"{_CPU}/cpufreq/boost", "1" if on else "0"),
+    ):
+        if host.text(name) is not None:
+            yield Setting("turbo", name, value)
+            return
+    yield Missing("turbo", "neither intel_pstate/no_turbo nor cpufreq/boost", _NO_DRIVER)
+
+
+def _governor(host: Host, governor: str) -> _Found:
+    names = host.names(f"{_CPU}/cpufreq/policy*/scaling_governor")
+    for name in names:
+        offered = (host.text(f"{os.path.dirname(name)}/scaling_available_governors") or "").split()
+        if offered and governor not in offered:
+            raise Refused(name, f"no governor {governor!r}", f"choose of {', '.join(offered)}")
+        yield Setting("frequency governor", name, governor)
+    if not names:
+        yield Missing("frequency governor", "no cpufreq driver: nobody here knows the clock",
+                      _NO_DRIVER)  # fmt: skip
+
+
+def _frequency(host: Host, cap_khz: int) -> _Found:
+    names = host.names(f"{_CPU}/cpufreq/policy*/scaling_max_freq")
+    for name in names:
+        folder = os.path.dirname(name)
+        least, most = (host.text(f"{folder}/cpuinfo_{end}_freq") for end in ("min", "max"))
+        if least and most and not int(least) <= cap_khz <= int(most):
+            raise Refused(name, f"{cap_khz} kHz lies outside {least} to {most} kHz",
+                          "choose a cap in between")  # fmt: skip
+        yield Setting("clock frequency", name, str(cap_khz))
+    if not names:
+        yield Missing("clock frequency", "no cpufreq driver: nobody here knows the clock",
+                      _NO_DRIVER)  # fmt: skip
+
+
+def _prefetchers(host: Host, on: bool) -> _Found:
+    what = "hardware prefetchers"
+    cpuinfo = host.text("/proc/cpuinfo") or ""
+    if "GenuineIntel" not in cpuinfo:
+        yield Missing(what, "not a processor of Intel's", "set them in the firmware's setup")
+        return
+    names = host.names("/dev/cpu/[0-9]*/msr")
+    if not names:
+        yield Missing(what, "no /dev/cpu/*/msr", "modprobe msr; a VM's host keeps them to itself")
+    for name in names:
+        setting = Setting(what, name, "0" if on else str(_PREFETCH_MASK),
+                          _PREFETCH_REGISTER, _PREFETCH_MASK)  # fmt: skip
+        try:
+            host.read(setting)
+        except OSError as error:
+            yield Missing(what, f"{setting.key}: {error}", "set them in the firmware's setup")
+            return
+        yield setting
+
+
+def _choice(what: str, name: str) -> Callable[[Host, Any], _Found]:
+    """A file of the kernel that takes one of the words it shows."""
+
+    def settings(host: Host, value: str) -> _Found:
+        text = host.text(name)
+        if text is None:
+            yield Missing(what, f"no {name}", "this kernel was built without it")
+            return
+        offered = text.replace("[", "").replace("]", "").split()
+        if value not in offered:
+            raise Refused(name, f"no choice {value!r}", f"choose of {', '.join(offered)}")
+        yield Setting(what, name, value)
+
+    return settings
+
+
+def _number(what: str, name: str) -> Callable[[Host, Any], _Found]:
+    """A file of the kernel that takes a number; of true and false 1 and 0."""
+
+    def settings(host: Host, value: Any) -> _Found:
+        if host.text(name) is None:
+            yield Missing(what, f"no {name}", "this kernel was built without it")
+        else:
+            yield Setting(what, name, str(int(value)))
+
+    return settings
+
+
+_NO_DRIVER = "on a server of your own: load the driver; in a VM: ask for fixed clocks"
+#: By name and in the order they are made; ``what`` as ``harness doctor`` calls it. The cap comes
+#: before turbo, and so goes behind it: without turbo the kernel takes no clock above the base.
+_WISHES: dict[str, Callable[[Host, Any], _Found]] = {
+    "governor": _governor,
+    "frequency_khz": _frequency,
+    "turbo": _turbo,
+    "transparent_huge_pages": _choice(
+        "transparent huge pages", "/sys/kernel/mm/transparent_hugepage/enabled"
+    ),
+    "numa_balancing": _number("automatic NUMA balancing", "/proc/sys/kernel/numa_balancing"),
+    "prefetchers": _prefetchers,
+    "address_space_randomisation": _number(
+        "address space randomisation", "/proc/sys/kernel/randomize_va_space"
+    ),
+    "perf_event_paranoid": _number("perf_event_paranoid", "/proc/sys/kernel/perf_event_paranoid"),
+}
+
+
+# Old values on record ---------------------------------------------------------------
+
+
+class Record:
+    """Old values by setting, of this boot, in the order they were changed."""
+
+    def __init__(self, path: str, host: Host) -> None:
+        self.path = path
+        self._boot = host.text("/proc/sys/kernel/random/boot_id") or ""
+        self.entries: list[dict[str, Any]] = []
+        #: Settings that an earlier boot's record held: the reboot has undone them.
+        self.gone_with_the_boot = 0
+        document = self._read()
+        if document.get("boot_id") == self._boot:
+            self.entries = document["settings"]
+        else:
+            self.gone_with_the_boot = len(document.get("settings", []))
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            with open(self.path) as file:
+                document: dict[str, Any] = json.load(file)
+        except FileNotFoundError:
+            return {}
+        if document.get("schema") != _SCHEMA:
+            raise Refused(self.path, f"a record of schema {document.get('schema')}",
+                          "restore with the release that wrote it")  # fmt: skip
+        return document
+
+    def old(self, setting: Setting) -> str | None:
+        """The value before the first change of this boot."""
+        return next((e["old"] for e in self.entries if e["key"] == setting.key), None)
+
+    def note(self, changes: list[tuple[Setting, str]]) -> None:
+        """(setting, its value now), about to be changed; on disk when this returns."""
+        for setting, now in changes:
+            known = next((e for e in self.entries if e["key"] == setting.key), None)
+            if known is not None:
+                known["new"] = setting.value
+                continue
+            self.entries.append(
+                {
+                    "key": setting.key,
+                    "what": setting.what,
+                    "path": setting.path,
+                    "register": setting.register,
+                    "mask": setting.mask,
+                    "old": now,
+                    "new": setting.value,
+                }
+            )
+        self.save()
+
+    def forget(self, entry: Mapping[str, Any]) -> None:
+        """It has its old value again."""
+        self.entries = [one for one in self.entries if one["key"] != entry["key"]]
+        self.save()
+
+    def save(self) -> None:
+        """Whole or as it was; nothing is left of an empty record."""
+        folder = os.path.dirname(self.path)
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        if not self.entries:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path)
+            return
+        document = {"schema": _SCHEMA, "boot_id": self._boot, "settings": self.entries}
+        partial = f"{self.path}.partial"
+        with open(partial, "w") as file:
+            json.dump(document, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(partial, self.path)
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """One at a time."""
+        os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
+        descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+# Plan and deed ----------------------------------------------------------------------
+
+
+def plan(settings: list[Setting], host: Host) -> list[dict[str, str]]:
+    """What is not as wanted: ``{do, object, what, old, new, why}``, in order."""
+    steps = []
+    for setting in settings:
+        now = host.read(setting)
+        if now != setting.value:
+            steps.append(_step("set", setting, now, setting.value))
+    return steps
+
+
+def apply(settings: list[Setting], record: Record, host: Host) -> None:
+    """Change what is not as wanted, old values on record first; OSError names the file."""
+    changes = [(s, now) for s in settings if (now := host.read(s)) != s.value]
+    if not changes:
+        return
+    record.note(changes)
+    for setting, _ in changes:
+        _written(host, setting, setting.value)
+
+
+def plan_restore(record: Record, host: Host) -> list[dict[str, str]]:
+    """What :func:`restore` does, the latest change first; with what others have set since."""
+    steps = []
+    for entry in reversed(record.entries):
+        setting = _setting_of(entry)
+        try:
+            now = host.read(setting)
+        except OSError as error:
+            now = f"({error.strerror})"
+        if now == entry["old"]:
+            continue
+        step = _step("restore", setting, now, entry["old"])
+        if now != entry["new"]:
+            step["why"] += f"; somebody else has set it since, {entry['new']} was ours"
+        steps.append(step)
+    return steps
+
+
+def restore(record: Record, host: Host) -> None:
+    """Every old value back, the latest change first; what is back leaves the record.
+
+    OSError, when all others are back, names those that are not; they stay on record.
+    """
+    failures = []
+    for entry in reversed(list(record.entries)):
+        setting = _setting_of(entry)
+        try:
+            if host.read(setting) != entry["old"]:
+                host.write(setting, entry["old"])
+        except OSError as error:
+            failures.append(f"set {setting.key} back to {entry['old']}: {error}")
+        else:
+            record.forget(entry)
+    record.save()
+    if failures:
+        raise OSError("; ".join(failures))
+
+
+def _setting_of(entry: Mapping[str, Any]) -> Setting:
+    return Setting(entry["what"], entry["path"], entry["old"], entry["register"], entry["mask"])
+
+
+def _written(host: Host, setting: Setting, value: str) -> None:
+    try:
+        host.write(setting, value)
+    except OSError as error:
+        raise OSError(f"set {setting.key} ({setting.what}) to {value}: {error}") from error
+
+
+def _step(do: str, setting: Setting, old: str, new: str) -> dict[str, str]:
+    return {
+        "do": do,
+        "object": setting.key,
+        "what": setting.what,
+        "old": old,
+        "new": new,
+        "why": f"{setting.what}: {old} → {new}",
+    }
