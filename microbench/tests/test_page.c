@@ -1,0 +1,137 @@
+/* Recovery finds every page as it was flushed last, or as the flush under way leaves it. */
+#include "../page_flush.h"
+#include "check.h"
+#include "cut.h"
+
+enum { PAGES = 3, PAGE = 512, LINES = PAGE / 64, FLUSHES = 7, DRAWS = 16 };
+static char image[CUT_BYTES];
+
+static struct {
+    char dram[PAGES][PAGE]; /* as the buffer manager has them */
+    char old[PAGE];         /* of the page under way, before its flush */
+    volatile uint32_t page;
+    volatile bool under_way;
+} state;
+
+static void change(uint64_t round, struct mb_dirty *dirty, uint32_t page)
+{
+    struct lg_random random;
+    lg_random_seed(&random, 5, round);
+    *dirty = (struct mb_dirty){0};
+    for (uint16_t line = 0; line < LINES; line++) {
+        if (line != round % LINES && lg_random_next(&random) % 3 != 0)
+            continue;
+        dirty->lines[dirty->count++] = line;
+        dirty->bits[0] |= UINT64_C(1) << line;
+        for (size_t word = 0; word < 8; word++) {
+            uint64_t value = lg_random_next(&random);
+            memcpy(state.dram[page] + line * 64 + word * 8, &value, 8);
+        }
+    }
+}
+
+/* methods: which of the three, in turn. Several in one store is what the hybrid does. */
+static uint64_t cut_at(uint64_t step, const enum mb_page_method *methods, size_t count,
+                       bool non_temporal)
+{
+    struct mb_page_store store;
+    struct mb_dirty dirty;
+    cut_reset(non_temporal);
+    mb_pages_open(&store, cut.seen, PAGES, PAGE);
+    memset(state.dram, 0, sizeof state.dram);
+    cut_settle();
+    cut.stop_at = step;
+    state.under_way = false;
+    if (setjmp(cut.stopped) == 0) {
+        for (uint64_t round = 0; round < FLUSHES; round++) {
+            state.page = (uint32_t)(round * round % PAGES);
+            memcpy(state.old, state.dram[state.page], PAGE);
+            change(round, &dirty, state.page);
+            state.under_way = true;
+            mb_page_flush(&store, &cut_medium, methods[round % count], state.page,
+                          state.dram[state.page], &dirty);
+            state.under_way = false;
+        }
+    }
+    mb_pages_close(&store);
+    return cut.step;
+}
+
+static void every_cut(const enum mb_page_method *methods, size_t count, bool non_temporal)
+{
+    struct lg_random random;
+    lg_random_seed(&random, 11, count);
+    uint64_t steps = cut_at(0, methods, count, non_temporal), old = 0, new = 0;
+    CHECK(steps > 100);
+    for (uint64_t step = 1; step <= steps; step++) {
+        cut_at(step, methods, count, non_temporal);
+        for (uint64_t draw = 0; draw < DRAWS; draw++) {
+            struct mb_page_store found;
+            cut_image(image, &random, draw);
+            CHECK_CASE(mb_pages_recover(&found, image, PAGES, PAGE), step);
+            for (uint32_t page = 0; page < PAGES; page++) {
+                const char *content = mb_slot(&found, found.slot_of[page]);
+                bool is_new = memcmp(content, state.dram[page], PAGE) == 0;
+                bool is_old = state.under_way && page == state.page &&
+                              memcmp(content, state.old, PAGE) == 0;
+                CHECK_CASE(is_new || is_old, step);
+                new += is_new && state.under_way && page == state.page;
+                old += is_old;
+            }
+            mb_pages_close(&found);
+        }
+    }
+    CHECK(old > 0 && new > 0);
+}
+
+/* A flush goes on from what recovery found: the spare slot is nobody's. */
+static void a_recovered_store_goes_on(void)
+{
+    static const enum mb_page_method cow = MB_PAGE_COW;
+    struct lg_random random;
+    struct mb_dirty dirty;
+    struct mb_page_store found;
+    lg_random_seed(&random, 3, 3);
+    cut_at(90, &cow, 1, false);
+    cut_image(image, &random, 1);
+    CHECK(mb_pages_recover(&found, image, PAGES, PAGE));
+    for (uint64_t round = 20; round < 40; round++) {
+        uint32_t page = (uint32_t)round % PAGES;
+        memcpy(state.dram[page], mb_slot(&found, found.slot_of[page]), PAGE);
+        change(round, &dirty, page);
+        mb_page_flush(&found, &mb_medium_none, round % 2 ? MB_PAGE_COW_DIRTY : MB_PAGE_ULOG, page,
+                      state.dram[page], &dirty);
+        for (uint32_t i = 0; i < PAGES; i++)
+            CHECK_CASE(found.slot_of[i] != found.spare, round);
+        CHECK_CASE(memcmp(mb_slot(&found, found.slot_of[page]), state.dram[page], PAGE) == 0, round);
+    }
+    mb_pages_close(&found);
+}
+
+static void the_size_is_what_fits(void)
+{
+    size_t page = 16 * 1024;
+    for (uint32_t pages = 1; pages < 100; pages *= 3) {
+        CHECK(mb_pages_fit(mb_pages_bytes(pages, page), page) == pages);
+        CHECK(mb_pages_fit(mb_pages_bytes(pages, page) - 1, page) == pages - 1);
+    }
+    CHECK(mb_pages_fit(1000, page) == 0);
+}
+
+int main(void)
+{
+    static const enum mb_page_method cow[] = {MB_PAGE_COW}, dirty[] = {MB_PAGE_COW_DIRTY},
+                                     ulog[] = {MB_PAGE_ULOG},
+                                     hybrid[] = {MB_PAGE_ULOG, MB_PAGE_COW, MB_PAGE_ULOG,
+                                                 MB_PAGE_ULOG, MB_PAGE_COW_DIRTY};
+    CHECK(mb_pages_bytes(PAGES, PAGE) <= CUT_BYTES);
+    for (int non_temporal = 0; non_temporal < 2; non_temporal++) {
+        every_cut(cow, 1, non_temporal);
+        every_cut(dirty, 1, non_temporal);
+        every_cut(ulog, 1, non_temporal);
+        every_cut(hybrid, 5, non_temporal);
+    }
+    a_recovered_store_goes_on();
+    the_size_is_what_fits();
+    return checks_failed();
+}
