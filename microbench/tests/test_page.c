@@ -3,7 +3,7 @@
 #include "check.h"
 #include "cut.h"
 
-enum { PAGES = 3, PAGE = 512, LINES = PAGE / 64, FLUSHES = 7, DRAWS = 16 };
+enum { PAGES = 3, PAGE = 512, LINES = PAGE / 64, FLUSHES = 12, DRAWS = 16 };
 static char image[CUT_BYTES];
 
 static struct {
@@ -44,7 +44,7 @@ static uint64_t cut_at(uint64_t step, const enum mb_page_method *methods, size_t
     state.under_way = false;
     if (setjmp(cut.stopped) == 0) {
         for (uint64_t round = 0; round < FLUSHES; round++) {
-            state.page = (uint32_t)(round * round % PAGES);
+            state.page = (uint32_t)(round / 2 % PAGES);
             memcpy(state.old, state.dram[state.page], PAGE);
             change(round, &dirty, state.page);
             state.under_way = true;
@@ -123,13 +123,13 @@ int main(void)
     static const enum mb_page_method cow[] = {MB_PAGE_COW}, dirty[] = {MB_PAGE_COW_DIRTY},
                                      ulog[] = {MB_PAGE_ULOG},
                                      hybrid[] = {MB_PAGE_ULOG, MB_PAGE_COW, MB_PAGE_ULOG,
-                                                 MB_PAGE_ULOG, MB_PAGE_COW_DIRTY};
+                                                 MB_PAGE_COW_DIRTY};
     CHECK(mb_pages_bytes(PAGES, PAGE) <= CUT_BYTES);
     for (int non_temporal = 0; non_temporal < 2; non_temporal++) {
         every_cut(cow, 1, non_temporal);
         every_cut(dirty, 1, non_temporal);
         every_cut(ulog, 1, non_temporal);
-        every_cut(hybrid, 5, non_temporal);
+        every_cut(hybrid, 4, non_temporal);
     }
     a_recovered_store_goes_on();
     the_size_is_what_fits();
