@@ -1,7 +1,9 @@
 # make demo   set everything up, run the main job on real data, print where the report is
 # make test   set everything up, run every check and test
+# make test-vm       of these only what needs the virtual machine with NVDIMMs
+# make test-vm-full  every mode of the playbooks, traps, loss of power in that machine
 # make setup  leave the command at .venv/bin/harness
-.PHONY: demo test setup setup-dev lint unit clean
+.PHONY: demo test test-vm test-vm-full setup setup-dev lint unit clean
 
 HARNESS := .venv/bin/harness
 
@@ -32,6 +34,13 @@ lint: setup-dev
 # Two at a time, since many tests wait (tests/conftest.py: which go together).
 unit: setup-dev
 	.venv/bin/pytest -q -n 2
+
+# The machine's image is built at first use and kept in ~/.cache/tierbench/vm.
+test-vm: setup-dev
+	.venv/bin/pytest -q --durations=15 tests/vm
+
+test-vm-full: setup-dev
+	.venv/bin/pytest -q --durations=30 tests/vm tests/vm/full
 
 clean:
 	rm -rf .venv build .cache .mypy_cache .ruff_cache .pytest_cache

@@ -1,4 +1,4 @@
-"""The test machine, booted once for all tests that ask for it."""
+"""Test machines: one for the tests of each file that ask for it, gone behind the last of them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from vm_harness import install_harness
 from vm_image import image
 from vm_machine import Vm, running_machine
 from vm_probe import copy_sources, probe
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def vm() -> Iterator[Vm]:
     """A machine with two NVDIMMs whose label areas are blank, and our sources in /opt/harness.
 
@@ -26,14 +27,21 @@ def vm() -> Iterator[Vm]:
         yield machine
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
+def lab(vm: Vm) -> Vm:
+    """A machine with the harness installed as a user has it."""
+    install_harness(vm)
+    return vm
+
+
+@pytest.fixture(scope="module")
 def blank_machine(vm: Vm) -> dict[str, Any]:
     """The probe's answer before anything is set up."""
     vm.run("useradd --system engines")
     return probe(vm)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def provisioned_vm(vm: Vm, blank_machine: dict[str, Any]) -> Vm:
     """The machine with a namespace and a file system of every kind (guest_setup.sh)."""
     vm.run("bash /opt/harness/tests/vm/guest_setup.sh")

@@ -1,25 +1,26 @@
 """The test machine's disk image: built once from the host's Debian mirror, then reused.
 
-A folder ``.cache/vm/<key>/`` holds the kernel, the root file system and the key to
-log in with; ``<key>`` is a hash of this recipe, so a changed recipe builds anew.
+A folder ``images/<key>/`` of the cache holds the kernel, the root file system and the key to
+log in with; ``<key>`` is a hash of the recipe (this file, and what the harness depends on), so a
+changed recipe builds anew. The guest has no network: what the harness needs is in the image.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-CACHE = Path(os.environ.get("HARNESS_VM_CACHE") or REPOSITORY / ".cache" / "vm")
+from vm_cache import CACHE, forget_unused, lock
+from vm_wheels import GUEST_PYTHON, dependencies, download_wheelhouse
 
+#: Its python3 is vm_wheels.GUEST_PYTHON. Natives compiled on the host run in it if the host's
+#: own libraries are of this suite or older.
 SUITE = "bookworm"
 #: The cloud kernel has nfit, nd_pmem, nd_btt, dax_pmem, kmem and xfs as modules, and
 #: nvme and ext4 built in: it boots from an NVMe disk without an initrd.
@@ -32,13 +33,21 @@ GUEST_PACKAGES = (
     "iproute2",
     "openssh-server",
     "python3",
+    "python3-venv",
     "ndctl",
     "daxctl",
     "ipmctl",
     "numactl",
     "e2fsprogs",
     "xfsprogs",
+    # The server to measure, and what the native programs are linked with.
+    "postgresql-15",
+    "libpq5",
+    "libjansson4",
+    "zlib1g",
 )
+#: Where the harness and what it depends on are installed in the guest.
+GUEST_VENV = "/opt/tierbench"
 HOST_PACKAGES = {
     "qemu-system-x86_64": "qemu-system-x86",
     "qemu-img": "qemu-utils",
@@ -48,7 +57,7 @@ HOST_PACKAGES = {
 }
 #: Needed by QEMU at run time but recommended only.
 HOST_FIRMWARE = ("ipxe-qemu", "seabios")
-DISK_SIZE = "4G"
+DISK_SIZE = "8G"
 
 GUEST_FILES = {
     "etc/hostname": "nvdimm\n",
@@ -74,6 +83,8 @@ MASKED_UNITS = (
     "ndctl-monitor.service",
     "daxdev-reconfigure@.service",
     "ipmctl-monitor.service",
+    # Its binaries are used, not its service.
+    "postgresql.service",
 )
 
 
@@ -88,27 +99,20 @@ class Image:
 
 def image() -> Image:
     """The image, built now if there is none of this recipe; needs root to build."""
-    folder = CACHE / _recipe_key()
-    with _lock(CACHE):
+    folder = CACHE / "images" / _recipe_key()
+    with lock("images"):
         if not (folder / "complete").exists():
             _install_host_packages()
             _build(folder)
         elif shutil.which("qemu-system-x86_64") is None:
             _install_host_packages()
+        forget_unused(folder)
     return Image(folder / "vmlinuz", folder / "root.ext4", folder / "id_ed25519")
 
 
 def _recipe_key() -> str:
-    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
-
-
-@contextlib.contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """One builder at a time, whoever runs the tests."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    recipe = [Path(__file__).read_text(encoding="utf-8"), GUEST_PYTHON, *dependencies()]
+    return hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
 
 
 def _install_host_packages() -> None:
@@ -134,10 +138,12 @@ def _install_host_packages() -> None:
 def _build(folder: Path) -> None:
     if os.geteuid() != 0:
         raise RuntimeError("building the test machine's image needs root (owners of its files)")
-    with tempfile.TemporaryDirectory(dir=CACHE, prefix="building-") as scratch:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as scratch:
         root = Path(scratch) / "root"
         result = Path(scratch) / "image"
         result.mkdir()
+        wheelhouse = Path(scratch) / "wheelhouse"
+        download_wheelhouse(wheelhouse)
         # It mounts the host's /proc, /sys and /dev below the scratch folder. In a mount
         # namespace of its own they are nowhere else, and gone with it: whoever removes
         # the folder of a killed build must not walk into them.
@@ -151,6 +157,7 @@ def _build(folder: Path) -> None:
             "--variant=minbase",
             f"--include={','.join(GUEST_PACKAGES)}",
             *(f"--dpkgopt=path-exclude=/usr/share/{d}/*" for d in ("man", "doc", "locale", "info")),
+            *_install_wheels(wheelhouse),
             SUITE,
             str(root),
         )
@@ -166,9 +173,19 @@ def _build(folder: Path) -> None:
         (result / "complete").touch()
         shutil.rmtree(folder, ignore_errors=True)
         result.rename(folder)
-    for other in CACHE.iterdir():  # images of earlier recipes; a running machine keeps its open
-        if other.is_dir() and other != folder:
-            shutil.rmtree(other, ignore_errors=True)
+
+
+def _install_wheels(wheelhouse: Path) -> list[str]:
+    """mmdebstrap's options that install them where the emulated processor need not: here."""
+    pip = f"{GUEST_VENV}/bin/pip install -q --no-index --find-links /var/tmp/wheelhouse"
+    wanted = " ".join(shlex.quote(requirement) for requirement in dependencies())
+    steps = [
+        f'mkdir -p "$1/var/tmp" && cp -r {shlex.quote(str(wheelhouse))} "$1/var/tmp/wheelhouse"',
+        f'chroot "$1" python3 -m venv {GUEST_VENV}',
+        f'chroot "$1" {pip} {wanted}',
+        'rm -r "$1/var/tmp/wheelhouse"',
+    ]
+    return [f"--customize-hook={step}" for step in steps]
 
 
 def _customise(root: Path, public_key: str) -> None:
@@ -180,6 +197,9 @@ def _customise(root: Path, public_key: str) -> None:
     ssh.mkdir(mode=0o700, parents=True, exist_ok=True)
     (ssh / "authorized_keys").write_text(public_key, encoding="ascii")
     (root / "etc" / "machine-id").write_text("", encoding="ascii")
+    # The cluster that the package made: nobody starts it.
+    for made in ("etc/postgresql/15", "var/lib/postgresql/15"):
+        shutil.rmtree(root / made, ignore_errors=True)
     units = root / "etc" / "systemd" / "system"
     wants = units / "multi-user.target.wants"
     wants.mkdir(parents=True, exist_ok=True)

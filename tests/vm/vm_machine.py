@@ -1,7 +1,8 @@
 """A QEMU machine with two NVDIMMs, reached by ssh on a loopback port.
 
 The processor is emulated: functions are real, times mean nothing. Two sockets with
-memory (nodes 0 and 1), two NVDIMMs (nodes 2 and 3) with blank label areas.
+memory (nodes 0 and 1), two NVDIMMs (nodes 2 and 3) with blank label areas. A machine may lose
+its power and be booted again: disk and NVDIMMs keep what had reached them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vm_image import REPOSITORY, Image
+from vm_cache import REPOSITORY
+from vm_image import Image
 
 #: Generous, for a busy host: an emulated machine needs 12 s idle and a minute at worst.
 _BOOT_TIMEOUT_S = 300
@@ -30,19 +32,71 @@ _SCRATCH = "harness-vm-"
 _NODE_DISTANCES = {(0, 1): 21, (0, 2): 17, (0, 3): 28, (1, 2): 28, (1, 3): 17, (2, 3): 28}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Vm:
-    """A running machine. ``pid`` is QEMU's; ``scratch`` holds its disks and logs."""
+    """A machine, running once it is booted; ``scratch`` holds its disks and logs.
 
-    ssh_port: int
-    key: Path
-    pid: int
+    ``persistence``: ``mem-ctrl`` (ADR) or ``cpu`` (eADR). ``kernel_words``: behind the usual
+    ones on the kernel's command line, from the next boot on.
+    """
+
+    image: Image
     scratch: Path
+    persistence: str = "mem-ctrl"
+    kernel_words: str = ""
+    ssh_port: int = 0
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def disk(self) -> Path:
+        """What was written over the image."""
+        return self.scratch / "overlay.qcow2"
+
+    @property
+    def pid(self) -> int:
+        """QEMU's."""
+        assert self._process is not None
+        return self._process.pid
+
+    def boot(self) -> None:
+        """Start it and wait until it can be logged in to. To be called from the main thread:
+        QEMU ends with the thread that has started it.
+        """
+        self.ssh_port = _free_port()
+        with (self.scratch / "qemu.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                qemu_argv(self),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 (no threads yet)
+            )
+        _wait_for_ssh(self, self._process)
+
+    def lose_power(self) -> None:
+        """At once: what was in the processors' caches and in memory is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._hang_up()
+
+    def reboot(self) -> None:
+        """An orderly shutdown, which ends QEMU, and a boot with the same disks."""
+        assert self._process is not None
+        self.execute("sync; systemctl reboot")
+        self._process.wait(timeout=_BOOT_TIMEOUT_S)
+        self._hang_up()
+        self.boot()
+
+    def _hang_up(self) -> None:
+        """The shared connection of before: nobody answers it any more."""
+        (self.scratch / "ssh").unlink(missing_ok=True)
 
     def ssh_options(self) -> list[str]:
         """Options of ssh and scp (as ``-o``), for Ansible too."""
         options = {
-            "IdentityFile": str(self.key),
+            "IdentityFile": str(self.image.key),
             "IdentitiesOnly": "yes",
             "StrictHostKeyChecking": "no",
             "UserKnownHostsFile": "/dev/null",
@@ -54,34 +108,61 @@ class Vm:
         }
         return [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
 
-    def run(self, command: str, *, check: bool = True, timeout_s: float = 300) -> str:
-        """Standard output of a shell command as root; an AssertionError shows what failed."""
-        argv = ["ssh", "-F", "none", *self.ssh_options(), "-p", str(self.ssh_port)]
-        done = subprocess.run(
-            [*argv, "root@127.0.0.1", command],
+    def execute(
+        self, command: str, *, given: str = "", timeout_s: float = 300
+    ) -> subprocess.CompletedProcess[str]:
+        """A shell command as root, however it ends; ``given`` is its standard input."""
+        return subprocess.run(
+            [*self._ssh(), command],
             capture_output=True,
             text=True,
             check=False,
             timeout=timeout_s,
-            stdin=subprocess.DEVNULL,
+            input=given,
         )
+
+    def run(
+        self, command: str, *, check: bool = True, given: str = "", timeout_s: float = 300
+    ) -> str:
+        """Standard output of a shell command as root; an AssertionError shows what failed."""
+        done = self.execute(command, given=given, timeout_s=timeout_s)
         if check and done.returncode:
             raise AssertionError(
                 f"in the machine: {command}\nexit {done.returncode}\n{done.stdout}{done.stderr}"
             )
         return done.stdout
 
+    def _ssh(self) -> list[str]:
+        port = str(self.ssh_port)
+        return ["ssh", "-F", "none", *self.ssh_options(), "-p", port, "root@127.0.0.1"]
+
     def copy(self, files: Sequence[Path], target: str, base: Path = REPOSITORY) -> None:
         """Copy files and folders into the machine below ``target``, paths relative to ``base``."""
         names = [str(path.relative_to(base)) for path in files]
         pack = ["tar", "-C", str(base), "--dereference", "--exclude=__pycache__", "-cf", "-"]
         unpack = f"mkdir -p {shlex.quote(target)} && tar -C {shlex.quote(target)} -xf -"
-        ssh = ["ssh", "-F", "none", *self.ssh_options(), "-p", str(self.ssh_port)]
         with subprocess.Popen([*pack, *names], stdout=subprocess.PIPE) as packing:
-            subprocess.run(
-                [*ssh, "root@127.0.0.1", unpack], stdin=packing.stdout, check=True, timeout=300
-            )
+            subprocess.run([*self._ssh(), unpack], stdin=packing.stdout, check=True, timeout=300)
         assert packing.returncode == 0
+
+    @contextlib.contextmanager
+    def tunnel(self, guest_socket: str, here: Path) -> Iterator[None]:
+        """The machine's unix socket as the socket ``here``, for as long as the context lasts."""
+        alone = ["-o", "ControlMaster=no", "-o", "ControlPath=none", "-N"]
+        bound = ["-o", "ExitOnForwardFailure=yes", "-o", "StreamLocalBindUnlink=yes"]
+        ssh, *others = self._ssh()
+        argv = [ssh, *alone, *bound, "-L", f"{here}:{guest_socket}", *others]
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as process:
+            try:
+                deadline = time.monotonic() + _BOOT_TIMEOUT_S
+                while not here.exists():
+                    assert process.poll() is None, "ssh has ended"
+                    assert time.monotonic() < deadline, f"no tunnel to {guest_socket}"
+                    time.sleep(0.1)
+                yield
+            finally:
+                process.terminate()
+                process.wait()
 
     def serial_tail(self, lines: int = 30) -> str:
         """The last lines of the machine's console."""
@@ -90,43 +171,26 @@ class Vm:
 
 @contextlib.contextmanager
 def running_machine(image: Image, *, persistence: str = "mem-ctrl") -> Iterator[Vm]:
-    """Boot a machine with fresh disks, and make it gone at the end, however that comes.
-
-    ``persistence``: ``mem-ctrl`` (ADR) or ``cpu`` (eADR).
-    """
+    """Boot a machine with fresh disks, and make it gone at the end, however that comes."""
     _sweep()
     scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
+    vm = Vm(image, scratch, persistence)
     try:
-        overlay = scratch / "overlay.qcow2"
         subprocess.run(
-            ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", image.disk, overlay],
+            ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", image.disk, vm.disk],
             check=True,
         )
-        port = _free_port()
-        with (scratch / "qemu.log").open("wb") as log:
-            process = subprocess.Popen(
-                qemu_argv(image, overlay, scratch, port, persistence),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 (no threads yet)
-            )
-        vm = Vm(port, image.key, process.pid, scratch)
-        try:
-            _wait_for_ssh(vm, process)
-            yield vm
-        finally:
-            process.kill()
-            process.wait()
+        vm.boot()
+        yield vm
     finally:
+        vm.lose_power()
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def qemu_argv(image: Image, overlay: Path, scratch: Path, port: int, persistence: str) -> list[str]:
+def qemu_argv(vm: Vm) -> list[str]:
     """The command line: an emulated q35 with NVDIMMs on memory nodes of their own."""
     argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi,tb-size=512"]
-    argv += ["-machine", f"q35,nvdimm=on,nvdimm-persistence={persistence}"]
+    argv += ["-machine", f"q35,nvdimm=on,nvdimm-persistence={vm.persistence}"]
     argv += ["-cpu", "max", "-smp", "2,sockets=2", "-m", "3G,slots=4,maxmem=12G"]
     for node in (0, 1):
         argv += ["-object", f"memory-backend-ram,id=ram{node},size=1536M"]
@@ -136,21 +200,22 @@ def qemu_argv(image: Image, overlay: Path, scratch: Path, port: int, persistence
     for (a, b), distance in _NODE_DISTANCES.items():
         argv += ["-numa", f"dist,src={a},dst={b},val={distance}"]
     for number in (0, 1):
-        backing = scratch / f"nvdimm{number}.img"
+        backing = vm.scratch / f"nvdimm{number}.img"
         backend = f"memory-backend-file,id=mem{number},share=on,align=128M"
         argv += ["-object", f"{backend},mem-path={backing},size={NVDIMM_SIZE}"]
         device = f"nvdimm,id=nvdimm{number},memdev=mem{number},label-size=2M,node={number + 2}"
         argv += ["-device", device]
-    argv += ["-drive", f"file={overlay},if=none,id=hd0,cache=writeback"]
+    argv += ["-drive", f"file={vm.disk},if=none,id=hd0,cache=writeback"]
     argv += ["-device", "nvme,drive=hd0,serial=root0"]
-    argv += ["-netdev", f"user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
+    argv += ["-netdev", f"user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:{vm.ssh_port}-:22"]
     argv += ["-device", "virtio-net-pci,netdev=n0,romfile="]
     argv += ["-object", "rng-random,id=rng0,filename=/dev/urandom"]
     argv += ["-device", "virtio-rng-pci,rng=rng0"]
     kernel_words = "root=/dev/nvme0n1 rw console=ttyS0 quiet mitigations=off nokaslr net.ifnames=0"
-    argv += ["-kernel", str(image.kernel), "-append", kernel_words]
+    words = f"{kernel_words} {vm.kernel_words}".strip()
+    argv += ["-kernel", str(vm.image.kernel), "-append", words]
     argv += ["-display", "none", "-vga", "none", "-nodefaults", "-no-reboot"]
-    return [*argv, "-serial", f"file:{scratch / 'serial.log'}"]
+    return [*argv, "-serial", f"file:{vm.scratch / 'serial.log'}"]
 
 
 def die_with_parent() -> None:

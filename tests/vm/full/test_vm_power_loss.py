@@ -1,0 +1,87 @@
+"""Loss of power under TPC-C: what was told to be committed is on persistent memory afterwards.
+
+QEMU is killed as its process: the machine's memory and processor caches are gone at once. Its
+NVDIMMs are files of the host, which keeps what the guest has stored into them: what the guest's
+processor would still have in its caches is there too (no missing cache flush can be found so),
+what its kernel or its server had only in DRAM is not.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from vm_machine import Vm
+from vm_playbooks import applied
+from vm_probe import probe
+from vm_tpcc import GuestServer, drive_until_power_loss, load, tpcc, verdicts
+
+pytestmark = pytest.mark.vm
+
+
+@pytest.fixture(scope="module")
+def server(vm: Vm) -> GuestServer:
+    """Data on one NVDIMM, log on the other."""
+    applied(vm, "setup-appdirect")
+    made = GuestServer(vm, "/mnt/pmem0/server/data", "/mnt/pmem1/server/wal")
+    made.make()
+    return made
+
+
+@pytest.fixture(scope="module")
+def survived(
+    vm: Vm, server: GuestServer, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """Load, drive, lose the power, boot, recover, look."""
+    params = tpcc()
+    with server.served() as served:
+        load(served, params)
+        folder = tmp_path_factory.mktemp("journal")
+        journal = drive_until_power_loss(vm, served, params, folder, seed=1)
+    vm.boot()
+    places = probe(vm, places=["/mnt/pmem0", "/mnt/pmem1"])["places"]
+    with server.served() as served:
+        durability, conditions = verdicts(served, journal)
+    return {
+        "journal": journal,
+        "places": places,
+        "durability": durability,
+        "conditions": conditions,
+    }
+
+
+def test_both_file_systems_are_mounted_with_dax_after_the_boot(survived: dict[str, Any]) -> None:
+    kinds = [(one["kind"], one["dax"]) for one in survived["places"].values()]
+    assert kinds == [("fsdax", True)] * 2
+
+
+def test_every_committed_transaction_is_there(survived: dict[str, Any]) -> None:
+    assert len(survived["journal"].orders) > 0
+    assert survived["journal"].payments.total() > 0
+    verdict = {check.labels["transaction"]: check for check in survived["durability"]}
+    for transaction in ("new_order", "payment"):
+        assert verdict[transaction].status == "passed", verdict[transaction].detail
+    assert verdict["delivery"].status != "failed", verdict["delivery"].detail
+
+
+def test_the_twelve_conditions_hold_of_what_recovery_has_made(survived: dict[str, Any]) -> None:
+    statuses = [(check.status, check.detail) for check in survived["conditions"]]
+    assert len(statuses) == 12
+    assert {status for status, _ in statuses} == {"passed"}, statuses
+
+
+def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(
+    vm: Vm, server: GuestServer, survived: dict[str, Any], tmp_path: Path
+) -> None:
+    """The same with a log that is written every ten seconds: this test can see a loss."""
+    lazy = ("synchronous_commit=off", "wal_writer_delay=10s", "wal_writer_flush_after=2GB")
+    for seed in range(2, 6):  # just behind one of the log's rare writes nothing is lost
+        with server.served(*lazy) as served:
+            journal = drive_until_power_loss(vm, served, tpcc(), tmp_path / str(seed), seed)
+        vm.boot()
+        with server.served() as served:
+            durability, _ = verdicts(served, journal)
+        if any(check.status == "failed" for check in durability):
+            return
+    raise AssertionError(f"nothing was lost: {durability}")

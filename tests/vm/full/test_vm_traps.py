@@ -1,0 +1,123 @@
+"""What must never be destroyed, and is not: each trap is refused by name, its data unchanged.
+
+Every trap is sprung with full consent: ``confirm_destroy`` and the exact names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from vm_machine import Vm
+from vm_playbooks import Played, play
+from vm_probe import checksum, state
+
+pytestmark = pytest.mark.vm
+
+ALL_OF_IT = 2 << 30
+
+
+@pytest.fixture(scope="module")
+def trapped(vm: Vm) -> Iterator[Vm]:
+    """region0 with labels and one fsdax namespace; region1 without labels."""
+    vm.run(
+        "ndctl disable-region region0 && ndctl init-labels -f nmem0 && "
+        "ndctl enable-region region0 && ndctl create-namespace -r region0 -m fsdax"
+    )
+    yield vm
+
+
+def refused(
+    vm: Vm, playbook: str, variables: dict[str, Any], *names: str, device: str = "/dev/pmem0"
+) -> Played:
+    """The refusal of a playbook that has everybody's consent; nothing has changed."""
+    before, kept = state(vm), checksum(vm, device, ALL_OF_IT)
+    consent = {"confirm_destroy": True, "destroy": list(names)}
+    done = play(vm, playbook, {**variables, **consent})
+    assert done.code != 0, done.out
+    assert state(vm) == before
+    assert checksum(vm, device, ALL_OF_IT) == kept
+    return done
+
+
+ONE = {"pmem_regions": ["region0"]}
+
+
+def test_a_foreign_file_system(trapped: Vm) -> None:
+    trapped.run("mkfs.ext4 -q -F -b 4096 -L payroll /dev/pmem0")
+    done = refused(trapped, "setup-sector", ONE, "namespace0.0")
+    assert "namespace0.0" in done.refusals
+    assert "ext4" in done.refusals
+    assert "payroll" in done.refusals
+
+
+def test_a_mounted_namespace(trapped: Vm) -> None:
+    trapped.run("mkdir -p /srv/payroll && mount -o dax /dev/pmem0 /srv/payroll")
+    done = refused(trapped, "setup-devdax", ONE, "namespace0.0")
+    assert "namespace0.0" in done.refusals
+    assert "/srv/payroll" in done.refusals
+    trapped.run("umount /srv/payroll && wipefs -aq /dev/pmem0")
+
+
+def test_a_namespace_held_by_a_device_above_it(trapped: Vm) -> None:
+    """As under LVM or RAID; here a loop device."""
+    trapped.run("losetup /dev/loop0 /dev/pmem0")
+    done = refused(trapped, "setup-sector", ONE, "namespace0.0")
+    assert "namespace0.0" in done.refusals
+    assert "loop0" in done.refusals
+    trapped.run("losetup -d /dev/loop0")
+
+
+def test_swap_space(trapped: Vm) -> None:
+    trapped.run("mkswap -q /dev/pmem0 && swapon /dev/pmem0")
+    done = refused(trapped, "setup-sector", ONE, "namespace0.0")
+    assert "namespace0.0" in done.refusals
+    assert "swap" in done.refusals
+    trapped.run("swapoff /dev/pmem0 && wipefs -aq /dev/pmem0")
+
+
+def test_the_device_that_holds_the_root_file_system(trapped: Vm) -> None:
+    """Made look so: `/` of the process that reads the state is on the namespace."""
+    trapped.run(
+        "mkfs.ext4 -q -F -b 4096 /dev/pmem0 && mount /dev/pmem0 /mnt && "
+        "cp -a /root /mnt/ && mount --bind /mnt /"
+    )
+    done = refused(trapped, "setup-sector", ONE, "namespace0.0")
+    assert "namespace0.0" in done.refusals
+    trapped.run("umount /; umount /mnt; wipefs -aq /dev/pmem0")
+
+
+def test_a_region_that_is_not_there(trapped: Vm) -> None:
+    done = refused(trapped, "setup-appdirect", {"pmem_regions": ["region7"]}, "namespace0.0")
+    assert all(name in done.refusals for name in ("region7", "region0", "region1"))
+
+
+def test_a_size_off_the_regions_alignment(trapped: Vm) -> None:
+    odd = {**ONE, "pmem_namespace_size": (512 << 20) + 4096}
+    done = refused(trapped, "setup-appdirect", odd, "namespace0.0")
+    assert "region0" in done.refusals
+    assert str(16 << 20) in done.refusals
+
+
+def test_xfs_with_dax_on_a_sector_namespace(trapped: Vm) -> None:
+    """The kernel mounts that without DAX and without a word."""
+    done = refused(
+        trapped, "setup-sector", {**ONE, "pmem_filesystem": "xfs", "pmem_dax": True}, "namespace0.0"
+    )
+    assert "sector" in done.refusals
+    assert "dax" in done.refusals.lower()
+
+
+def test_a_region_without_labels_that_nobody_consented_to(trapped: Vm) -> None:
+    """Writing labels destroys what is on it."""
+    trapped.run("dd if=/dev/urandom of=/dev/pmem1 bs=1M count=4 conv=fsync status=none")
+    wish = {"pmem_regions": ["region1"]}
+    done = refused(trapped, "setup-appdirect", wish, "namespace0.0", device="/dev/pmem1")
+    assert "namespace1.0" in done.refusals
+
+
+def test_a_name_too_many_in_the_consent(trapped: Vm) -> None:
+    """A list that is not exactly the plan's was written for something else."""
+    done = refused(trapped, "setup-sector", ONE, "namespace0.0", "namespace1.0")
+    assert "namespace1.0" in done.refusals

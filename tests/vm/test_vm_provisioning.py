@@ -1,0 +1,211 @@
+"""Our playbooks on a machine with two blank NVDIMMs, from nothing to a run and back again.
+
+The tests are one story, told in the order of this file: every fixture is its next chapter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from vm_harness import Done, harness
+from vm_machine import Vm
+from vm_playbooks import Played, applied, destroyed, play
+from vm_probe import checksum, modes, probe, state
+
+pytestmark = pytest.mark.vm
+
+State = dict[str, Any]
+#: Blank labels come up as one label-less namespace a region, on which anybody may have written.
+BLANK = {"namespace0.0": "raw", "namespace1.0": "raw"}
+
+
+@pytest.fixture(scope="module")
+def before(lab: Vm) -> State:
+    """Before anything: with something on each NVDIMM that nobody may lose unasked."""
+    for device in ("/dev/pmem0", "/dev/pmem1"):
+        lab.run(f"dd if=/dev/urandom of={device} bs=1M count=1 conv=fsync status=none")
+    return {
+        **state(lab),
+        "checksums": [checksum(lab, device) for device in ("/dev/pmem0", "/dev/pmem1")],
+    }
+
+
+@pytest.fixture(scope="module")
+def planned(lab: Vm, before: State) -> tuple[Played, State]:
+    """``--check``, and the state behind it."""
+    return play(lab, "setup-appdirect", check=True), state(lab)
+
+
+@pytest.fixture(scope="module")
+def unconfirmed(lab: Vm, planned: tuple[Played, State]) -> tuple[Played, State, list[str]]:
+    done = play(lab, "setup-appdirect")
+    return done, state(lab), [checksum(lab, device) for device in ("/dev/pmem0", "/dev/pmem1")]
+
+
+@pytest.fixture(scope="module")
+def appdirect(
+    lab: Vm, planned: tuple[Played, State], unconfirmed: tuple[Played, State, list[str]]
+) -> Played:
+    consent = {"confirm_destroy": True, "destroy": destroyed(planned[0])}
+    return play(lab, "setup-appdirect", consent)
+
+
+@pytest.fixture(scope="module")
+def appdirect_state(lab: Vm, appdirect: Played) -> State:
+    assert appdirect.code == 0, appdirect.out
+    return state(lab)
+
+
+@pytest.fixture(scope="module")
+def measured(lab: Vm, appdirect_state: State) -> Done:
+    """The command of the project's own description, right behind the playbook."""
+    return harness(
+        *(lab, "run", "tpcc", "--engine", "postgres", "--placement", "pmem-both"),
+        *("--warehouses", 1, "--users", 2, "--ramp-up", "2s", "--duration", "10s", "--json"),
+    )
+
+
+@pytest.fixture(scope="module")
+def torn_down(lab: Vm, measured: Done) -> Played:
+    return applied(lab, "teardown")
+
+
+@pytest.fixture(scope="module")
+def sector(lab: Vm, torn_down: Played) -> Played:
+    return applied(lab, "setup-sector")
+
+
+# The plan, and what is not confirmed --------------------------------------------------
+
+
+def test_a_check_tells_the_plan_and_changes_nothing(
+    before: State, planned: tuple[Played, State]
+) -> None:
+    played, after = planned
+    assert played.code == 0, played.out
+    assert modes(after) == BLANK
+    assert after == {name: before[name] for name in after}
+    assert set(destroyed(played)) == set(BLANK)
+    told = [step["object"] for step in played.steps]
+    assert "region0" in told or "namespace0.0" in told
+    assert all(step["do"] and step["why"] for step in played.steps)
+
+
+def test_nothing_is_destroyed_that_was_not_confirmed(
+    before: State, unconfirmed: tuple[Played, State, list[str]]
+) -> None:
+    played, after, checksums = unconfirmed
+    assert played.code != 0
+    assert "namespace0.0" in played.refusals
+    assert "confirm_destroy" in played.refusals
+    assert checksums == before["checksums"]
+    assert after == {name: before[name] for name in after}
+
+
+# AppDirect ----------------------------------------------------------------------------
+
+
+def test_appdirect_gives_dax_file_systems_by_what_the_kernel_says(
+    lab: Vm, appdirect: Played, appdirect_state: State
+) -> None:
+    assert appdirect.report["changed"] is True
+    assert set(modes(appdirect_state).values()) == {"fsdax"}
+    places = ["/mnt/pmem0", "/mnt/pmem1"]
+    answer = probe(lab, places=places)
+    for place in places:
+        facts = answer["places"][place]
+        assert (facts["kind"], facts["dax"], facts["filesystem"]) == ("fsdax", True, "ext4")
+        assert facts["namespace_alignment_bytes"] == 2 << 20
+    assert {answer["places"][place]["numa_node"] for place in places} == {0, 1}
+    assert all(place in appdirect_state["/etc/fstab"] + str(appdirect_state["units"])
+               for place in places)  # fmt: skip
+
+
+def test_the_second_time_nothing_is_left_to_do(lab: Vm, appdirect_state: State) -> None:
+    again = play(lab, "setup-appdirect")
+    assert again.code == 0, again.out
+    assert again.report["changed"] is False
+    assert again.steps == []
+    assert "changed=0" in again.out
+    assert state(lab) == appdirect_state
+
+
+def test_verify_confirms_it(lab: Vm, appdirect_state: State) -> None:
+    verified = play(lab, "setup-appdirect", {"provisioning_verify_only": True})
+    assert verified.code == 0, verified.out
+    assert verified.report["changed"] is False
+
+
+def test_a_mounted_namespace_is_not_touched(lab: Vm, appdirect_state: State) -> None:
+    """Even where it is confirmed: whose data are on a mounted file system is not ours to say."""
+    lab.run("mkdir /mnt/pmem0/mine && head -c 1M /dev/urandom > /mnt/pmem0/mine/data && sync")
+    kept = checksum(lab, "/mnt/pmem0/mine/data")
+    consent = {"confirm_destroy": True, "destroy": ["namespace0.0", "namespace1.0"]}
+    refused = play(lab, "setup-sector", consent)
+    assert refused.code != 0
+    assert "namespace0.0" in refused.refusals
+    assert "/mnt/pmem0" in refused.refusals
+    assert state(lab) == appdirect_state
+    assert checksum(lab, "/mnt/pmem0/mine/data") == kept
+    lab.run("rm -r /mnt/pmem0/mine")
+
+
+def test_a_region_that_is_not_there_is_named_with_those_that_are(
+    lab: Vm, appdirect_state: State
+) -> None:
+    refused = play(lab, "setup-appdirect", {"pmem_regions": ["region7"]})
+    assert refused.code != 0
+    assert all(name in refused.refusals for name in ("region7", "region0", "region1"))
+    assert state(lab) == appdirect_state
+
+
+def test_a_run_on_it_just_works(lab: Vm, measured: Done) -> None:
+    assert measured.code == 0, measured.err + measured.out
+    (run,) = measured.json["runs"]
+    assert (run["status"], run["emulated"]) == ("complete", [])
+    assert {check["status"] for check in run["checks"]} == {"passed"}
+    (rate,) = [m for m in run["metrics"] if m["name"] == "new_orders_per_minute"]
+    assert rate["value"] > 0
+    left = lab.run("find /mnt/pmem0 /mnt/pmem1 -path '*/tierbench-work/*'")
+    assert left == ""
+
+
+def test_teardown_goes_back_to_what_was_there(lab: Vm, before: State, torn_down: Played) -> None:
+    after = state(lab)
+    assert torn_down.report["changed"] is True
+    assert modes(after) == modes(before)
+    for what in ("mounts", "units", "/etc/fstab", "/etc/harness/host.yml", "dax_devices"):
+        assert after[what] == before[what], what
+
+
+# Sector -------------------------------------------------------------------------------
+
+
+def test_sector_gives_block_devices_without_dax(lab: Vm, sector: Played) -> None:
+    assert sector.report["changed"] is True
+    found = state(lab)
+    assert set(modes(found).values()) == {"sector"}
+    directories = [mount[1] for mount in found["mounts"]]
+    assert len(directories) == 2
+    answer = probe(lab, places=directories)["places"]
+    assert {facts["kind"] for facts in answer.values()} == {"sector"}
+    assert not any(facts["dax"] for facts in answer.values())
+
+
+def test_the_host_file_names_the_log_tier(lab: Vm, sector: Played) -> None:
+    found = harness(lab, "doctor", "--json").json
+    assert found["tier_problems"] == []
+    assert {t["name"]: t["kind"] for t in found["tiers"]}["pmem_log"] == "sector"
+
+
+def test_sector_the_second_time_and_back(lab: Vm, before: State, sector: Played) -> None:
+    there = state(lab)
+    again = play(lab, "setup-sector")
+    assert again.code == 0, again.out
+    assert again.report["changed"] is False
+    assert state(lab) == there
+    applied(lab, "teardown")
+    after = state(lab)
+    assert modes(after) == modes(before)
+    assert (after["mounts"], after["/etc/fstab"]) == (before["mounts"], before["/etc/fstab"])

@@ -1,0 +1,125 @@
+"""TPC-C from the test machine's host: the client and its journal survive the machine.
+
+The server is the guest's own and lies on its persistent memory; the client is the harness's
+native one on the host, connected through an ssh tunnel.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from vm_machine import Vm
+
+from harness import paths, registry
+from harness.driven import Drives
+from harness.engine import EngineContext
+from harness.errors import HarnessError
+from harness.progress import SilentProgress
+from harness.result import Check
+from harness.supervise.supervisor import Supervisor
+from harness.workload import Clients, Loading
+from harness.workloads.tpcc.consistency import check_conditions
+from harness.workloads.tpcc.durability import Journal, check_durability
+from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.workload import Tpcc
+
+_SOCKET = ".s.PGSQL.5432"
+_SCRIPT = "bash /opt/harness/tests/vm/guest_postgres.sh"
+_PROGRESS = SilentProgress()
+_KEY = "power-loss"
+_WINDOW_S = 60
+
+
+@dataclass(frozen=True)
+class Served:
+    """The harness's engine that reaches a running server, and how its clients are started."""
+
+    engine: Any
+    clients: Clients
+
+
+@dataclass
+class GuestServer:
+    """PostgreSQL in the guest, seen from the host as a server of the user's."""
+
+    vm: Vm
+    data: str
+    wal: str
+    password: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+
+    def make(self) -> None:
+        """An empty cluster on its places."""
+        self.vm.run(f"{_SCRIPT} make {self.data} {self.wal}", given=f"{self.password}\n")
+
+    @contextmanager
+    def served(self, *settings: str) -> Iterator[Served]:
+        """Start it, with settings for this once, and reach it for as long as the context lasts."""
+        words = " ".join(f"'{setting}'" for setting in settings)
+        self.vm.run(f"{_SCRIPT} start {self.data} {words}", timeout_s=900)
+        here = self.vm.scratch
+        dsn = f"host={here} port=5432 user=harness dbname=postgres password={self.password}"
+        with (
+            self.vm.tunnel(f"/var/run/postgresql/{_SOCKET}", here / _SOCKET),
+            pytest.MonkeyPatch.context() as patch,
+            Supervisor(here / "state") as supervisor,
+        ):
+            patch.setenv("HARNESS_DSN", dsn)
+            context = EngineContext(
+                {}, {"dsn": "env"}, here, paths.engines_prefix(), supervisor, None, 2, None
+            )
+            engine: Any = registry.engine("postgres").create(context)
+            engine.prepared(_KEY)
+            yield Served(engine, Clients(supervisor, None, here))
+
+
+def tpcc(**params: Any) -> dict[str, Any]:
+    """One warehouse, two users; ramp-up and window long enough to lose the power in."""
+    asked = {"warehouses": 1, "users": 2, "ramp_up": "1s", "duration": f"{_WINDOW_S}s"}
+    return Tpcc().normalise({**asked, **params})
+
+
+def load(served: Served, params: Mapping[str, Any]) -> None:
+    """Schema, procedures and rows; the twelve conditions hold of them."""
+    served.engine.prepare(_KEY)
+    loading = Loading(served.engine, "loadgen", None, served.clients, 2, _PROGRESS)
+    served.engine.mark_prepared(_KEY, Loadgen().load(params, loading))
+
+
+def drive_until_power_loss(
+    vm: Vm, served: Served, params: Mapping[str, Any], folder: Path, seed: int
+) -> Journal:
+    """What the client was told had committed before the machine went dark under it."""
+    folder.mkdir(exist_ok=True)
+    moment_s = random.Random(seed).uniform(0.2, 0.6) * _WINDOW_S
+    timer = threading.Timer(moment_s, vm.lose_power)
+    session: Any = SimpleNamespace(
+        engine=served.engine, seed=seed, progress=_PROGRESS, clients=lambda: served.clients
+    )
+    driver = Loadgen()
+    try:
+        driver.drive(params, session, Drives(timer.start, lambda: None), journal=folder)
+    except HarnessError:
+        assert timer.finished.is_set(), "the client failed before the power was lost"
+        return Journal.read(driver.journals(params, folder))
+    finally:
+        timer.cancel()
+        if timer.ident is not None:
+            timer.join()
+    raise AssertionError("the client did not notice that the machine was gone")
+
+
+def verdicts(served: Served, journal: Journal) -> tuple[Sequence[Check], Sequence[Check]]:
+    """Of what recovery has made of the data: durability by transaction, and the conditions."""
+    return (
+        check_durability(journal, served.engine, _PROGRESS),
+        check_conditions(served.engine, _PROGRESS),
+    )
