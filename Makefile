@@ -40,7 +40,7 @@ test-vm: setup-dev
 	.venv/bin/pytest -q --durations=15 tests/vm
 
 test-vm-full: setup-dev
-	.venv/bin/pytest -q --durations=30 tests/vm tests/vm/full
+	.venv/bin/pytest -q --durations=30 -o norecursedirs= tests/vm
 
 clean:
 	rm -rf .venv build .cache .mypy_cache .ruff_cache .pytest_cache
