@@ -11,7 +11,7 @@ import pytest
 from vm_harness import Done, harness
 from vm_machine import Vm
 from vm_playbooks import Played, applied, destroyed, play
-from vm_probe import checksum, modes, probe, state
+from vm_probe import checksum, media, modes, probe, state
 
 pytestmark = pytest.mark.vm
 
@@ -25,10 +25,7 @@ def before(lab: Vm) -> State:
     """Before anything: with something on each NVDIMM that nobody may lose unasked."""
     for device in ("/dev/pmem0", "/dev/pmem1"):
         lab.run(f"dd if=/dev/urandom of={device} bs=1M count=1 conv=fsync status=none")
-    return {
-        **state(lab),
-        "checksums": [checksum(lab, device) for device in ("/dev/pmem0", "/dev/pmem1")],
-    }
+    return {**state(lab), "media": media(lab)}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +37,7 @@ def planned(lab: Vm, before: State) -> tuple[Played, State]:
 @pytest.fixture(scope="module")
 def unconfirmed(lab: Vm, planned: tuple[Played, State]) -> tuple[Played, State, list[str]]:
     done = play(lab, "setup-appdirect")
-    return done, state(lab), [checksum(lab, device) for device in ("/dev/pmem0", "/dev/pmem1")]
+    return done, state(lab), media(lab)
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +92,11 @@ def test_a_check_tells_the_plan_and_changes_nothing(
 def test_nothing_is_destroyed_that_was_not_confirmed(
     before: State, unconfirmed: tuple[Played, State, list[str]]
 ) -> None:
-    played, after, checksums = unconfirmed
+    played, after, found = unconfirmed
     assert played.code != 0
     assert "namespace0.0" in played.refusals
     assert "confirm_destroy" in played.refusals
-    assert checksums == before["checksums"]
+    assert found == before["media"]
     assert after == {name: before[name] for name in after}
 
 

@@ -52,6 +52,10 @@ class Vm:
         """What was written over the image."""
         return self.scratch / "overlay.qcow2"
 
+    def nvdimm(self, number: int) -> Path:
+        """What is on an NVDIMM, its label area included."""
+        return self.scratch / f"nvdimm{number}.img"
+
     @property
     def pid(self) -> int:
         """QEMU's."""
@@ -200,9 +204,8 @@ def qemu_argv(vm: Vm) -> list[str]:
     for (a, b), distance in _NODE_DISTANCES.items():
         argv += ["-numa", f"dist,src={a},dst={b},val={distance}"]
     for number in (0, 1):
-        backing = vm.scratch / f"nvdimm{number}.img"
         backend = f"memory-backend-file,id=mem{number},share=on,align=128M"
-        argv += ["-object", f"{backend},mem-path={backing},size={NVDIMM_SIZE}"]
+        argv += ["-object", f"{backend},mem-path={vm.nvdimm(number)},size={NVDIMM_SIZE}"]
         device = f"nvdimm,id=nvdimm{number},memdev=mem{number},label-size=2M,node={number + 2}"
         argv += ["-device", device]
     argv += ["-drive", f"file={vm.disk},if=none,id=hd0,cache=writeback"]

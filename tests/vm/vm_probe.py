@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 from vm_cache import REPOSITORY
 from vm_machine import Vm
 
+_CHUNK = 16 << 20
 #: What of the harness runs inside the machine: standard library only.
 _SOURCES = ("__init__.py", "errors.py", "units.py", "placement.py", "tiers", "host")
 
@@ -38,6 +42,30 @@ def modes(found: Mapping[str, Any]) -> dict[str, str]:
     return {one["dev"]: one["mode"] for one in found["namespaces"]}
 
 
-def checksum(machine: Vm, device: str, size_bytes: int = 1 << 20) -> str:
-    """Of the beginning of a device or file."""
-    return machine.run(f"head -c {size_bytes} {device} | sha256sum").split()[0]
+def checksum(machine: Vm, path: str) -> str:
+    """Of a file in the machine."""
+    return machine.run(f"sha256sum {path}").split()[0]
+
+
+def media(machine: Vm) -> list[str]:
+    """A checksum of all that is on each NVDIMM, its labels included.
+
+    Read on the machine's host, whose processor is not emulated. Never written stretches are
+    holes of the file and are skipped, their places are not.
+    """
+    machine.run("sync")
+    return [_checksum_of_written(machine.nvdimm(number)) for number in (0, 1)]
+
+
+def _checksum_of_written(sparse: Path) -> str:
+    digest = hashlib.sha256()
+    with sparse.open("rb") as file:
+        end = 0
+        with contextlib.suppress(OSError):  # ENXIO: nothing behind it but a hole
+            while True:
+                begin = os.lseek(file.fileno(), end, os.SEEK_DATA)
+                end = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+                digest.update(f"{begin} {end}\0".encode())
+                for offset in range(begin, end, _CHUNK):
+                    digest.update(os.pread(file.fileno(), min(_CHUNK, end - offset), offset))
+    return digest.hexdigest()
