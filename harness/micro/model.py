@@ -62,8 +62,8 @@ class Measurement:
     """One configuration of a measurement of a suite.
 
     ``name``: in the suite; ``axes``: what tells its configurations from one another.
-    ``duration_ns``: None where counts bound its jobs. ``labels``: more than the jobs' own,
-    by job (empty: of all). ``origin``: the place in the file, for messages.
+    ``duration_ns``: None where counts bound its jobs. ``needed``: a host where it cannot be
+    measured is an error, else it is left out and said. ``origin``: where it stands in the file.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Measurement:
     axes: tuple[Axis, ...] = ()
     duration_ns: int | None = None
     warm_up_ns: int = 0
-    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    needed: bool = False
     origin: str = ""
 
     @property
@@ -80,6 +80,11 @@ class Measurement:
         several = len({axis.job for axis in self.axes}) > 1
         told = [f"{axis.job + '.' if several else ''}{axis.key}={axis.text}" for axis in self.axes]
         return f"{self.name}/{','.join(told)}" if told else self.name
+
+    @property
+    def identity(self) -> str:
+        """Equal where the same is done, whatever it is called."""
+        return repr((self.name, self.jobs, self.duration_ns, self.warm_up_ns))
 
     def bytes_on(self, place: Place) -> int:
         """How much memory of a place its jobs cover together: each has a range of its own."""
@@ -92,6 +97,7 @@ class Suite:
 
     ``program``: ``microbench``, or the name of another one that ``params`` go to.
     ``block``: what is run instead on tiers that are block devices, where it is another.
+    ``published``: which of a paper's numbers it repeats.
     ``documents``: the files it came from, parsed, by their path; the form in which a run keeps it.
     """
 
@@ -101,6 +107,7 @@ class Suite:
     program: str = "microbench"
     params: Mapping[str, Any] = field(default_factory=dict)
     block: Mapping[str, Any] | None = None
+    published: Mapping[str, Any] | None = None
     documents: Mapping[str, Any] = field(default_factory=dict)
 
     def jobs(self) -> Iterator[Job]:

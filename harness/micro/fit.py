@@ -1,0 +1,309 @@
+"""A suite fitted to a host: fewer threads, smaller ranges; each change is told, none is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from harness.errors import UsageError
+from harness.host.uncontrolled import Finding
+from harness.micro.chains import LINE_BYTES
+from harness.micro.limits import Limits
+from harness.micro.model import Axis, Job, Measurement, Pages, Place, Suite
+from harness.units import format_bytes
+
+#: A target of the program: a place, and for DRAM its pages.
+TargetKey = tuple[Place, Pages]
+#: Below so many last-level caches a range is found in them to a good part.
+_CACHES = 4
+_THREAD_AXES = ("threads", "number_threads")
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the host has: processors near and far, bytes of each place, the last-level cache.
+
+    ``bytes_free``: what one run may take of the tier and of DRAM; ``in_memory``: the tier's
+    bytes are DRAM, too, so that both share it. ``pages_matter``: the tier is DRAM and not files.
+    """
+
+    near: tuple[int, ...]
+    far: tuple[int, ...]
+    bytes_free: Mapping[Place, int]
+    in_memory: bool
+    pages_matter: bool
+    llc_bytes: int
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What will be measured, and how it differs from what the suite asks for."""
+
+    measurements: tuple[Measurement, ...]
+    findings: tuple[Finding, ...]
+
+
+def target_of(job: Job, room: Room) -> TargetKey:
+    """Where a job's range lies."""
+    pages = job.pages if job.place == "dram" or room.pages_matter else "base"
+    return job.place, pages
+
+
+def targets_of(measurement: Measurement, room: Room) -> dict[TargetKey, int]:
+    """Bytes of each target that the jobs cover together: each has a range of its own."""
+    found: dict[TargetKey, int] = {}
+    for job in measurement.jobs:
+        key = target_of(job, room)
+        found[key] = found.get(key, 0) + job.range_bytes
+        if job.dram_range_bytes:
+            beside: TargetKey = ("dram", job.pages)
+            found[beside] = found.get(beside, 0) + job.dram_range_bytes
+    return found
+
+
+def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
+    """The suite on this host; UsageError where nothing of it is left, or nothing fits."""
+    chosen = _chosen(suite, limits)
+    findings: list[Finding] = []
+    near = _with_processors(chosen, room, findings)
+    limited = [_limited(one, limits) for one in near]
+    threaded = [_threads(one, room) for one in limited]
+    sized = _sized(threaded, room)
+    unique = {one.identity: one for one in reversed(sized)}  # the first of equal ones stands
+    kept = [one for one in sized if unique.get(one.identity) is one]
+    findings += _threads_told(limited, threaded, len(sized) - len(kept))
+    findings += _sizes_told(threaded, sized)
+    findings += _caches_told(kept, room)
+    if not kept:
+        raise UsageError(f"suite {suite.name}", "nothing of it can be measured here",
+                         "; ".join(f["found"] for f in findings))  # fmt: skip
+    return Fitted(tuple(kept), tuple(findings))
+
+
+def _chosen(suite: Suite, limits: Limits) -> list[Measurement]:
+    if not limits.only:
+        return list(suite.measurements)
+    chosen = [
+        one
+        for one in suite.measurements
+        if any(fnmatchcase(name, p) for p in limits.only for name in (one.name, one.configuration))
+    ]
+    if not chosen:
+        names = ", ".join(dict.fromkeys(one.name for one in suite.measurements))
+        raise UsageError(
+            f"--param only={','.join(limits.only)}",
+            f"no configuration of suite {suite.name} has such a name",
+            f"its measurements: {names}; `harness micro show {suite.name}` lists all",
+        )
+    return chosen
+
+
+def _with_processors(
+    measurements: Sequence[Measurement], room: Room, findings: list[Finding]
+) -> list[Measurement]:
+    """Without those that want far processors where there are none."""
+    if room.far:
+        return list(measurements)
+    far = [one for one in measurements if any(job.numa == "far" for job in one.jobs)]
+    for one in far:
+        if one.needed:
+            raise UsageError(
+                one.origin, "numa_pattern far: all processors here are near the tier",
+                "a host with several NUMA nodes, or numa_pattern: near",
+            )  # fmt: skip
+    if far:
+        findings.append(Finding(
+            what="far processors",
+            found=f"{len(far)} configurations are left out: all processors here are near the tier",
+            do="measure on a host with several NUMA nodes",
+        ))  # fmt: skip
+    return [one for one in measurements if one not in far]
+
+
+def _limited(one: Measurement, limits: Limits) -> Measurement:
+    """As the command line bounds it."""
+    jobs = tuple(
+        replace(
+            job,
+            threads=min(job.threads, limits.threads or job.threads),
+            range_bytes=min(job.range_bytes, limits.range_bytes or job.range_bytes),
+            dram_range_bytes=min(
+                job.dram_range_bytes, limits.range_bytes or job.dram_range_bytes
+            ),
+            operations=job.operations and min(job.operations, limits.operations or job.operations),
+            pages=limits.pages or job.pages,
+            keys=_with_isa(job, limits.isa),
+        )
+        for job in one.jobs
+    )  # fmt: skip
+    return replace(
+        one,
+        jobs=jobs,
+        duration_ns=limits.duration_ns or one.duration_ns,
+        warm_up_ns=one.warm_up_ns if limits.warm_up_ns is None else limits.warm_up_ns,
+    )
+
+
+def _with_isa(job: Job, isa: str | None) -> Mapping[str, Any]:
+    return job.keys if isa is None or job.kind == "chase" else {**job.keys, "isa": isa}
+
+
+def _threads(one: Measurement, room: Room) -> Measurement:
+    """No more threads than processors: all jobs together, each in proportion and one at least."""
+    jobs = list(one.jobs)
+    for numa in ("near", "far"):
+        here = [job for job in jobs if job.numa == numa]
+        processors = len(room.near if numa == "near" else room.far)
+        wanted = sum(job.threads for job in here)
+        if wanted <= processors:
+            continue
+        jobs = [
+            _with_threads(job, max(1, job.threads * processors // wanted)) if job in here else job
+            for job in jobs
+        ]
+    axes = tuple(_renamed(axis, jobs) for axis in one.axes)
+    return replace(one, jobs=tuple(jobs), axes=axes)
+
+
+def _with_threads(job: Job, threads: int) -> Job:
+    """Partitions must divide them."""
+    most = min(job.partitions, threads)
+    partitions = next((n for n in range(most, 0, -1) if threads % n == 0), 0)
+    return replace(job, threads=threads, partitions=partitions)
+
+
+def _renamed(axis: Axis, jobs: Iterable[Job]) -> Axis:
+    """The configuration is called by the threads that it has."""
+    if axis.key not in _THREAD_AXES:
+        return axis
+    (job,) = [job for job in jobs if axis.job in ("", job.name)][:1]
+    return replace(axis, text=str(job.threads))
+
+
+def _sized(measurements: Sequence[Measurement], room: Room) -> list[Measurement]:
+    """Ranges halved until they fit, alike for all configurations of a measurement."""
+    most = _most(measurements, room)
+    factors: dict[str, int] = {}
+    for one in measurements:
+        needed = targets_of(one, room)
+        factor = factors.get(one.name, 1)
+        while any(size / factor > most(key) for key, size in needed.items()):
+            factor *= 2
+        factors[one.name] = factor
+    return [_smaller(one, factors[one.name]) for one in measurements]
+
+
+def _most(measurements: Sequence[Measurement], room: Room) -> Callable[[TargetKey], float]:
+    """So much each target may have: what lies in memory shares it."""
+    keys = {key for one in measurements for key in targets_of(one, room)}
+    of_memory = [key for key in keys if key[0] == "dram" or room.in_memory]
+
+    def most(key: TargetKey) -> float:
+        if key in of_memory:
+            shared = room.bytes_free["dram"] / len(of_memory)
+            return min(shared, room.bytes_free[key[0]])
+        return room.bytes_free[key[0]]
+
+    return most
+
+
+def _smaller(one: Measurement, factor: int) -> Measurement:
+    return replace(one, jobs=tuple(_smaller_job(job, factor, one) for job in one.jobs))
+
+
+def _smaller_job(job: Job, factor: int, one: Measurement) -> Job:
+    access = int(job.keys.get("access_bytes", LINE_BYTES))
+    chunk = int(job.keys.get("chunk_bytes", 0))
+    size = job.range_bytes // factor // access * access
+    if size < access * job.threads:
+        raise UsageError(
+            one.origin,
+            f"{one.configuration}: {format_bytes(size)} for {job.threads} threads that access "
+            f"{format_bytes(access)}",
+            "give it a larger range, or make room",
+        )
+    keys = dict(job.keys)
+    if chunk > size // job.threads:
+        keys["chunk_bytes"] = _power_of_two_below(size // job.threads)
+    elif chunk:
+        size = size // chunk * chunk
+    dram = job.dram_range_bytes // factor // access * access
+    return replace(job, range_bytes=size, dram_range_bytes=dram, keys=keys)
+
+
+def _power_of_two_below(size: int) -> int:
+    return max(LINE_BYTES, 1 << (size.bit_length() - 1))
+
+
+# What is told -------------------------------------------------------------------
+
+
+def _threads_told(
+    before: Sequence[Measurement], after: Sequence[Measurement], equal: int
+) -> list[Finding]:
+    fewer = [
+        (a, b)
+        for a, b in zip(before, after, strict=True)
+        if [job.threads for job in a.jobs] != [job.threads for job in b.jobs]
+    ]
+    if not fewer:
+        return []
+    most = max(sum(job.threads for job in a.jobs) for a, _ in fewer)
+    has = max(sum(job.threads for job in b.jobs) for _, b in fewer)
+    once = f", {equal} of which became equal to others and are measured once" if equal else ""
+    return [
+        Finding(
+            what="threads",
+            found=f"{len(fewer)} configurations ask for up to {most} threads and were measured "
+            f"with up to {has}, as many as there are processors{once}",
+            do="measure on a host with more processors",
+        )
+    ]
+
+
+def _sizes_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[Finding]:
+    told: dict[str, None] = {}
+    for a, b in zip(before, after, strict=True):
+        for job, smaller in zip(a.jobs, b.jobs, strict=True):
+            for was, now, of in (
+                (job.range_bytes, smaller.range_bytes, ""),
+                (job.dram_range_bytes, smaller.dram_range_bytes, " of DRAM"),
+            ):
+                if now < was:
+                    told[f"{a.name} {format_bytes(now)}{of} instead of {format_bytes(was)}"] = None
+    if not told:
+        return []
+    return [
+        Finding(
+            what="range",
+            found=f"scaled down to what is free: {'; '.join(told)}",
+            do="make room on the tier, or measure on a larger host",
+        )
+    ]
+
+
+def _caches_told(measurements: Sequence[Measurement], room: Room) -> list[Finding]:
+    """Ranges that the last-level cache holds to a good part, where nobody asked for that.
+
+    A chase, a hot spot and a log are made small on purpose.
+    """
+    small = {
+        f"{one.name} ({format_bytes(job.range_bytes)})": None
+        for one in measurements
+        for job in one.jobs
+        if job.kind in ("throughput", "chain")
+        and job.keys.get("pattern") != "hotspot"
+        and job.range_bytes < _CACHES * room.llc_bytes
+    }
+    if not small:
+        return []
+    return [
+        Finding(
+            what="cached range",
+            found=f"the last-level cache of {format_bytes(room.llc_bytes)} holds a good part of "
+            f"{', '.join(small)}: what they show is not the tier alone",
+            do=f"give ranges of {format_bytes(_CACHES * room.llc_bytes)} or more",
+        )
+    ]

@@ -1,0 +1,180 @@
+"""The keys of our suites: how their values are read, and what the program calls them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import UsageError, nearest
+from harness.expression import evaluate, is_expression
+from harness.micro.chains import LINE_BYTES, parse_chain
+from harness.micro.kernels import parse_kernel
+from harness.micro.model import KINDS
+from harness.units import parse_duration_ns, parse_size
+
+Variables = Mapping[str, float]
+Read = Callable[[Any, Variables, str], Any]
+
+#: Of a job that loads the memory beside another one: there is none.
+IDLE = "idle"
+UNLIMITED = "unlimited"
+
+
+@dataclass(frozen=True)
+class Key:
+    """``kinds``: jobs that have it, empty for all; ``field``: its name in the program's spec.
+
+    A key without ``field`` is one of the job itself (model.Job), or stands for several.
+    """
+
+    read: Read
+    kinds: tuple[str, ...] = ()
+    field: str = ""
+
+
+def _size(value: Any, variables: Variables, source: str) -> int:
+    """Bytes, a multiple of the cache line; an expression is rounded up to one."""
+    if is_expression(value):
+        size = evaluate(value, variables, source)
+        return max(LINE_BYTES, math.ceil(size / LINE_BYTES) * LINE_BYTES)
+    try:
+        size = parse_size(value)
+    except UsageError as error:
+        raise UsageError(source, error.found, error.do) from error
+    if size < LINE_BYTES or size % LINE_BYTES:
+        raise UsageError(source, f"{value!r}", "a multiple of 64 bytes (a cache line)")
+    return size
+
+
+def _bytes(value: Any, variables: Variables, source: str) -> int:
+    """Bytes, any number of them."""
+    size = parse_size(value)
+    if size < 1:
+        raise UsageError(source, f"{value!r}", "more than nothing")
+    return size
+
+
+def _duration(value: Any, variables: Variables, source: str) -> int:
+    try:
+        return parse_duration_ns(str(value))
+    except UsageError as error:
+        raise UsageError(source, error.found, error.do) from error
+
+
+def _count(value: Any, variables: Variables, source: str) -> int:
+    number = evaluate(value, variables, source) if is_expression(value) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or number != int(number):
+        raise UsageError(source, f"{value!r} is not a whole number", "write 4, or = cpus")
+    if number < 0:
+        raise UsageError(source, f"{value!r} is less than nothing", "write 0 or more")
+    return int(number)
+
+
+def _number(value: Any, variables: Variables, source: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UsageError(source, f"{value!r} is not a number", "write 0.5")
+    return float(value)
+
+
+def _flag(value: Any, variables: Variables, source: str) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(source, f"{value!r} is neither true nor false", "write true or false")
+    return value
+
+
+def _word(*known: str) -> Read:
+    def read(value: Any, variables: Variables, source: str) -> str:
+        if value not in known:
+            found = f"{value!r}{nearest(str(value), known)}"
+            raise UsageError(source, found, f"one of {', '.join(known)}")
+        return str(value)
+
+    return read
+
+
+def _kernel(value: Any, variables: Variables, source: str) -> dict[str, str]:
+    return parse_kernel(value, source)
+
+
+def _chain(value: Any, variables: Variables, source: str) -> Any:
+    return parse_chain(str(value), source)
+
+
+def _pace(value: Any, variables: Variables, source: str) -> Any:
+    """``idle``, ``unlimited``, bytes a second of all its threads, or a pause of each."""
+    if value in (IDLE, UNLIMITED):
+        return value
+    if isinstance(value, dict):
+        if list(value) != ["pause"]:
+            raise UsageError(source, f"{value!r}", "write {pause: 100ns}")
+        return {"pause_ns": _duration(value["pause"], variables, source)}
+    text = str(value)
+    if not text.endswith("/s"):
+        raise UsageError(source, f"{value!r}", "write 2GB/s, {pause: 100ns}, unlimited or idle")
+    return {"bytes_per_second": _bytes(text.removesuffix("/s"), variables, source)}
+
+
+_ACCESSING = ("throughput", "latency")
+_PATTERNED = ("throughput", "latency", "chain")
+_DURABLE = ("log", "page")
+
+#: Of a job.
+KEYS: Mapping[str, Key] = {
+    "kind": Key(_word(*KINDS)),
+    "threads": Key(_count),
+    "range": Key(_size),
+    "place": Key(_word("tier", "dram")),
+    "numa": Key(_word("near", "far")),
+    "pages": Key(_word("huge", "base", "1g")),
+    "partitions": Key(_count),
+    "count": Key(_count),
+    "pace": Key(_pace),
+    "kernel": Key(_kernel, _ACCESSING),
+    "access": Key(_size, _ACCESSING, "access_bytes"),
+    "pattern": Key(
+        _word("sequential", "sequential_desc", "random", "zipf", "strided", "hotspot"),
+        _PATTERNED,
+        "pattern",
+    ),
+    "stride": Key(_size, (*_PATTERNED, "chase"), "stride_bytes"),
+    "hotspot": Key(_size, _PATTERNED, "hotspot_bytes"),
+    "chunk": Key(_size, _PATTERNED, "chunk_bytes"),
+    "zipf_exponent": Key(_number, _PATTERNED, "zipf_exponent"),
+    "read_share": Key(_number, ("throughput",), "read_share"),
+    "flush_when": Key(_word("line", "write"), _ACCESSING, "flush_when"),
+    "fence_every": Key(_size, _ACCESSING, "fence_every_bytes"),
+    "isa": Key(
+        _word("auto", "avx512", "avx2", "sse2", "neon"),
+        (*_PATTERNED, *_DURABLE),
+        "isa",
+    ),
+    "before": Key(_word("none", "loaded", "flushed"), ("latency",), "before"),
+    "order": Key(_word("random", "sequential", "strided"), ("chase",), "order"),
+    "node": Key(_size, ("chase",), "node_bytes"),
+    "chain": Key(_chain, ("chain",)),
+    "mode": Key(_word("dependent", "independent"), ("chain",)),
+    "dram_range": Key(_size, ("throughput", "chain")),
+    "dram_share": Key(_number, ("throughput",)),
+    "writer": Key(_word("classic", "header", "dancing", "zero"), ("log",), "writer"),
+    "padded": Key(_flag, ("log",), "padded"),
+    "entry": Key(_bytes, ("log",), "entry_bytes"),
+    "method": Key(_word("cow", "cow_dirty", "mulog", "hybrid"), ("page",), "method"),
+    "page": Key(_size, ("page",), "page_bytes"),
+    "dirty_lines": Key(_count, ("page",), "dirty_lines"),
+    "flush": Key(_word("clwb", "clflushopt", "clflush", "ntstore"), _DURABLE, "flush"),
+}
+#: Of a measurement: all its jobs begin and end together.
+TIMES: Mapping[str, Read] = {"duration": _duration, "warm_up": _duration}
+
+
+def read_key(key: str, value: Any, variables: Variables, source: str) -> Any:
+    """One key's value; UsageError naming ``source`` where it is unknown or does not fit."""
+    known = [*KEYS, *TIMES]
+    if key not in known:
+        raise UsageError(
+            source, f"unknown key {key!r}{nearest(key, known)}", f"keys: {', '.join(known)}"
+        )
+    read = TIMES.get(key) or KEYS[key].read
+    return read(value, variables, source)

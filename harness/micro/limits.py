@@ -1,0 +1,79 @@
+"""What the command line changes of a suite: ``-p duration=1s -p only='random_*'``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import UsageError, nearest
+from harness.micro.model import Pages
+from harness.processors import parse_cpus
+from harness.units import parse_duration_ns, parse_size
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``only``: shell patterns of configurations or measurements, any of which must match.
+
+    ``duration_ns``: of every measurement that is bounded by time, and at most that of the
+    others. ``range_bytes``, ``threads``, ``operations``: at most so much. ``cpus``: which
+    processors, as in ``--cpus``.
+    """
+
+    only: tuple[str, ...] = ()
+    duration_ns: int | None = None
+    warm_up_ns: int | None = None
+    range_bytes: int | None = None
+    threads: int | None = None
+    operations: int | None = None
+    pages: Pages | None = None
+    isa: str | None = None
+    cpus: str | None = None
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(text, "not a whole number above 0", "write 1000000")
+    return int(text)
+
+
+def _one_of(*known: str) -> Any:
+    def read(text: str) -> str:
+        if text not in known:
+            raise UsageError(text, f"{text!r}{nearest(text, known)}", f"one of {', '.join(known)}")
+        return text
+
+    return read
+
+
+_READ: Mapping[str, tuple[str, Any]] = {
+    "only": ("only", lambda text: tuple(text.split(","))),
+    "duration": ("duration_ns", parse_duration_ns),
+    "warm_up": ("warm_up_ns", parse_duration_ns),
+    "range": ("range_bytes", parse_size),
+    "threads": ("threads", _positive),
+    "operations": ("operations", _positive),
+    "pages": ("pages", _one_of("huge", "base", "1g")),
+    "isa": ("isa", _one_of("auto", "avx512", "avx2", "sse2", "neon")),
+    "cpus": ("cpus", parse_cpus),
+}
+#: What ``-p`` may name; the rest of a spec's params says what was asked for.
+PARAMETERS = tuple(_READ)
+
+
+def parse_limits(given: Mapping[str, str]) -> Limits:
+    """From ``-p key=value``; UsageError for an unknown key or a value that does not fit it."""
+    fields = {}
+    for key, text in given.items():
+        if key not in _READ:
+            raise UsageError(
+                f"--param {key}", f"no such parameter of micro{nearest(key, PARAMETERS)}",
+                f"known: {', '.join(PARAMETERS)}; all else stands in the suite's file",
+            )  # fmt: skip
+        field, read = _READ[key]
+        try:
+            fields[field] = read(str(text))
+        except UsageError as error:
+            raise UsageError(f"--param {key}={text}", error.found, error.do) from error
+    return Limits(**fields)

@@ -1,0 +1,244 @@
+"""What the program measured, as metrics of a run: a sample a repeat, labelled by configuration.
+
+Labels are flat, so that a report finds series without knowing suites: ``measurement`` and
+``configuration`` say where a value stands in its suite, ``job`` which of several jobs it is
+of, and the rest what was done.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness import hdr
+from harness.host.uncontrolled import Finding
+from harness.micro.chains import chain_text
+from harness.micro.keys import UNLIMITED
+from harness.micro.model import Job, Measurement
+from harness.micro.spec import measurement_name
+from harness.result import Metric
+from harness.units import format_bytes
+
+#: Keys of a job's own that are labels by another name.
+_LABELS = {
+    "operation": "operation", "store": "store", "pattern": "pattern", "order": "pattern",
+    "access_bytes": "access_size_bytes", "stride_bytes": "stride_bytes",
+    "hotspot_bytes": "hotspot_bytes", "zipf_exponent": "zipf_exponent",
+    "flush": "flush", "fence": "fence", "flush_when": "flush_when",
+    "fence_every_bytes": "fence_every_bytes", "read_share": "read_share", "before": "before",
+    "node_bytes": "node_bytes", "mode": "mode", "writer": "writer", "padded": "padded",
+    "entry_bytes": "entry_bytes", "method": "method", "page_bytes": "page_bytes",
+    "dirty_lines": "dirty_lines",
+}  # fmt: skip
+#: Kinds that load memory beside what another one measures.
+_LOADING = ("throughput",)
+_WAITING = ("chase", "latency", "chain")
+#: So much of a measurement's time the hypervisor may take before it is told.
+_STOLEN = 0.01
+#: So far the core's clock may move between the repeats of a configuration.
+_CLOCK = 0.05
+
+
+@dataclass(frozen=True)
+class JobResults:
+    """What the repeats of one job of one configuration gave, in their order."""
+
+    measurement: Measurement
+    job: Job
+    repeats: tuple[Mapping[str, Any], ...]
+
+    def values(self, key: str) -> tuple[float, ...]:
+        """One number of each repeat."""
+        return tuple(float(one[key]) for one in self.repeats)
+
+
+def collected(
+    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
+) -> Iterator[JobResults]:
+    """The jobs of all configurations with their repeats."""
+    by_name = {one["name"]: one["repeats"][0] for one in result["measurements"]}
+    for index, measurement in enumerate(measurements):
+        blocks = [by_name[measurement_name(index, block)] for block in range(repeats)]
+        for position, job in enumerate(measurement.jobs):
+            of_job = tuple(block["jobs"][position] for block in blocks)
+            yield JobResults(measurement, job, of_job)
+
+
+def metrics_of(
+    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
+) -> Iterator[Metric]:
+    """All metrics of a result."""
+    for one in collected(measurements, result, repeats):
+        labels = labels_of(one, result)
+        yield from _rates(one, labels)
+        yield from _times(one, labels)
+
+
+def _rates(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
+    if one.job.kind in ("throughput", "chain", "log", "page"):
+        yield Metric(
+            "bandwidth_bytes_per_second", "B/s", "higher", labels,
+            samples=one.values("bandwidth_bytes_per_second"),
+        )  # fmt: skip
+    if one.job.kind in ("chain", "log", "page"):
+        yield Metric(
+            "operations_per_second", "1/s", "higher", labels,
+            samples=one.values("operations_per_second"),
+        )  # fmt: skip
+
+
+def _times(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
+    if one.job.kind == "chase":
+        yield Metric("latency_ns", "ns", "lower", labels, samples=tuple(_chased(one)))
+    encoded = [repeat["latency_hdr"] for repeat in one.repeats if repeat["latency_hdr"]]
+    if encoded:
+        times = hdr.merge_encoded(encoded)
+        if hdr.decode(times).total:
+            yield Metric("operation_duration_ns", "ns", "lower", labels, hdr=times)
+    empty = [r["facts"]["empty_body_ns"] for r in one.repeats if "empty_body_ns" in r["facts"]]
+    if empty:
+        yield Metric("empty_body_ns", "ns", "none", labels, samples=tuple(map(float, empty)))
+
+
+def _chased(one: JobResults) -> Iterator[float]:
+    """Time of a load: each waits for the one before, and threads go each its own chain."""
+    for repeat in one.repeats:
+        window = repeat["window"]
+        yield one.job.threads * window["duration_ns"] / max(1, window["operations"])
+
+
+def labels_of(one: JobResults, result: Mapping[str, Any]) -> dict[str, str]:
+    """The labels of a job's metrics."""
+    job, measurement, told = one.job, one.measurement, one.repeats[0]
+    labels = {"measurement": measurement.name, "configuration": measurement.configuration}
+    if len(measurement.jobs) > 1:
+        labels["job"] = job.name
+    labels |= {"kind": job.kind, "operation": job.kind}
+    labels |= {label: _text(job.keys[key]) for key, label in _LABELS.items() if key in job.keys}
+    if job.chain:
+        labels["chain"] = chain_text(job.chain)
+    labels |= {
+        "threads": str(job.threads),
+        "range_bytes": str(job.range_bytes),
+        "pages": pages_of(result["targets"][told["target"]]),
+        **({"place": "dram"} if job.place == "dram" else {}),
+        **({"numa": job.numa} if job.numa == "far" else {}),
+        **({"partitions": str(job.partitions)} if job.partitions != 1 else {}),
+        **({"dram_range_bytes": str(job.dram_range_bytes)} if job.dram_range_bytes else {}),
+        **({"dram_share": _text(job.dram_share)} if job.dram_share else {}),
+        **({"isa": str(told["facts"]["isa"])} if "isa" in told["facts"] else {}),
+        **({"persistent": told["durable"]} if told["durable"] else {}),
+    }
+    return labels | _load_beside(measurement, job)
+
+
+def _load_beside(measurement: Measurement, job: Job) -> dict[str, str]:
+    """What loads the memory while this job waits for it."""
+    beside = [one for one in measurement.jobs if one is not job and one.kind in _LOADING]
+    swept = any(axis.key == "pace" for axis in measurement.axes)
+    if job.kind not in _WAITING or not (beside or swept):
+        return {}
+    if not beside:
+        return {"load_operation": "none", "load_threads": "0", "load_bytes_per_second": "none"}
+    (load, *_) = beside
+    told = {
+        "load_operation": _text(load.keys["operation"]),
+        "load_threads": str(load.threads),
+        "load_bytes_per_second": UNLIMITED,
+    }
+    if load.pace is not None:
+        told["load_bytes_per_second"] = str(load.pace.get("bytes_per_second", "paused"))
+    if load.keys["operation"] == "mixed":
+        told["load_read_share"] = _text(load.keys["read_share"])
+    return told
+
+
+def pages_of(target: Mapping[str, Any]) -> str:
+    """What its bytes really lie on: huge, base, or mixed pages; file where nobody tells."""
+    huge = target["huge_bytes"]
+    if target["pages"] is None or huge is None:
+        return "file" if target["kind"] == "file" else target["kind"]
+    if target["pages"] == "1g":
+        return "1g"
+    share = huge / target["size_bytes"]
+    return "huge" if share > 0.95 else "base" if share < 0.05 else "mixed"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# What was not controlled ---------------------------------------------------------
+
+
+def findings_of(
+    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
+) -> Iterator[Finding]:
+    """What makes the figures of this result doubtful."""
+    for note in result["notes"]:
+        yield Finding(what="microbench", found=note, do="see docs/microbench.md")
+    yield from _pages(result)
+    yield from _persistence(measurements, result, repeats)
+    every = [one["repeats"][0] for one in result["measurements"]]
+    yield from _stolen(every)
+    yield from _clock(every)
+
+
+def _pages(result: Mapping[str, Any]) -> Iterator[Finding]:
+    for name, target in result["targets"].items():
+        if target["pages"] == "huge" and pages_of(target) != "huge":
+            yield Finding(
+                what=f"huge pages of {name}",
+                found=f"{format_bytes(target['huge_bytes'] or 0)} of "
+                f"{format_bytes(target['size_bytes'])} lie on huge pages",
+                do="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and free memory",
+            )
+
+
+def _persistence(
+    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
+) -> Iterator[Finding]:
+    """Where nothing that was written would survive."""
+    told = {
+        repeat["durable"]: repeat["durable_why"]
+        for one in collected(measurements, result, repeats)
+        for repeat in one.repeats
+        if repeat["durable"] is not None
+    }
+    if told and set(told) == {"no"}:
+        yield Finding(
+            what="persistence",
+            found=f"nothing that was written would survive a loss of power: {told['no']}",
+            do="read the figures as those of this memory, not of persistent memory",
+        )
+
+
+def _stolen(repeats: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    told = [one for one in repeats if one["stolen_ns"] is not None]
+    worst = max((one["stolen_ns"] / max(1, one["duration_ns"]) for one in told), default=0.0)
+    many = sum(one["stolen_ns"] > _STOLEN * one["duration_ns"] for one in told)
+    if many:
+        yield Finding(
+            what="stolen processor time while measuring",
+            found=f"in {many} of {len(told)} measurements more than {_STOLEN:.0%} went to other "
+            f"guests, up to {worst:.0%}",
+            do="ask for dedicated processors, or repeat",
+        )
+
+
+def _clock(repeats: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    clocks = [one["core_hz"] for one in repeats if one["core_hz"] > 0]
+    if len(clocks) < 2:
+        return
+    middle = statistics.median(clocks)
+    spread = (max(clocks) - min(clocks)) / middle
+    if spread > _CLOCK:
+        yield Finding(
+            what="core clock while measuring",
+            found=f"between {min(clocks) / 1e9:.2f} and {max(clocks) / 1e9:.2f} GHz",
+            do="fix it (frequency governor, turbo), or trust ratios within a block only",
+        )

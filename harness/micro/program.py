@@ -1,0 +1,81 @@
+"""Running the native program: its spec on stdin, its progress on descriptor 3, its result back."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from harness import schemas
+from harness.engine import Credentials, Process
+from harness.errors import RunFailed
+from harness.supervise.failures import log_tail
+from harness.supervise.supervisor import Supervisor
+
+_ASKED = "measure with microbench"
+
+#: Told of each measurement by its name, as it begins.
+OnMeasurement = Callable[[str], None]
+
+
+def run_program(
+    argv: Sequence[str],
+    spec: Mapping[str, Any],
+    supervisor: Supervisor,
+    scratch: Path,
+    credentials: Credentials | None,
+    on_measurement: OnMeasurement,
+) -> dict[str, Any]:
+    """Its result (schema microbench-result), checked; RunFailed with its own words otherwise.
+
+    No process is left when this returns, however it returns.
+    """
+    schemas.validate(spec, "microbench-spec", "microbench's spec")
+    log = scratch / "microbench.log"
+    process = supervisor.spawn(
+        argv, cwd=scratch, log=log, credentials=credentials, pipes=True, progress=True
+    )
+    try:
+        return _conversation(process, spec, log, on_measurement)
+    finally:
+        process.kill()
+        for stream in (process.stdin, process.stdout, process.progress):
+            with suppress(BrokenPipeError):
+                stream.close()
+        process.wait()
+
+
+def _conversation(
+    process: Process, spec: Mapping[str, Any], log: Path, on_measurement: OnMeasurement
+) -> dict[str, Any]:
+    """Both of its outputs are read at once: a full pipe would stop it."""
+    printed: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    reader = threading.Thread(target=lambda: printed.put(process.stdout.read()), daemon=True)
+    reader.start()
+    with suppress(BrokenPipeError):  # it has ended already: its exit status tells why
+        process.stdin.write(json.dumps(spec).encode())
+        process.stdin.flush()
+        process.stdin.close()
+    for line in process.progress:
+        event = json.loads(line)
+        if event.get("event") == "measurement" and "name" in event:
+            on_measurement(event["name"])
+    code = process.wait()
+    reader.join()
+    return _result(code, printed.get(), log)
+
+
+def _result(code: int, printed: bytes, log: Path) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = json.loads(printed)
+    except ValueError:
+        document = {}
+    if code != 0 or document.get("status") != "complete":
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        raise RunFailed(_ASKED, document.get("error") or f"it {how}: {log_tail(log)}")
+    schemas.validate(document, "microbench-result", "microbench's result")
+    return document

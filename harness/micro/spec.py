@@ -1,0 +1,160 @@
+"""Measurements as the native program is told them (schema microbench-spec)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.micro.fit import Room, TargetKey, target_of, targets_of
+from harness.micro.model import Job, Measurement
+from harness.tiers.explain import node_list
+from harness.tiers.model import DIRECTORY_KINDS, Tier
+
+_DOMAINS = {"cpu_cache": "eadr", "memory_controller": "adr"}
+#: Behind the name of a measurement: which of the interleaved blocks it belongs to.
+BLOCK = "#"
+
+
+def spec_json(
+    measurements: Sequence[Measurement],
+    tier: Tier,
+    directory: Path | None,
+    room: Room,
+    *,
+    seed: int,
+    repeats: int,
+) -> dict[str, Any]:
+    """The whole spec: all targets once, then all measurements, once a block.
+
+    Repeats are interleaved: what drifts while a suite runs is in every configuration alike.
+    """
+    sizes: dict[TargetKey, int] = {}
+    for one in measurements:
+        for key, size in targets_of(one, room).items():
+            sizes[key] = max(size, sizes.get(key, 0))
+    return {
+        "schema": 2,
+        "seed": seed,
+        "targets": {
+            _target_name(key): _target(key, size, tier, directory) for key, size in sizes.items()
+        },
+        "measurements": [
+            _measurement(one, index, block, room)
+            for block in range(repeats)
+            for index, one in enumerate(measurements)
+        ],
+    }
+
+
+def measurement_name(index: int, block: int) -> str:
+    """What the program calls a configuration: numbers, since names here may be long."""
+    return f"{index}{BLOCK}{block}"
+
+
+def _target_name(key: TargetKey) -> str:
+    return f"{key[0]}_{key[1]}".replace("1g", "gigantic")
+
+
+def _target(key: TargetKey, size: int, tier: Tier, directory: Path | None) -> dict[str, Any]:
+    place, pages = key
+    if place == "dram":
+        return {"kind": "dram", "node": None, "pages": pages, "size_bytes": size}
+    domain = _DOMAINS.get(tier.facts.persistence_domain or "", "none")
+    if tier.facts.kind == "numa":
+        nodes = node_list(tier.claim)
+        if len(nodes) != 1:
+            raise UsageError(
+                f"tier {tier.name!r}",
+                f"it interleaves over nodes {', '.join(map(str, nodes))}",
+                "name a tier of one node: latency and bandwidth are those of a node",
+            )
+        return {"kind": "dram", "node": nodes[0], "pages": pages, "size_bytes": size}
+    if tier.facts.kind == "devdax":
+        return {"kind": "devdax", "path": tier.claim.device, "size_bytes": size,
+                "overwrite": True, "persistence_domain": domain}  # fmt: skip
+    assert tier.facts.kind in DIRECTORY_KINDS and directory is not None
+    dax = tier.facts.kind == "fsdax" and not tier.emulated
+    return {
+        "kind": "file",
+        "path": str(directory),
+        "size_bytes": size,
+        "sync": "required" if dax else "off",
+        "persistence_domain": domain if dax else "none",
+    }
+
+
+def _measurement(one: Measurement, index: int, block: int, room: Room) -> dict[str, Any]:
+    taken: dict[TargetKey, int] = {}
+    processors = {"near": 0, "far": 0}
+    jobs = []
+    for job in one.jobs:
+        usable = room.near if job.numa == "near" else room.far
+        first = processors[job.numa]
+        processors[job.numa] += job.threads
+        cpus = [usable[(first + thread) % len(usable)] for thread in range(job.threads)]
+        jobs.append(_job(job, cpus, taken, room))
+    return {
+        "name": measurement_name(index, block),
+        "repeats": 1,
+        "warm_up_ns": one.warm_up_ns,
+        "duration_ns": one.duration_ns,
+        "jobs": jobs,
+    }
+
+
+def _job(job: Job, cpus: list[int], taken: dict[TargetKey, int], room: Room) -> dict[str, Any]:
+    """``taken``: how far the targets belong to the jobs before it; it is moved on."""
+    key = target_of(job, room)
+    told: dict[str, Any] = {
+        "name": job.name,
+        "kind": job.kind,
+        "target": _target_name(key),
+        "threads": job.threads,
+        "cpus": cpus,
+        "offset_bytes": taken.get(key, 0),
+        "range_bytes": job.range_bytes,
+        "partitions": job.partitions,
+        "operations": job.operations,
+        "pace": _pace(job),
+        **{name: value for name, value in job.keys.items() if name != "mode"},
+    }
+    taken[key] = taken.get(key, 0) + job.range_bytes
+    if job.kind == "chain":
+        told |= _chain(job)
+    if job.dram_range_bytes:
+        beside: TargetKey = ("dram", job.pages)
+        told["second"] = {
+            "target": _target_name(beside),
+            "share": job.dram_share,
+            "offset_bytes": taken.get(beside, 0),
+            "range_bytes": job.dram_range_bytes,
+        }
+        taken[beside] = taken.get(beside, 0) + job.dram_range_bytes
+    return told
+
+
+def _pace(job: Job) -> Mapping[str, Any] | None:
+    """The program's is of each thread, ours of all of them."""
+    if job.pace is None or "bytes_per_second" not in job.pace:
+        return job.pace
+    return {"bytes_per_second": max(1, job.pace["bytes_per_second"] // job.threads)}
+
+
+def _chain(job: Job) -> dict[str, Any]:
+    dependent = job.keys["mode"] == "dependent"
+    return {
+        "steps": [
+            {
+                "operation": one.kind,
+                "target": "second" if one.place == "dram" else "first",
+                "bytes": one.size_bytes,
+                **({"persist": one.persist} if one.kind == "write" else {}),
+                **({"offset_bytes": one.offset_bytes} if one.kind == "write" else {}),
+            }
+            for one in job.chain
+        ],
+        "dependent": dependent,
+        "sample_every": 1 if dependent else 0,
+    }

@@ -1,0 +1,340 @@
+"""Suites: found by name, read from YAML, expanded to measurements for a host.
+
+::
+
+    schema: 1
+    name: quick
+    description: …
+    defaults: {range: 1GiB, duration: 300ms}
+    measurements:
+      random: {matrix: {kernel: [load, ntstore+sfence], access: [64, 256]}, args: {pattern: random}}
+      loaded: {args: {duration: 1s}, jobs: {chase: {…}, load: {…}}}
+
+A file without ``schema`` is one of PerMA-Bench's. A folder is the suite of all its files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError, nearest
+from harness.expression import is_expression
+from harness.micro import perma
+from harness.micro.keys import IDLE, KEYS, TIMES, UNLIMITED, Variables, read_key
+from harness.micro.model import Axis, Job, Measurement, Suite
+from harness.yamlfile import Document, Where, load_yaml
+
+_FOLDER = Path(__file__).parents[1] / "profiles" / "micro"
+_SUFFIXES = (".yml", ".yaml")
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "throughput": ("operation", "access_bytes", "pattern"),
+    "latency": ("operation", "access_bytes", "pattern"),
+    "chase": (),
+    "chain": ("mode",),
+    "log": ("writer", "entry_bytes"),
+    "page": ("method", "page_bytes", "dirty_lines"),
+}
+#: What the keys of the program's spec are called here.
+_WORDS = {key.field: name for name, key in KEYS.items() if key.field} | {"operation": "kernel"}
+
+
+def known_suites() -> dict[str, Path]:
+    """The suites that come along, files and folders of them, by name."""
+    files = sorted(path for path in _FOLDER.rglob("*") if path.suffix in _SUFFIXES)
+    folders = {
+        folder for path in files for folder in path.parents if folder.is_relative_to(_FOLDER)
+    }
+    every = [*files, *(folders - {_FOLDER})]
+    return {str(path.relative_to(_FOLDER).with_suffix("")): path for path in sorted(every)}
+
+
+def find_suite(name: str) -> Path:
+    """A suite's file or folder from its path, or its name (``quick``, ``perma-bench/raw``)."""
+    given = Path(name)
+    if given.suffix in _SUFFIXES or (given.is_dir() and given.is_absolute()):
+        return given
+    known = known_suites()
+    if name in known:
+        return known[name]
+    raise UsageError(
+        f"suite {name!r}",
+        f"no such suite{nearest(name, list(known))}",
+        f"suites that come along: {', '.join(known)}; or name a .yml file",
+    )
+
+
+def load_documents(path: Path) -> list[Document]:
+    """The files of a suite, ours checked against their schema."""
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES)
+    if not files:
+        raise UsageError(f"suite {path}", "no .yml file in it", "name a file, or a folder of them")
+    return [_checked(file) for file in files]
+
+
+def _checked(file: Path) -> Document:
+    document = load_yaml(file)
+    return document if perma.is_perma(document.value) else load_yaml(file, "micro-suite")
+
+
+def load_suite(path: Path, variables: Variables) -> Suite:
+    """A suite for a host: ``variables`` are what its expressions may name (cpus, llc, memory)."""
+    return suite_of(_name(path), load_documents(path), variables)
+
+
+def _name(path: Path) -> str:
+    inside = path.resolve().is_relative_to(_FOLDER.resolve())
+    below = path.resolve().relative_to(_FOLDER.resolve()) if inside else Path(path.name)
+    return str(below.with_suffix(""))
+
+
+def suite_of(name: str, documents: list[Document], variables: Variables) -> Suite:
+    """One suite of all the documents; UsageError where two of them measure under one name."""
+    if len(documents) == 1 and "measurements" not in _mapping(documents[0]):
+        only = _other_program(name, documents[0], variables)
+        if only is not None:
+            return only
+    measurements: list[Measurement] = []
+    descriptions = []
+    for document in documents:
+        if perma.is_perma(document.value):
+            measurements += perma.measurements(perma.parse_perma(document))
+            descriptions.append(f"PerMA-Bench: {', '.join(map(str, document.value))}")
+        elif "measurements" in document.value:
+            measurements += _measurements(document, variables)
+            descriptions.append(document.value["description"])
+    _check_names(measurements)
+    first = _mapping(documents[0])
+    return Suite(
+        name,
+        "; ".join(descriptions),
+        tuple(measurements),
+        block=first.get("block") if len(documents) == 1 else None,
+        published=first.get("published") if len(documents) == 1 else None,
+        documents={document.path: document.value for document in documents},
+    )
+
+
+def _mapping(document: Document) -> Mapping[str, Any]:
+    """One of ours; empty for one of PerMA-Bench's."""
+    return {} if perma.is_perma(document.value) else document.value
+
+
+def _other_program(name: str, document: Document, variables: Variables) -> Suite | None:
+    """A suite that another program measures; None for one of PerMA-Bench's."""
+    value = _mapping(document)
+    if not value:
+        return None
+    if "program" not in value:
+        raise UsageError(document.at(()), "neither measurements nor a program", "name one of them")
+    return Suite(
+        name, value["description"], (), value["program"], value.get("params", {}),
+        published=value.get("published"), documents={document.path: value},
+    )  # fmt: skip
+
+
+def _check_names(measurements: list[Measurement]) -> None:
+    seen: dict[str, str] = {}
+    for one in measurements:
+        before = seen.setdefault(one.configuration, one.origin)
+        if before != one.origin:
+            raise UsageError(
+                one.origin, f"{one.configuration} is measured at {before} too", "rename one"
+            )
+
+
+# Expansion ---------------------------------------------------------------------
+
+
+def _measurements(document: Document, variables: Variables) -> Iterator[Measurement]:
+    for name in document.value["measurements"]:
+        found: dict[str, Measurement] = {}
+        for one in _Expansion(document, str(name), variables).all():
+            found.setdefault(one.identity, one)  # without load all kinds of it are one
+        yield from found.values()
+
+
+@dataclass(frozen=True)
+class _Expansion:
+    """One measurement of a document."""
+
+    document: Document
+    name: str
+    variables: Variables
+
+    @property
+    def where(self) -> Where:
+        return ("measurements", self.name)
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        body: Mapping[str, Any] = self.document.value["measurements"][self.name]
+        return body
+
+    def all(self) -> Iterator[Measurement]:
+        """Its configurations: the cross product of all its jobs', the last key fastest."""
+        jobs = self.body.get("jobs")
+        if jobs is None:
+            for point in self._points(self.where, self.body):
+                yield self._measurement([(self.name, point)])
+            return
+        if "matrix" in self.body:
+            raise UsageError(
+                self.document.at((*self.where, "matrix")), "a matrix beside jobs",
+                "write it into one of the jobs; beside them stand duration and warm_up in args",
+            )  # fmt: skip
+        swept = [[*self._points((*self.where, "jobs", job), jobs[job])] for job in jobs]
+        for chosen in product(*swept):
+            yield self._measurement(list(zip(map(str, jobs), chosen, strict=True)))
+
+    def _points(self, where: Where, body: Mapping[str, Any]) -> Iterator[_Point]:
+        args = self._read((*where, "args"), body.get("args", {}))
+        matrix = body.get("matrix", {})
+        swept = [list(self._values((*where, "matrix", key), matrix[key])) for key in matrix]
+        for chosen in product(*swept):
+            swept_values = {k: v for k, (v, _) in zip(matrix, chosen, strict=True)}
+            texts = tuple((k, text) for k, (_, text) in zip(matrix, chosen, strict=True))
+            yield _Point(args | swept_values, texts, where)
+
+    def _read(self, where: Where, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            key: read_key(key, value, self.variables, self.document.at((*where, key)))
+            for key, value in given.items()
+        }
+
+    def _values(self, where: Where, given: Any) -> Iterator[tuple[Any, str]]:
+        """Each value of a swept key, read, and its text in the configuration's name."""
+        key = str(where[-1])
+        if isinstance(given, dict):
+            given = self._powers(where, given)
+        seen = []
+        for position, value in enumerate(given):
+            read = read_key(key, value, self.variables, self.document.at((*where, position)))
+            if read not in seen:  # [1, = cpus] on one processor
+                seen.append(read)
+                yield read, _text(value, read)
+
+    def _powers(self, where: Where, given: Mapping[str, Any]) -> list[int]:
+        """``from``, that times the base and so on, and ``to``: both ends always."""
+        source = self.document.at(where)
+        key = str(where[-1])
+        first, last = (int(read_key(key, given[end], self.variables, source))
+                       for end in ("from", "to"))  # fmt: skip
+        if first < 1:
+            raise UsageError(source, f"powers from {first}", "begin with 1 or more")
+        steps = range(max(0, math.ceil(math.log(max(last, 1) / first, given["powers_of"]))))
+        return [*(first * given["powers_of"] ** step for step in steps), max(first, last)]
+
+    def _measurement(self, chosen: list[tuple[str, _Point]]) -> Measurement:
+        outer = self._read((*self.where, "args"), self.body.get("args", {})) \
+            if "jobs" in self.body else {}  # fmt: skip
+        defaults = self._read(("defaults",), self.document.value.get("defaults", {}))
+        if strange := [key for key in outer if key not in TIMES]:
+            raise UsageError(
+                self.document.at((*self.where, "args", strange[0])),
+                f"{strange[0]!r} beside jobs", "write it into the jobs that it is for",
+            )  # fmt: skip
+        built = [self._job(name, point, defaults) for name, point in chosen]
+        several = len(chosen) > 1
+        axes = tuple(Axis(name if several else "", key, text)
+                     for name, point in chosen for key, text in point.texts)  # fmt: skip
+        times = {key: self._time(key, outer, defaults, chosen) for key in TIMES}
+        jobs = tuple(job for job in built if job is not None)
+        origin = self.document.at(chosen[0][1].where)
+        if times["duration"] is None and all(job.operations is None for job in jobs):
+            raise UsageError(origin, f"{self.name} never ends", "give it a duration or a count")
+        return Measurement(
+            self.name, jobs, axes, times["duration"], times["warm_up"] or 0, origin=origin
+        )
+
+    def _time(
+        self,
+        key: str,
+        outer: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        chosen: list[tuple[str, _Point]],
+    ) -> int | None:
+        own = [point.values[key] for _, point in chosen if key in point.values]
+        if len(chosen) > 1 and own:
+            raise UsageError(
+                self.document.at(chosen[0][1].where), f"{key} of one of several jobs",
+                "they begin and end together: write it into args beside jobs",
+            )  # fmt: skip
+        counted = key == "duration" and any("count" in point.values for _, point in chosen)
+        found: int | None = next(iter(own), outer.get(key, None if counted else defaults.get(key)))
+        return found
+
+    def _job(self, name: str, point: _Point, defaults: Mapping[str, Any]) -> Job | None:
+        source = self.document.at(point.where)
+        kind = point.values.get("kind", defaults.get("kind", "throughput"))
+        for key in point.values:
+            if (kinds := KEYS[key].kinds if key in KEYS else ()) and kind not in kinds:
+                raise UsageError(
+                    source, f"{key!r} of a {kind} job", f"it goes with {' and '.join(kinds)}"
+                )
+        fitting = {k: v for k, v in defaults.items()
+                   if k in KEYS and (not KEYS[k].kinds or kind in KEYS[k].kinds)}  # fmt: skip
+        values = {**fitting, **point.values, "kind": kind}
+        if values.get("pace") == IDLE:
+            return None
+        job = _built(name, values)
+        missing = [_WORDS.get(key, key) for key in _NEEDED[kind] if key not in job.keys]
+        if kind == "chain" and not job.chain:
+            missing.append("chain")
+        if job.keys.get("operation") == "mixed" and "read_share" not in job.keys:
+            missing.append("read_share")
+        if not job.range_bytes:
+            missing.append("range")
+        if missing:
+            raise UsageError(
+                source, f"a {kind} job without {', '.join(missing)}", "add it to args, or a matrix"
+            )
+        return job
+
+
+@dataclass(frozen=True)
+class _Point:
+    """Values of one job's keys, read; and the texts of the swept ones."""
+
+    values: Mapping[str, Any]
+    texts: tuple[tuple[str, str], ...]
+    where: Where
+
+
+def _text(given: Any, read: Any) -> str:
+    if is_expression(given):
+        return str(read)
+    return f"pause {given['pause']}" if isinstance(given, dict) else str(given)
+
+
+def _built(name: str, values: Mapping[str, Any]) -> Job:
+    keys: dict[str, Any] = dict(values.get("kernel", {}))
+    keys |= {KEYS[k].field: v for k, v in values.items() if k in KEYS and KEYS[k].field}
+    if "mode" in values:
+        keys["mode"] = values["mode"]
+    pace = values.get("pace", UNLIMITED)
+    job = Job(
+        name=name,
+        kind=values["kind"],
+        threads=max(1, values.get("threads", 1)),
+        range_bytes=values.get("range", 0),
+        keys=keys,
+        chain=values.get("chain", ()),
+        operations=values.get("count"),
+        pace=None if pace == UNLIMITED else pace,
+        dram_range_bytes=values.get("dram_range", 0),
+        dram_share=values.get("dram_share", 0.0),
+    )
+    plain = {k: values[k] for k in ("place", "numa", "pages", "partitions") if k in values}
+    return replace(job, **plain)
+
+
+def cpus_and_more(cpus: int, llc_bytes: int, memory_bytes: int) -> dict[str, float]:
+    """What the expressions of a suite may name; sizes in bytes."""
+    return {"cpus": float(cpus), "llc": float(llc_bytes), "memory": float(memory_bytes)}
