@@ -25,6 +25,7 @@
 #define MB_HUGE_PAGE (2 * MB_MIB)
 
 struct mb_kind;
+struct mb_spec;
 
 struct mb_target {
     const char *name;
@@ -40,6 +41,7 @@ struct mb_target {
 
     char *base; /* of `size_bytes`, at a huge page's border; every page has been touched */
     int fd;
+    uint64_t mapped_bytes;
     bool map_sync;
     uint64_t map_ns, touch_ns;
 };
@@ -51,6 +53,7 @@ struct mb_pace {
 };
 
 struct mb_job {
+    const struct mb_spec *spec;
     const char *name;
     const json_t *given; /* the kind's own keys stand in it */
     const struct mb_kind *kind;
@@ -58,6 +61,7 @@ struct mb_job {
     uint32_t threads;
     uint32_t partitions; /* equal parts of the range, `threads` a multiple of it */
     int *cpus;           /* one a thread */
+    uint32_t first_thread; /* of its measurement's: threads of jobs before it */
     uint64_t offset_bytes, range_bytes; /* what it touches of the target */
     uint64_t operations; /* all threads together; 0: until the measurement ends */
     struct mb_pace pace;

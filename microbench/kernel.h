@@ -25,6 +25,13 @@
 
 #include <stddef.h>
 
+/* ---- words ---------------------------------------------------------------------------- */
+
+enum mb_isa { MB_SSE2, MB_AVX2, MB_AVX512, MB_NEON, MB_ISAS };
+enum mb_access { MB_LOAD, MB_NTLOAD, MB_STORE, MB_NTSTORE, MB_EMPTY, MB_ACCESSES };
+enum mb_flush { MB_NO_FLUSH, MB_CLWB, MB_CLFLUSHOPT, MB_CLFLUSH, MB_FLUSHES };
+enum mb_fence { MB_NO_FENCE, MB_SFENCE, MB_MFENCE, MB_FENCES };
+
 /* ---- kinds ------------------------------------------------------------------------- */
 
 struct mb_counts {
@@ -50,11 +57,21 @@ struct mb_thread {
     struct lg_error error;
 };
 
+/* Bytes in each cycle of the core, by its load and store ports. */
+struct mb_ceiling {
+    unsigned load, store;
+};
+
+struct mb_persist {
+    bool non_temporal;
+    enum mb_flush flush;
+    enum mb_fence fence;
+};
+
 struct mb_kind {
     const char *name;
     const char *const *keys; /* of a job, besides the common ones; NULL at the end */
     bool has_latency;
-    bool has_second;         /* knows the key "second" (MB_SECOND below) */
     bool (*read)(struct mb_job *job, struct lg_error *error);
     void (*release)(struct mb_job *job);                       /* of params; may be NULL */
     bool (*prepare)(struct mb_job *job, struct lg_error *error); /* may be NULL */
@@ -63,6 +80,10 @@ struct mb_kind {
     void (*end)(struct mb_thread *thread);                     /* may be NULL */
     bool (*check)(const struct mb_job *job, struct lg_error *error); /* may be NULL */
     void (*report)(const struct mb_job *job, json_t *facts);   /* may be NULL */
+    /* What its instructions could move at most; NULL: what the widest could. */
+    struct mb_ceiling (*ceiling)(const struct mb_job *job);
+    /* Does it write, and how far does that get? NULL: it writes nothing. */
+    bool (*persists)(const struct mb_job *job, struct mb_persist *persist);
 };
 
 const struct mb_kind *mb_kind_named(const char *name); /* NULL where there is none */
@@ -86,20 +107,15 @@ bool mb_read_word(const struct mb_job *job, const char *key, const char *const *
  */
 struct mb_second {
     struct mb_target *target; /* NULL: there is none */
-    char *base;
-    uint64_t range_bytes;
+    uint64_t offset_bytes, range_bytes;
     double share;
 };
 bool mb_second_read(const struct mb_job *job, struct mb_second *second, struct lg_error *error);
-/* The part of it that belongs to the thread's partition. */
-struct mb_second mb_second_of(const struct mb_thread *thread, const struct mb_second *second);
+/* The part of it that belongs to the thread's partition: its first byte, and how many. */
+char *mb_second_part(const struct mb_thread *thread, const struct mb_second *second,
+                     uint64_t *bytes);
 
 /* ---- instructions ------------------------------------------------------------------ */
-
-enum mb_isa { MB_SSE2, MB_AVX2, MB_AVX512, MB_NEON, MB_ISAS };
-enum mb_access { MB_LOAD, MB_NTLOAD, MB_STORE, MB_NTSTORE, MB_EMPTY, MB_ACCESSES };
-enum mb_flush { MB_NO_FLUSH, MB_CLWB, MB_CLFLUSHOPT, MB_CLFLUSH, MB_FLUSHES };
-enum mb_fence { MB_NO_FENCE, MB_SFENCE, MB_MFENCE, MB_FENCES };
 
 extern const char *const mb_isa_names[MB_ISAS + 1];
 extern const char *const mb_access_names[MB_ACCESSES + 1];
@@ -145,8 +161,8 @@ bool mb_operation_read(const struct mb_job *job, struct mb_operation *operation,
  * Is what this flush and fence wrote durable on this target? "yes", "eADR" (only because
  * the caches survive), or "no"; `why` in words.
  */
-const char *mb_durable(const struct mb_target *target, bool non_temporal, enum mb_flush flush,
-                       enum mb_fence fence, const char **why);
+const char *mb_durable(const struct mb_target *target, const struct mb_persist *persist,
+                       const char **why);
 
 /* ---- addresses: generated before the timed part ------------------------------------- */
 

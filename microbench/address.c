@@ -1,0 +1,265 @@
+/*
+ * Where the next access goes.
+ *
+ * Sequential threads that share a partition take its chunks in turn; strided ones each have
+ * a slice, and start each lap one access further, so that a lap finds other lines than the
+ * one before. Random addresses come from a ring that stays in the second-level cache (16384
+ * line numbers, 64 KiB): generated in the timed loop they would cost 40 % at 64 bytes, and
+ * a ring as long as the range would itself be memory traffic. So that a short ring does not
+ * come back to lines that are still cached, each round is turned by a new random distance.
+ * Zipf's draws cannot be turned, for its hot lines stay where they are: their ring is long.
+ */
+#include "kernel.h"
+#include "support.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define RING_DRAWS (UINT64_C(1) << 14)
+#define RING_ZIPF_DRAWS (UINT64_C(1) << 20)
+#define MOST_LINES (UINT64_C(1) << 32)
+#define DEFAULT_CHUNK (64 * MB_MIB)
+
+bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
+                     struct lg_error *error)
+{
+    static const char *const orders[] = {"sequential", "sequential_desc", "random", "zipf",
+                                         "strided",    "hotspot",         NULL};
+    uint64_t range = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+    int order;
+    if (!mb_read_word(job, "pattern", orders, -1, &order, error) ||
+        !mb_read_bytes(job, "stride_bytes", access_bytes, &pattern->stride_bytes, error) ||
+        !mb_read_bytes(job, "hotspot_bytes", range, &pattern->hotspot_bytes, error) ||
+        !mb_read_bytes(job, "chunk_bytes", DEFAULT_CHUNK, &pattern->chunk_bytes, error) ||
+        !mb_read_number(job, "zipf_exponent", 0.01, 10, 0.9, &pattern->zipf_exponent, error))
+        return false;
+    pattern->order = (enum mb_order)order;
+    bool scattered = order == MB_RANDOM || order == MB_ZIPF || order == MB_HOTSPOT;
+    uint64_t sharers = job->threads / job->partitions;
+    if (scattered && range / MB_LINE > MOST_LINES)
+        lg_fail(error, "range_bytes: random addresses reach no further than %" PRIu64 " GiB "
+                       "(more partitions, perhaps?)", MOST_LINES * MB_LINE / MB_GIB);
+    else if (pattern->hotspot_bytes > range || pattern->hotspot_bytes < access_bytes)
+        lg_fail(error, "hotspot_bytes: from one access to a partition's range (%" PRIu64
+                       " bytes) is wanted", range);
+    else if (!scattered && range / sharers < access_bytes)
+        lg_fail(error, "range_bytes: %" PRIu64 " threads share a partition of %" PRIu64
+                       " bytes: less than an access each", sharers, range);
+    else
+        return true;
+    return false;
+}
+
+/*
+ * Zipf's ranks 1 … n, by rejection-inversion (Hörmann and Derflinger, 1996): no table, and
+ * any exponent. H is the integral of x^-s, shifted so that it is 0 at 1.
+ */
+struct zipf {
+    double s, n, h_first, h_last, squeeze;
+};
+
+static double zipf_h(double s, double x)
+{
+    double log_x = log(x), t = (1 - s) * log_x;
+    return fabs(t) < 1e-8 ? log_x * (1 + t / 2) : expm1(t) / (1 - s);
+}
+
+static double zipf_h_inverse(double s, double y)
+{
+    double t = y * (1 - s);
+    if (t < -1) /* rounding, next to the last rank */
+        t = -1;
+    return fabs(t) < 1e-8 ? exp(y * (1 - t / 2)) : exp(log1p(t) / (1 - s));
+}
+
+static void zipf_init(struct zipf *zipf, double s, uint64_t n)
+{
+    zipf->s = s;
+    zipf->n = (double)n;
+    zipf->h_first = zipf_h(s, 1.5) - 1;
+    zipf->h_last = zipf_h(s, (double)n + 0.5);
+    zipf->squeeze = 2 - zipf_h_inverse(s, zipf_h(s, 2.5) - pow(2, -s));
+}
+
+static uint64_t zipf_rank(const struct zipf *zipf, struct lg_random *random)
+{
+    for (;;) {
+        double u = zipf->h_last + lg_random_fraction(random) * (zipf->h_first - zipf->h_last);
+        double x = zipf_h_inverse(zipf->s, u), k = floor(x + 0.5);
+        k = k < 1 ? 1 : k > zipf->n ? zipf->n : k;
+        if (k - x <= zipf->squeeze || u >= zipf_h(zipf->s, k + 0.5) - pow(k, -zipf->s))
+            return (uint64_t)k;
+    }
+}
+
+static uint64_t greatest_divisor(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Ranks are spread over the range, as a hash would: 1:1, by a factor without common divisor. */
+static uint64_t spreading_factor(uint64_t slots)
+{
+    uint64_t factor = (uint64_t)((double)slots * 0.6180339887498949) | 1;
+    while (greatest_divisor(factor, slots) != 1)
+        factor++;
+    return factor;
+}
+
+static uint64_t slots_of(const struct mb_cursor *cursor)
+{
+    uint64_t bytes = cursor->pattern.order == MB_HOTSPOT ? cursor->pattern.hotspot_bytes
+                                                         : cursor->range_bytes;
+    return bytes / cursor->access_bytes;
+}
+
+static uint64_t random_line(struct mb_cursor *cursor)
+{
+    int64_t last = (int64_t)slots_of(cursor) - 1;
+    return (uint64_t)lg_random_between(&cursor->random, 0, last) *
+           (cursor->access_bytes / MB_LINE);
+}
+
+static void draw_ring(struct mb_cursor *cursor)
+{
+    uint64_t slots = slots_of(cursor), factor = spreading_factor(slots);
+    bool skewed = cursor->pattern.order == MB_ZIPF;
+    struct zipf zipf;
+    zipf_init(&zipf, cursor->pattern.zipf_exponent, slots);
+    cursor->ring_count = skewed ? RING_ZIPF_DRAWS : RING_DRAWS;
+    cursor->ring = lg_allocate(cursor->ring_count, sizeof *cursor->ring);
+    for (uint64_t i = 0; i < cursor->ring_count; i++) {
+        uint64_t rank = skewed ? zipf_rank(&zipf, &cursor->random) - 1 : 0;
+        uint64_t slot = (uint64_t)((__uint128_t)rank * factor % slots);
+        cursor->ring[i] = (uint32_t)(skewed ? slot * (cursor->access_bytes / MB_LINE)
+                                            : random_line(cursor));
+    }
+}
+
+/* A thread's slice of the partition for strided access: whole accesses. */
+static void take_slice(struct mb_cursor *cursor)
+{
+    uint64_t slice = cursor->range_bytes / cursor->sharers / cursor->access_bytes *
+                     cursor->access_bytes;
+    cursor->base += cursor->place * slice;
+    cursor->range_bytes = slice;
+}
+
+static void take_chunks(struct mb_cursor *cursor)
+{
+    uint64_t whole = cursor->access_bytes, share = cursor->range_bytes / cursor->sharers;
+    uint64_t chunk = cursor->sharers == 1 || cursor->pattern.chunk_bytes > share
+                         ? share
+                         : cursor->pattern.chunk_bytes;
+    cursor->pattern.chunk_bytes = chunk < whole ? whole : chunk / whole * whole;
+    cursor->lap = cursor->place;
+}
+
+void mb_cursor_init(struct mb_cursor *cursor, const struct mb_thread *thread,
+                    const struct mb_pattern *pattern, uint64_t access_bytes, char *base,
+                    uint64_t range_bytes, uint64_t stream)
+{
+    *cursor = (struct mb_cursor){
+        .pattern = *pattern,
+        .access_bytes = access_bytes,
+        .base = base,
+        .range_bytes = range_bytes / access_bytes * access_bytes,
+        .sharers = thread->sharers,
+        .place = thread->place,
+        .random = thread->random,
+    };
+    lg_random_seed(&cursor->random, lg_random_next(&cursor->random), stream);
+    if (pattern->order == MB_STRIDED)
+        take_slice(cursor);
+    else if (pattern->order == MB_SEQUENTIAL || pattern->order == MB_SEQUENTIAL_DESC)
+        take_chunks(cursor);
+    else
+        draw_ring(cursor);
+}
+
+void mb_cursor_free(struct mb_cursor *cursor)
+{
+    free(cursor->ring);
+    cursor->ring = NULL;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static struct mb_span next_scattered(struct mb_cursor *cursor, uint64_t wanted)
+{
+    if (cursor->at == cursor->ring_count) {
+        cursor->at = 0;
+        cursor->turn = cursor->pattern.order == MB_ZIPF ? 0 : random_line(cursor);
+    }
+    struct mb_span span = {
+        .base = cursor->base,
+        .lines = cursor->ring + cursor->at,
+        .turn = cursor->turn,
+        .all = slots_of(cursor) * (cursor->access_bytes / MB_LINE),
+        .count = least(wanted, cursor->ring_count - cursor->at),
+    };
+    cursor->at += span.count;
+    return span;
+}
+
+static struct mb_span next_sequential(struct mb_cursor *cursor, uint64_t wanted)
+{
+    uint64_t chunk = cursor->pattern.chunk_bytes, begin = cursor->lap * chunk;
+    if (begin >= cursor->range_bytes) {
+        cursor->lap = cursor->place;
+        begin = cursor->lap * chunk;
+    }
+    uint64_t accesses = least(chunk, cursor->range_bytes - begin) / cursor->access_bytes;
+    uint64_t count = least(wanted, accesses - cursor->at), first = begin / cursor->access_bytes;
+    bool down = cursor->pattern.order == MB_SEQUENTIAL_DESC;
+    uint64_t slots = cursor->range_bytes / cursor->access_bytes;
+    uint64_t slot = down ? slots - 1 - first - cursor->at : first + cursor->at;
+    cursor->at += count;
+    if (cursor->at == accesses) {
+        cursor->at = 0;
+        cursor->lap += cursor->sharers;
+    }
+    int64_t step = (int64_t)cursor->access_bytes;
+    return (struct mb_span){.base = cursor->base + slot * cursor->access_bytes,
+                            .step_bytes = down ? -step : step,
+                            .count = count};
+}
+
+static struct mb_span next_strided(struct mb_cursor *cursor, uint64_t wanted)
+{
+    uint64_t stride = cursor->pattern.stride_bytes, access = cursor->access_bytes;
+    uint64_t shift = cursor->lap * access % stride;
+    if (shift + access > cursor->range_bytes)
+        shift = 0;
+    uint64_t accesses = (cursor->range_bytes - shift - access) / stride + 1;
+    uint64_t count = least(wanted, accesses - cursor->at);
+    char *first = cursor->base + shift + cursor->at * stride;
+    cursor->at += count;
+    if (cursor->at == accesses) {
+        cursor->at = 0;
+        cursor->lap++;
+    }
+    return (struct mb_span){.base = first, .step_bytes = (int64_t)stride, .count = count};
+}
+
+struct mb_span mb_cursor_next(struct mb_cursor *cursor, uint64_t wanted)
+{
+    switch (cursor->pattern.order) {
+    case MB_SEQUENTIAL:
+    case MB_SEQUENTIAL_DESC:
+        return next_sequential(cursor, wanted);
+    case MB_STRIDED:
+        return next_strided(cursor, wanted);
+    default:
+        return next_scattered(cursor, wanted);
+    }
+}

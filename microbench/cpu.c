@@ -1,0 +1,147 @@
+/*
+ * What this processor can: instruction sets, flushes, an invariant clock and its rate.
+ *
+ * The rate is measured against CLOCK_MONOTONIC. The core's own frequency is what a chain of
+ * dependent additions shows, one a cycle; it is where the ceiling of plausible figures
+ * comes from.
+ */
+#include "kernel.h"
+#include "support.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct mb_cpu mb_cpu;
+
+#define CALIBRATION_NS (50 * LG_MILLISECOND)
+
+static void find_model(void)
+{
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "model name : %127[^\n]", mb_cpu.model) == 1)
+            break;
+    if (file)
+        fclose(file);
+    if (!*mb_cpu.model)
+        strcpy(mb_cpu.model, "unknown model");
+}
+
+static void find_caches(void)
+{
+    for (int index = 0; index < 8; index++) {
+        char path[80];
+        unsigned long long kib;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
+        FILE *file = fopen(path, "r");
+        if (!file)
+            return;
+        if (fscanf(file, "%lluK", &kib) == 1 && kib * MB_KIB > mb_cpu.llc_bytes)
+            mb_cpu.llc_bytes = kib * MB_KIB;
+        fclose(file);
+    }
+}
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+static bool has_bit(uint32_t word, int bit)
+{
+    return (word >> bit & 1) != 0;
+}
+
+static void find_abilities(void)
+{
+    uint32_t a, b = 0, c = 0, d = 0;
+    __builtin_cpu_init();
+    mb_cpu.isa[MB_SSE2] = __builtin_cpu_supports("sse4.1"); /* movntdqa of its ntload */
+    mb_cpu.isa[MB_AVX2] = __builtin_cpu_supports("avx2");
+    mb_cpu.isa[MB_AVX512] = __builtin_cpu_supports("avx512f");
+    mb_cpu.flush[MB_NO_FLUSH] = true;
+    if (__get_cpuid(1, &a, &b, &c, &d))
+        mb_cpu.flush[MB_CLFLUSH] = has_bit(d, 19);
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+        mb_cpu.flush[MB_CLFLUSHOPT] = has_bit(b, 23);
+        mb_cpu.flush[MB_CLWB] = has_bit(b, 24);
+    }
+    if (__get_cpuid(0x80000007, &a, &b, &c, &d))
+        mb_cpu.invariant_clock = has_bit(d, 8);
+}
+
+#define ADD "add %1, %0\n\t"
+
+#else
+
+static void find_abilities(void)
+{
+    mb_cpu.isa[MB_NEON] = true;
+    for (int i = 0; i < MB_FLUSHES; i++)
+        mb_cpu.flush[i] = true;
+    mb_cpu.invariant_clock = true; /* the architecture's counter */
+}
+
+#define ADD "add %0, %0, %1\n\t"
+
+#endif
+
+/* Each of the result of the one before; of a register, since newer cores add constants for nothing. */
+static void add_chain(uint64_t rounds)
+{
+    uint64_t sum = 0, one = 1;
+    for (uint64_t i = 0; i < rounds; i++)
+        __asm__ volatile(ADD ADD ADD ADD ADD ADD ADD ADD : "+r"(sum) : "r"(one));
+}
+
+/* A pair of both clocks, as close together as some tries make it. */
+static void read_both(uint64_t *cycles, uint64_t *ns)
+{
+    uint64_t closest = UINT64_MAX;
+    for (int i = 0; i < 16; i++) {
+        uint64_t before = mb_clock_begin(), now = lg_monotonic_ns(), after = mb_clock_end();
+        if (after - before >= closest)
+            continue;
+        closest = after - before;
+        *cycles = before + closest / 2;
+        *ns = now;
+    }
+}
+
+static void measure_clock(void)
+{
+    uint64_t cycles, ns, later_cycles, later_ns;
+    read_both(&cycles, &ns);
+    while (lg_monotonic_ns() - ns < CALIBRATION_NS)
+        ;
+    read_both(&later_cycles, &later_ns);
+    mb_cpu.clock_hz = (double)(later_cycles - cycles) * 1e9 / (double)(later_ns - ns);
+}
+
+void mb_cpu_measure_core(void)
+{
+    enum { ROUNDS = 20000, TRIES = 5 };
+    double best = 0;
+    for (int i = 0; i < TRIES; i++) { /* the fastest: the others were interrupted */
+        uint64_t begin = lg_monotonic_ns();
+        add_chain(ROUNDS);
+        double hz = 8.0 * ROUNDS * 1e9 / (double)(lg_monotonic_ns() - begin);
+        best = hz > best ? hz : best;
+    }
+    mb_cpu.core_hz = best;
+}
+
+bool mb_cpu_find(struct lg_error *error)
+{
+    mb_cpu = (struct mb_cpu){.clock_hz = 0};
+    find_model();
+    find_caches();
+    find_abilities();
+    if (!mb_cpu.invariant_clock) {
+        lg_fail(error, "this processor's time stamp counter is not invariant (%s): durations "
+                       "of single operations cannot be measured with it", mb_cpu.model);
+        return false;
+    }
+    measure_clock();
+    mb_cpu_measure_core();
+    return true;
+}

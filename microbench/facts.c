@@ -1,0 +1,95 @@
+/* What a target turned out to be: asked of the kernel behind touching, not believed. */
+#include "support.h"
+#include "target.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+enum { SAMPLED_PAGES = 256 };
+
+/* Bytes of the target on pages of 2 MiB or more; -1 where the kernel does not tell. */
+static int64_t huge_bytes(const struct mb_target *target)
+{
+    FILE *file = fopen("/proc/self/smaps", "r");
+    char line[512];
+    uint64_t begin, end, kib, huge = 0;
+    uint64_t first = (uint64_t)(uintptr_t)target->base, last = first + target->mapped_bytes;
+    bool inside = false;
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &begin, &end) == 2)
+            inside = begin < last && end > first;
+        else if (inside && (sscanf(line, "AnonHugePages: %" SCNu64, &kib) == 1 ||
+                            sscanf(line, "FilePmdMapped: %" SCNu64, &kib) == 1 ||
+                            sscanf(line, "ShmemPmdMapped: %" SCNu64, &kib) == 1 ||
+                            sscanf(line, "Private_Hugetlb: %" SCNu64, &kib) == 1))
+            huge += kib * MB_KIB;
+    }
+    if (!file)
+        return -1;
+    fclose(file);
+    return (int64_t)huge;
+}
+
+/* Of pages spread over the target, how many lie on each node. */
+static json_t *nodes_of(const struct mb_target *target)
+{
+    void *pages[SAMPLED_PAGES];
+    int found[SAMPLED_PAGES];
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), all = target->mapped_bytes / page;
+    unsigned long count = all < SAMPLED_PAGES ? (unsigned long)all : SAMPLED_PAGES;
+    json_t *nodes = json_object();
+    for (unsigned long i = 0; i < count; i++)
+        pages[i] = target->base + all * i / count * page;
+    if (syscall(SYS_move_pages, 0, count, pages, NULL, found, 0) != 0)
+        return nodes; /* not told, for instance in a container */
+    for (unsigned long i = 0; i < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d", found[i]);
+        json_int_t before = json_integer_value(json_object_get(nodes, name));
+        if (found[i] >= 0)
+            json_object_set_new(nodes, name, json_integer(before + 1));
+    }
+    return nodes;
+}
+
+/* The type of the file system that the open file lies on, from mountinfo by its device. */
+static json_t *filesystem_of(const struct mb_target *target)
+{
+    struct stat found;
+    FILE *file = target->kind == MB_FILE && fstat(target->fd, &found) == 0
+                     ? fopen("/proc/self/mountinfo", "r")
+                     : NULL;
+    char line[4096], type[64] = "";
+    unsigned in_major, in_minor;
+    while (file && fgets(line, sizeof line, file)) {
+        const char *behind = strstr(line, " - ");
+        if (behind && sscanf(line, "%*d %*d %u:%u", &in_major, &in_minor) == 2 &&
+            makedev(in_major, in_minor) == found.st_dev)
+            sscanf(behind, " - %63s", type);
+    }
+    if (file)
+        fclose(file);
+    return *type ? json_string(type) : json_null();
+}
+
+json_t *mb_target_facts(const struct mb_target *target)
+{
+    static const char *const kinds[] = {"dram", "file", "devdax"};
+    static const char *const pages[] = {"base", "huge", "1g"};
+    static const char *const domains[] = {"none", "adr", "eadr"};
+    bool dram = target->kind == MB_DRAM;
+    int64_t huge = target->map_sync || target->kind == MB_DEVDAX ? -1 : huge_bytes(target);
+    return json_pack(
+        "{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I}", "kind", kinds[target->kind],
+        "size_bytes", (json_int_t)target->size_bytes, "pages",
+        dram ? json_string(pages[target->pages]) : json_null(), "huge_bytes",
+        huge < 0 ? json_null() : json_integer(huge), "nodes", nodes_of(target), "map_sync",
+        dram ? json_null() : json_boolean(target->map_sync), "filesystem",
+        filesystem_of(target), "persistence_domain", domains[target->domain], "map_ns",
+        (json_int_t)target->map_ns, "touch_ns", (json_int_t)target->touch_ns);
+}

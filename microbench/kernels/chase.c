@@ -1,0 +1,215 @@
+/*
+ * Dependent loads: each one's address is what the load before it brought.
+ *
+ *   {"name": "chase", "kind": "chase", "target": "t0", "threads": 1,
+ *    "stride_bytes": 64, "locality_bytes": null, "chains": 1}
+ *
+ * The latency of a load without any overlap, stamp or fence: duration / operations. The walk
+ * goes through every element of the range before it comes back to one, so that a range much
+ * larger than the caches misses them always. `stride_bytes`: one element in so many bytes
+ * (multichase's -s); `locality_bytes`: so many are walked through before the next such block
+ * (its -T; null: the whole range). `chains`: so many walks at once in one thread, each its own
+ * part of the cycle: how many misses the core bears at a time. Together with throughput jobs in
+ * the same measurement: loaded latency (FAST'20, Figure 6).
+ *
+ * The histogram is of means over `hops_a_sample` loads, not of single loads.
+ *
+ * Threads that share a partition walk the same cycle from different places.
+ */
+#include "chase_cycle.h"
+#include "kernel.h"
+#include "support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOPS = 256, MOST_CHAINS = 8 };
+
+struct chase {
+    uint64_t stride_bytes, locality_bytes;
+    int64_t chains;
+};
+
+struct walk {
+    char *at[MOST_CHAINS];
+};
+
+static uint64_t elements_of(const struct mb_job *job)
+{
+    const struct chase *chase = job->params;
+    return job->range_bytes / job->partitions / chase->stride_bytes;
+}
+
+static bool read(struct mb_job *job, struct lg_error *error)
+{
+    struct chase *chase = job->params = lg_allocate(1, sizeof *chase);
+    uint64_t range = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+    if (!mb_read_bytes(job, "stride_bytes", MB_LINE, &chase->stride_bytes, error) ||
+        !mb_read_bytes(job, "locality_bytes", range, &chase->locality_bytes, error) ||
+        !mb_read_integer(job, "chains", 1, MOST_CHAINS, 1, &chase->chains, error))
+        return false;
+    uint64_t elements = elements_of(job), walks = job->threads / job->partitions * (uint64_t)chase->chains;
+    if (elements < 2 || elements < walks)
+        lg_fail(error, "range_bytes: a cycle has an element for each walk, two at least; a "
+                       "partition has %llu of %llu bytes", (unsigned long long)elements,
+                (unsigned long long)chase->stride_bytes);
+    else if (elements > UINT32_MAX)
+        lg_fail(error, "stride_bytes: a cycle has %lu elements at most, a partition has %llu; "
+                       "a larger stride or more partitions are wanted", (unsigned long)UINT32_MAX,
+                (unsigned long long)elements);
+    else if (chase->locality_bytes < chase->stride_bytes)
+        lg_fail(error, "locality_bytes: an element of %llu bytes at least is wanted",
+                (unsigned long long)chase->stride_bytes);
+    else
+        return true;
+    return false;
+}
+
+static void release(struct mb_job *job)
+{
+    free(job->params);
+}
+
+static bool prepare(struct mb_job *job, struct lg_error *error)
+{
+    const struct chase *chase = job->params;
+    uint64_t part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+    (void)error;
+    for (uint32_t i = 0; i < job->partitions; i++) {
+        struct lg_random random;
+        lg_random_seed(&random, job->seed, i);
+        mb_cycle_write(job->base + i * part, elements_of(job), chase->stride_bytes,
+                       chase->locality_bytes, &random);
+    }
+    return true;
+}
+
+/* Walks begin at elements spread over the range: far from each other along the cycle, too. */
+static bool begin(struct mb_thread *thread)
+{
+    const struct chase *chase = thread->job->params;
+    struct walk *walk = lg_allocate(1, sizeof *walk);
+    uint64_t elements = elements_of(thread->job);
+    thread->own = walk;
+    for (int64_t i = 0; i < chase->chains; i++) {
+        uint64_t element = (uint64_t)lg_random_between(&thread->random, 0, (int64_t)elements - 1);
+        walk->at[i] = thread->base + element * chase->stride_bytes;
+    }
+    return true;
+}
+
+#if defined(__x86_64__)
+#define HOP(at) __asm__ volatile("movq (%0), %0" : "+r"(at)::"memory");
+#else
+#define HOP(at) __asm__ volatile("ldr %0, [%0]" : "+r"(at)::"memory");
+#endif
+#define HOP8(at) HOP(at) HOP(at) HOP(at) HOP(at) HOP(at) HOP(at) HOP(at) HOP(at)
+
+static char *chase_one(char *at, uint64_t hops)
+{
+    uint64_t hop = 0;
+    for (; hop + 32 <= hops; hop += 32) {
+        HOP8(at) HOP8(at) HOP8(at) HOP8(at)
+    }
+    for (; hop < hops; hop++)
+        HOP(at)
+    return at;
+}
+
+/* In registers: a place that went through memory would make each hop longer. */
+#define CHASE_MANY(chains, hop_all)                                \
+    static void chase_##chains(struct walk *walk, uint64_t hops)   \
+    {                                                              \
+        char *a = walk->at[0], *b = walk->at[1], *c = walk->at[2], \
+             *d = walk->at[3], *e = walk->at[4], *f = walk->at[5], \
+             *g = walk->at[6], *h = walk->at[7];                   \
+        for (uint64_t hop = 0; hop < hops; hop++) {                \
+            hop_all                                                \
+        }                                                          \
+        *walk = (struct walk){{a, b, c, d, e, f, g, h}};           \
+    }
+CHASE_MANY(2, HOP(a) HOP(b))
+CHASE_MANY(3, HOP(a) HOP(b) HOP(c))
+CHASE_MANY(4, HOP(a) HOP(b) HOP(c) HOP(d))
+CHASE_MANY(5, HOP(a) HOP(b) HOP(c) HOP(d) HOP(e))
+CHASE_MANY(6, HOP(a) HOP(b) HOP(c) HOP(d) HOP(e) HOP(f))
+CHASE_MANY(7, HOP(a) HOP(b) HOP(c) HOP(d) HOP(e) HOP(f) HOP(g))
+CHASE_MANY(8, HOP(a) HOP(b) HOP(c) HOP(d) HOP(e) HOP(f) HOP(g) HOP(h))
+
+static void (*const many[MOST_CHAINS + 1])(struct walk *, uint64_t) = {
+    [2] = chase_2, [3] = chase_3, [4] = chase_4, [5] = chase_5,
+    [6] = chase_6, [7] = chase_7, [8] = chase_8,
+};
+
+/* An operation is one load; with several chains each of them counts. */
+static bool work(struct mb_thread *thread, uint64_t operations)
+{
+    const struct chase *chase = thread->job->params;
+    struct walk *walk = thread->own;
+    uint64_t chains = (uint64_t)chase->chains, hops;
+    for (uint64_t left = operations; left > 0; left -= hops * chains) {
+        hops = left / chains < HOPS ? left / chains : HOPS;
+        if (hops == 0) { /* fewer than one for each chain: by the first alone */
+            walk->at[0] = chase_one(walk->at[0], left);
+            break;
+        }
+        uint64_t from = mb_clock_read();
+        if (chains == 1)
+            walk->at[0] = chase_one(walk->at[0], hops);
+        else
+            many[chains](walk, hops);
+        uint64_t taken = mb_clock_read() - from;
+        if (thread->recording)
+            lg_hdr_record(&thread->latency, mb_ns(taken) / hops, hops * chains);
+    }
+    thread->done.operations += operations;
+    thread->done.read_bytes += operations * MB_LINE;
+    return true;
+}
+
+static void end(struct mb_thread *thread)
+{
+    free(thread->own);
+}
+
+static bool check(const struct mb_job *job, struct lg_error *error)
+{
+    /* The whole walk is what the C tests do: at a big range it takes as long as the job. */
+    const struct chase *chase = job->params;
+    uint64_t elements = elements_of(job), part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+    for (uint32_t i = 0; i < job->partitions; i++) {
+        const char *base = job->base + i * part, *at = base;
+        for (int hop = 0; hop < 1000; hop++) {
+            at = *(char *const *)(const void *)at;
+            uint64_t offset = (uint64_t)(at - base);
+            if (at < base || offset >= elements * chase->stride_bytes || offset % chase->stride_bytes) {
+                lg_fail(error, "the pointers of the chase are no longer what was written: another "
+                               "job of the measurement writes to the same range");
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void report(const struct mb_job *job, json_t *facts)
+{
+    json_object_set_new(facts, "elements", json_integer((json_int_t)elements_of(job)));
+    json_object_set_new(facts, "hops_a_sample", json_integer(HOPS));
+}
+
+static const char *const keys[] = {"stride_bytes", "locality_bytes", "chains", NULL};
+
+const struct mb_kind mb_chase = {
+    .name = "chase",
+    .keys = keys,
+    .has_latency = true,
+    .read = read,
+    .release = release,
+    .prepare = prepare,
+    .begin = begin,
+    .work = work,
+    .end = end,
+    .check = check,
+    .report = report,
+};

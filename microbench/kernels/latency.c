@@ -1,0 +1,232 @@
+/*
+ * How long one operation takes: each between two stamps, by itself.
+ *
+ *   {"name": "persist a line", "kind": "latency", "target": "t0", "threads": 1,
+ *    "operation": "store", "flush": "clwb", "fence": "sfence", "access_bytes": 64,
+ *    "pattern": "random", "isa": "auto", "lane": "vector", "before": "loaded"}
+ *
+ * operation × flush × {64, 128, 256 B} × {sequential, random} × lane are LATTester's basic
+ * kernels (FAST'20, Figures 2 and 12); lane "words" moves 8 bytes at a time. Its stamps wait
+ * for the operation, so a fence of the operation's own costs what it costs on top.
+ * "before": the state of the lines: "flushed" for what goes past or misses the cache (default
+ * of loads and of ntstore), "loaded" (default of stores), "none", and "written": read after write.
+ * There each operation first writes its lines ("written_by") and then times those that were
+ * written "distance" operations earlier, 0: these very lines.
+ * Overwriting a hot spot (Figure 3): "none", "sequential", over a small range_bytes.
+ * Which writes the device combines (Figure 9's XPBuffer): "strided", stride_bytes 256, 128 B:
+ * first halves of N blocks, then their second halves.
+ */
+#include "loops/timed.h"
+#include "support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 1024, EMPTY_SAMPLES = 16384, DISTANCE_MOST = 1 << 20 };
+
+struct latency {
+    struct mb_operation operation;
+    struct mb_pattern pattern;
+    bool words;
+    enum mb_before before;
+    enum mb_access written_by;
+    enum mb_flush written_flush;
+    int64_t distance;
+    mb_timed_loop *loop;
+    struct {
+        double least, p50, mean; /* ns */
+    } empty;
+};
+
+struct samples {
+    struct mb_cursor cursor;
+    struct mb_timed timed;
+    uint32_t cycles[SAMPLES];
+};
+
+static const char *const befores[] = {"none", "loaded", "flushed", "written", NULL};
+
+mb_timed_loop *mb_timed_loop_of(const struct mb_operation *operation, bool words)
+{
+#if defined(__x86_64__)
+    if (operation->isa == MB_AVX512)
+        return mb_timed_avx512(operation, words);
+    if (operation->isa == MB_AVX2)
+        return mb_timed_avx2(operation, words);
+    return mb_timed_sse2(operation, words);
+#else
+    return mb_timed_neon(operation, words);
+#endif
+}
+
+static bool read_before(const struct mb_job *job, struct latency *latency, struct lg_error *error)
+{
+    static const char *const writers[] = {"ntstore", "clwb", "clflushopt", "clflush", "store", NULL};
+    static const enum mb_flush flushes[] = {MB_NO_FLUSH, MB_CLWB, MB_CLFLUSHOPT, MB_CLFLUSH,
+                                            MB_NO_FLUSH};
+    enum mb_access access = latency->operation.access;
+    int usual = access == MB_EMPTY ? MB_AS_IS : access == MB_STORE ? MB_LOADED : MB_FLUSHED;
+    int before, writer;
+    if (!mb_read_word(job, "before", befores, usual, &before, error) ||
+        !mb_read_word(job, "written_by", writers, 0, &writer, error) ||
+        !mb_read_integer(job, "distance", 0, DISTANCE_MOST, 0, &latency->distance, error))
+        return false;
+    latency->before = (enum mb_before)before;
+    latency->written_by = writer == 0 ? MB_NTSTORE : MB_STORE;
+    latency->written_flush = flushes[writer];
+    if (!mb_cpu.flush[latency->written_flush])
+        lg_fail(error, "written_by: this processor has no %s (%s)", writers[writer], mb_cpu.model);
+    else if (before == MB_WRITTEN && access != MB_LOAD && access != MB_NTLOAD)
+        lg_fail(error, "before: \"written\" is for load and ntload");
+    else if (before != MB_WRITTEN && (latency->distance > 0 || writer > 0))
+        lg_fail(error, "distance, written_by: these go with \"before\": \"written\"");
+    else
+        return true;
+    return false;
+}
+
+static bool read(struct mb_job *job, struct lg_error *error)
+{
+    static const char *const lanes[] = {"vector", "words", NULL};
+    struct latency *latency = job->params = lg_allocate(1, sizeof *latency);
+    int lane;
+    if (!mb_operation_read(job, &latency->operation, error) ||
+        !mb_pattern_read(job, latency->operation.bytes, &latency->pattern, error) ||
+        !mb_read_word(job, "lane", lanes, 0, &lane, error) || !read_before(job, latency, error))
+        return false;
+    latency->words = lane == 1;
+    if (latency->operation.fence_every_bytes != latency->operation.bytes) {
+        lg_fail(error, "fence_every_bytes: an operation that is timed alone is fenced once");
+        return false;
+    }
+    latency->loop = mb_timed_loop_of(&latency->operation, latency->words);
+    if (!latency->loop)
+        lg_fail(error, "lane: \"words\" is for load and store, not for %s",
+                mb_access_names[latency->operation.access]);
+    return latency->loop != NULL;
+}
+
+static void release(struct mb_job *job)
+{
+    free(job->params);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* What the two stamps cost with nothing between them: part of every figure. */
+static bool prepare(struct mb_job *job, struct lg_error *error)
+{
+    struct latency *latency = job->params;
+    struct mb_operation nothing = latency->operation;
+    struct mb_timed timed = {.span = {.base = job->base, .count = EMPTY_SAMPLES}, .before = MB_AS_IS};
+    uint32_t *cycles = lg_allocate(EMPTY_SAMPLES, sizeof *cycles);
+    double sum = 0;
+    (void)error;
+    nothing.access = MB_EMPTY;
+    nothing.flush = MB_NO_FLUSH;
+    nothing.flush_each_line = false;
+    nothing.fence = MB_NO_FENCE;
+    for (int round = 0; round < 2; round++) /* the first one warms up */
+        mb_timed_loop_of(&nothing, false)(&timed, cycles);
+    qsort(cycles, EMPTY_SAMPLES, sizeof *cycles, by_value);
+    for (int i = 0; i < EMPTY_SAMPLES; i++)
+        sum += cycles[i];
+    double ns = 1e9 / mb_cpu.clock_hz;
+    latency->empty.least = cycles[0] * ns;
+    latency->empty.p50 = cycles[EMPTY_SAMPLES / 2] * ns;
+    latency->empty.mean = sum / EMPTY_SAMPLES * ns;
+    free(cycles);
+    return true;
+}
+
+static bool begin(struct mb_thread *thread)
+{
+    const struct latency *latency = thread->job->params;
+    struct samples *samples = lg_allocate(1, sizeof *samples);
+    thread->own = samples;
+    mb_cursor_init(&samples->cursor, thread, &latency->pattern, latency->operation.bytes,
+                   thread->base, thread->range_bytes, 0);
+    samples->timed = (struct mb_timed){
+        .bytes = latency->operation.bytes,
+        .before = latency->before,
+        .written_by = latency->written_by,
+        .written_flush = latency->written_flush,
+        .distance = (uint64_t)latency->distance,
+    };
+    if (latency->distance > 0) { /* until they are written: where the thread begins */
+        samples->timed.written = lg_allocate((size_t)latency->distance, sizeof(char *));
+        for (int64_t i = 0; i < latency->distance; i++)
+            samples->timed.written[i] = samples->cursor.base;
+    }
+    return true;
+}
+
+static bool work(struct mb_thread *thread, uint64_t operations)
+{
+    const struct latency *latency = thread->job->params;
+    struct samples *samples = thread->own;
+    enum mb_access access = latency->operation.access;
+    for (uint64_t left = operations; left > 0; left -= samples->timed.span.count) {
+        samples->timed.span = mb_cursor_next(&samples->cursor, left < SAMPLES ? left : SAMPLES);
+        latency->loop(&samples->timed, samples->cycles);
+        for (uint64_t i = 0; thread->recording && i < samples->timed.span.count; i++)
+            lg_hdr_record(&thread->latency, mb_ns(samples->cycles[i]), 1);
+    }
+    thread->done.operations += operations;
+    if (access == MB_LOAD || access == MB_NTLOAD)
+        thread->done.read_bytes += operations * latency->operation.bytes;
+    else if (access != MB_EMPTY)
+        thread->done.written_bytes += operations * latency->operation.bytes;
+    return true;
+}
+
+static void end(struct mb_thread *thread)
+{
+    struct samples *samples = thread->own;
+    mb_cursor_free(&samples->cursor);
+    free(samples->timed.written);
+    free(samples);
+}
+
+static void report(const struct mb_job *job, json_t *facts)
+{
+    const struct latency *latency = job->params;
+    json_object_set_new(facts, "isa", json_string(latency->words ? "words" : mb_isa_names[latency->operation.isa]));
+    json_object_set_new(facts, "before", json_string(befores[latency->before]));
+    json_object_set_new(facts, "empty_body_ns", json_real(latency->empty.p50));
+    json_object_set_new(facts, "empty_body_least_ns", json_real(latency->empty.least));
+    json_object_set_new(facts, "empty_body_mean_ns", json_real(latency->empty.mean));
+}
+
+static bool persists(const struct mb_job *job, struct mb_persist *persist)
+{
+    const struct mb_operation *operation = &((const struct latency *)job->params)->operation;
+    *persist = (struct mb_persist){
+        .non_temporal = operation->access == MB_NTSTORE,
+        .flush = operation->flush,
+        /* The second stamp's mfence waits in any case, but it is not the program's. */
+        .fence = operation->fence,
+    };
+    return operation->access == MB_STORE || operation->access == MB_NTSTORE;
+}
+
+static const char *const keys[] = {MB_OPERATION_KEYS, MB_PATTERN_KEYS, "lane", "before",
+                                   "written_by", "distance", NULL};
+
+const struct mb_kind mb_latency = {
+    .name = "latency",
+    .keys = keys,
+    .has_latency = true,
+    .read = read,
+    .release = release,
+    .prepare = prepare,
+    .begin = begin,
+    .work = work,
+    .end = end,
+    .report = report,
+    .persists = persists,
+};

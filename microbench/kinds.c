@@ -1,0 +1,18 @@
+/* The kinds of jobs. A new one is a file in kernels/ and a line here. */
+#include "kernel.h"
+
+#include <string.h>
+
+extern const struct mb_kind mb_throughput;
+
+static const struct mb_kind *const kinds[] = {
+    &mb_throughput,
+};
+
+const struct mb_kind *mb_kind_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i]->name, name) == 0)
+            return kinds[i];
+    return NULL;
+}

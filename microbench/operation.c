@@ -1,0 +1,113 @@
+/* What one operation executes, and whether what it wrote survives a loss of power. */
+#include "kernel.h"
+
+#include <string.h>
+
+const char *const mb_isa_names[MB_ISAS + 1] = {"sse2", "avx2", "avx512", "neon", NULL};
+const char *const mb_access_names[MB_ACCESSES + 1] = {"load",    "ntload", "store",
+                                                      "ntstore", "empty",  NULL};
+const char *const mb_flush_names[MB_FLUSHES + 1] = {"none", "clwb", "clflushopt", "clflush",
+                                                    NULL};
+const char *const mb_fence_names[MB_FENCES + 1] = {"none", "sfence", "mfence", NULL};
+
+bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct lg_error *error)
+{
+    const json_t *given = json_object_get(job->given, "isa");
+    const char *text = json_is_null(given) || !given ? "auto" : json_string_value(given);
+    for (int i = MB_ISAS - 1; i >= 0; i--) {
+        bool asked = text && strcmp(text, mb_isa_names[i]) == 0;
+        if (asked && !mb_cpu.isa[i]) {
+            lg_fail(error, "isa: %s is not what this processor has (%s)", text, mb_cpu.model);
+            return false;
+        }
+        if (asked || (text && strcmp(text, "auto") == 0 && mb_cpu.isa[i])) {
+            *isa = (enum mb_isa)i;
+            return true;
+        }
+    }
+    lg_fail(error, "isa: one of \"auto\", \"avx512\", \"avx2\", \"sse2\", \"neon\" is wanted");
+    return false;
+}
+
+bool mb_flush_read(const struct mb_job *job, const char *key, enum mb_flush *flush,
+                   struct lg_error *error)
+{
+    int word;
+    if (!mb_read_word(job, key, mb_flush_names, MB_NO_FLUSH, &word, error))
+        return false;
+    *flush = (enum mb_flush)word;
+    if (mb_cpu.flush[word])
+        return true;
+    lg_fail(error, "%s: this processor has no %s (%s)", key, mb_flush_names[word], mb_cpu.model);
+    return false;
+}
+
+/* Of mixed operations "operation" itself is read by their kind. */
+static bool read_access(const struct mb_job *job, struct mb_operation *operation,
+                        struct lg_error *error)
+{
+    static const char *const whens[] = {"write", "line", NULL};
+    int access, fence, when;
+    const char *word = json_string_value(json_object_get(job->given, "operation"));
+    bool mixed = word && strcmp(word, "mixed") == 0;
+    if (!(mixed ? mb_read_word(job, "store", mb_access_names, MB_STORE, &access, error)
+                : mb_read_word(job, "operation", mb_access_names, -1, &access, error)) ||
+        !mb_flush_read(job, "flush", &operation->flush, error) ||
+        !mb_read_word(job, "fence", mb_fence_names, MB_NO_FENCE, &fence, error) ||
+        !mb_read_word(job, "flush_when", whens, 0, &when, error))
+        return false;
+    operation->access = (enum mb_access)access;
+    operation->fence = (enum mb_fence)fence;
+    operation->flush_each_line = operation->flush != MB_NO_FLUSH && when == 1;
+    if (operation->flush == MB_NO_FLUSH || operation->access == MB_STORE)
+        return true;
+    lg_fail(error, "flush: %s has no lines in the cache to be flushed",
+            mb_access_names[operation->access]);
+    return false;
+}
+
+static bool divides(uint64_t a, uint64_t b)
+{
+    return a % b == 0 || b % a == 0;
+}
+
+bool mb_operation_read(const struct mb_job *job, struct mb_operation *operation,
+                       struct lg_error *error)
+{
+    *operation = (struct mb_operation){.bytes = 0};
+    if (!mb_isa_read(job, &operation->isa, error) || !read_access(job, operation, error) ||
+        !mb_read_bytes(job, "access_bytes", 0, &operation->bytes, error) ||
+        !mb_read_bytes(job, "fence_every_bytes", operation->bytes,
+                       &operation->fence_every_bytes, error))
+        return false;
+    if (operation->bytes > job->range_bytes / job->partitions)
+        lg_fail(error, "access_bytes: a partition of the range has only %llu bytes",
+                (unsigned long long)(job->range_bytes / job->partitions));
+    else if (!divides(operation->bytes, operation->fence_every_bytes))
+        lg_fail(error, "fence_every_bytes: a multiple or a divisor of access_bytes is wanted");
+    else
+        return true;
+    return false;
+}
+
+const char *mb_durable(const struct mb_target *target, const struct mb_persist *persist,
+                       const char **why)
+{
+    bool drained = persist->fence != MB_NO_FENCE;
+    bool flushed = persist->non_temporal || persist->flush != MB_NO_FLUSH;
+    bool mapped = target->kind == MB_DEVDAX || (target->kind == MB_FILE && target->map_sync);
+    if (target->kind == MB_DRAM)
+        *why = "DRAM forgets";
+    else if (!mapped)
+        *why = "the file is not mapped with MAP_SYNC: what is flushed may lie in the page cache, "
+               "or its place in the file may be forgotten";
+    else if (target->domain == MB_VOLATILE)
+        *why = "nothing is known of a persistence domain of this device";
+    else if (flushed && drained)
+        return *why = "flushed, and fenced behind it", "yes";
+    else if (target->domain == MB_EADR)
+        return *why = "only because the caches are in the persistence domain (eADR)", "eADR";
+    else
+        *why = flushed ? "no fence waits for the flush" : "what is stored stays in the cache";
+    return "no";
+}

@@ -1,0 +1,358 @@
+/*
+ * Reading the spec. Errors say the measurement and the job before the key.
+ * Schema: harness/schemas/microbench-spec.json.
+ */
+#include "kernel.h"
+#include "support.h"
+#include "target.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LONGEST_NS (INT64_C(7) * 24 * 3600 * (int64_t)LG_SECOND)
+#define MOST_THREADS 4096
+
+struct mb_target *mb_spec_target(struct mb_spec *spec, const char *name)
+{
+    for (size_t i = 0; name && i < spec->target_count; i++)
+        if (strcmp(spec->targets[i].name, name) == 0)
+            return &spec->targets[i];
+    return NULL;
+}
+
+static bool known(const char *key, const char *const *keys)
+{
+    for (; keys && *keys; keys++)
+        if (strcmp(key, *keys) == 0)
+            return true;
+    return false;
+}
+
+static bool known_keys(const json_t *given, const char *const *keys, const char *const *more,
+                       struct lg_error *error)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(given)) {
+        lg_fail(error, "an object is wanted");
+        return false;
+    }
+    json_object_foreach((json_t *)given, key, value) {
+        if (!known(key, keys) && !known(key, more)) {
+            lg_fail(error, "%s: there is no such key", key);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The range in the target: both in lines, and the whole of it inside. */
+static bool read_range(const json_t *given, const struct mb_target *target, uint64_t *offset,
+                       uint64_t *range, struct lg_error *error)
+{
+    const json_t *at = json_object_get(given, "offset_bytes");
+    const json_t *bytes = json_object_get(given, "range_bytes");
+    *offset = (uint64_t)json_integer_value(at);
+    if (*offset >= target->size_bytes || *offset % MB_LINE != 0) {
+        lg_fail(error, "offset_bytes: a multiple of %d within the target's %" PRIu64
+                       " bytes is wanted", (int)MB_LINE, target->size_bytes);
+        return false;
+    }
+    bool given_range = json_is_integer(bytes);
+    *range = given_range ? (uint64_t)json_integer_value(bytes) : target->size_bytes - *offset;
+    if (*range > 0 && *range % MB_LINE == 0 && *range <= target->size_bytes - *offset)
+        return true;
+    lg_fail(error, "range_bytes: a multiple of %d is wanted that fits into target %s (%" PRIu64
+                   " bytes behind offset_bytes)", (int)MB_LINE, target->name,
+            target->size_bytes - *offset);
+    return false;
+}
+
+static bool no_such_target(const struct mb_spec *spec, const char *key, const char *name,
+                           struct lg_error *error)
+{
+    lg_fail(error, "%s: there is no target %s (of %zu)", key, name ? name : "of no name",
+            spec->target_count);
+    return false;
+}
+
+bool mb_second_read(const struct mb_job *job, struct mb_second *second, struct lg_error *error)
+{
+    static const char *const keys[] = {"target", "share", "offset_bytes", "range_bytes", NULL};
+    const json_t *given = json_object_get(job->given, "second");
+    *second = (struct mb_second){.target = NULL};
+    if (!given || json_is_null(given))
+        return true;
+    if (!known_keys(given, keys, NULL, error))
+        return false;
+    const char *name = json_string_value(json_object_get(given, "target"));
+    struct mb_spec *spec = (struct mb_spec *)job->spec;
+    second->target = mb_spec_target(spec, name);
+    if (!second->target)
+        return no_such_target(spec, "second.target", name, error);
+    second->share = json_number_value(json_object_get(given, "share"));
+    if (!(second->share >= 0 && second->share <= 1)) {
+        lg_fail(error, "second.share: a number from 0 to 1 is wanted");
+        return false;
+    }
+    return read_range(given, second->target, &second->offset_bytes, &second->range_bytes, error);
+}
+
+char *mb_second_part(const struct mb_thread *thread, const struct mb_second *second,
+                     uint64_t *bytes)
+{
+    uint32_t sharers = thread->sharers, partition = thread->index / sharers;
+    *bytes = second->range_bytes / thread->job->partitions / MB_LINE * MB_LINE;
+    return second->target->base + second->offset_bytes + partition * *bytes;
+}
+
+static bool read_pace(struct mb_job *job, struct lg_error *error)
+{
+    static const char *const keys[] = {"bytes_per_second", "pause_ns", NULL};
+    const json_t *given = json_object_get(job->given, "pace");
+    if (!given || json_is_null(given))
+        return true;
+    if (!known_keys(given, keys, NULL, error))
+        return false;
+    json_int_t rate = json_integer_value(json_object_get(given, "bytes_per_second"));
+    json_int_t pause = json_integer_value(json_object_get(given, "pause_ns"));
+    if (json_object_size(given) != 1 || rate < 0 || pause < 0 || rate + pause == 0) {
+        lg_fail(error, "pace: either bytes_per_second or pause_ns is wanted, above 0");
+        return false;
+    }
+    job->pace = (struct mb_pace){(uint64_t)rate, (uint64_t)pause};
+    return true;
+}
+
+/* The n-th processor that the program may use, in turn. */
+static int nth_allowed(const cpu_set_t *allowed, uint32_t n)
+{
+    n %= (uint32_t)CPU_COUNT(allowed);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, allowed) && n-- == 0)
+            return cpu;
+    return 0;
+}
+
+static bool read_cpus(struct mb_job *job, struct lg_error *error)
+{
+    const json_t *given = json_object_get(job->given, "cpus");
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    job->cpus = lg_allocate(job->threads, sizeof *job->cpus);
+    size_t count = json_array_size(given);
+    if (given && !json_is_null(given) && count == 0) {
+        lg_fail(error, "cpus: a list of processors' numbers is wanted");
+        return false;
+    }
+    for (uint32_t i = 0; i < job->threads; i++) {
+        const json_t *cpu = count ? json_array_get(given, i % count) : NULL;
+        job->cpus[i] = cpu ? (int)json_integer_value(cpu)
+                           : nth_allowed(&allowed, job->first_thread + i);
+        if (cpu && (!json_is_integer(cpu) || job->cpus[i] < 0 || job->cpus[i] >= CPU_SETSIZE ||
+                    !CPU_ISSET(job->cpus[i], &allowed))) {
+            lg_fail(error, "cpus: processor %d is not one that this program may use",
+                    job->cpus[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_threads(struct mb_job *job, struct lg_error *error)
+{
+    int64_t threads, partitions, operations;
+    if (!mb_read_integer(job, "threads", 1, MOST_THREADS, 1, &threads, error) ||
+        !mb_read_integer(job, "partitions", 0, MOST_THREADS, 1, &partitions, error) ||
+        !mb_read_integer(job, "operations", 1, INT64_MAX, INT64_MAX, &operations, error))
+        return false;
+    job->threads = (uint32_t)threads;
+    job->partitions = (uint32_t)(partitions ? partitions : threads);
+    job->operations = operations == INT64_MAX ? 0 : (uint64_t)operations;
+    if (job->threads % job->partitions != 0)
+        lg_fail(error, "partitions: %u threads cannot be spread evenly over %u partitions",
+                job->threads, job->partitions);
+    else if (job->operations && job->operations < job->threads)
+        lg_fail(error, "operations: less than one for each of %u threads", job->threads);
+    else
+        return read_cpus(job, error);
+    return false;
+}
+
+static bool read_job(struct mb_job *job, struct lg_error *error)
+{
+    static const char *const common[] = {
+        "name",        "kind",       "target",     "threads", "cpus", "offset_bytes",
+        "range_bytes", "partitions", "operations", "pace",    NULL};
+    const char *kind = json_string_value(json_object_get(job->given, "kind"));
+    const char *target = json_string_value(json_object_get(job->given, "target"));
+    struct mb_spec *spec = (struct mb_spec *)job->spec;
+    job->kind = kind ? mb_kind_named(kind) : NULL;
+    if (!job->kind) {
+        lg_fail(error, "kind: there is no kind %s", kind ? kind : "of no name");
+        return false;
+    }
+    if (!known_keys(job->given, common, job->kind->keys, error))
+        return false;
+    job->target = mb_spec_target(spec, target);
+    if (!job->target)
+        return no_such_target(spec, "target", target, error);
+    return read_range(job->given, job->target, &job->offset_bytes, &job->range_bytes, error) &&
+           read_threads(job, error) && read_pace(job, error) && job->kind->read(job, error);
+}
+
+/* Says where in the spec an error is. */
+static bool within(const char *what, const char *name, struct lg_error *error)
+{
+    char inner[sizeof error->text];
+    memcpy(inner, error->text, sizeof inner);
+    lg_fail(error, "%s %.100s: %.800s", what, name, inner);
+    return false;
+}
+
+static bool read_name(const json_t *given, const char **name, struct lg_error *error)
+{
+    *name = json_string_value(json_object_get(given, "name"));
+    if (*name && **name)
+        return true;
+    lg_fail(error, "name: a text is wanted");
+    return false;
+}
+
+static bool read_jobs(struct mb_spec *spec, struct mb_measurement *measurement,
+                      const json_t *given, uint64_t stream, struct lg_error *error)
+{
+    struct lg_random seeds;
+    uint32_t threads = 0;
+    lg_random_seed(&seeds, spec->seed, stream);
+    measurement->jobs = lg_allocate(json_array_size(given), sizeof *measurement->jobs);
+    for (size_t i = 0; i < json_array_size(given); i++) {
+        struct mb_job *job = &measurement->jobs[i];
+        *job = (struct mb_job){.spec = spec, .given = json_array_get(given, i)};
+        job->first_thread = threads;
+        job->seed = lg_random_next(&seeds);
+        measurement->job_count = i + 1;
+        if (!read_name(job->given, &job->name, error))
+            return false;
+        if (!read_job(job, error))
+            return within("job", job->name, error);
+        threads += job->threads;
+    }
+    return true;
+}
+
+static bool read_bounds(struct mb_measurement *measurement, const json_t *given,
+                        struct lg_error *error)
+{
+    const struct mb_job bounds = {.given = given}; /* its keys are read like a job's */
+    int64_t repeats, warm_up, duration;
+    if (!mb_read_integer(&bounds, "repeats", 1, 100000, 1, &repeats, error) ||
+        !mb_read_integer(&bounds, "warm_up_ns", 0, LONGEST_NS, 0, &warm_up, error) ||
+        !mb_read_integer(&bounds, "duration_ns", 0, LONGEST_NS, 0, &duration, error))
+        return false;
+    measurement->repeats = (uint32_t)repeats;
+    measurement->warm_up_ns = (uint64_t)warm_up;
+    measurement->duration_ns = (uint64_t)duration;
+    return true;
+}
+
+static bool ends(const struct mb_measurement *measurement, struct lg_error *error)
+{
+    bool bounded = measurement->duration_ns > 0;
+    for (size_t i = 0; i < measurement->job_count; i++)
+        bounded = bounded || measurement->jobs[i].operations > 0;
+    if (!bounded)
+        lg_fail(error, "duration_ns: it or some job's operations is wanted, or it never ends");
+    return bounded;
+}
+
+static bool read_measurement(struct mb_spec *spec, size_t index, const json_t *given,
+                             struct lg_error *error)
+{
+    static const char *const keys[] = {"name",        "repeats", "warm_up_ns",
+                                       "duration_ns", "jobs",    NULL};
+    struct mb_measurement *measurement = &spec->measurements[index];
+    const json_t *jobs = json_object_get(given, "jobs");
+    if (!read_name(given, &measurement->name, error))
+        return within("measurement", "of no name", error);
+    if (json_array_size(jobs) == 0) {
+        lg_fail(error, "jobs: a list of one or more is wanted");
+        return within("measurement", measurement->name, error);
+    }
+    if (known_keys(given, keys, NULL, error) && read_bounds(measurement, given, error) &&
+        read_jobs(spec, measurement, jobs, index, error) && ends(measurement, error))
+        return true;
+    return within("measurement", measurement->name, error);
+}
+
+static bool read_targets(struct mb_spec *spec, struct lg_error *error)
+{
+    json_t *given = json_object_get(spec->document, "targets");
+    const char *name;
+    json_t *target;
+    if (json_object_size(given) == 0) {
+        lg_fail(error, "targets: an object of one or more is wanted");
+        return false;
+    }
+    spec->targets = lg_allocate(json_object_size(given), sizeof *spec->targets);
+    json_object_foreach(given, name, target) {
+        if (!mb_target_read(&spec->targets[spec->target_count++], name, target, error))
+            return false;
+    }
+    return true;
+}
+
+static bool read_measurements(struct mb_spec *spec, struct lg_error *error)
+{
+    const json_t *given = json_object_get(spec->document, "measurements");
+    if (json_array_size(given) == 0) {
+        lg_fail(error, "measurements: a list of one or more is wanted");
+        return false;
+    }
+    spec->measurements = lg_allocate(json_array_size(given), sizeof *spec->measurements);
+    spec->measurement_count = json_array_size(given);
+    for (size_t i = 0; i < spec->measurement_count; i++)
+        if (!read_measurement(spec, i, json_array_get(given, i), error))
+            return false;
+    return true;
+}
+
+bool mb_spec_read(struct mb_spec *spec, json_t *document, struct lg_error *error)
+{
+    static const char *const keys[] = {"schema", "seed", "targets", "measurements", NULL};
+    const json_t *seed = json_object_get(document, "seed");
+    *spec = (struct mb_spec){.document = document};
+    if (!known_keys(document, keys, NULL, error))
+        return within("the", "spec", error);
+    if (json_integer_value(json_object_get(document, "schema")) != 2)
+        lg_fail(error, "schema: 2 is wanted");
+    else if (!json_is_integer(seed) || json_integer_value(seed) < 0)
+        lg_fail(error, "seed: an integer from 0 on is wanted");
+    else {
+        spec->seed = (uint64_t)json_integer_value(seed);
+        return read_targets(spec, error) && read_measurements(spec, error);
+    }
+    return false;
+}
+
+void mb_spec_free(struct mb_spec *spec)
+{
+    for (size_t m = 0; m < spec->measurement_count; m++) {
+        struct mb_measurement *measurement = &spec->measurements[m];
+        for (size_t j = 0; j < measurement->job_count; j++) {
+            struct mb_job *job = &measurement->jobs[j];
+            if (job->params && job->kind->release)
+                job->kind->release(job);
+            free(job->cpus);
+        }
+        free(measurement->jobs);
+    }
+    for (size_t t = 0; t < spec->target_count; t++)
+        mb_target_unmap(&spec->targets[t]);
+    free(spec->measurements);
+    free(spec->targets);
+    json_decref(spec->document);
+}

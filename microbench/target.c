@@ -1,0 +1,354 @@
+/*
+ * Targets: anonymous memory, a file, a DAX device; mapped, and each page touched.
+ *
+ * The range begins at a huge page's border also in files, since a DAX file system maps
+ * 2 MiB at once only where address and offset agree. A file of a directory has no name
+ * (O_TMPFILE), so that nothing stays behind whatever happens.
+ */
+#include "target.h"
+#include "support.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/mempolicy.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MAP_HUGE_SHIFT
+#define MAP_HUGE_SHIFT 26
+#endif
+#define HUGETLB_1G (MAP_HUGETLB | 30 << MAP_HUGE_SHIFT)
+#define MOST_NODES 1024
+enum { MOST_TOUCHERS = 16 };
+
+static bool fail(const struct mb_target *target, const char *what, struct lg_error *error)
+{
+    lg_fail(error, "target %s: %s: %s", target->name, what, strerror(errno));
+    return false;
+}
+
+/* ---- reading ---- */
+
+static bool read_word(const struct mb_target *target, const json_t *given, const char *key,
+                      const char *const *words, int *value, struct lg_error *error)
+{
+    const json_t *found = json_object_get(given, key);
+    if (!found || json_is_null(found))
+        return true;
+    const char *text = json_string_value(found);
+    for (int i = 0; text && words[i]; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *value = i;
+            return true;
+        }
+    }
+    lg_fail(error, "target %s: %s: %s is not known (%s, %s …)", target->name, key,
+            text ? text : "what is given", words[0], words[1]);
+    return false;
+}
+
+static bool read_words(struct mb_target *target, const json_t *given, struct lg_error *error)
+{
+    static const char *const kinds[] = {"dram", "file", "devdax", NULL};
+    static const char *const pages[] = {"base", "huge", "1g", NULL};
+    static const char *const syncs[] = {"required", "preferred", "off", NULL};
+    static const char *const domains[] = {"none", "adr", "eadr", NULL};
+    int kind = -1, page = MB_HUGE, sync = MB_SYNC_PREFERRED, domain = MB_VOLATILE;
+    if (!read_word(target, given, "kind", kinds, &kind, error) ||
+        !read_word(target, given, "pages", pages, &page, error) ||
+        !read_word(target, given, "sync", syncs, &sync, error) ||
+        !read_word(target, given, "persistence_domain", domains, &domain, error))
+        return false;
+    if (kind < 0) {
+        lg_fail(error, "target %s: kind: is missing", target->name);
+        return false;
+    }
+    target->kind = (enum mb_target_kind)kind;
+    target->pages = (enum mb_pages)page;
+    target->sync = (enum mb_sync)sync;
+    target->domain = (enum mb_domain)domain;
+    return true;
+}
+
+static bool known_keys(const struct mb_target *target, const json_t *given,
+                       struct lg_error *error)
+{
+    static const char *const known[] = {"kind", "node", "pages",     "size_bytes",
+                                        "path", "sync", "overwrite", "persistence_domain"};
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)given, key, value) {
+        bool found = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            found = found || strcmp(key, known[i]) == 0;
+        if (!found) {
+            lg_fail(error, "target %s: %s: there is no such key", target->name, key);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The device's own size, as the kernel tells it. */
+static bool devdax_size(const struct mb_target *target, uint64_t *bytes, struct lg_error *error)
+{
+    struct stat found;
+    char path[80];
+    if (stat(target->path, &found) != 0)
+        return fail(target, target->path, error);
+    snprintf(path, sizeof path, "/sys/dev/char/%u:%u/size", major(found.st_rdev),
+             minor(found.st_rdev));
+    FILE *file = S_ISCHR(found.st_mode) ? fopen(path, "r") : NULL;
+    bool read = file && fscanf(file, "%" SCNu64, bytes) == 1;
+    if (file)
+        fclose(file);
+    if (!read)
+        lg_fail(error, "target %s: %s is no DAX device", target->name, target->path);
+    return read;
+}
+
+static bool may_overwrite(const struct mb_target *target, struct lg_error *error)
+{
+    struct stat found;
+    if (stat(target->path, &found) != 0)
+        return fail(target, target->path, error);
+    if (target->kind == MB_FILE && S_ISDIR(found.st_mode))
+        return true;
+    if (target->kind == MB_FILE && !S_ISREG(found.st_mode))
+        lg_fail(error, "target %s: %s is neither a directory nor a file", target->name,
+                target->path);
+    else if (!target->overwrite)
+        lg_fail(error, "target %s: measuring overwrites what is in %s: say \"overwrite\": true "
+                       "if it may go", target->name, target->path);
+    else
+        return true;
+    return false;
+}
+
+bool mb_target_read(struct mb_target *target, const char *name, const json_t *given,
+                    struct lg_error *error)
+{
+    *target = (struct mb_target){.name = name, .node = -1, .fd = -1};
+    const json_t *node = json_object_get(given, "node");
+    const json_t *size = json_object_get(given, "size_bytes");
+    uint64_t device_bytes = 0;
+    if (!known_keys(target, given, error) || !read_words(target, given, error))
+        return false;
+    if (json_is_integer(node))
+        target->node = (int)json_integer_value(node);
+    target->path = json_string_value(json_object_get(given, "path"));
+    target->overwrite = json_is_true(json_object_get(given, "overwrite"));
+    if (target->kind != MB_DRAM && !target->path) {
+        lg_fail(error, "target %s: path: is missing", name);
+        return false;
+    }
+    if (target->kind != MB_DRAM && !may_overwrite(target, error))
+        return false;
+    if (target->kind == MB_DEVDAX && !devdax_size(target, &device_bytes, error))
+        return false;
+    target->size_bytes =
+        json_is_integer(size) ? (uint64_t)json_integer_value(size) : device_bytes;
+    bool whole = target->size_bytes > 0 && target->size_bytes % MB_LINE == 0;
+    if (!whole || (device_bytes && target->size_bytes > device_bytes) ||
+        target->size_bytes > UINT64_MAX / 4) {
+        lg_fail(error, "target %s: size_bytes: a multiple of %d is wanted%s", name, (int)MB_LINE,
+                device_bytes ? ", no more than the device has" : "");
+        return false;
+    }
+    return true;
+}
+
+/* ---- mapping ---- */
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/*
+ * Address space for the target that begins at a multiple of `unit`. Behind it a page stays
+ * closed, so that the kernel joins no two targets to one mapping.
+ */
+static char *reserve(uint64_t bytes, uint64_t unit)
+{
+    char *all = mmap(NULL, bytes + unit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                     -1, 0);
+    if (all == MAP_FAILED)
+        return NULL;
+    char *base = (char *)round_up((uint64_t)(uintptr_t)all, unit);
+    if (base > all)
+        munmap(all, (size_t)(base - all));
+    uint64_t closed = (uint64_t)sysconf(_SC_PAGESIZE), behind = (uint64_t)(all + unit - base);
+    if (behind > closed)
+        munmap(base + bytes + closed, behind - closed);
+    return base;
+}
+
+static bool bind_to_node(const struct mb_target *target, struct lg_error *error)
+{
+    unsigned long nodes[MOST_NODES / (8 * sizeof(unsigned long))] = {0};
+    size_t width = 8 * sizeof *nodes, node = (size_t)target->node;
+    if (target->node < 0)
+        return true;
+    if (node < MOST_NODES)
+        nodes[node / width] |= 1ul << node % width;
+    if (node < MOST_NODES && syscall(SYS_mbind, target->base, target->size_bytes, MPOL_BIND,
+                                     nodes, (unsigned long)MOST_NODES, 0ul) == 0)
+        return true;
+    lg_fail(error, "target %s: node: memory of node %d cannot be had (%s)", target->name,
+            target->node, node < MOST_NODES ? strerror(errno) : "there is no such node");
+    return false;
+}
+
+static bool map_dram(struct mb_target *target, struct lg_error *error)
+{
+    bool gigantic = target->pages == MB_GIGANTIC;
+    uint64_t unit = gigantic ? MB_GIB : MB_HUGE_PAGE;
+    uint64_t bytes = round_up(target->size_bytes, unit);
+    char *base = reserve(bytes, unit);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | (gigantic ? HUGETLB_1G : MAP_NORESERVE);
+    if (!base || mmap(base, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) {
+        if (!gigantic)
+            return fail(target, "mapping memory", error);
+        lg_fail(error, "target %s: pages: no %" PRIu64 " free pages of 1 GiB (see "
+                       "/sys/kernel/mm/hugepages/hugepages-1048576kB): %s",
+                target->name, bytes / MB_GIB, strerror(errno));
+        return false;
+    }
+    target->base = base;
+    target->mapped_bytes = bytes;
+    if (!gigantic &&
+        madvise(base, bytes, target->pages == MB_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0 &&
+        target->pages == MB_HUGE)
+        return fail(target, "pages: huge pages cannot be had", error);
+    return bind_to_node(target, error);
+}
+
+static bool open_file(struct mb_target *target, struct lg_error *error)
+{
+    struct stat found;
+    if (stat(target->path, &found) != 0)
+        return fail(target, target->path, error);
+    bool directory = S_ISDIR(found.st_mode);
+    target->fd = open(target->path, O_RDWR | O_CLOEXEC | (directory ? O_TMPFILE : 0), 0600);
+    if (target->fd < 0)
+        return fail(target, target->path, error);
+    if (target->kind == MB_DEVDAX)
+        return true;
+    int failed = posix_fallocate(target->fd, 0, (off_t)target->size_bytes);
+    errno = failed;
+    return failed ? fail(target, "making the file as long as size_bytes", error) : true;
+}
+
+static bool map_file(struct mb_target *target, struct lg_error *error)
+{
+    if (!open_file(target, error))
+        return false;
+    uint64_t unit = target->kind == MB_DEVDAX ? MB_HUGE_PAGE : (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t bytes = round_up(target->size_bytes, unit);
+    char *base = reserve(bytes, MB_GIB > bytes ? MB_HUGE_PAGE : MB_GIB);
+    if (!base)
+        return fail(target, "address space", error);
+    target->base = base;
+    target->mapped_bytes = bytes;
+    int access = PROT_READ | PROT_WRITE;
+    bool file = target->kind == MB_FILE;
+    if (file && target->sync != MB_SYNC_OFF) {
+        target->map_sync = mmap(base, bytes, access, MAP_SHARED_VALIDATE | MAP_SYNC | MAP_FIXED,
+                                target->fd, 0) != MAP_FAILED;
+        if (target->map_sync)
+            return true;
+        if (target->sync == MB_SYNC_REQUIRED)
+            return fail(target, "sync: MAP_SYNC is not to be had here (is it a file system "
+                                "mounted with dax on persistent memory?)", error);
+    }
+    if (mmap(base, bytes, access, MAP_SHARED | MAP_FIXED, target->fd, 0) == MAP_FAILED)
+        return fail(target, "mapping", error);
+    return true;
+}
+
+/* ---- touching ---- */
+
+struct toucher {
+    pthread_t thread;
+    char *base;
+    uint64_t bytes;
+    int failed; /* an errno */
+};
+
+static void *touch(void *of)
+{
+    struct toucher *part = of;
+    int status;
+    do
+        status = madvise(part->base, part->bytes, MADV_POPULATE_WRITE);
+    while (status != 0 && errno == EAGAIN);
+    if (status != 0 && errno == EINVAL) { /* before Linux 5.14; a page has 4 KiB at least */
+        for (uint64_t at = 0; at < part->bytes; at += 4 * MB_KIB)
+            *(volatile char *)(part->base + at) = 0;
+        status = 0;
+    }
+    part->failed = status != 0 ? errno : 0;
+    return NULL;
+}
+
+/* Each toucher at least 64 MiB, at huge pages' borders. */
+static bool touch_all(struct mb_target *target, struct lg_error *error)
+{
+    struct toucher parts[MOST_TOUCHERS];
+    uint64_t most = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN), count = target->size_bytes >> 26;
+    count = count > most ? most : count;
+    count = count > MOST_TOUCHERS ? MOST_TOUCHERS : count ? count : 1;
+    uint64_t each = round_up((target->mapped_bytes + count - 1) / count, MB_HUGE_PAGE), at = 0;
+    size_t started = 0;
+    int failed = 0;
+    for (; at < target->mapped_bytes; at += each, started++) {
+        struct toucher *part = &parts[started];
+        uint64_t left = target->mapped_bytes - at;
+        *part = (struct toucher){.base = target->base + at, .bytes = left < each ? left : each};
+        if (pthread_create(&part->thread, NULL, touch, part) != 0) {
+            touch(part);
+            part->thread = pthread_self();
+        }
+    }
+    for (size_t i = 0; i < started; i++) {
+        if (!pthread_equal(parts[i].thread, pthread_self()))
+            pthread_join(parts[i].thread, NULL);
+        failed = parts[i].failed ? parts[i].failed : failed;
+    }
+    errno = failed;
+    return failed ? fail(target, "touching its pages", error) : true;
+}
+
+bool mb_target_map(struct mb_target *target, struct lg_error *error)
+{
+    uint64_t begin = lg_monotonic_ns();
+    if (!(target->kind == MB_DRAM ? map_dram(target, error) : map_file(target, error)))
+        return false;
+    target->map_ns = lg_monotonic_ns() - begin;
+    if (!touch_all(target, error))
+        return false;
+    target->touch_ns = lg_monotonic_ns() - begin - target->map_ns;
+    return true;
+}
+
+void mb_target_unmap(struct mb_target *target)
+{
+    if (target->base)
+        munmap(target->base, target->mapped_bytes);
+    if (target->fd >= 0)
+        close(target->fd);
+    target->base = NULL;
+    target->fd = -1;
+}

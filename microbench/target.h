@@ -1,0 +1,16 @@
+/* Where bytes lie: found out before anything is allocated, then allocated and touched. */
+#ifndef MICROBENCH_TARGET_H
+#define MICROBENCH_TARGET_H
+
+#include "job.h"
+
+/* Reads the keys and finds out the size; nothing is allocated yet. */
+bool mb_target_read(struct mb_target *target, const char *name, const json_t *given,
+                    struct lg_error *error);
+/* Maps it, and touches each page, by several threads. */
+bool mb_target_map(struct mb_target *target, struct lg_error *error);
+void mb_target_unmap(struct mb_target *target);
+/* What it turned out to be: page sizes, nodes, file system … (microbench-result.json). */
+json_t *mb_target_facts(const struct mb_target *target);
+
+#endif
