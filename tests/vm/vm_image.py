@@ -40,6 +40,7 @@ GUEST_PACKAGES = (
     "numactl",
     "e2fsprogs",
     "xfsprogs",
+    "dmsetup",
     # The server to measure, and what the native programs are linked with.
     "postgresql-15",
     "libpq5",

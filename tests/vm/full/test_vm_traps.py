@@ -57,13 +57,38 @@ def test_a_mounted_namespace(trapped: Vm) -> None:
     trapped.run("umount /srv/payroll && wipefs -aq /dev/pmem0")
 
 
-def test_a_namespace_held_by_a_device_above_it(trapped: Vm) -> None:
-    """As under LVM or RAID; here a loop device."""
-    trapped.run("losetup /dev/loop0 /dev/pmem0")
-    done = refused(trapped, "setup-sector", ONE, "namespace0.0")
+@pytest.mark.parametrize(
+    ("build", "remove", "name"),
+    [
+        # As under LVM.
+        (
+            'dmsetup create payroll --table "0 $(blockdev --getsz /dev/pmem0) linear /dev/pmem0 0"',
+            "dmsetup remove payroll",
+            "dm-0",
+        ),
+        # The kernel itself has the device open, and no process.
+        ("losetup /dev/loop0 /dev/pmem0", "losetup -d /dev/loop0", "loop0"),
+    ],
+    ids=["device-mapper", "loop"],
+)
+def test_a_namespace_under_another_device(trapped: Vm, build: str, remove: str, name: str) -> None:
+    trapped.run(build)
+    try:
+        done = refused(trapped, "setup-sector", ONE, "namespace0.0")
+    finally:
+        trapped.run(remove)
     assert "namespace0.0" in done.refusals
-    assert "loop0" in done.refusals
-    trapped.run("losetup -d /dev/loop0")
+    assert name in done.refusals
+
+
+def test_a_namespace_that_somebody_has_open(trapped: Vm) -> None:
+    trapped.run("nohup sleep 1000 </dev/pmem0 >/dev/null 2>&1 & echo $! >/run/sleep.pid")
+    try:
+        done = refused(trapped, "setup-sector", ONE, "namespace0.0")
+    finally:
+        trapped.run("kill $(cat /run/sleep.pid)")
+    assert "namespace0.0" in done.refusals
+    assert "sleep" in done.refusals
 
 
 def test_swap_space(trapped: Vm) -> None:
@@ -80,7 +105,7 @@ def test_the_device_that_holds_the_root_file_system(trapped: Vm) -> None:
     python = {"ansible_python_interpreter": script}
     done = refused(trapped, "setup-sector", {**ONE, **python}, "namespace0.0")
     assert "namespace0.0" in done.refusals
-    assert "root file system" in done.refusals or "holds /" in done.refusals
+    assert "it holds / (ext4 on /dev/pmem0)" in done.refusals
     trapped.run("wipefs -aq /dev/pmem0")
 
 
@@ -96,15 +121,6 @@ def test_a_size_off_the_regions_alignment(trapped: Vm) -> None:
     assert str(16 << 20) in done.refusals
 
 
-def test_xfs_with_dax_on_a_sector_namespace(trapped: Vm) -> None:
-    """The kernel mounts that without DAX and without a word."""
-    done = refused(
-        trapped, "setup-sector", {**ONE, "pmem_filesystem": "xfs", "pmem_dax": True}, "namespace0.0"
-    )
-    assert "sector" in done.refusals
-    assert "dax" in done.refusals.lower()
-
-
 def test_a_region_without_labels_that_nobody_consented_to(trapped: Vm) -> None:
     """Writing labels destroys what is on it."""
     trapped.run("dd if=/dev/urandom of=/dev/pmem1 bs=1M count=4 conv=fsync status=none")
@@ -117,3 +133,23 @@ def test_a_name_too_many_in_the_consent(trapped: Vm) -> None:
     """A list that is not exactly the plan's was written for something else."""
     done = refused(trapped, "setup-sector", ONE, "namespace0.0", "namespace1.0")
     assert "namespace1.0" in done.refusals
+
+
+def test_xfs_that_claims_dax_on_a_sector_namespace(trapped: Vm) -> None:
+    """The kernel mounts that without DAX and without a word: it is told in the refusal."""
+    trapped.run(
+        "ndctl create-namespace -f -e namespace0.0 -m sector -l 4096 && "
+        "mkfs.xfs -q /dev/pmem0s && mount -o dax=always /dev/pmem0s /srv/payroll"
+    )
+    done = refused(trapped, "setup-appdirect", ONE, "namespace0.0")
+    assert "namespace0.0" in done.refusals
+    assert "/srv/payroll" in done.refusals
+    assert "a sector namespace has no DAX" in done.refusals
+    trapped.run("umount /srv/payroll && wipefs -aq /dev/pmem0s")
+
+
+def test_a_namespace_that_its_label_gives_to_somebody(trapped: Vm) -> None:
+    trapped.run("ndctl create-namespace -f -e namespace0.0 -m fsdax -n payroll")
+    done = refused(trapped, "setup-sector", ONE, "namespace0.0")
+    assert "namespace0.0" in done.refusals
+    assert "payroll" in done.refusals
