@@ -189,15 +189,6 @@ def test_a_goal_without_modules_is_refused_in_ipmctls_words(
     assert state(lab) == before
 
 
-def test_dram_that_stands_in_is_said_to_be_no_persistent_memory(lab: Vm) -> None:
-    """The kernel's command line is QEMU's business here: the plan alone is looked at."""
-    before = state(lab)
-    planned = play(lab, "setup-emulated", {"emulated_size": 1 << 30}, check=True)
-    assert "not persistent memory" in planned.out.lower()
-    assert any("memmap=" in str(step) for step in planned.steps), planned.out
-    assert state(lab) == before
-
-
 def test_probe_of_the_blank_machine_is_what_it_was(lab: Vm) -> None:
     """After all the modes above."""
     assert probe(lab)["namespaces"] == {"namespace0.0": "raw", "namespace1.0": "raw"}
