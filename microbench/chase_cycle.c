@@ -1,7 +1,8 @@
 /*
- * The order is drawn as a shuffle of the elements' numbers, uniform over all orders; walking
- * it around is one cycle by construction (what Sattolo's algorithm draws directly). With
- * blocks, the blocks are shuffled and then the elements within each.
+ * The order is drawn as a shuffle of the nodes' numbers, uniform over all orders; walking it
+ * around is one cycle by construction (what Sattolo's algorithm draws directly). With blocks,
+ * the blocks are shuffled and then the nodes within each. Strided, each lap begins one node
+ * further than the lap before.
  *
  * Order and range are too big for the caches. The shuffle's swaps are random accesses, but
  * their places are known ahead and are fetched ahead; the pointers are then written in the
@@ -34,50 +35,59 @@ static void shuffle(uint32_t *numbers, uint64_t count, struct lg_random *random)
     }
 }
 
-static uint32_t *order_of(uint64_t elements, uint64_t block, struct lg_random *random)
+static void draw_random(uint32_t *order, uint64_t nodes, uint64_t block, struct lg_random *random)
 {
-    uint32_t *order = lg_allocate(elements, sizeof *order);
-    uint64_t blocks = (elements + block - 1) / block;
+    uint64_t blocks = (nodes + block - 1) / block, filled = 0;
     uint32_t *places = lg_allocate(blocks, sizeof *places);
     for (uint64_t i = 0; i < blocks; i++)
         places[i] = (uint32_t)i;
     shuffle(places, blocks, random);
-    uint64_t filled = 0;
     for (uint64_t i = 0; i < blocks; i++) {
         uint64_t first = places[i] * block;
-        uint64_t count = elements - first < block ? elements - first : block;
+        uint64_t count = nodes - first < block ? nodes - first : block;
         for (uint64_t j = 0; j < count; j++)
             order[filled + j] = (uint32_t)(first + j);
         shuffle(order + filled, count, random);
         filled += count;
     }
     free(places);
-    return order;
 }
 
-void mb_cycle_write(char *base, uint64_t elements, uint64_t stride_bytes, uint64_t locality_bytes,
-                    struct lg_random *random)
+static void step_through(uint32_t *order, uint64_t nodes, uint64_t step)
 {
-    uint64_t block = locality_bytes / stride_bytes;
-    if (block == 0 || block > elements)
-        block = elements;
-    uint32_t *order = order_of(elements, block, random);
-    for (uint64_t i = 0; i < elements; i++) {
-        if (i + AHEAD < elements)
-            __builtin_prefetch(base + order[i + AHEAD] * stride_bytes, 1);
-        char *next = base + order[i + 1 < elements ? i + 1 : 0] * stride_bytes;
-        *(char **)(void *)(base + order[i] * stride_bytes) = next;
+    uint64_t filled = 0;
+    for (uint64_t first = 0; first < step && first < nodes; first++)
+        for (uint64_t node = first; node < nodes; node += step)
+            order[filled++] = (uint32_t)node;
+}
+
+void mb_cycle_write(char *base, const struct mb_cycle *cycle, struct lg_random *random)
+{
+    uint64_t nodes = cycle->nodes, bytes = cycle->node_bytes;
+    uint32_t *order = lg_allocate(nodes, sizeof *order);
+    if (cycle->order == MB_CHASE_RANDOM) {
+        uint64_t block = cycle->locality_bytes / bytes;
+        draw_random(order, nodes, block == 0 || block > nodes ? nodes : block, random);
+    } else {
+        step_through(order, nodes,
+                     cycle->order == MB_CHASE_STRIDED ? cycle->stride_bytes / bytes : 1);
+    }
+    for (uint64_t i = 0; i < nodes; i++) {
+        if (i + AHEAD < nodes)
+            __builtin_prefetch(base + order[i + AHEAD] * bytes, 1);
+        char *next = base + order[i + 1 < nodes ? i + 1 : 0] * bytes;
+        *(char **)(void *)(base + order[i] * bytes) = next;
     }
     free(order);
 }
 
-uint64_t mb_cycle_length(const char *base, uint64_t elements, uint64_t stride_bytes)
+uint64_t mb_cycle_length(const char *base, const struct mb_cycle *cycle)
 {
     const char *at = base;
-    for (uint64_t steps = 1; steps <= elements; steps++) {
+    for (uint64_t steps = 1; steps <= cycle->nodes; steps++) {
         at = *(char *const *)(const void *)at;
         uint64_t offset = (uint64_t)(at - base);
-        if (at < base || offset >= elements * stride_bytes || offset % stride_bytes != 0)
+        if (at < base || offset >= cycle->nodes * cycle->node_bytes || offset % cycle->node_bytes)
             return 0;
         if (at == base)
             return steps;

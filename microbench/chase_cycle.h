@@ -1,21 +1,25 @@
 /*
- * One cycle through every element of a range, in random order: each element holds the address
- * of the next one, so that a load's address is what the load before it brought.
+ * One cycle through every node of a range: each node holds the address of the next one, so that
+ * a load's address is what the load before it brought.
  */
 #ifndef MICROBENCH_CHASE_CYCLE_H
 #define MICROBENCH_CHASE_CYCLE_H
 
 #include "job.h"
 
-/*
- * `elements` of `stride_bytes` from base on, a pointer in the first word of each. Where
- * locality_bytes is less than the range, all elements of one such block come before those of
- * the next one: the walk then misses the TLB once a block.
- * Time and space: a shuffle of 4 bytes an element, beside the range.
- */
-void mb_cycle_write(char *base, uint64_t elements, uint64_t stride_bytes, uint64_t locality_bytes,
-                    struct lg_random *random);
-/* Steps until base is reached again; 0 where a pointer leaves the range or there are more. */
-uint64_t mb_cycle_length(const char *base, uint64_t elements, uint64_t stride_bytes);
+enum mb_chase_order { MB_CHASE_RANDOM, MB_CHASE_SEQUENTIAL, MB_CHASE_STRIDED };
+
+struct mb_cycle {
+    uint64_t nodes;
+    uint64_t node_bytes; /* from one to the next; the pointer is its first word */
+    enum mb_chase_order order;
+    uint64_t stride_bytes;   /* strided: a multiple of node_bytes */
+    uint64_t locality_bytes; /* random: all nodes of one such block before those of another */
+};
+
+/* Time and space: 4 bytes a node beside the range, drawn and shuffled. */
+void mb_cycle_write(char *base, const struct mb_cycle *cycle, struct lg_random *random);
+/* Steps from base until it is reached again; 0: a pointer leaves the nodes, or there are more. */
+uint64_t mb_cycle_length(const char *base, const struct mb_cycle *cycle);
 
 #endif

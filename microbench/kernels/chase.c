@@ -2,14 +2,14 @@
  * Dependent loads: each one's address is what the load before it brought.
  *
  *   {"name": "chase", "kind": "chase", "target": "t0", "threads": 1,
- *    "stride_bytes": 64, "locality_bytes": null, "chains": 1}
+ *    "order": "random", "node_bytes": 64, "chains": 1}
  *
  * The latency of a load without any overlap, stamp or fence: duration / operations. The walk
- * goes through every element of the range before it comes back to one, so that a range much
- * larger than the caches misses them always. `stride_bytes`: one element in so many bytes
+ * goes through every node of the range before it comes back to one, so that a range much
+ * larger than the caches misses them always. `node_bytes`: one node in so many bytes
  * (multichase's -s); `locality_bytes`: so many are walked through before the next such block
- * (its -T; null: the whole range). `chains`: so many walks at once in one thread, each its own
- * part of the cycle: how many misses the core bears at a time. Together with throughput jobs in
+ * (its -T; by default the whole range). `chains`: so many walks at once in one thread, each from
+ * another place: how many misses the core bears at a time. Together with throughput jobs in
  * the same measurement: loaded latency (FAST'20, Figure 6).
  *
  * The histogram is of means over `hops_a_sample` loads, not of single loads.
@@ -20,13 +20,13 @@
 #include "kernel.h"
 #include "support.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { HOPS = 256, MOST_CHAINS = 8 };
 
 struct chase {
-    uint64_t stride_bytes, locality_bytes;
+    struct mb_cycle cycle; /* of each partition */
     int64_t chains;
 };
 
@@ -34,32 +34,53 @@ struct walk {
     char *at[MOST_CHAINS];
 };
 
-static uint64_t elements_of(const struct mb_job *job)
+static uint64_t partition_bytes(const struct mb_job *job)
 {
-    const struct chase *chase = job->params;
-    return job->range_bytes / job->partitions / chase->stride_bytes;
+    return job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+}
+
+static bool read_cycle(const struct mb_job *job, struct mb_cycle *cycle, struct lg_error *error)
+{
+    static const char *const orders[] = {"random", "sequential", "strided", NULL};
+    uint64_t range = partition_bytes(job);
+    int order;
+    if (!mb_read_word(job, "order", orders, MB_CHASE_RANDOM, &order, error) ||
+        !mb_read_bytes(job, "node_bytes", MB_LINE, &cycle->node_bytes, error) ||
+        !mb_read_bytes(job, "stride_bytes", cycle->node_bytes, &cycle->stride_bytes, error) ||
+        !mb_read_bytes(job, "locality_bytes", range, &cycle->locality_bytes, error))
+        return false;
+    cycle->order = (enum mb_chase_order)order;
+    cycle->nodes = range / cycle->node_bytes;
+    if (cycle->stride_bytes % cycle->node_bytes != 0)
+        lg_fail(error, "stride_bytes: a multiple of node_bytes (%" PRIu64 ") is wanted",
+                cycle->node_bytes);
+    else if (order != MB_CHASE_STRIDED && cycle->stride_bytes != cycle->node_bytes)
+        lg_fail(error, "stride_bytes: it goes with \"order\": \"strided\"");
+    else if (order != MB_CHASE_RANDOM && cycle->locality_bytes != range)
+        lg_fail(error, "locality_bytes: it goes with \"order\": \"random\"");
+    else if (cycle->locality_bytes < cycle->node_bytes)
+        lg_fail(error, "locality_bytes: a node of %" PRIu64 " bytes at least is wanted",
+                cycle->node_bytes);
+    else
+        return true;
+    return false;
 }
 
 static bool read(struct mb_job *job, struct lg_error *error)
 {
     struct chase *chase = job->params = lg_allocate(1, sizeof *chase);
-    uint64_t range = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
-    if (!mb_read_bytes(job, "stride_bytes", MB_LINE, &chase->stride_bytes, error) ||
-        !mb_read_bytes(job, "locality_bytes", range, &chase->locality_bytes, error) ||
+    if (!read_cycle(job, &chase->cycle, error) ||
         !mb_read_integer(job, "chains", 1, MOST_CHAINS, 1, &chase->chains, error))
         return false;
-    uint64_t elements = elements_of(job), walks = job->threads / job->partitions * (uint64_t)chase->chains;
-    if (elements < 2 || elements < walks)
-        lg_fail(error, "range_bytes: a cycle has an element for each walk, two at least; a "
-                       "partition has %llu of %llu bytes", (unsigned long long)elements,
-                (unsigned long long)chase->stride_bytes);
-    else if (elements > UINT32_MAX)
-        lg_fail(error, "stride_bytes: a cycle has %lu elements at most, a partition has %llu; "
-                       "a larger stride or more partitions are wanted", (unsigned long)UINT32_MAX,
-                (unsigned long long)elements);
-    else if (chase->locality_bytes < chase->stride_bytes)
-        lg_fail(error, "locality_bytes: an element of %llu bytes at least is wanted",
-                (unsigned long long)chase->stride_bytes);
+    uint64_t walks = job->threads / job->partitions * (uint64_t)chase->chains;
+    if (chase->cycle.nodes < 2 || chase->cycle.nodes < walks)
+        lg_fail(error, "range_bytes: a partition has %" PRIu64 " nodes of %" PRIu64 " bytes; one "
+                       "for each walk is wanted, two at least",
+                chase->cycle.nodes, chase->cycle.node_bytes);
+    else if (chase->cycle.nodes > UINT32_MAX)
+        lg_fail(error, "node_bytes: a partition has %" PRIu64 " nodes, a cycle %" PRIu32
+                       " at most; larger nodes or more partitions are wanted",
+                chase->cycle.nodes, UINT32_MAX);
     else
         return true;
     return false;
@@ -73,27 +94,23 @@ static void release(struct mb_job *job)
 static bool prepare(struct mb_job *job, struct lg_error *error)
 {
     const struct chase *chase = job->params;
-    uint64_t part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
     (void)error;
     for (uint32_t i = 0; i < job->partitions; i++) {
         struct lg_random random;
         lg_random_seed(&random, job->seed, i);
-        mb_cycle_write(job->base + i * part, elements_of(job), chase->stride_bytes,
-                       chase->locality_bytes, &random);
+        mb_cycle_write(job->base + i * partition_bytes(job), &chase->cycle, &random);
     }
     return true;
 }
 
-/* Walks begin at elements spread over the range: far from each other along the cycle, too. */
+/* Walks begin anywhere: far from each other along the cycle, as a rule. */
 static bool begin(struct mb_thread *thread)
 {
     const struct chase *chase = thread->job->params;
-    struct walk *walk = lg_allocate(1, sizeof *walk);
-    uint64_t elements = elements_of(thread->job);
-    thread->own = walk;
+    struct walk *walk = thread->own = lg_allocate(1, sizeof *walk);
     for (int64_t i = 0; i < chase->chains; i++) {
-        uint64_t element = (uint64_t)lg_random_between(&thread->random, 0, (int64_t)elements - 1);
-        walk->at[i] = thread->base + element * chase->stride_bytes;
+        int64_t node = lg_random_between(&thread->random, 0, (int64_t)chase->cycle.nodes - 1);
+        walk->at[i] = thread->base + (uint64_t)node * chase->cycle.node_bytes;
     }
     return true;
 }
@@ -160,7 +177,7 @@ static bool work(struct mb_thread *thread, uint64_t operations)
             many[chains](walk, hops);
         uint64_t taken = mb_clock_read() - from;
         if (thread->recording)
-            lg_hdr_record(&thread->latency, mb_ns(taken) / hops, hops * chains);
+            lg_hdr_record(&thread->latency, (mb_ns(taken) + hops / 2) / hops, hops * chains);
     }
     thread->done.operations += operations;
     thread->done.read_bytes += operations * MB_LINE;
@@ -172,21 +189,21 @@ static void end(struct mb_thread *thread)
     free(thread->own);
 }
 
+/* A part of the walk: all of it (which the C tests do) takes as long as the job. */
 static bool check(const struct mb_job *job, struct lg_error *error)
 {
-    /* The whole walk is what the C tests do: at a big range it takes as long as the job. */
-    const struct chase *chase = job->params;
-    uint64_t elements = elements_of(job), part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+    const struct mb_cycle *cycle = &((const struct chase *)job->params)->cycle;
     for (uint32_t i = 0; i < job->partitions; i++) {
-        const char *base = job->base + i * part, *at = base;
+        const char *base = job->base + i * partition_bytes(job), *at = base;
         for (int hop = 0; hop < 1000; hop++) {
             at = *(char *const *)(const void *)at;
             uint64_t offset = (uint64_t)(at - base);
-            if (at < base || offset >= elements * chase->stride_bytes || offset % chase->stride_bytes) {
-                lg_fail(error, "the pointers of the chase are no longer what was written: another "
-                               "job of the measurement writes to the same range");
-                return false;
-            }
+            if (at >= base && offset < cycle->nodes * cycle->node_bytes &&
+                offset % cycle->node_bytes == 0)
+                continue;
+            lg_fail(error, "the pointers of the chase are no longer what was written: another job "
+                           "of the measurement writes to the same range");
+            return false;
         }
     }
     return true;
@@ -194,11 +211,13 @@ static bool check(const struct mb_job *job, struct lg_error *error)
 
 static void report(const struct mb_job *job, json_t *facts)
 {
-    json_object_set_new(facts, "elements", json_integer((json_int_t)elements_of(job)));
+    const struct chase *chase = job->params;
+    json_object_set_new(facts, "nodes", json_integer((json_int_t)chase->cycle.nodes));
     json_object_set_new(facts, "hops_a_sample", json_integer(HOPS));
 }
 
-static const char *const keys[] = {"stride_bytes", "locality_bytes", "chains", NULL};
+static const char *const keys[] = {"order", "node_bytes", "stride_bytes", "locality_bytes",
+                                   "chains", NULL};
 
 const struct mb_kind mb_chase = {
     .name = "chase",
