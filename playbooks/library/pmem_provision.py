@@ -64,3 +64,41 @@ ansible_facts:
   returned: always
   type: dict
 """
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.tierbench.commands import Commands
+from ansible.module_utils.tierbench.run import Leave, run
+from ansible.module_utils.tierbench.state import Files
+
+
+def main() -> None:
+    """Run, and tell everything: what is refused or failed is judged by the role ``verdict``."""
+    module = AnsibleModule(
+        argument_spec={
+            "wish": {"type": "dict", "required": True},
+            "confirm_destroy": {"type": "bool", "default": False},
+            "destroy": {"type": "list", "elements": "str", "default": []},
+            "several_hosts": {"type": "bool", "default": False},
+            "verify_only": {"type": "bool", "default": False},
+            "host_file": {"type": "path", "default": "/etc/harness/host.yml"},
+            "record": {"type": "path", "default": "/var/lib/harness/provisioning.json"},
+        },
+        supports_check_mode=True,
+    )
+    asked = module.params
+    leave = Leave(
+        confirm_destroy=asked["confirm_destroy"],
+        destroy=tuple(asked["destroy"]),
+        several_hosts=asked["several_hosts"],
+        change=not module.check_mode,
+        verify_only=asked["verify_only"],
+    )
+    files = Files(record=Path(asked["record"]), host_file=Path(asked["host_file"]))
+    outcome = run(asked["wish"], leave, Commands(), files).to_json()
+    module.exit_json(changed=outcome["changed"], ansible_facts={"provisioning": outcome})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,341 @@
+"""The steps of a plan, carried out one by one; each is a function named after what it does.
+
+Order within a step: what we are about is on record, durably, before the first command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import fstab
+from .commands import Commands, StepFailed
+from .draft import Step
+from .ipmctl import current_goal
+from .ndctl import Namespace
+from .plan import daxctl_conf
+from .record import Record, save_record, write_durably
+from .state import Files, State
+from .tiers_of import host_file
+from .use import probe
+from .wish import Wish
+
+
+@dataclass
+class Hands:
+    """What a step works with: the state it was planned from, and the record to keep."""
+
+    state: State
+    wish: Wish
+    commands: Commands
+    files: Files
+
+    @property
+    def record(self) -> Record:
+        return self.state.record
+
+    def save(self) -> None:
+        """Put the record on disk."""
+        save_record(self.record, self.files.record)
+
+    def must(self, step: Step, *argv: str) -> str:
+        """Run a command of a step; StepFailed with its words."""
+        return self.commands.must(argv, step.object, "look at the host, then run this again").out
+
+    def namespace(self, step: Step) -> Namespace:
+        """The one of ours in the step's region, by now made: its real name, never a guess."""
+        region = step.args["region"]
+        found = [n for n in self.state.inventory.namespaces if n.region == region]
+        wanted = [n for n in found if n.mode == self.wish.namespace_mode and n.block]
+        ours = [n for n in wanted if self.state.is_ours(n)] or wanted
+        if len(ours) != 1:
+            names = ", ".join(n.name for n in ours) or "none"
+            raise StepFailed(
+                region, f"one namespace was expected in it, found {names}", "run --check"
+            )
+        return ours[0]
+
+
+def carry_out(step: Step, hands: Hands) -> None:
+    """Do one step; StepFailed where the host says no."""
+    if step.destroys:
+        _remember_before(step, hands)
+    _STEPS[step.do](step, hands)
+
+
+def _remember_before(step: Step, hands: Hands) -> None:
+    """What a region was before our first change of it, so that teardown.yml can go back."""
+    for region in hands.state.inventory.regions:
+        theirs = hands.state.of_region(region)
+        if region.name in hands.record.before or not {n.name for n in theirs} & set(step.destroys):
+            continue
+        hands.record.before[region.name] = {
+            "labelled": region.labelled,
+            "namespaces": [
+                {
+                    "mode": n.mode,
+                    "raw_bytes": n.raw_bytes,
+                    "label": n.label,
+                    "map": n.map,
+                    "sector_size": n.sector_size,
+                    "align_bytes": n.align_bytes,
+                }
+                for n in theirs
+                if not hands.state.is_ours(n)
+            ],
+        }
+    hands.save()
+
+
+# Namespaces ----------------------------------------------------------------------
+
+
+def _create_namespace(step: Step, hands: Hands) -> None:
+    region = step.object
+    if region not in hands.record.before:
+        there = next(r for r in hands.state.inventory.regions if r.name == region)
+        hands.record.before[region] = {"labelled": there.labelled, "namespaces": []}
+        hands.save()
+    _keep_uuid(step, hands, hands.must(step, *step.args["argv"]))
+
+
+def _keep_uuid(step: Step, hands: Hands, told: str) -> None:
+    """What ndctl says it made goes on record as ours."""
+    if step.args.get("theirs") or step.args.get("raw"):
+        return
+    try:
+        made = json.loads(told)
+        made = made[0] if isinstance(made, list) else made
+        uuid, mode = made["uuid"], made["mode"]
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise StepFailed(
+            step.object, f"ndctl's answer is not understood: {told!r}", "run --check"
+        ) from error
+    hands.record.namespaces[uuid] = {"mode": mode, "asked_bytes": step.args.get("asked_bytes")}
+    if not hands.wish.has_filesystem:
+        hands.save()
+        return
+    # What was on the region before shows through again where offsets are the same: a dead file
+    # system, which nobody may take for a live one.
+    hands.record.making = uuid
+    hands.save()
+    hands.must(step, "wipefs", "--all", "--quiet", f"/dev/{made['blockdev']}")
+    hands.record.making = None
+    hands.save()
+
+
+def _reconfigure_namespace(step: Step, hands: Hands) -> None:
+    _keep_uuid(step, hands, hands.must(step, *step.args["argv"]))
+
+
+def _destroy_namespace(step: Step, hands: Hands) -> None:
+    hands.must(step, "ndctl", "destroy-namespace", "-f", step.object)
+
+
+def _write_labels(step: Step, hands: Hands) -> None:
+    _labels(step, hands, "init-labels", "-f")
+
+
+def _zero_labels(step: Step, hands: Hands) -> None:
+    _labels(step, hands, "zero-labels")
+
+
+def _labels(step: Step, hands: Hands, *words: str) -> None:
+    """A region is disabled for as long as its labels are written, whatever comes of it."""
+    hands.must(step, "ndctl", "disable-region", step.object)
+    try:
+        hands.must(step, "ndctl", *words, *step.args["dimms"])
+    finally:
+        hands.must(step, "ndctl", "enable-region", step.object)
+
+
+def _enable_region(step: Step, hands: Hands) -> None:
+    hands.must(step, "ndctl", "enable-region", step.object)
+
+
+# Memory --------------------------------------------------------------------------
+
+
+def _to_system_ram(step: Step, hands: Hands) -> None:
+    """Movable, so that it can be given back."""
+    hands.commands.run(["modprobe", "kmem"])  # built in on some kernels
+    hands.must(step, "daxctl", "reconfigure-device", "--mode=system-ram", _dax_name(step, hands))
+
+
+def _dax_name(step: Step, hands: Hands) -> str:
+    known = [device.name for device in hands.state.dax]
+    if step.object not in known:
+        raise StepFailed(
+            step.object, f"DAX devices are {', '.join(known) or 'none'}", "run --check"
+        )
+    return step.object
+
+
+def _online_memory(step: Step, hands: Hands) -> None:
+    hands.must(step, "daxctl", "online-memory", _dax_name(step, hands))
+
+
+def _release_memory(step: Step, hands: Hands) -> None:
+    device = _dax_name(step, hands)
+    hands.must(step, "daxctl", "offline-memory", device)
+    hands.must(step, "daxctl", "reconfigure-device", "--mode=devdax", device)
+
+
+# File systems --------------------------------------------------------------------
+
+
+def _make_filesystem(step: Step, hands: Hands) -> None:
+    """On record as unfinished until it is made: a half-made one is not taken for somebody's."""
+    namespace = hands.namespace(step)
+    device = f"/dev/{namespace.block}"
+    if step.object != device:
+        raise StepFailed(
+            step.object, f"the namespace of {namespace.region} is {device}", "run --check"
+        )
+    hands.record.making = namespace.uuid
+    hands.save()
+    argv = list(step.args["argv"])
+    if step.args.get("again"):
+        argv.insert(1, "-F" if argv[0] == "mkfs.ext4" else "-f")
+    hands.must(step, *argv)
+    made = probe(device, hands.commands)
+    if made.uuid is None or made.type != hands.wish.filesystem:
+        raise StepFailed(
+            device, f"blkid finds {made.type or made.why} on it after mkfs", "run --check"
+        )
+    point = f"{hands.wish.mount_root.rstrip('/')}/pmem{_region_number(namespace)}"
+    hands.record.filesystems[made.uuid] = point
+    hands.record.making = None
+    hands.save()
+
+
+def _region_number(namespace: Namespace) -> str:
+    return namespace.region.replace("region", "")
+
+
+def _mount(step: Step, hands: Hands) -> None:
+    point = Path(step.object)
+    if not point.exists():
+        if step.object not in hands.record.folders:
+            hands.record.folders.append(step.object)
+            hands.save()
+        point.mkdir(parents=True, mode=0o755)
+    device = f"/dev/{hands.namespace(step).block}"
+    options = step.args["options"]
+    hands.must(step, "mount", "-t", step.args["filesystem"], "-o", options, device, step.object)
+
+
+def _unmount(step: Step, hands: Hands) -> None:
+    hands.must(step, "umount", step.object)
+
+
+def _write_fstab(step: Step, hands: Hands) -> None:
+    namespace = hands.namespace(step)
+    uuid = hands.state.use(namespace).content.uuid
+    if uuid is None:
+        raise StepFailed(step.object, f"/dev/{namespace.block} has no UUID", "run --check")
+    line = fstab.our_line(uuid, step.object, hands.wish)
+    _change_fstab(hands, fstab.with_line(hands.state.fstab, line))
+
+
+def _remove_fstab(step: Step, hands: Hands) -> None:
+    _change_fstab(hands, fstab.without_point(hands.state.fstab, step.object))
+
+
+def _change_fstab(hands: Hands, text: str) -> None:
+    """And tell systemd, which makes its mount units from it."""
+    write_durably(hands.files.fstab, text, 0o644)
+    if Path("/run/systemd/system").is_dir():
+        hands.commands.run(["systemctl", "daemon-reload"])
+
+
+def _remove_folder(step: Step, hands: Hands) -> None:
+    """Ours, and only while it is empty: what somebody put there stays."""
+    with contextlib.suppress(OSError):
+        Path(step.object).rmdir()
+    hands.record.folders.remove(step.object)
+    hands.save()
+
+
+def _own(step: Step, hands: Hands) -> None:
+    uid, gid = step.args["ids"]
+    os.chown(step.object, uid, gid)
+
+
+# The host ------------------------------------------------------------------------
+
+
+def _write_daxctl_conf(step: Step, hands: Hands) -> None:
+    _replace(hands.files.daxctl_conf, daxctl_conf(hands.state))
+
+
+def _write_host_file(step: Step, hands: Hands) -> None:
+    if hands.state.host_file is None:
+        hands.record.host_file_made = True
+        hands.save()
+    _replace(hands.files.host_file, host_file(hands.state))
+
+
+def _replace(path: Path, text: str | None) -> None:
+    if text is None:
+        path.unlink(missing_ok=True)
+    else:
+        write_durably(path, text, 0o644)
+
+
+def _create_goal(step: Step, hands: Hands) -> None:
+    goals = hands.state.goals
+    if hands.record.goal_before is None and goals is not None and hands.wish.mode != "teardown":
+        hands.record.goal_before = current_goal(goals)
+        hands.save()
+    hands.must(step, *step.args["argv"])
+
+
+def _set_memmap(step: Step, hands: Hands) -> None:
+    hands.record.memmap = step.args["parameter"]
+    hands.save()
+    if hands.state.boot_loader == "grubby":
+        hands.must(step, "grubby", "--update-kernel=ALL", f"--args={step.args['parameter']}")
+        return
+    line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {step.args["parameter"]}"\n'
+    write_durably(hands.files.grub, line, 0o644)
+    hands.must(step, "update-grub")
+
+
+def _remove_memmap(step: Step, hands: Hands) -> None:
+    if hands.state.boot_loader == "grubby":
+        hands.must(step, "grubby", "--update-kernel=ALL", f"--remove-args={step.args['parameter']}")
+    else:
+        hands.files.grub.unlink(missing_ok=True)
+        hands.must(step, "update-grub")
+    hands.record.memmap = None
+    hands.save()
+
+
+_STEPS: dict[str, Callable[[Step, Hands], None]] = {
+    "create-namespace": _create_namespace,
+    "reconfigure-namespace": _reconfigure_namespace,
+    "destroy-namespace": _destroy_namespace,
+    "write-labels": _write_labels,
+    "zero-labels": _zero_labels,
+    "enable-region": _enable_region,
+    "to-system-ram": _to_system_ram,
+    "online-memory": _online_memory,
+    "release-memory": _release_memory,
+    "make-filesystem": _make_filesystem,
+    "mount": _mount,
+    "unmount": _unmount,
+    "write-fstab": _write_fstab,
+    "remove-fstab": _remove_fstab,
+    "remove-folder": _remove_folder,
+    "own": _own,
+    "write-daxctl-conf": _write_daxctl_conf,
+    "write-host-file": _write_host_file,
+    "create-goal": _create_goal,
+    "set-memmap": _set_memmap,
+    "remove-memmap": _remove_memmap,
+}

@@ -1,0 +1,73 @@
+"""The programs of the host: ndctl, daxctl, ipmctl, blkid, mkfs, mount."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: Making a namespace of terabytes clears its page structures.
+_TIMEOUT_S = 3600
+#: Tools in /sbin are not in everybody's path.
+_PATH = os.pathsep.join(
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+)
+
+
+class StepFailed(Exception):
+    """A step did not do what it is for: ``object``, ``why``, ``do`` as in refusals."""
+
+    def __init__(self, object: str, why: str, do: str) -> None:
+        super().__init__(f"{object}: {why} ({do})")
+        self.object, self.why, self.do = object, why, do
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a program answered."""
+
+    rc: int
+    out: str
+    err: str
+
+    @property
+    def words(self) -> str:
+        """All it said, on one line."""
+        return " ".join((self.err + " " + self.out).split())
+
+
+class Commands:
+    """Runs programs without a shell, without standard input, in the C locale."""
+
+    def has(self, program: str) -> bool:
+        """Whether the host has the program."""
+        return shutil.which(program, path=_PATH) is not None
+
+    def run(self, argv: Sequence[str]) -> Done:
+        """The answer, whatever the exit code; 127 where there is no such program."""
+        environment = {**os.environ, "LC_ALL": "C", "PATH": _PATH}
+        try:
+            done = subprocess.run(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env=environment,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+        except FileNotFoundError:
+            return Done(127, "", f"{argv[0]}: not installed")
+        except subprocess.TimeoutExpired:
+            return Done(124, "", f"{argv[0]}: no end within {_TIMEOUT_S} s")
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def must(self, argv: Sequence[str], object: str, do: str) -> Done:
+        """The answer of a program that succeeded; StepFailed with its own words otherwise."""
+        done = self.run(argv)
+        if done.rc:
+            raise StepFailed(object, f"{' '.join(argv)}: exit {done.rc}: {done.words[-600:]}", do)
+        return done

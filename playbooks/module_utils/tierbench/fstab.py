@@ -1,0 +1,65 @@
+"""Our lines of /etc/fstab, told by the option ``x-tierbench`` (which mount(8) ignores)."""
+
+from __future__ import annotations
+
+from .wish import Wish
+
+_OURS = "x-tierbench"
+
+
+def mount_options(wish: Wish) -> str:
+    """Options of mount(8). ``dax=never`` rather than none: an inode flag could ask for DAX."""
+    if wish.namespace_mode != "fsdax":
+        return "noatime"
+    return "noatime,dax" if wish.dax else "noatime,dax=never"
+
+
+def our_line(uuid: str, point: str, wish: Wish) -> str:
+    """By UUID, since device names may change; ``nofail``: a host without it still boots."""
+    options = f"{mount_options(wish)},nofail,{_OURS}"
+    return f"UUID={uuid} {point} {wish.filesystem} {options} 0 2"
+
+
+def entries(text: str) -> list[list[str]]:
+    """The fields of every line that is one."""
+    lines = (line.split("#", 1)[0].split() for line in text.splitlines())
+    return [fields for fields in lines if len(fields) >= 3]
+
+
+def is_ours(fields: list[str]) -> bool:
+    """Whether we wrote the line."""
+    return len(fields) > 3 and _OURS in fields[3].split(",")
+
+
+def foreign_line(text: str, point: str) -> str | None:
+    """Somebody else's line for the same mount point."""
+    for fields in entries(text):
+        if fields[1] == point and not is_ours(fields):
+            return " ".join(fields)
+    return None
+
+
+def has_line(text: str, line: str) -> bool:
+    """Whether the line is there, alone of ours for its mount point."""
+    wanted = line.split()
+    return [e for e in entries(text) if e[1] == wanted[1] and is_ours(e)] == [wanted]
+
+
+def our_points(text: str) -> list[str]:
+    """Mount points of our lines."""
+    return [fields[1] for fields in entries(text) if is_ours(fields)]
+
+
+def with_line(text: str, line: str) -> str:
+    """The text with the line in place of ours for its mount point."""
+    kept = without_point(text, line.split()[1])
+    return kept + ("" if not kept or kept.endswith("\n") else "\n") + line + "\n"
+
+
+def without_point(text: str, point: str) -> str:
+    """The text without our line for the mount point; all others stay as they are."""
+    return "".join(
+        line
+        for line in text.splitlines(keepends=True)
+        if not (is_ours(fields := line.split()) and fields[1] == point)
+    )

@@ -1,0 +1,49 @@
+"""The plan of a firmware goal (Optane): namespaces go, the goal is made, the host restarts."""
+
+from __future__ import annotations
+
+from . import ipmctl
+from .draft import Draft
+from .ndctl import Region
+
+
+def plan_goal(
+    draft: Draft, kind: str, percent: int, reserved: int, regions: tuple[Region, ...]
+) -> bool:
+    """Whether the modules are as wanted; if not, all that comes before the restart is planned.
+
+    ``kind``: AppDirect, AppDirectNotInterleaved, or none; ``percent``: of Memory Mode.
+    """
+    goals = draft.state.goals
+    asked = " ".join(ipmctl.goal_argv(kind, percent, reserved)[4:])
+    if goals is None or goals.error:
+        draft.refuse(
+            "goal",
+            f"{asked}: {goals.error if goals else 'ipmctl was not asked'}",
+            "without Optane modules there are no goals: take the regions as they are"
+            " (pmem_goal: none)",
+        )
+        return False
+    if ipmctl.is_met(goals, kind, percent):
+        return True
+    draft.reboot = True
+    if goals.pending:
+        draft.notes.append("a goal is pending: the firmware carries it out at the next restart")
+        draft.add("reboot", "host", "a goal waits for it", "reboot")
+        return False
+    for namespace in draft.state.inventory.namespaces:
+        if not any(region.name == namespace.region and region.dimms for region in regions):
+            continue
+        draft.destroy(
+            "destroy-namespace",
+            namespace.name,
+            "a goal can be made only where no namespace is",
+            f"ndctl destroy-namespace -f {namespace.name}",
+            [namespace],
+        )
+    argv = ipmctl.goal_argv(kind, percent, reserved)
+    why = f"the modules have {goals.volatile_bytes} bytes as memory, {goals.app_direct_bytes} as"
+    why += f" AppDirect ({', '.join(sorted(set(goals.types))) or 'no regions'})"
+    draft.add("create-goal", "goal", why, " ".join(argv), argv=argv)
+    draft.add("reboot", "host", "the firmware carries a goal out at the start", "reboot")
+    return False

@@ -1,0 +1,136 @@
+"""What ipmctl tells of Optane modules: how their capacity is used, and which goal is pending.
+
+Its text output is read, never its XML: ``-o nvmxml`` implies ``-force`` (ipmctl-create-goal(1)).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .commands import Commands
+
+_UNITS = {"B": 1, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+          "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}  # fmt: skip
+#: DRAM to Optane: outside of it, Memory Mode's cache is too small or the capacity wasted.
+RATIO_LEAST, RATIO_MOST = 4, 16
+
+
+@dataclass(frozen=True)
+class Goals:
+    """``error``: why nothing else is known, in ipmctl's words. Capacities in bytes.
+
+    ``types``: PersistentMemoryType of every region. ``pending``: a goal waits for a restart.
+    """
+
+    error: str | None = None
+    volatile_bytes: int = 0
+    app_direct_bytes: int = 0
+    dram_bytes: int = 0
+    types: tuple[str, ...] = ()
+    pending: bool = False
+
+
+def read_goals(commands: Commands) -> Goals:
+    """Asks ipmctl; three calls where there are modules, one where there are none."""
+    if not commands.has("ipmctl"):
+        return Goals(error="ipmctl is not installed")
+    resources = commands.run(["ipmctl", "show", "-u", "B", "-memoryresources"])
+    if resources.rc:
+        return Goals(error=f"ipmctl says (exit {resources.rc}): {resources.words}")
+    table = parse_resources(resources.out)
+    if table is None:
+        return Goals(error=f"ipmctl's answer is not understood: {resources.words[:200]}")
+    regions = commands.run(["ipmctl", "show", "-region"])
+    goal = commands.run(["ipmctl", "show", "-goal"])
+    if goal.rc and "no goal" not in goal.words.lower():
+        return Goals(error=f"ipmctl show -goal says (exit {goal.rc}): {goal.words}")
+    return Goals(
+        volatile_bytes=table["Volatile"][1],
+        app_direct_bytes=table["AppDirect"][1],
+        dram_bytes=table["Volatile"][0] or table["Cache"][0],
+        types=parse_regions(regions.out),
+        pending=is_pending(goal.out),
+    )
+
+
+def parse_resources(text: str) -> dict[str, tuple[int, int]] | None:
+    """Row name → (DDR, modules) in bytes, of ``show -memoryresources`` of versions 2 and 3.
+
+    None where it has no such table.
+    """
+    found = {"Volatile": (0, 0), "AppDirect": (0, 0), "Cache": (0, 0)}
+    columns: tuple[int, int] | None = None
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if cells[0] == "MemoryType":
+            modules = [n for n, cell in enumerate(cells) if cell in ("PMemModule", "DCPMM")]
+            columns = (cells.index("DDR"), modules[0]) if modules and "DDR" in cells else None
+        elif columns and len(cells) > max(columns):
+            found[cells[0]] = (capacity(cells[columns[0]]), capacity(cells[columns[1]]))
+    return found if columns else None
+
+
+def capacity(text: str) -> int:
+    """Bytes of ``504.000 GiB``; ``-`` and empty cells are 0."""
+    match = re.fullmatch(r"([\d.]+)\s*([A-Za-z]+)", text.strip())
+    return round(float(match.group(1)) * _UNITS.get(match.group(2), 0)) if match else 0
+
+
+def parse_regions(text: str) -> tuple[str, ...]:
+    """PersistentMemoryType of every line of ``show -region``."""
+    return tuple(re.findall(r"\|\s*(AppDirect(?:NotInterleaved)?)\s*\|", text))
+
+
+def is_pending(text: str) -> bool:
+    """Whether ``show -goal`` has a table with a module in it."""
+    return bool(re.search(r"^\s*0x[0-9A-Fa-f]+\s*\|\s*0x[0-9A-Fa-f]+\s*\|", text, re.MULTILINE))
+
+
+def goal_argv(kind: str, memory_mode_percent: int, reserved_percent: int) -> list[str]:
+    """``ipmctl create -f -goal …``: ``-f``, since nobody answers its question."""
+    argv = ["ipmctl", "create", "-f", "-goal"]
+    if memory_mode_percent:
+        argv.append(f"MemoryMode={memory_mode_percent}")
+    if memory_mode_percent < 100 and kind != "none":
+        argv.append(f"PersistentMemoryType={kind}")
+    if reserved_percent:
+        argv.append(f"Reserved={reserved_percent}")
+    return argv
+
+
+def is_met(goals: Goals, kind: str, memory_mode_percent: int) -> bool:
+    """Whether the modules are as the goal would have them.
+
+    A percentage is met within ten points: firmware rounds (ipmctl-create-goal(1)).
+    """
+    whole = goals.volatile_bytes + goals.app_direct_bytes
+    if not whole or goals.pending:
+        return False
+    share = 100 * goals.volatile_bytes / whole
+    if abs(share - memory_mode_percent) > (10 if 0 < memory_mode_percent < 100 else 1):
+        return False
+    return memory_mode_percent == 100 or set(goals.types) == {kind}
+
+
+def current_goal(goals: Goals) -> str | None:
+    """The goal that would bring back what is there now, None where it cannot be told."""
+    whole = goals.volatile_bytes + goals.app_direct_bytes
+    kinds = sorted(set(goals.types))
+    if not whole or len(kinds) > 1:
+        return None
+    percent = round(100 * goals.volatile_bytes / whole)
+    return f"{percent} {kinds[0] if kinds else 'none'}"
+
+
+def ratio_note(goals: Goals) -> str | None:
+    """Modules to DRAM where Memory Mode caches badly, or would not use what was bought."""
+    if not goals.dram_bytes:
+        return None
+    ratio = (goals.volatile_bytes + goals.app_direct_bytes) / goals.dram_bytes
+    told = f"the modules have {ratio:.1f} times the DRAM's capacity"
+    if ratio < RATIO_LEAST:
+        return f"{told}: below 1:{RATIO_LEAST} Memory Mode adds little to the DRAM that it hides"
+    if ratio > RATIO_MOST:
+        return f"{told}: beyond 1:{RATIO_MOST} the DRAM is too small a cache"
+    return f"{told}, within 1:{RATIO_LEAST} to 1:{RATIO_MOST}"

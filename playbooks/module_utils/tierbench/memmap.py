@@ -1,0 +1,92 @@
+"""DRAM set aside by ``memmap=size!start``: the kernel parameter, and where it may lie.
+
+A wrong stretch can keep a host from starting. It must lie whole in System RAM of /proc/iomem,
+above 4 GiB, and leave the host at least as much memory as it takes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .draft import Draft
+from .wish import Wish
+
+_GIB = 1 << 30
+_SAY = (
+    "EMULATED: this is DRAM. Nothing on it survives a power failure, and its latency and bandwidth"
+    " are DRAM's: what it shows says nothing about persistent memory (FAST 2020, section 3.1)"
+)
+
+
+def plan_memmap(draft: Draft, wish: Wish) -> bool:
+    """Whether the kernel was started with the parameter; if not, its setting is planned."""
+    draft.notes.append(_SAY)
+    state = draft.state
+    if parameters(state.cmdline):
+        return True
+    if state.boot_loader is None:
+        draft.refuse(
+            "memmap",
+            "neither grubby nor update-grub configures this host's start",
+            "give the kernel memmap=SIZE!START yourself, restart, and run this again",
+        )
+        return False
+    try:
+        parameter = choose(state.iomem, wish.memmap_bytes or 4 * _GIB, wish.memmap_start)
+    except ValueError as error:
+        draft.refuse("memmap", str(error), "choose emulated_size and emulated_start to fit")
+        return False
+    draft.reboot = True
+    if state.record.memmap != parameter:
+        command = f"kernel parameter {parameter} by {state.boot_loader}"
+        why = "the kernel sets no DRAM aside"
+        draft.add("set-memmap", "memmap", why, command, parameter=parameter)
+    draft.add("reboot", "host", "the kernel parameter counts from the next start", "reboot")
+    return False
+
+
+def plan_removal(draft: Draft) -> None:
+    """Take the parameter back that we gave."""
+    parameter = draft.state.record.memmap
+    if parameter is None:
+        return
+    why = "we gave the kernel this parameter"
+    command = f"kernel parameter {parameter} away by {draft.state.boot_loader}"
+    draft.add("remove-memmap", "memmap", why, command, parameter=parameter)
+    if parameter in draft.state.cmdline.split():
+        draft.notes.append("the DRAM comes back to the host with the next restart")
+
+
+def parameters(cmdline: str) -> list[str]:
+    """``memmap=4G!12G`` and the like (``!`` alone makes persistent memory of it)."""
+    return [word for word in cmdline.split() if word.startswith("memmap=") and "!" in word]
+
+
+def choose(iomem: str, size: int, start: int | None) -> str:
+    """``memmap=4G!12G``; ValueError with the reason where no stretch fits."""
+    stretches = system_ram(iomem)
+    whole = sum(end - begin for begin, end in stretches)
+    if not whole:
+        raise ValueError("/proc/iomem shows no System RAM")
+    if not size or size % _GIB:
+        raise ValueError(f"emulated_size {size} is no multiple of 1 GiB")
+    if size > whole // 2:
+        raise ValueError(f"{size} bytes are more than half of the host's {whole}")
+    if start is None:
+        fitting = [(end - size) // _GIB * _GIB for begin, end in stretches]
+        fitting = [at for at, (begin, _) in zip(fitting, stretches) if at >= max(begin, 4 * _GIB)]  # noqa: B905
+        if not fitting:
+            raise ValueError(f"no stretch of System RAM above 4 GiB holds {size} bytes")
+        start = max(fitting)
+    inside = any(begin <= start and start + size <= end for begin, end in stretches)
+    if start % _GIB or start < 4 * _GIB or not inside:
+        raise ValueError(
+            f"{size} bytes from {start} on do not lie in System RAM above 4 GiB, at a whole GiB"
+        )
+    return f"memmap={size // _GIB}G!{start // _GIB}G"
+
+
+def system_ram(iomem: str) -> list[tuple[int, int]]:
+    """(begin, end) of every top-level stretch, the end exclusive."""
+    found = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) : System RAM$", iomem, re.MULTILINE)
+    return [(int(begin, 16), int(end, 16) + 1) for begin, end in found if int(end, 16)]

@@ -1,0 +1,93 @@
+"""What was there before and what we made: /var/lib/harness/provisioning.json on the host.
+
+Written, and synced, before the change that it tells of, so that whoever comes after a power
+failure knows what we were about.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+_SCHEMA = 1
+
+
+@dataclass
+class Record:
+    """Kept for as long as anything of ours is on the host."""
+
+    #: Region to ``{labelled, namespaces: [{mode, raw_bytes, label, map, sector_size,
+    #: align_bytes}]}``, as we first found it.
+    before: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: UUIDs of namespaces we made to ``{region, mode, asked_bytes}``.
+    namespaces: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: UUIDs of file systems we made to their mount points.
+    filesystems: dict[str, str] = field(default_factory=dict)
+    #: What a run under way may destroy: name to UUID (empty where the namespace has none).
+    approved: dict[str, str] = field(default_factory=dict)
+    #: UUID of the namespace on which a file system is being made: there is none yet.
+    making: str | None = None
+    #: Mount points that we made.
+    folders: list[str] = field(default_factory=list)
+    #: The kernel parameter ``memmap=`` that we added, and what the firmware's goal was before.
+    memmap: str | None = None
+    goal_before: str | None = None
+    host_file_made: bool = False
+
+    @property
+    def blank(self) -> bool:
+        """Whether nothing of ours is on the host."""
+        return self == Record()
+
+
+def load_record(path: Path) -> Record:
+    """The record; a blank one where there is none. ValueError where it cannot be understood."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Record()
+    try:
+        told = json.loads(text)
+        if told.pop("schema") != _SCHEMA:
+            raise ValueError("of another version")
+        return Record(**told)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def save_record(record: Record, path: Path) -> None:
+    """Replace the record at once, durably; a blank one is removed."""
+    if record.blank:
+        path.unlink(missing_ok=True)
+        return
+    write_durably(path, json.dumps({"schema": _SCHEMA, **asdict(record)}, indent=2) + "\n", 0o600)
+
+
+def write_durably(path: Path, text: str, mode: int) -> None:
+    """Beside, fsync, rename, fsync of the folder; a file that is there keeps its owner and mode."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    target = path.resolve()
+    fd, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            if target.exists():
+                status = target.stat()
+                os.fchmod(file.fileno(), status.st_mode & 0o7777)
+                os.fchown(file.fileno(), status.st_uid, status.st_gid)
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+    except BaseException:
+        os.unlink(beside)
+        raise
+    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

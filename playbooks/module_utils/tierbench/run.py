@@ -1,0 +1,262 @@
+"""One run: state → plan → confirmed? → one step → state anew → … → verified."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .apply import Hands, carry_out
+from .commands import Commands, StepFailed
+from .draft import Refusal, Step
+from .plan import Plan, make_plan
+from .record import Record, load_record, save_record
+from .state import PACKAGES, Files, State, Unreadable, read_state, vars_of
+from .tiers.kernel import LIVE, Kernel
+from .tiers_of import our_tiers
+from .verify import deviations
+from .wish import Wish, parse_wish
+
+#: More steps than any plan has: a plan that never ends is a fault of ours.
+_MOST_STEPS = 1000
+_DONE = "destroyed"
+
+
+@dataclass(frozen=True)
+class Leave:
+    """What the user allows."""
+
+    confirm_destroy: bool = False
+    destroy: Sequence[str] = ()
+    several_hosts: bool = False
+    change: bool = True
+    verify_only: bool = False
+
+
+@dataclass
+class Outcome:
+    """What is told at the end, as the fact ``provisioning``."""
+
+    mode: str
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    destroy: list[str] = field(default_factory=list)
+    confirmed: bool = False
+    refusals: list[Refusal] = field(default_factory=list)
+    failures: list[Refusal] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    changed: bool = False
+    reboot_needed: bool = False
+    missing_tools: list[str] = field(default_factory=list)
+    tiers: list[dict[str, Any]] = field(default_factory=list)
+    state: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; packages beside the tools that miss them."""
+        told = vars_of(self)
+        for key in ("refusals", "failures"):
+            told[key] = [vars_of(each) for each in told[key]]
+        packages = {PACKAGES[tool] for tool in self.missing_tools}
+        return {**told, "missing_packages": sorted(packages)}
+
+
+def run(
+    given: Mapping[str, Any],
+    leave: Leave,
+    commands: Commands,
+    files: Files,
+    kernel: Kernel = LIVE,
+) -> Outcome:
+    """Do what is wanted as far as it is allowed; never raises for what a host may be like."""
+    outcome = Outcome(str(given.get("mode", "")))
+    try:
+        wish = parse_wish(given)
+        with _alone(files, leave):
+            _run(Host(wish, commands, files, kernel), leave, outcome)
+    except (ValueError, TypeError) as error:
+        outcome.refusals.append(Refusal("settings", str(error), "correct it, and run this again"))
+    except Unreadable as error:
+        outcome.refusals.append(Refusal("host", str(error), "nothing is done on what is not known"))
+    except StepFailed as error:
+        outcome.failures.append(Refusal(error.object, error.why, error.do))
+    except BlockingIOError:
+        why = f"another run holds {files.record}.lock"
+        outcome.refusals.append(Refusal("host", why, "wait for it to end"))
+    return outcome
+
+
+@contextlib.contextmanager
+def _alone(files: Files, leave: Leave) -> Iterator[None]:
+    """One run at a time changes a host."""
+    if not leave.change or leave.verify_only:
+        yield
+        return
+    files.record.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{files.record}.lock").open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+@dataclass(frozen=True)
+class Host:
+    """What is wanted of a host, and the ways to it."""
+
+    wish: Wish
+    commands: Commands
+    files: Files
+    kernel: Kernel
+
+    def state(self) -> State:
+        """Read anew."""
+        return read_state(self.wish, self.commands, self.files, self.kernel)
+
+
+def _run(host: Host, leave: Leave, outcome: Outcome) -> None:
+    state, wish = host.state(), host.wish
+    outcome.missing_tools = list(state.missing_tools)
+    if state.missing_tools:
+        names = ", ".join(state.missing_tools)
+        outcome.refusals.append(
+            Refusal("tools", f"missing: {names}", "install them (provisioning_install_tools)")
+        )
+        return
+    plan = make_plan(state, wish)
+    _tell(outcome, plan, state)
+    outcome.refusals += plan.refusals
+    unconfirmed = confirmation(plan, state, leave)
+    outcome.confirmed = unconfirmed is None
+    if leave.verify_only:
+        if not plan.steps and not plan.refusals:
+            outcome.failures += deviations(state, wish, host.kernel)
+        return
+    if unconfirmed and leave.change:
+        outcome.refusals.append(unconfirmed)
+    if outcome.refusals or not leave.change:
+        return
+    state = _carry_out_all(plan, state, host, outcome)
+    outcome.state = state.to_json()
+    if not outcome.reboot_needed and not outcome.failures:
+        outcome.failures += deviations(state, wish, host.kernel)
+        outcome.tiers = [{"base": base, **tier} for base, tier in our_tiers(state)]
+        if not outcome.failures:
+            _close(state.record, wish, host.files)
+
+
+def _tell(outcome: Outcome, plan: Plan, state: State) -> None:
+    outcome.steps = [step.to_json() for step in plan.steps]
+    outcome.destroy = list(plan.destroys)
+    outcome.notes = list(plan.notes)
+    outcome.reboot_needed = plan.reboot_needed
+    outcome.state = state.to_json()
+    outcome.tiers = [{"base": base, **tier} for base, tier in our_tiers(state)]
+
+
+# Confirmation ----------------------------------------------------------------------
+
+
+def confirmation(plan: Plan, state: State, leave: Leave) -> Refusal | None:
+    """Why what the plan destroys is not confirmed; None where it is, or where it destroys nothing.
+
+    The names must be those of the plan, all and no other. Names that a run which was cut off has
+    already destroyed may still stand in the list: the same command goes on.
+    """
+    names = set(plan.destroys)
+    if not names:
+        return None
+    listed = ", ".join(sorted(names))
+    exact = ",".join(f'"{name}"' for name in sorted(names))
+    do = f'if all that is on them may go: -e \'{{"confirm_destroy": true, "destroy": [{exact}]}}\''
+    if leave.several_hosts and leave.destroy:
+        do = "write destroy by host: {host1: [names of host1's plan], host2: []}"
+        return Refusal(listed, "destroy is one list, and there are several hosts", do)
+    if not leave.confirm_destroy:
+        return Refusal(listed, "the plan destroys them, and confirm_destroy is not true", do)
+    given = set(leave.destroy)
+    gone = {name for name, uuid in state.record.approved.items() if uuid == _DONE}
+    if missing := names - given:
+        why = f"the plan destroys them; destroy does not name {', '.join(sorted(missing))}"
+        return Refusal(listed, why, do)
+    if extra := given - names - gone:
+        why = f"destroy names {', '.join(sorted(extra))}, which the plan does not destroy"
+        return Refusal(", ".join(sorted(extra)), why, do)
+    return None
+
+
+# Steps -----------------------------------------------------------------------------
+
+
+def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> State:
+    """The first step, then everything anew, until the plan is empty; the last state."""
+    if plan.steps:
+        _approve(plan, state, host.files)
+        state = host.state()
+    outcome.steps = []
+    for _ in range(_MOST_STEPS):
+        if not plan.steps or plan.steps[0].do == "reboot":
+            break
+        step = plan.steps[0]
+        _check_approved(step, state)
+        try:
+            carry_out(step, Hands(state, host.wish, host.commands, host.files))
+        except StepFailed:
+            outcome.changed = True
+            outcome.steps += [each.to_json() for each in plan.steps]
+            raise
+        outcome.steps.append(step.to_json(done=True))
+        outcome.changed = True
+        _forget(step, host.files)
+        state = host.state()
+        plan = make_plan(state, host.wish)
+        if plan.refusals:
+            outcome.failures += plan.refusals
+            return state
+        if plan.steps and (plan.steps[0].do, plan.steps[0].object) == (step.do, step.object):
+            why = f"{step.do} ended without an error, and the kernel shows no change"
+            raise StepFailed(step.object, why, "look at dmesg")
+    outcome.steps += [each.to_json() for each in plan.steps]
+    outcome.reboot_needed = plan.reboot_needed
+    return state
+
+
+def _approve(plan: Plan, state: State, files: Files) -> None:
+    """What this run may destroy goes on record, by name and identity, before the first step."""
+    named = {each.name: each.uuid or "" for each in state.inventory.namespaces}
+    for name in plan.destroys:
+        state.record.approved[name] = named[name]
+    if state.record.approved or not state.record.blank:
+        save_record(state.record, files.record)
+
+
+def _check_approved(step: Step, state: State) -> None:
+    """A name may belong to another namespace by now: what goes is what was confirmed."""
+    for name in step.destroys:
+        there = next((n for n in state.inventory.namespaces if n.name == name), None)
+        identity = "" if there is None else there.uuid or ""
+        if there is None or state.record.approved.get(name) != identity:
+            raise StepFailed(
+                name, "it is not the one that was confirmed any more", "run --check again"
+            )
+
+
+def _forget(step: Step, files: Files) -> None:
+    """What has been destroyed can not be destroyed again under its old name."""
+    if not step.destroys:
+        return
+    record = load_record(files.record)
+    for name in step.destroys:
+        record.approved[name] = _DONE
+    save_record(record, files.record)
+
+
+def _close(record: Record, wish: Wish, files: Files) -> None:
+    """All is as wanted: nothing is under way any more, and after a teardown nothing is ours."""
+    if wish.mode == "teardown" and wish.regions is None:
+        record = Record()
+    elif wish.mode == "teardown":
+        for region in wish.regions or ():
+            record.before.pop(region, None)
+    record.approved = {}
+    if files.record.exists():
+        save_record(record, files.record)

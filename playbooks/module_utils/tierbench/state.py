@@ -1,0 +1,290 @@
+"""The state of a host, read anew before every step: what ndctl, blkid and the kernel say now."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .commands import Commands
+from .ipmctl import Goals, read_goals
+from .ndctl import OUR_NAME, DaxDevice, Inventory, Namespace, Region, parse_daxctl, parse_ndctl
+from .record import Record, load_record
+from .tiers.kernel import LIVE, Kernel
+from .tiers.mounts import mounts
+from .use import Content, Use, uses
+from .wish import Wish
+
+#: Program to the package that has it (Debian and RHEL families have the same names, but for xfs).
+PACKAGES = {
+    "ndctl": "ndctl",
+    "daxctl": "daxctl",
+    "ipmctl": "ipmctl",
+    "blkid": "util-linux",
+    "wipefs": "util-linux",
+    "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
+}
+
+
+class Unreadable(Exception):
+    """The host's state cannot be read: nothing may be done on it."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A mount point that is wanted. ``kind``: absent, empty, full or other (no folder).
+
+    ``source``: what is mounted there now; ``owner``: ``user:group`` ids of the folder.
+    """
+
+    kind: str = "absent"
+    source: str | None = None
+    owner: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """All that a plan is made from, and nothing that was remembered."""
+
+    inventory: Inventory = field(default_factory=Inventory)
+    uses: Mapping[str, Use] = field(default_factory=dict)
+    dax: tuple[DaxDevice, ...] = ()
+    record: Record = field(default_factory=Record)
+    places: Mapping[str, Place] = field(default_factory=dict)
+    #: Whether statx shows DAX below a mount point of ours; None where it cannot say.
+    statx_dax: Mapping[str, bool | None] = field(default_factory=dict)
+    fstab: str = ""
+    host_file: str | None = None
+    daxctl_conf: str | None = None
+    goals: Goals | None = None
+    cmdline: str = ""
+    iomem: str = ""
+    boot_loader: str | None = None
+    missing_tools: tuple[str, ...] = ()
+    disabled_regions: tuple[str, ...] = ()
+    #: The tier of ordinary disks where the host file names none: (kind, path).
+    default_tier: tuple[str, str] | None = None
+
+    def use(self, namespace: Namespace) -> Use:
+        """Its content and users; unknown where it was not looked at."""
+        return self.uses.get(namespace.name, Use(Content(False, why="it was not looked at")))
+
+    def of_region(self, region: Region) -> list[Namespace]:
+        """The namespaces of a region."""
+        return [each for each in self.inventory.namespaces if each.region == region.name]
+
+    def is_ours(self, namespace: Namespace) -> bool:
+        """Made by us: by its UUID on record, or by the name in its label."""
+        return namespace.uuid in self.record.namespaces or namespace.label == OUR_NAME
+
+    def device(self, namespace: Namespace) -> DaxDevice | None:
+        """The DAX device of a devdax namespace."""
+        return next((each for each in self.dax if each.name == namespace.chardev), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """What a person wants to see of it."""
+        return {
+            "dimms": dict(self.inventory.dimms),
+            "regions": [vars_of(region) for region in self.inventory.regions],
+            "namespaces": [
+                {
+                    **vars_of(each),
+                    "ours": self.is_ours(each),
+                    "content": vars_of(self.use(each).content),
+                    "mounts": [vars_of(mount) for mount in self.use(each).mounts],
+                    "used_by": list(self.use(each).others),
+                }
+                for each in self.inventory.namespaces
+            ],
+            "dax_devices": [vars_of(each) for each in self.dax],
+            "goals": None if self.goals is None else vars_of(self.goals),
+            "record": vars_of(self.record),
+        }
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    """The fields of a data class, tuples as lists."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in vars(value).items()}
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the host's files lie; other places in tests alone."""
+
+    record: Path = Path("/var/lib/harness/provisioning.json")
+    host_file: Path = Path("/etc/harness/host.yml")
+    fstab: Path = Path("/etc/fstab")
+    daxctl_conf: Path = Path("/etc/daxctl.conf.d/tierbench.conf")
+    grub: Path = Path("/etc/default/grub.d/60-tierbench-memmap.cfg")
+
+
+def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LIVE) -> State:
+    """The state as far as ``wish`` needs it; Unreadable where a plan would be a guess."""
+    missing = missing_tools(wish, commands)
+    if missing:
+        return State(missing_tools=missing)
+    try:
+        record = load_record(files.record)
+    except ValueError as error:
+        raise Unreadable(
+            f"what was there before is on record, and cannot be read: {error}"
+        ) from error
+    inventory, disabled = _inventory(commands, kernel)
+    points = _points(wish, inventory, record)
+    found = uses(inventory.namespaces, commands, kernel)
+    ours = [m.point for use in found.values() for m in use.mounts if m.point in points]
+    return State(
+        inventory=inventory,
+        uses=found,
+        dax=_dax_devices(commands),
+        record=record,
+        places={point: _place(point, kernel) for point in points},
+        statx_dax={point: kernel.dax(Path(point)).dax for point in ours},
+        fstab=_text(files.fstab) or "",
+        host_file=_text(files.host_file),
+        daxctl_conf=_text(files.daxctl_conf),
+        goals=read_goals(commands) if _asks_ipmctl(wish, record) else None,
+        cmdline=kernel.read("/proc/cmdline") or "",
+        iomem=(kernel.read("/proc/iomem") or "") if wish.mode == "emulated" else "",
+        boot_loader=_boot_loader(commands, files),
+        disabled_regions=disabled,
+        default_tier=_default_tier(kernel),
+    )
+
+
+def missing_tools(wish: Wish, commands: Commands) -> tuple[str, ...]:
+    """Programs that this wish needs and the host has not."""
+    needed = ["ndctl", "daxctl", "blkid"]
+    if wish.has_filesystem:
+        needed += ["wipefs", f"mkfs.{wish.filesystem}"]
+    if wish.goal != "none" or wish.mode == "memory-mode":
+        needed.append("ipmctl")
+    return tuple(tool for tool in needed if not commands.has(tool))
+
+
+def _asks_ipmctl(wish: Wish, record: Record) -> bool:
+    return wish.goal != "none" or wish.mode == "memory-mode" or record.goal_before is not None
+
+
+def _inventory(commands: Commands, kernel: Kernel) -> tuple[Inventory, tuple[str, ...]]:
+    done = commands.run(["ndctl", "list", "-DRNXiv"])
+    if done.rc:
+        raise Unreadable(f"ndctl list -DRNXiv: exit {done.rc}: {done.words}")
+    try:
+        found = parse_ndctl(done.out)
+    except ValueError as error:
+        raise Unreadable(f"ndctl list -DRNXiv printed no JSON: {error}") from error
+    regions = tuple(_with_kernel(region, found, kernel) for region in found.regions)
+    namespaces = tuple(
+        replace(each, raw_bytes=kernel.read_int(f"{_ND}/{each.name}/size") or each.raw_bytes)
+        for each in found.namespaces
+    )
+    disabled = tuple(
+        r.name for r in regions if not (kernel.path(f"{_ND}/{r.name}/driver")).exists()
+    )
+    return Inventory(found.dimms, regions, namespaces), disabled
+
+
+_ND = "/sys/bus/nd/devices"
+
+
+def _with_kernel(region: Region, found: Inventory, kernel: Kernel) -> Region:
+    """The region with its bus, and label-less where the kernel says so of a namespace in it."""
+    folder = kernel.path(f"{_ND}/{region.name}")
+    provider = kernel.read(folder.resolve().parent / "provider") if folder.exists() else None
+    types = {
+        kernel.read(f"{_ND}/{each.name}/devtype")
+        for each in found.namespaces
+        if each.region == region.name
+    }
+    labelled = region.labelled and "nd_namespace_io" not in types and bool(region.dimms)
+    return replace(region, provider=provider, labelled=labelled)
+
+
+def _dax_devices(commands: Commands) -> tuple[DaxDevice, ...]:
+    done = commands.run(["daxctl", "list", "-D"])
+    if done.rc:
+        raise Unreadable(f"daxctl list -D: exit {done.rc}: {done.words}")
+    try:
+        return parse_daxctl(done.out)
+    except ValueError as error:
+        raise Unreadable(f"daxctl list -D printed no JSON: {error}") from error
+
+
+def _points(wish: Wish, inventory: Inventory, record: Record) -> set[str]:
+    """Mount points that are wanted, or of ours."""
+    wanted = {mount_point(wish, region) for region in inventory.regions}
+    return (wanted if wish.has_filesystem else set()) | set(record.filesystems.values())
+
+
+def mount_point(wish: Wish, region: Region) -> str:
+    """Where the file system of a region is mounted: by the region's number."""
+    return f"{wish.mount_root.rstrip('/')}/pmem{region.number}"
+
+
+def _place(point: str, kernel: Kernel) -> Place:
+    sources = [mount.source for mount in mounts(kernel) if mount.point == point]
+    try:
+        status = os.lstat(point)
+    except FileNotFoundError:
+        return Place()
+    except OSError:
+        return Place("other")
+    path = Path(point)
+    if path.is_symlink() or not path.is_dir():
+        return Place("other")
+    kind = "full" if any(path.iterdir()) else "empty"
+    return Place(kind, sources[-1] if sources else None, (status.st_uid, status.st_gid))
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unreadable(f"{path}: {error}") from error
+
+
+def _boot_loader(commands: Commands, files: Files) -> str | None:
+    """grubby (RHEL family) or update-grub (Debian family), where the host boots by it."""
+    for program in ("grubby", "update-grub"):
+        if (
+            commands.has(program)
+            and Path("/boot/grub2" if program == "grubby" else "/boot/grub").is_dir()
+        ):
+            return program
+    return None
+
+
+def _default_tier(kernel: Kernel) -> tuple[str, str] | None:
+    """A folder on the root disk, where that is a disk: what the harness calls ``ssd`` by itself.
+
+    The place is the one that harness/paths.py takes as root.
+    """
+    from .tiers.probe import facts_of_directory
+
+    try:
+        facts = facts_of_directory(
+            next(p for p in (DEFAULT_TIER, *DEFAULT_TIER.parents) if p.exists())
+        )
+    except OSError:
+        return None
+    return ("block", str(DEFAULT_TIER)) if facts.kind == "block" and facts.disks else None
+
+
+#: harness.paths.default_tier() as root (a test holds the two together).
+DEFAULT_TIER = Path("/var/lib/tierbench/tiers/ssd")
+
+
+def ids_of(owner: str) -> tuple[int, int]:
+    """uid and gid of ``user`` or ``user:group``; KeyError where there is no such."""
+    import grp
+
+    user, _, group = owner.partition(":")
+    entry = pwd.getpwnam(user)
+    return entry.pw_uid, grp.getgrnam(group).gr_gid if group else entry.pw_gid

@@ -1,0 +1,170 @@
+"""The plan back: what is ours goes, what was there before comes again (empty)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from . import fstab, goals
+from .draft import Draft
+from .memmap import plan_removal
+from .ndctl import Namespace, Region
+from .regions import release_memory
+from .use import users_of_mount
+from .wish import Wish
+
+
+def plan_teardown(draft: Draft, wish: Wish, regions: tuple[Region, ...]) -> None:
+    """Region by region, then what belongs to none of them."""
+    record = draft.state.record
+    if record.blank and not any(map(draft.state.is_ours, draft.state.inventory.namespaces)):
+        draft.notes.append("nothing of ours is on this host")
+    for region in regions:
+        if region.name in draft.state.disabled_regions and record.approved:
+            command = f"ndctl enable-region {region.name}"
+            draft.add("enable-region", region.name, "a run was cut off", command)
+        else:
+            _plan_region(draft, region)
+    if wish.regions is None:
+        _forget_mount_points(draft)
+        plan_removal(draft)
+        _goal_back(draft)
+
+
+def _plan_region(draft: Draft, region: Region) -> None:
+    state = draft.state
+    ours = [each for each in state.of_region(region) if state.is_ours(each)]
+    for namespace in ours:
+        _unmount(draft, namespace)
+    for namespace in ours:
+        release_memory(draft, namespace)
+        _destroy(draft, region, namespace)
+    before = state.record.before.get(region.name)
+    if before is None:
+        return
+    others = [each for each in state.of_region(region) if each not in ours]
+    if region.dimms and not before["labelled"]:
+        _labels_away(draft, region, others)
+    elif region.dimms:
+        for wanted in missing_of(before["namespaces"], others):
+            _create(draft, region, wanted)
+
+
+def _unmount(draft: Draft, namespace: Namespace) -> None:
+    """Our mounts only; somebody's own mount of our namespace is refused with the destruction."""
+    for mount in draft.state.use(namespace).mounts:
+        point = mount.point
+        ours = point in draft.state.record.filesystems.values() or point in fstab.our_points(
+            draft.state.fstab
+        )
+        if not ours or mount.through:
+            draft.refuse(
+                namespace.name,
+                f"it is mounted at {point}, which is not a mount of ours",
+                f"umount {point} first",
+            )
+            continue
+        users = users_of_mount(point)
+        if users:
+            who = ", ".join(users[:5]) + (" …" if len(users) > 5 else "")
+            draft.refuse(
+                namespace.name, f"it is mounted at {point}, used by {who}", "end them first"
+            )
+            continue
+        draft.add("unmount", point, f"{namespace.name} goes", f"umount {point}")
+
+
+def _destroy(draft: Draft, region: Region, namespace: Namespace) -> None:
+    """Behind its unmounting; what speaks against it otherwise is refused as everywhere."""
+    name = namespace.name
+    if any(step.do == "unmount" for step in draft.steps):
+        draft = _without_mounts(draft, namespace)
+    if not region.dimms:
+        argv = ["ndctl", "create-namespace", "-f", "-e", name, "-m", "raw"]
+        why = "it was raw before"
+        draft.destroy(
+            "reconfigure-namespace", name, why, " ".join(argv), [namespace], argv=argv, raw=True
+        )
+        return
+    command = f"ndctl destroy-namespace -f {name}"
+    draft.destroy("destroy-namespace", name, "it is ours", command, [namespace])
+
+
+def _without_mounts(draft: Draft, namespace: Namespace) -> Draft:
+    """The same draft, seen as if the unmounting that it plans were done.
+
+    The state is read anew before the destruction: were it still mounted then, it is refused.
+    """
+    use = replace(draft.state.use(namespace), mounts=(), others=())
+    state = replace(draft.state, uses={**draft.state.uses, namespace.name: use})
+    return Draft(state, draft.steps, draft.refusals, draft.notes)
+
+
+def missing_of(before: list[dict[str, Any]], now: list[Namespace]) -> list[dict[str, Any]]:
+    """The namespaces of ``before`` that have no like among those of ``now``."""
+    left = list(now)
+    missing = []
+    for wanted in before:
+        like = next((each for each in left if _is_like(each, wanted)), None)
+        if like is None:
+            missing.append(wanted)
+        else:
+            left.remove(like)
+    return missing
+
+
+def _is_like(namespace: Namespace, wanted: dict[str, Any]) -> bool:
+    return (namespace.mode, namespace.raw_bytes, namespace.label) == (
+        wanted["mode"],
+        wanted["raw_bytes"],
+        wanted["label"],
+    )
+
+
+def _create(draft: Draft, region: Region, wanted: dict[str, Any]) -> None:
+    """As it was: mode, size, name and what goes with the mode; its content is gone."""
+    argv = ["ndctl", "create-namespace", "-r", region.name, "-m", wanted["mode"]]
+    argv += ["-s", str(wanted["raw_bytes"])]
+    if wanted["label"]:
+        argv += ["-n", wanted["label"]]
+    if wanted["mode"] == "sector":
+        argv += ["-l", str(wanted["sector_size"])]
+    if wanted["mode"] in ("fsdax", "devdax"):
+        argv += ["-M", wanted["map"] or "dev", "-a", str(wanted["align_bytes"] or 1 << 21)]
+    why = f"there was {wanted['mode']} of {wanted['raw_bytes']} bytes (its content is gone)"
+    draft.add("create-namespace", region.name, why, " ".join(argv), argv=argv, theirs=True)
+
+
+def _labels_away(draft: Draft, region: Region, others: list[Namespace]) -> None:
+    if not region.labelled:
+        return
+    if others:
+        names = ", ".join(each.name for each in others)
+        draft.notes.append(f"{region.name} keeps its labels, since {names} came after us")
+        return
+    dimms = " ".join(region.dimms)
+    draft.add(
+        "zero-labels",
+        region.name,
+        "it had no labels before",
+        f"ndctl disable-region {region.name}; ndctl zero-labels {dimms};"
+        f" ndctl enable-region {region.name}",
+        dimms=list(region.dimms),
+    )
+
+
+def _forget_mount_points(draft: Draft) -> None:
+    """fstab lines and folders of ours."""
+    for point in fstab.our_points(draft.state.fstab):
+        draft.add("remove-fstab", point, "the line is ours", f"/etc/fstab: without {point}")
+    for point in draft.state.record.folders:
+        draft.add("remove-folder", point, "we made it", f"rmdir {point}")
+
+
+def _goal_back(draft: Draft) -> None:
+    """The firmware's goal of before; nothing is there any more that it could destroy."""
+    before = draft.state.record.goal_before
+    if before is None or draft.steps:
+        return
+    percent, _, kind = before.partition(" ")
+    goals.plan_goal(draft, kind, int(percent), 0, draft.state.inventory.regions)

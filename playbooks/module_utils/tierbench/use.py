@@ -1,0 +1,253 @@
+"""Who uses a namespace, and what lies on it: what must be known before it may go.
+
+Nothing is written, not even an access time: devices are asked by blkid's low-level probing and
+by an exclusive open for reading, which the kernel denies where anything claims the device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .commands import Commands
+from .ndctl import OUR_NAME, Namespace
+from .tiers.block import Stack, stack_of
+from .tiers.kernel import LIVE, Kernel
+from .tiers.mounts import Mount, mounts
+from .tiers.pmem import namespace_of
+from .tiers.probe import stacks_of
+
+
+@dataclass(frozen=True)
+class Content:
+    """What blkid finds on a namespace's block device.
+
+    ``known`` False: it could not be told (``why``), which is not the same as nothing. ``type`` None
+    and ``known``: no signature. ``type``: ext4, xfs, LVM2_member, gpt …
+    """
+
+    known: bool
+    type: str | None = None
+    label: str | None = None
+    uuid: str | None = None
+    why: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether it is known that there is no signature of anything."""
+        return self.known and self.type is None
+
+
+@dataclass(frozen=True)
+class MountedAt:
+    """A mount of a namespace. ``through``: layers between (``LVM vg-data``)."""
+
+    point: str
+    filesystem: str
+    options: tuple[str, ...]
+    through: tuple[str, ...] = ()
+    whole: bool = True  # not a bind mount of a folder of it
+
+
+@dataclass(frozen=True)
+class Use:
+    """Content of a namespace, its mounts, and others who hold it (in words)."""
+
+    content: Content
+    mounts: tuple[MountedAt, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+def uses(
+    namespaces: tuple[Namespace, ...], commands: Commands, kernel: Kernel = LIVE
+) -> dict[str, Use]:
+    """What is on and who uses each namespace, by its name."""
+    mounted = mounts_of_namespaces(kernel)
+    swaps = _swaps(kernel)
+    open_files = _open_devices() if kernel is LIVE else {}
+    found = {}
+    for each in namespaces:
+        others = [f"swap on {device}" for name, device in swaps if name == each.name]
+        others += _holders(each, kernel)
+        device = f"/dev/{each.block or each.chardev}"
+        others += [f"{device} is open in {who}" for who in open_files.get(device, [])]
+        here = mounted.get(each.name, ())
+        if each.block and kernel is LIVE and not here and not others and _claimed(device):
+            others.append(f"the kernel says {device} is busy: claimed, perhaps in a container")
+        found[each.name] = Use(_content(each, commands), here, tuple(others))
+    return found
+
+
+# Content -------------------------------------------------------------------------
+
+
+def _content(namespace: Namespace, commands: Commands) -> Content:
+    if not namespace.enabled:
+        return Content(False, why="it is disabled")
+    if namespace.block is None:
+        return Content(True) if namespace.chardev else Content(False, why="it has no block device")
+    return probe(f"/dev/{namespace.block}", commands)
+
+
+def probe(device: str, commands: Commands) -> Content:
+    """What blkid's low-level probing finds (blkid(8): 0 found, 2 nothing, 8 ambivalent)."""
+    done = commands.run(["blkid", "--probe", "--output", "export", device])
+    if done.rc == 2 and not done.words:
+        return Content(True)
+    if done.rc != 0:
+        what = "several signatures at once" if done.rc == 8 else done.words or "nothing"
+        return Content(False, why=f"blkid cannot tell (exit {done.rc}: {what})")
+    told = parse_blkid(done.out)
+    kind = told.get("TYPE") or told.get("PTTYPE")
+    if kind is None:
+        return Content(False, why="blkid finds something it has no name for")
+    return Content(True, kind, told.get("LABEL"), told.get("UUID") or told.get("PTUUID"))
+
+
+def parse_blkid(text: str) -> dict[str, str]:
+    """``NAME=value`` lines of ``blkid --output export``, with its escapes undone."""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {name: re.sub(r"\\(.)", r"\1", value) for name, _, value in pairs}
+
+
+def is_our_filesystem(content: Content, made: Mapping[str, str]) -> bool:
+    """By its UUID on record, or by its label; ``made``: UUID to mount point."""
+    return content.uuid in made or content.label == OUR_NAME
+
+
+# Users ---------------------------------------------------------------------------
+
+
+def mounts_of_namespaces(kernel: Kernel) -> dict[str, tuple[MountedAt, ...]]:
+    """Mounts by the namespace that holds their bytes, through device mapper, md and partitions."""
+    found: dict[str, list[MountedAt]] = {}
+    for mount in mounts(kernel):
+        for stack in stacks_of(mount, kernel):
+            for name in _namespaces_of(stack, kernel):
+                found.setdefault(name, []).append(_mounted_at(mount, stack))
+    return {name: tuple(each) for name, each in found.items()}
+
+
+def _mounted_at(mount: Mount, stack: Stack) -> MountedAt:
+    return MountedAt(mount.point, mount.filesystem, mount.options, stack.through, mount.root == "/")
+
+
+def _namespaces_of(stack: Stack, kernel: Kernel) -> Iterator[str]:
+    for disk in stack.disks:
+        namespace = namespace_of(disk.sysfs, kernel)
+        if namespace is not None:
+            yield namespace.name
+
+
+def _swaps(kernel: Kernel) -> list[tuple[str, str]]:
+    """(namespace, device) of every swap area on persistent memory."""
+    found = []
+    for line in (kernel.read("/proc/swaps") or "").splitlines()[1:]:
+        device = line.split()[0]
+        number = kernel.device_number(device) if device.startswith("/dev/") else None
+        stack = stack_of(number, kernel) if number else None
+        for name in _namespaces_of(stack, kernel) if stack else ():
+            found.append((name, device))
+    return found
+
+
+def _holders(namespace: Namespace, kernel: Kernel) -> list[str]:
+    """Device mapper, md … on the block device or on one of its partitions."""
+    if namespace.block is None:
+        return []
+    folder = f"/sys/class/block/{namespace.block}"
+    found = [f"{name} is built on it" for name in kernel.names(f"{folder}/holders")]
+    for part in kernel.names(folder):
+        if part.startswith(namespace.block) and kernel.read(f"{folder}/{part}/partition"):
+            found.append(f"it has the partition {part}")
+            found += [f"{n} is built on {part}" for n in kernel.names(f"{folder}/{part}/holders")]
+    return found
+
+
+def _claimed(device: str) -> bool:
+    """Whether somebody has the block device for himself: a mount in any mount namespace, md …"""
+    try:
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
+    except OSError as error:
+        return error.errno == errno.EBUSY
+    return False
+
+
+def _open_devices() -> dict[str, list[str]]:
+    """``/dev/pmem…`` and ``/dev/dax…`` that processes have open or mapped, with who they are."""
+    found: dict[str, list[str]] = {}
+    for pid in (name for name in os.listdir("/proc") if name.isdigit()):
+        for device in _devices_of(pid):
+            found.setdefault(device, []).append(who(pid))
+    return found
+
+
+def _devices_of(pid: str) -> set[str]:
+    targets = set()
+    try:
+        for fd in os.scandir(f"/proc/{pid}/fd"):
+            try:
+                targets.add(os.readlink(fd.path))
+            except OSError:
+                continue
+    except OSError:
+        return set()
+    targets |= _mapped(pid)
+    return {name for name in targets if re.match(r"^/dev/(pmem|dax)[\d.]+", name)}
+
+
+def _mapped(pid: str) -> set[str]:
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return set()
+    return {line.split(None, 5)[5] for line in lines if "/dev/" in line and line.count(" ") > 5}
+
+
+def who(pid: str) -> str:
+    """``pid 123 (postgres)``."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        name = "gone"
+    return f"pid {pid} ({name})"
+
+
+def users_of_mount(point: str) -> list[str]:
+    """Processes with a file, folder or mapping on the mount: who keeps it from being unmounted."""
+    try:
+        device = os.stat(point).st_dev
+    except OSError:
+        return []
+    numbers = f"{os.major(device):02x}:{os.minor(device):02x}"
+    found = []
+    for pid in (name for name in os.listdir("/proc") if name.isdigit()):
+        if _is_on(pid, device) or _maps_of(pid, numbers):
+            found.append(who(pid))
+    return found
+
+
+def _is_on(pid: str, device: int) -> bool:
+    links = [f"/proc/{pid}/cwd", f"/proc/{pid}/root", f"/proc/{pid}/exe"]
+    with contextlib.suppress(OSError):
+        links += [entry.path for entry in os.scandir(f"/proc/{pid}/fd")]
+    for link in links:
+        try:
+            if os.stat(link).st_dev == device:
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _maps_of(pid: str, numbers: str) -> bool:
+    try:
+        text = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return any(line.split(None, 5)[3:4] == [numbers] for line in text.splitlines())

@@ -1,0 +1,99 @@
+"""The end state, asked of the kernel: with the code that verifies the harness's tiers."""
+
+from __future__ import annotations
+
+from . import ipmctl
+from .draft import Draft, Refusal
+from .ndctl import Region
+from .plan import wanted_regions
+from .regions import find_kept
+from .state import State, mount_point
+from .tiers.kernel import LIVE, Kernel
+from .tiers.model import TierFacts
+from .tiers.probe import facts_of_devdax, facts_of_directory, facts_of_numa
+from .wish import Wish
+
+
+def deviations(state: State, wish: Wish, kernel: Kernel = LIVE) -> list[Refusal]:
+    """What the kernel says otherwise than was wanted; empty where all is as it should be."""
+    if wish.mode == "memory-mode":
+        return _memory_mode(state, wish)
+    if wish.mode == "teardown":
+        return _teardown(state, wish, kernel)
+    found = []
+    for region in wanted_regions(Draft(state), wish):
+        found += _region(state, region, wish, kernel)
+    return found
+
+
+def _region(state: State, region: Region, wish: Wish, kernel: Kernel) -> list[Refusal]:
+    namespace = find_kept(state, region, wish)
+    if namespace is None:
+        return [_other(region.name, f"no namespace in it is {wish.namespace_mode}")]
+    if wish.has_filesystem:
+        return _directory(region, namespace.name, wish, kernel)
+    facts = _facts_of_device(namespace.chardev, kernel)
+    if facts is None:
+        return [_other(namespace.name, "the kernel has no DAX device of it")]
+    if wish.mode == "devdax":
+        return [] if facts.dax else [_other(str(facts.device), f"no device to map: {facts.notes}")]
+    return _memory_node(state, str(namespace.chardev), kernel)
+
+
+def _directory(region: Region, name: str, wish: Wish, kernel: Kernel) -> list[Refusal]:
+    point = mount_point(wish, region)
+    try:
+        facts = facts_of_directory(point, kernel)
+    except OSError as error:
+        return [_other(point, str(error))]
+    fsdax = "fsdax" if wish.dax else "fs-nodax"
+    kind = "sector" if wish.mode == "sector" else fsdax
+    if facts.mount_point != point or facts.namespace != name:
+        return [_other(point, f"it is on {facts.device}, not on {name}")]
+    if facts.kind != kind:
+        return [_other(point, f"the kernel says {facts.kind} (statx DAX: {facts.dax}), not {kind}")]
+    if facts.filesystem != wish.filesystem:
+        return [_other(point, f"it has {facts.filesystem}, not {wish.filesystem}")]
+    return []
+
+
+def _facts_of_device(chardev: str | None, kernel: Kernel) -> TierFacts | None:
+    try:
+        return facts_of_devdax(chardev or "none", kernel)
+    except OSError:
+        return None
+
+
+def _memory_node(state: State, name: str, kernel: Kernel) -> list[Refusal]:
+    device = next((each for each in state.dax if each.name == name), None)
+    if device is None or device.mode != "system-ram" or device.target_node is None:
+        return [_other(name, f"daxctl says {device.mode if device else 'there is none'}")]
+    try:
+        facts = facts_of_numa(device.target_node, kernel)
+    except LookupError as error:
+        return [_other(name, str(error))]
+    if not facts.size_bytes:
+        return [_other(f"node {device.target_node}", "it has no memory")]
+    return []
+
+
+def _memory_mode(state: State, wish: Wish) -> list[Refusal]:
+    goals = state.goals
+    kind = wish.goal if wish.memory_mode_percent < 100 else "none"
+    if goals and not goals.error and ipmctl.is_met(goals, kind, wish.memory_mode_percent):
+        return []
+    found = f"{goals.volatile_bytes} bytes are memory" if goals else "ipmctl was not asked"
+    return [_other("goal", found)]
+
+
+def _teardown(state: State, wish: Wish, kernel: Kernel) -> list[Refusal]:
+    found = []
+    regions = [region.name for region in wanted_regions(Draft(state), wish)]
+    for namespace in state.inventory.namespaces:
+        if namespace.region in regions and state.is_ours(namespace):
+            found.append(_other(namespace.name, "it is ours and still there"))
+    return found
+
+
+def _other(object: str, found: str) -> Refusal:
+    return Refusal(object, f"not as asked for: {found}", "run the playbook with --check")

@@ -1,0 +1,133 @@
+"""What is wanted of a host, as the roles say it: checked before anything is read or touched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+MODES = (
+    "appdirect", "sector", "devdax", "system-ram", "memory-mode", "emulated", "teardown"
+)  # fmt: skip
+#: Modes that make one namespace in each region, and the mode of that namespace.
+NAMESPACE_MODES = {
+    "appdirect": "fsdax",
+    "sector": "sector",
+    "devdax": "devdax",
+    "system-ram": "devdax",
+    "emulated": "fsdax",
+}
+#: Modes with a file system on the namespace.
+FILESYSTEM_MODES = ("appdirect", "sector", "emulated")
+GOALS = ("none", "AppDirect", "AppDirectNotInterleaved")
+_CHOICES = {
+    "mode": MODES,
+    "goal": GOALS,
+    "map": ("dev", "mem"),
+    "filesystem": ("ext4", "xfs"),
+    "sector_size": (512, 4096),
+}
+_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One mode and its settings; roles/*/defaults/main.yml say what each means."""
+
+    mode: str
+    regions: tuple[str, ...] | None = None  # None: all
+    goal: str = "none"
+    goal_reserved_percent: int = 0
+    dimms: int | None = None
+    size_bytes: int | None = None
+    map: str = "dev"
+    filesystem: str = "ext4"
+    dax: bool = True
+    sector_size: int = 4096
+    mount_root: str = "/mnt"
+    owner: str | None = None
+    memory_mode_percent: int = 100
+    memmap_bytes: int | None = None
+    memmap_start: int | None = None
+
+    @property
+    def namespace_mode(self) -> str | None:
+        """The mode of the namespaces that are wanted, None where none are."""
+        return NAMESPACE_MODES.get(self.mode)
+
+    @property
+    def has_filesystem(self) -> bool:
+        """Whether a file system is wanted on each namespace."""
+        return self.mode in FILESYSTEM_MODES
+
+    @property
+    def mounts_with_dax(self) -> bool:
+        """Whether files are wanted to bypass the page cache."""
+        return self.dax and self.namespace_mode == "fsdax"
+
+
+def parse_wish(given: Mapping[str, Any]) -> Wish:
+    """The wish as Ansible hands it over, where numbers and truth may be words.
+
+    ValueError names the variable, what was given and what may be.
+    """
+    known = {field.name for field in fields(Wish)}
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{name}: there is no such setting; there are {', '.join(known)}")
+    wish = Wish(**{name: _value(name, value) for name, value in given.items()})
+    for name, choices in _CHOICES.items():
+        if getattr(wish, name) not in choices:
+            raise ValueError(
+                f"{name} {getattr(wish, name)!r}: one of {', '.join(map(str, choices))}"
+            )
+    for name in ("memory_mode_percent", "goal_reserved_percent"):
+        if not 0 <= getattr(wish, name) <= 100:
+            raise ValueError(f"{name} {getattr(wish, name)}: from 0 to 100")
+    if not re.fullmatch(r"/[\w./-]*", wish.mount_root) or ".." in wish.mount_root:
+        raise ValueError(f"mount_root {wish.mount_root!r}: an absolute folder, like /mnt")
+    if wish.owner and not re.fullmatch(r"[\w.-]+(:[\w.-]+)?", wish.owner):
+        raise ValueError(f"owner {wish.owner!r}: user, or user:group")
+    return wish
+
+
+def _value(name: str, value: Any) -> Any:
+    if value is None or value in ("", "null", "None"):
+        return {"regions": (), "goal": "none"}.get(name)
+    if name == "regions":
+        return _regions(value)
+    if name == "dax":
+        return _truth(name, value)
+    if name in ("mode", "goal", "map", "filesystem", "mount_root", "owner"):
+        return str(value)
+    return _number(name, value)
+
+
+def _regions(value: Any) -> tuple[str, ...] | None:
+    if value == "all":
+        return None
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)):
+        raise ValueError(f"regions {value!r}: all, or names like [region0, region1]")
+    names = tuple(str(name).strip() for name in names)
+    for name in names:
+        if not re.fullmatch(r"region\d+", name):
+            raise ValueError(f"regions: {name!r} is no region's name; all, or [region0, region1]")
+    return names
+
+
+def _truth(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if str(value).lower() not in words:
+        raise ValueError(f"{name} {value!r}: true or false")
+    return words[str(value).lower()]
+
+
+def _number(name: str, value: Any) -> int:
+    match = re.fullmatch(r"(\d+)\s*(|[KMGT]iB)", str(value).strip())
+    if isinstance(value, (bool, float)) or match is None:
+        raise ValueError(f"{name} {value!r}: a whole number, or one with KiB, MiB, GiB or TiB")
+    return int(match.group(1)) * _UNITS[match.group(2)]
