@@ -27,7 +27,7 @@ from harness.spec import NATIVE
 from harness.store import StoredRun, Unfinished
 from harness.units import format_bytes, format_ns
 
-app = typer.Typer(help="List, show, remove and export runs.")
+app = typer.Typer(help="List, show, remove, export and import runs.")
 
 
 @app.command("list")
@@ -266,3 +266,25 @@ def _export_tar(chosen: list[StoredRun], out: Path) -> None:
     with tarfile.open(out, "w:gz") as archive:
         for stored in chosen:
             archive.add(stored.directory, arcname=stored.run_id)
+
+
+@app.command("import")
+def import_(
+    archive: Annotated[Path, typer.Argument(help="A .tar.gz of harness runs export.")],
+    origin: Annotated[
+        str, typer.Option("--from", help="The host it comes from: marks a run of a taken name.")
+    ] = "elsewhere",
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Take runs of another host over; what is there already stays."""
+    from harness.transfer import import_archive
+
+    done = import_archive(archive, store(results), origin)
+    if json_:
+        new = [stored.run_id for stored in done.new]
+        print_json({"imported": new, "known": list(done.known)})
+        return
+    print(f"{len(done.new)} runs imported, {len(done.known)} were there already")
+    for stored in done.new:
+        print(f"  {stored.run_id}  {stored.run['status']}")
