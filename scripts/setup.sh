@@ -15,7 +15,7 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 # package:file — a package is there when its file or command is.
 needed=(python3-venv:ensurepip gcc:gcc libc6-dev:/usr/include/stdio.h make:make)
 useful=(
-  fio:fio numactl:numactl
+  fio:fio ioping:ioping numactl:numactl
   # The native client and its back ends for PostgreSQL and for MySQL and MariaDB.
   libjansson-dev:/usr/include/jansson.h zlib1g-dev:/usr/include/zlib.h
   libpq-dev:/usr/include/postgresql/libpq-fe.h libmariadb-dev:/usr/include/mariadb/mysql.h

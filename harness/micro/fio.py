@@ -1,0 +1,227 @@
+"""fio on a tier: what block devices and file systems answer to reads and writes.
+
+The file is written once, whole and with data that do not compress; each configuration then
+overwrites or reads it, in an order that is drawn anew for each repeat, so that no
+configuration is always measured behind the same other one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.errors import RunFailed, UsageError
+from harness.host.uncontrolled import Finding
+from harness.micro import external
+from harness.micro.fio_result import IoSample, metrics_of, sample_of
+from harness.micro.io_jobs import IoJob, IoPlan, plan_of
+from harness.micro.measured import Measured, Workplace
+from harness.result import Check, Metric
+from harness.tiers.model import Tier
+from harness.units import format_bytes
+
+_FILE = "data"
+#: Direct I/O wants whole blocks; no device has larger ones.
+_BLOCK = 4096
+#: The first that prints the latencies of syncs with their bins.
+_OLDEST = (3, 12)
+#: Left free of what the tier has: a full file system is another device.
+_SPARE_SHARE = 0.05
+
+
+def check(params: Mapping[str, Any]) -> None:
+    """UsageError where fio is missing or a parameter is wrong, before anything is started."""
+    plan_of(params)
+    external.require("fio", ["--version"], _OLDEST)
+
+
+def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
+    """Every configuration of ``params`` (see :mod:`harness.micro.io_jobs`) on the tier."""
+    plan = plan_of(params)
+    version = external.require("fio", ["--version"], _OLDEST)
+    directory = _room(work, plan)
+    past_cache = takes_direct(directory)
+    _fill(work, plan, past_cache)
+    found: dict[IoJob, list[IoSample]] = {job: [] for job in plan.jobs}
+    files: dict[str, str] = {}
+    for repeat in range(work.repeats):
+        order = list(plan.jobs)
+        random.Random(f"{work.seed}/{repeat}").shuffle(order)
+        for number, job in enumerate(order, 1):
+            done = f"{repeat + 1} of {work.repeats}, {number} of {len(order)}"
+            work.env.progress.say(f"{work.tier.name}: {job.configuration} ({done})")
+            text = job_file(job, plan, past_cache, work.seed + repeat)
+            files.setdefault(job.configuration, text)
+            found[job].append(sample_of(_fio(work, text), job))
+    metrics = [
+        metric
+        for job, samples in found.items()
+        for metric in metrics_of(samples, _labels(job, work.tier, past_cache), job.sync)
+    ]
+    return Measured(
+        metrics=(*metrics, *_file_metrics(plan)),
+        checks=(_everything(found),),
+        version=version,
+        build=f"fio {version}",
+        source="Debian's or the host's own fio",
+        artifacts={"fio": {"jobs": files}},
+        uncontrolled=tuple(_findings(plan, past_cache)),
+    )
+
+
+def job_file(job: IoJob, plan: IoPlan, past_cache: bool, seed: int) -> str:
+    """The job as fio reads it: what is needed to repeat it by hand."""
+    kind = {"sequential": job.operation, "random": f"rand{job.operation}"}[job.pattern]
+    options: dict[str, Any] = {
+        "filename": _FILE,
+        "size": plan.size_bytes // job.threads,
+        "rw": kind,
+        "bs": job.access_bytes,
+        "ioengine": _engine(job),
+        "iodepth": job.queue_depth,
+        "direct": int(_direct(job, past_cache)),
+        "numjobs": job.threads,
+        "time_based": 1,
+        "runtime": f"{plan.duration_ns // 1_000_000}ms",
+        "randseed": seed,
+        "overwrite": 1,
+        "refill_buffers": 1,
+        "lat_percentiles": 1,
+        "clat_percentiles": 0,
+        "thread": 1,
+        "group_reporting": 1,
+    }
+    if job.pattern == "sequential" and job.threads > 1:  # each a part of its own
+        options["offset_increment"] = plan.size_bytes // job.threads
+    if job.pattern == "random":
+        options["size"] = plan.size_bytes
+        options["norandommap"] = 1
+    if _needs_cached(job, past_cache):
+        options["pre_read"] = 1
+        options["invalidate"] = 0
+    if job.operation == "write" and job.sync == "none" and not _direct(job, past_cache):
+        options["end_fsync"] = 1  # what was left in the page cache burdens the next one
+    if job.sync in ("fsync", "fdatasync"):
+        options[job.sync] = 1
+    if job.sync == "dsync":
+        options["sync"] = "dsync"
+    return "".join(["[job]\n", *(f"{name}={value}\n" for name, value in options.items())])
+
+
+def _needs_cached(job: IoJob, past_cache: bool) -> bool:
+    """Whether the file is to lie in the page cache, where there is one, as a whole.
+
+    Else the first access of each page would be another thing than the others: a read of a part
+    fetches it, and so does the write of a part.
+    """
+    partial = job.operation == "read" or job.access_bytes % _BLOCK != 0
+    return partial and not _direct(job, past_cache)
+
+
+def takes_direct(directory: Path) -> bool:
+    """Whether files there can be opened past the page cache (O_DIRECT)."""
+    probe = directory / "direct"
+    try:
+        os.close(os.open(probe, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600))
+    except OSError:
+        return False
+    finally:
+        probe.unlink(missing_ok=True)
+    return True
+
+
+def _engine(job: IoJob) -> str:
+    return "libaio" if job.queue_depth > 1 else "psync"
+
+
+def _direct(job: IoJob, past_cache: bool) -> bool:
+    if job.direct == "auto":
+        return past_cache and job.access_bytes % _BLOCK == 0
+    return job.direct == "yes"
+
+
+def _room(work: Workplace, plan: IoPlan) -> Path:
+    asked = f"measure file I/O on tier {work.tier.name}"
+    if work.directory is None:
+        raise UsageError(
+            asked, f"it is a {work.tier.facts.kind}, not a directory",
+            "choose a tier that is a directory",
+        )  # fmt: skip
+    room = os.statvfs(work.directory)
+    free = room.f_bavail * room.f_frsize
+    if plan.size_bytes > free * (1 - _SPARE_SHARE):
+        raise UsageError(
+            f"{asked} in a file of {format_bytes(plan.size_bytes)}",
+            f"{format_bytes(free)} are free in {work.directory.parent}",
+            "make room, or give a smaller one with -p size=…",
+        )
+    return work.directory
+
+
+def _fill(work: Workplace, plan: IoPlan, past_cache: bool) -> None:
+    """Write all of the file: of blocks that were never written reads fetch nothing."""
+    work.env.progress.say(f"{work.tier.name}: writing {format_bytes(plan.size_bytes)}")
+    text = (
+        f"[fill]\nfilename={_FILE}\nsize={plan.size_bytes}\nrw=write\nbs=1M\nioengine=psync\n"
+        f"direct={int(past_cache)}\nend_fsync=1\nrefill_buffers=1\nrandseed={work.seed}\n"
+    )
+    _fio(work, text)
+    assert work.directory is not None
+    written = (work.directory / _FILE).stat().st_size
+    if written != plan.size_bytes:
+        raise RunFailed(
+            f"write {plan.size_bytes} bytes on {work.tier.name}", f"the file has {written}"
+        )
+
+
+def _fio(work: Workplace, text: str) -> dict[str, Any]:
+    """One run of fio; notes that it prints before its document are left out."""
+    printed = external.run(work, ["fio", "--output-format=json+", "-"], text)
+    try:
+        document: dict[str, Any] = json.loads(printed[max(0, printed.find("{")) :])
+    except ValueError as error:
+        raise RunFailed("run fio", f"it printed no JSON: {printed[:200]!r}") from error
+    return document
+
+
+def _labels(job: IoJob, tier: Tier, past_cache: bool) -> dict[str, str]:
+    facts = tier.facts
+    return {
+        "measurement": job.measurement,
+        "configuration": job.configuration,
+        **job.axes,
+        "direct": "yes" if _direct(job, past_cache) else "no",
+        "io_engine": _engine(job),
+        "filesystem": facts.filesystem or "unknown",
+        "dax": {True: "yes", False: "no", None: "unknown"}[facts.dax],
+    }
+
+
+def _file_metrics(plan: IoPlan) -> list[Metric]:
+    return [Metric("file_bytes", "bytes", "none", {}, value=plan.size_bytes)]
+
+
+def _everything(found: Mapping[IoJob, list[IoSample]]) -> Check:
+    """No job of fio's failed, else there were no samples: said with how much they did."""
+    operations = sum(one.operations for samples in found.values() for one in samples)
+    return Check(
+        "io_without_errors", "passed",
+        f"{len(found)} configurations, {operations:,} operations, none failed",
+    )  # fmt: skip
+
+
+def _findings(plan: IoPlan, past_cache: bool) -> list[Finding]:
+    asked = any(job.direct == "auto" and not job.access_bytes % _BLOCK for job in plan.jobs)
+    if past_cache or not asked:
+        return []
+    return [
+        Finding(
+            what="page cache",
+            found="this file system takes no direct I/O: what is read may lie in memory",
+            do="give a size larger than the memory, or measure on another file system",
+        )
+    ]

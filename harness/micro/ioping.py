@@ -1,0 +1,137 @@
+"""ioping on a tier: one request after another, as the DB paper measures its SSD (Table 3).
+
+Past the page cache where the file system can; a write is followed by ``fdatasync``, within
+the time that is counted, as ioping does it unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness import parameters
+from harness.errors import RunFailed
+from harness.micro import external
+from harness.micro.fio import takes_direct
+from harness.micro.fio_result import histogram
+from harness.micro.measured import Measured, Workplace
+from harness.result import Check, Metric
+from harness.units import parse_size
+
+_DEFAULTS: Mapping[str, Any] = {"requests": 2000, "access": "4KiB", "working_set": "256MiB"}
+#: ioping's own: the first request after a pause is not like the others.
+_IGNORED = 1
+_CASES = tuple((o, p) for o in ("read", "write") for p in ("random", "sequential"))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    requests: int
+    access_bytes: int
+    working_set_bytes: int
+
+
+def check(params: Mapping[str, Any]) -> None:
+    """UsageError where ioping is missing or a parameter is wrong."""
+    _plan(params)
+    external.require("ioping", ["-v"])
+
+
+def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
+    """Random and sequential reads and writes; latencies of all repeats in one histogram."""
+    plan = _plan(params)
+    version = external.require("ioping", ["-v"])
+    if work.directory is None:
+        raise RunFailed(f"ioping on {work.tier.name}", "the tier is not a directory")
+    direct = takes_direct(work.directory)
+    times: dict[tuple[str, str], list[list[int]]] = {case: [] for case in _CASES}
+    for repeat in range(work.repeats):
+        for operation, pattern in _CASES:
+            work.env.progress.say(
+                f"{work.tier.name}: ioping {pattern} {operation} ({repeat + 1} of {work.repeats})"
+            )
+            argv = _argv(plan, operation, pattern, direct, work.seed + repeat)
+            times[operation, pattern].append(_times(external.run(work, argv), plan))
+    metrics = [
+        metric
+        for (operation, pattern), repeats in times.items()
+        for metric in _metrics(_labels(work, plan, operation, pattern, direct), repeats)
+    ]
+    done = sum(len(one) for repeats in times.values() for one in repeats)
+    return Measured(
+        metrics=tuple(metrics),
+        checks=(Check("io_without_errors", "passed", f"{done:,} requests, none failed"),),
+        version=version,
+        build=f"ioping {version}",
+        source="Debian's or the host's own ioping",
+        artifacts={"ioping": {"argv": [_argv(plan, o, p, direct, work.seed) for o, p in _CASES]}},
+    )
+
+
+def _plan(params: Mapping[str, Any]) -> _Plan:
+    for name in params:
+        if name not in _DEFAULTS:
+            raise parameters.unknown("ioping", str(name), list(_DEFAULTS), {"size": "working_set"})
+    given = {**_DEFAULTS, **params}
+    return _Plan(
+        parameters.count("requests", given["requests"], 1_000_000),
+        parse_size(given["access"]),
+        parse_size(given["working_set"]),
+    )
+
+
+def _argv(plan: _Plan, operation: str, pattern: str, direct: bool, seed: int) -> list[str]:
+    argv = ["ioping", "-J", "-i", "0", "-c", str(plan.requests + _IGNORED), "-a", str(_IGNORED)]
+    argv += ["-s", str(plan.access_bytes), "-S", str(plan.working_set_bytes), "-e", str(seed)]
+    argv += ["-D"] * direct + ["-W"] * (operation == "write") + ["-L"] * (pattern == "sequential")
+    return [*argv, "."]
+
+
+def _times(printed: str, plan: _Plan) -> list[int]:
+    """Nanoseconds of each request; RunFailed where some are missing."""
+    try:
+        found = [
+            int(entry["io"]["time"])
+            for entry in json.loads(printed)
+            if "io" in entry and not entry["io"]["ignored"]
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunFailed("read what ioping prints", f"not as version 1.3 does: {error!r}") from error
+    if len(found) != plan.requests:
+        raise RunFailed(
+            f"{plan.requests} requests of ioping", f"it tells the times of {len(found)}"
+        )
+    return found
+
+
+def _labels(
+    work: Workplace, plan: _Plan, operation: str, pattern: str, direct: bool
+) -> dict[str, str]:
+    facts = work.tier.facts
+    return {
+        "measurement": "ioping",
+        "configuration": f"ioping/operation={operation},pattern={pattern}",
+        "operation": operation,
+        "pattern": pattern,
+        "access_size_bytes": str(plan.access_bytes),
+        "queue_depth": "1",
+        "threads": "1",
+        "sync": "fdatasync" if operation == "write" else "none",
+        "direct": "yes" if direct else "no",
+        "filesystem": facts.filesystem or "unknown",
+        "dax": {True: "yes", False: "no", None: "unknown"}[facts.dax],
+    }
+
+
+def _metrics(labels: Mapping[str, str], repeats: list[list[int]]) -> list[Metric]:
+    means = tuple(sum(times) / len(times) for times in repeats)
+    bins: dict[str, int] = {}
+    for time in (time for times in repeats for time in times):
+        bins[str(time)] = bins.get(str(time), 0) + 1
+    merged = histogram(bins).encode()
+    return [
+        Metric("operation_mean_duration_ns", "ns", "lower", labels, samples=means),
+        Metric("operation_duration_ns", "ns", "lower", labels, hdr=merged),
+    ]

@@ -1,0 +1,261 @@
+"""fio and ioping on a real file system, at a scale at which figures mean nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import hdr
+from harness.errors import RunFailed, UsageError
+from harness.micro import external, fio, ioping
+from harness.micro.fio_result import histogram, sample_of
+from harness.micro.io_jobs import IoPlan, plan_of
+from harness.micro.measured import Measured, Workplace
+from harness.opening import open_environment
+from harness.progress import progress_on_stderr
+from harness.units import MIB
+
+TINY = {"size": "8MiB", "duration": "50ms"}
+
+
+@pytest.fixture
+def tier_path() -> Iterator[Path]:
+    """Where the unprivileged user may go: pytest's own directories are closed to it."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        tier = Path(folder) / "tier"
+        tier.mkdir(mode=0o755)
+        (Path(folder) / "host.yml").write_text(
+            f"schema: 1\ntiers:\n  ssd: {{kind: block, path: {tier}}}\n"
+        )
+        yield tier
+
+
+@pytest.fixture
+def work(tier_path: Path) -> Iterator[Workplace]:
+    host = tier_path.parent / "host.yml"
+    with (
+        progress_on_stderr(quiet=True) as progress,
+        open_environment(host, [], progress) as env,
+        env.directory(tier_path / "run") as directory,
+        env.scratch() as scratch,
+    ):
+        yield Workplace(env.tiers["ssd"], env, directory, scratch, seed=3, repeats=2)
+
+
+def _fio(work: Workplace, **measurements: Any) -> Measured:
+    return fio.measure(work, {**TINY, "measurements": measurements})
+
+
+def _by_configuration(measured: Measured, name: str) -> dict[str, Any]:
+    return {m.labels["configuration"]: m for m in measured.metrics if m.name == name}
+
+
+def test_every_configuration_has_a_sample_each_repeat(work: Workplace) -> None:
+    read = {"operation": "read", "pattern": "random", "access": "4KiB", "queue_depth": [1, 4]}
+    measured = _fio(work, random_read=read)
+    rates = _by_configuration(measured, "bandwidth_bytes_per_second")
+    assert [metric.labels["queue_depth"] for metric in rates.values()] == ["1", "4"]
+    operations = _by_configuration(measured, "operations_per_second")
+    for name, rate in rates.items():
+        assert len(rate.samples) == work.repeats
+        per_second = zip(rate.samples, operations[name].samples, strict=True)
+        assert all(b == pytest.approx(4096 * n, rel=0.01) for b, n in per_second)
+    assert [check.status for check in measured.checks] == ["passed"]
+    durations = _by_configuration(measured, "operation_duration_ns")
+    assert all(hdr.decode(metric.hdr).total > 0 for metric in durations.values())
+
+
+def test_a_write_with_its_sync_takes_what_both_take(work: Workplace) -> None:
+    wal = {"operation": "write", "pattern": "sequential", "access": 4096, "sync": "fdatasync"}
+    measured = _fio(work, wal=wal)
+    (mean,) = _by_configuration(measured, "operation_mean_duration_ns").values()
+    (call,) = _by_configuration(measured, "write_call_duration_ns").values()
+    (sync,) = _by_configuration(measured, "fdatasync_duration_ns").values()
+    parts = hdr.decode(call.hdr).mean + hdr.decode(sync.hdr).mean
+    low, high = sorted(mean.samples)
+    assert low * 0.97 <= parts <= high * 1.03
+    # The rate says the same: one after the other. The last write may go without its sync.
+    (rate,) = _by_configuration(measured, "operations_per_second").values()
+    for per_second, mean_ns in zip(rate.samples, mean.samples, strict=True):
+        done = per_second * 0.05
+        assert per_second * mean_ns <= 1e9 * (1.02 + 2 / done)
+
+
+def test_percentiles_are_those_of_fio(work: Workplace) -> None:
+    plan = plan_of(
+        TINY | {"measurements": {"r": {"operation": "read", "pattern": "random", "access": "4KiB"}}}
+    )
+    fio._fill(work, plan, past_cache=False)
+    text = fio.job_file(plan.jobs[0], plan, past_cache=False, seed=1)
+    document = fio._fio(work, text)
+    told = document["jobs"][0]["read"]["lat_ns"]
+    ours = sample_of(document, plan.jobs[0]).latencies
+    assert ours.total == told["N"]
+    ranks = ours.counts.cumsum()
+    for percent, value in told["percentile"].items():  # fio rounds ranks up, hdr to the nearest
+        at = int(ranks.searchsorted(math.ceil(float(percent) * ours.total / 100)))
+        assert int(ours.layout.bounds()[1][at]) == pytest.approx(value, rel=0.002)
+    assert ours.mean == pytest.approx(told["mean"], rel=0.02)
+
+
+def test_bins_keep_their_counts() -> None:
+    found = histogram({"0": 1, "9152": 3, "13991853": 2, str(10**15): 1})
+    assert found.total == 7
+    assert found.percentile(50) == pytest.approx(9152, rel=0.001)
+
+
+def test_what_fio_did_not_do_is_no_result() -> None:
+    params = {"measurements": {"r": {"operation": "read", "pattern": "random", "access": "4KiB"}}}
+    job = plan_of(params).jobs[0]
+    side = {"bw_bytes": 0, "iops": 0, "total_ios": 0, "lat_ns": {"mean": 0}}
+    with pytest.raises(RunFailed, match="did no I/O"):
+        sample_of({"jobs": [{"error": 0, "read": side}]}, job)
+    with pytest.raises(RunFailed, match="not as fio 3 writes it"):
+        sample_of({"jobs": [{"error": 0}]}, job)
+
+
+def test_partial_reads_find_the_file_in_the_page_cache(work: Workplace) -> None:
+    small = {"operation": "read", "pattern": "random", "access": 64, "direct": False}
+    measured = _fio(work, small=small)
+    (duration,) = _by_configuration(measured, "operation_duration_ns").values()
+    assert duration.labels["direct"] == "no"
+    told = measured.artifacts["fio"]["jobs"][duration.labels["configuration"]]
+    assert "pre_read=1" in told and "invalidate=0" in told
+
+
+def test_ioping_tells_every_request(work: Workplace) -> None:
+    measured = ioping.measure(work, {"requests": 8, "working_set": "4MiB"})
+    durations = [m for m in measured.metrics if m.name == "operation_duration_ns"]
+    cases = {(m.labels["operation"], m.labels["pattern"]) for m in durations}
+    assert cases == {(o, p) for o in ("read", "write") for p in ("random", "sequential")}
+    assert all(m.hdr and hdr.decode(m.hdr).total == 8 * work.repeats for m in durations)
+    assert work.directory is not None
+    assert list(work.directory.iterdir()) == []
+
+
+def test_a_file_that_does_not_fit_is_refused_before_it_is_written(work: Workplace) -> None:
+    params = {"size": "900TiB", "measurements": {"r": {"operation": "read", "pattern": "random",
+                                                       "access": "4KiB"}}}  # fmt: skip
+    with pytest.raises(UsageError, match="are free"):
+        fio.measure(work, params)
+
+
+@pytest.mark.parametrize("name", ["fio", "ioping"])
+def test_a_missing_program_is_named_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(UsageError, match=f"{name} is not installed") as told:
+        external.require(name, ["--version"])
+    assert f"apt install {name}" in told.value.do
+
+
+def test_an_old_fio_is_refused() -> None:
+    with pytest.raises(UsageError, match="is version"):
+        external.require("fio", ["--version"], (99,))
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"runtime": "2s"}, "did you mean 'duration'"),
+        ({"measurements": {}}, "no measurements"),
+        ({"measurements": {"r": {"operation": "raed", "pattern": "random", "access": 1}}}, "raed"),
+        ({"measurements": {"r": {"operation": "read", "access": 64}}}, "no pattern"),
+        ({"measurements": {"r": {"operation": "read", "pattern": "random", "acces": 64}}}, "acces"),
+        (
+            {"measurements": {"r": {"operation": "write", "pattern": "random", "access": 64,
+                                    "queue_depth": 8, "sync": "fsync"}}},
+            "each call waits",
+        ),
+        ({"duration": "0s", "measurements": {}}, "out of range"),
+    ],
+)  # fmt: skip
+def test_wrong_parameters_are_named(params: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as told:
+        plan_of(params)
+    assert said in str(told.value)
+
+
+def test_lists_are_swept_in_their_order() -> None:
+    body = {"operation": "read", "pattern": "random", "access": [64, "4KiB"], "threads": [1, 2]}
+    plan = plan_of({"measurements": {"r": body}})
+    assert isinstance(plan, IoPlan) and plan.size_bytes == 1024 * MIB
+    assert [(job.access_bytes, job.threads) for job in plan.jobs] == [
+        (64, 1), (64, 2), (4096, 1), (4096, 2),
+    ]  # fmt: skip
+    assert len({job.configuration for job in plan.jobs}) == 4
+
+
+_MEASURE = textwrap.dedent("""
+    import signal, sys
+    from pathlib import Path
+    from harness.micro import fio
+    from harness.micro.measured import Workplace
+    from harness.opening import open_environment
+    from harness.progress import progress_on_stderr
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    tier = Path(sys.argv[1])
+    body = {"operation": "read", "pattern": "random", "access": "4KiB"}
+    with (progress_on_stderr(quiet=True) as progress,
+          open_environment(tier.parent / "host.yml", [], progress) as env,
+          env.directory(tier / "run") as directory, env.scratch() as scratch):
+        work = Workplace(env.tiers["ssd"], env, directory, scratch, 1, 1)
+        fio.measure(work, {"size": "8MiB", "duration": "10m", "measurements": {"r": body}})
+""")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_stays_on_the_tier(tier_path: Path, number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _MEASURE, str(tier_path)], stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        data = tier_path / "run" / "data"
+        _until(lambda: data.exists() and len(_working_in(tier_path)) >= 1)
+        process.send_signal(number)
+        process.wait(60)
+        _until(lambda: not _working_in(tier_path) and not (tier_path / "run").exists())
+    finally:
+        process.kill()
+        process.wait()
+    assert list(tier_path.iterdir()) == []
+
+
+def _until(done: Any) -> None:
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline, "it does not come about"
+        time.sleep(0.05)
+
+
+def _working_in(folder: Path) -> list[int]:
+    """Processes whose working directory is below it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "cwd").readlink().is_relative_to(folder):
+                found.append(int(process.name))
+    return found
+
+
+def test_a_job_can_be_repeated_by_hand(work: Workplace) -> None:
+    read = {"operation": "read", "pattern": "sequential", "access": "128KiB"}
+    measured = _fio(work, r=read)
+    (text,) = measured.artifacts["fio"]["jobs"].values()
+    printed = external.run(work, ["fio", "--output-format=json", "-"], text)
+    assert json.loads(printed[printed.index("{") :])["jobs"][0]["read"]["total_ios"] > 0
