@@ -22,6 +22,8 @@ from harness.tiers.verify import may_enter
 #: What the harness and loadgen expect of each other. To be raised with any change that one
 #: built before it would misunderstand (CMake reads it here).
 LOADGEN_INTERFACE = 5
+#: Likewise of microbench.
+MICROBENCH_INTERFACE = 2
 
 
 def native_folders() -> list[Path]:

@@ -85,7 +85,7 @@ static void find_abilities(void)
 
 #endif
 
-/* Each of the result of the one before; of a register, since newer cores add constants for nothing. */
+/* Each to the result of the one before; a register's value: newer cores add constants for nothing. */
 static void add_chain(uint64_t rounds)
 {
     uint64_t sum = 0, one = 1;
@@ -97,6 +97,7 @@ static void add_chain(uint64_t rounds)
 static void read_both(uint64_t *cycles, uint64_t *ns)
 {
     uint64_t closest = UINT64_MAX;
+    *cycles = *ns = 0;
     for (int i = 0; i < 16; i++) {
         uint64_t before = mb_clock_begin(), now = lg_monotonic_ns(), after = mb_clock_end();
         if (after - before >= closest)

@@ -1,0 +1,168 @@
+/*
+ * microbench: what memory, persistent memory and what is mapped like them can do.
+ *
+ *   microbench - < spec.json > result.json 3> progress.jsonl
+ *
+ * Exit status: 0 complete; 1 failed, with the reason in the result and on stderr; 2 the
+ * spec cannot be run as it is, nothing was measured.
+ */
+#include "run.h"
+#include "support.h"
+#include "target.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FAILED = 1, USAGE = 2 };
+
+static int refuse(const struct lg_error *error)
+{
+    fprintf(stderr, "microbench: %s\n", error->text);
+    return USAGE;
+}
+
+static json_t *new_result(void)
+{
+    return json_pack("{s:i, s:s, s:n, s:s, s:{s:I, s:I}, s:o, s:{}, s:[], s:[]}", "schema", 2,
+                     "status", "complete", "error", "version", MICROBENCH_VERSION, "clock",
+                     "monotonic_ns", (json_int_t)lg_monotonic_ns(), "realtime_ns",
+                     (json_int_t)lg_realtime_ns(), "cpu", mb_cpu_facts(), "targets",
+                     "measurements", "notes");
+}
+
+static void note(json_t *result, const char *format, const char *name)
+{
+    struct lg_text text = {0};
+    lg_text_printf(&text, format, name);
+    json_array_append_new(json_object_get(result, "notes"), json_string(text.bytes));
+    free(text.bytes);
+}
+
+static bool map_targets(struct mb_spec *spec, json_t *result, struct lg_error *error)
+{
+    for (size_t i = 0; i < spec->target_count; i++) {
+        struct mb_target *target = &spec->targets[i];
+        if (!mb_target_map(target, error))
+            return false;
+        json_t *facts = mb_target_facts(target);
+        json_int_t huge = json_integer_value(json_object_get(facts, "huge_bytes"));
+        json_object_set_new(json_object_get(result, "targets"), target->name, facts);
+        if (target->kind == MB_DRAM && target->pages == MB_HUGE &&
+            (uint64_t)huge < target->size_bytes / MB_HUGE_PAGE * MB_HUGE_PAGE)
+            note(result, "target %s: huge pages were asked for, but not all of it lies on them "
+                         "(huge_bytes): its figures hold misses of the address translation",
+                 target->name);
+    }
+    for (size_t m = 0; m < spec->measurement_count; m++)
+        for (size_t j = 0; j < spec->measurements[m].job_count; j++) {
+            struct mb_job *job = &spec->measurements[m].jobs[j];
+            job->base = job->target->base + job->offset_bytes;
+        }
+    return true;
+}
+
+/* Threads of a measurement that share a processor do not run at the same time. */
+static void note_sharing(const struct mb_measurement *measurement, json_t *result)
+{
+    for (size_t a = 0; a < measurement->job_count; a++)
+        for (size_t b = a; b < measurement->job_count; b++)
+            for (uint32_t i = 0; i < measurement->jobs[a].threads; i++)
+                for (uint32_t k = a == b ? i + 1 : 0; k < measurement->jobs[b].threads; k++)
+                    if (measurement->jobs[a].cpus[i] == measurement->jobs[b].cpus[k]) {
+                        note(result, "measurement %s: more than one thread on a processor: they "
+                                     "took turns",
+                             measurement->name);
+                        return;
+                    }
+}
+
+static bool run_repeat(const struct mb_measurement *measurement, uint32_t number,
+                       json_t *repeats, struct lg_error *error)
+{
+    struct mb_repeat repeat;
+    json_t *counts = json_pack("{s:s, s:i}", "measurement", measurement->name, "repeat",
+                               (int)number + 1);
+    lg_progress("measuring", counts);
+    json_decref(counts);
+    json_t *result = mb_repeat_run(&repeat, measurement, number, error)
+                         ? mb_repeat_result(&repeat, error)
+                         : NULL;
+    mb_repeat_free(&repeat);
+    if (result)
+        json_array_append_new(repeats, result);
+    return result != NULL;
+}
+
+static bool run_measurement(struct mb_measurement *measurement, json_t *result,
+                            struct lg_error *error)
+{
+    uint64_t begin = lg_monotonic_ns();
+    for (size_t j = 0; j < measurement->job_count; j++) {
+        struct mb_job *job = &measurement->jobs[j];
+        if (job->kind->prepare && !job->kind->prepare(job, error))
+            return false;
+    }
+    json_t *repeats = json_array();
+    json_array_append_new(json_object_get(result, "measurements"),
+                          json_pack("{s:s, s:I, s:o}", "name", measurement->name, "prepare_ns",
+                                    (json_int_t)(lg_monotonic_ns() - begin), "repeats", repeats));
+    note_sharing(measurement, result);
+    for (uint32_t i = 0; i < measurement->repeats; i++)
+        if (!run_repeat(measurement, i, repeats, error))
+            return false;
+    return true;
+}
+
+static bool run_all(struct mb_spec *spec, json_t *result, struct lg_error *error)
+{
+    if (!map_targets(spec, result, error))
+        return false;
+    for (size_t m = 0; m < spec->measurement_count; m++) {
+        struct lg_error inner = {""};
+        if (run_measurement(&spec->measurements[m], result, &inner))
+            continue;
+        lg_fail(error, "measurement %.100s: %.800s", spec->measurements[m].name, inner.text);
+        return false;
+    }
+    return true;
+}
+
+/* A result that did not reach its reader is a failure, whatever stands in it. */
+static int print(json_t *result, bool complete, const struct lg_error *error)
+{
+    if (!complete) {
+        fprintf(stderr, "microbench: %s\n", error->text);
+        json_object_set_new(result, "status", json_string("failed"));
+        json_object_set_new(result, "error", json_string(error->text));
+    }
+    bool printed = json_dumpf(result, stdout, JSON_COMPACT) == 0 && putchar('\n') != EOF &&
+                   fflush(stdout) == 0;
+    if (!printed)
+        perror("microbench: the result cannot be written");
+    json_decref(result);
+    return complete && printed ? EXIT_SUCCESS : FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    struct lg_error error = {""};
+    struct mb_spec spec;
+    json_error_t parse_error;
+    lg_progress_open();
+    if (argc != 2 || strcmp(argv[1], "-") != 0) {
+        fprintf(stderr, "usage: microbench - < spec.json > result.json\n");
+        return USAGE;
+    }
+    json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES, &parse_error);
+    if (!document) {
+        lg_fail(&error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
+        return refuse(&error);
+    }
+    if (!mb_cpu_find(&error) || !mb_spec_read(&spec, document, &error))
+        return refuse(&error);
+    json_t *result = new_result();
+    int status = print(result, run_all(&spec, result, &error), &error);
+    mb_spec_free(&spec);
+    return status;
+}

@@ -1,0 +1,163 @@
+/* From counts to figures: totals, plausibility, and the result's JSON. */
+#include "run.h"
+#include "support.h"
+
+#include <stdlib.h>
+
+#define TURBO 1.5 /* a core may be so much faster under way than when its clock was measured */
+
+static json_t *integer(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static void add(struct mb_counts *sum, const struct mb_counts *more)
+{
+    sum->operations += more->operations;
+    sum->read_bytes += more->read_bytes;
+    sum->written_bytes += more->written_bytes;
+    sum->second_bytes += more->second_bytes;
+}
+
+struct mb_job_totals mb_job_totals(const struct mb_repeat *repeat, const struct mb_job *job)
+{
+    struct mb_job_totals totals = {.begin_ns = UINT64_MAX};
+    for (uint32_t i = 0; i < repeat->worker_count; i++) {
+        const struct mb_worker *worker = &repeat->workers[i];
+        if (worker->thread.job != job)
+            continue;
+        uint64_t ran_ns = worker->window_ns - worker->begin_ns;
+        double seconds = (double)(ran_ns ? ran_ns : 1) / 1e9;
+        add(&totals.all, &worker->thread.done);
+        add(&totals.window, &worker->window);
+        totals.begin_ns = worker->begin_ns < totals.begin_ns ? worker->begin_ns : totals.begin_ns;
+        totals.end_ns = worker->end_ns > totals.end_ns ? worker->end_ns : totals.end_ns;
+        totals.window_ns = ran_ns > totals.window_ns ? ran_ns : totals.window_ns;
+        totals.operations_per_second += (double)worker->window.operations / seconds;
+        totals.bytes_per_second +=
+            (double)(worker->window.read_bytes + worker->window.written_bytes) / seconds;
+    }
+    return totals;
+}
+
+bool mb_plausible(const struct mb_job *job, const struct mb_counts *done, uint64_t duration_ns,
+                  double core_hz, struct lg_error *error)
+{
+    static const struct mb_ceiling widest = {.load = 3 * 64, .store = 2 * 64};
+    struct mb_ceiling ceiling = job->kind->ceiling ? job->kind->ceiling(job) : widest;
+    double cycles = (double)(duration_ns + 1000) * TURBO * core_hz / 1e9;
+    double loads = (double)done->read_bytes / cycles, stores = (double)done->written_bytes / cycles;
+    if (loads <= ceiling.load && stores <= ceiling.store)
+        return true;
+    lg_fail(error, "job %.100s: implausible: a thread %s %.1f bytes in each of the core's cycles, "
+                   "more than its ports can carry (%u): its loop does not do what it should",
+            job->name, loads > ceiling.load ? "loaded" : "stored",
+            loads > ceiling.load ? loads : stores,
+            loads > ceiling.load ? ceiling.load : ceiling.store);
+    return false;
+}
+
+static json_t *latency_of(const struct mb_repeat *repeat, const struct mb_job *job)
+{
+    if (!job->kind->has_latency)
+        return json_null();
+    struct lg_hdr sum;
+    lg_hdr_init(&sum);
+    for (uint32_t i = 0; i < repeat->worker_count; i++)
+        if (repeat->workers[i].thread.job == job)
+            lg_hdr_add(&sum, &repeat->workers[i].thread.latency);
+    char *text = sum.total ? lg_hdr_encode(&sum) : NULL;
+    json_t *hdr = text ? json_string(text) : json_null();
+    free(text);
+    lg_hdr_free(&sum);
+    return hdr;
+}
+
+static json_t *threads_of(const struct mb_repeat *repeat, const struct mb_job *job)
+{
+    json_t *threads = json_array();
+    for (uint32_t i = 0; i < repeat->worker_count; i++) {
+        const struct mb_worker *worker = &repeat->workers[i];
+        const struct mb_counts *done = &worker->thread.done;
+        if (worker->thread.job != job)
+            continue;
+        json_array_append_new(
+            threads,
+            json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu", worker->thread.cpu,
+                      "begin_ns", integer(worker->begin_ns), "end_ns", integer(worker->end_ns),
+                      "operations", integer(done->operations), "read_bytes",
+                      integer(done->read_bytes), "written_bytes", integer(done->written_bytes),
+                      "cpu_ns", integer(worker->cpu_ns)));
+    }
+    return threads;
+}
+
+static json_t *window_of(const struct mb_job_totals *totals)
+{
+    return json_pack("{s:o, s:o, s:o, s:o}", "duration_ns", integer(totals->window_ns),
+                     "operations", integer(totals->window.operations), "read_bytes",
+                     integer(totals->window.read_bytes), "written_bytes",
+                     integer(totals->window.written_bytes));
+}
+
+static json_t *job_result(const struct mb_repeat *repeat, const struct mb_job *job)
+{
+    struct mb_job_totals totals = mb_job_totals(repeat, job);
+    struct mb_persist persist;
+    const char *why = NULL, *durable = NULL;
+    if (job->kind->persists && job->kind->persists(job, &persist))
+        durable = mb_durable(job->target, &persist, &why);
+    json_t *facts = json_object();
+    if (job->kind->report)
+        job->kind->report(job, facts);
+    json_t *result = json_pack(
+        "{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "name", job->name, "kind", job->kind->name,
+        "target", job->target->name, "operations", integer(totals.all.operations), "read_bytes",
+        integer(totals.all.read_bytes), "written_bytes", integer(totals.all.written_bytes),
+        "second_bytes", integer(totals.all.second_bytes), "duration_ns",
+        integer(totals.end_ns - totals.begin_ns));
+    json_t *figures = json_pack(
+        "{s:o, s:f, s:f, s:o, s:s?, s:s?, s:o, s:o}", "window", window_of(&totals),
+        "operations_per_second", totals.operations_per_second, "bandwidth_bytes_per_second",
+        totals.bytes_per_second, "latency_hdr", latency_of(repeat, job), "durable", durable,
+        "durable_why", why, "facts", facts, "threads", threads_of(repeat, job));
+    json_object_update(result, figures);
+    json_decref(figures);
+    return result;
+}
+
+json_t *mb_repeat_result(const struct mb_repeat *repeat, struct lg_error *error)
+{
+    const struct mb_measurement *measurement = repeat->measurement;
+    for (uint32_t i = 0; i < repeat->worker_count; i++) {
+        const struct mb_worker *worker = &repeat->workers[i];
+        if (!mb_plausible(worker->thread.job, &worker->thread.done,
+                          worker->end_ns - worker->begin_ns, repeat->core_hz, error))
+            return NULL;
+    }
+    json_t *jobs = json_array();
+    for (size_t j = 0; j < measurement->job_count; j++)
+        json_array_append_new(jobs, job_result(repeat, &measurement->jobs[j]));
+    return json_pack("{s:o, s:o, s:o, s:f, s:o}", "begin_ns", integer(repeat->begin_ns),
+                     "duration_ns", integer(repeat->duration_ns), "stolen_ns",
+                     repeat->stolen_ns < 0 ? json_null() : integer((uint64_t)repeat->stolen_ns),
+                     "core_hz", repeat->core_hz, "jobs", jobs);
+}
+
+static json_t *names_of(const char *const *names, const bool *has)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; names[i]; i++)
+        if (has[i])
+            json_array_append_new(list, json_string(names[i]));
+    return list;
+}
+
+json_t *mb_cpu_facts(void)
+{
+    return json_pack("{s:s, s:o, s:o, s:f, s:b, s:f, s:o}", "model", mb_cpu.model, "isa",
+                     names_of(mb_isa_names, mb_cpu.isa), "flush",
+                     names_of(mb_flush_names, mb_cpu.flush), "tsc_hz", mb_cpu.clock_hz,
+                     "invariant_tsc", mb_cpu.invariant_clock, "core_hz", mb_cpu.core_hz,
+                     "llc_bytes", integer(mb_cpu.llc_bytes));
+}
