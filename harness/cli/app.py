@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 import harness
-from harness.cli import data, doctor, engines, experiment, host, results, run, runs
+from harness.cli import data, doctor, engines, experiment, host, micro, results, run, runs
 
 app = typer.Typer(
     name="harness",
@@ -24,6 +24,7 @@ app.command("compare")(results.compare)
 app.command("report")(results.report)
 app.command("repro")(results.repro)
 app.add_typer(engines.app, name="engines")
+app.add_typer(micro.app, name="micro")
 app.add_typer(host.app, name="host")
 
 

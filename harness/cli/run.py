@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from harness import registry
-from harness.cli import show
+from harness.cli import micro, show
 from harness.cli.common import (
     EmulateOption,
     HostOption,
@@ -26,7 +26,7 @@ from harness.profile import expand
 from harness.progress import progress_on_stderr
 from harness.yamlfile import Document
 
-_WORKLOADS = ", ".join(registry.workload_names())
+_WORKLOADS = ", ".join([*registry.workload_names(), "micro"])
 _ENGINES = ", ".join(registry.engine_names())
 _CACHE = (
     "tpch: cold-per-query, cold-per-run or warm [cold-per-query; cold-per-run where streams run]."
@@ -153,10 +153,29 @@ def run(
             help="tpch: keep plans from a second execution [plans; not where streams run].",
         ),
     ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option(help="micro: a suite's name (`harness micro suites`), or its file."),
+    ] = None,
+    tier: Annotated[
+        list[str] | None, typer.Option(help="micro: the tier that is measured; may repeat.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="micro: a raw device's content may go.")
+    ] = False,
+    format_: Annotated[
+        str, typer.Option("--format", help="micro: table, or perma (PerMA-Bench's JSON).")
+    ] = "table",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="micro: check all and print what would be run.")
+    ] = False,
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="Any workload parameter: key=value.")
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, max=10_000, help="Interleaved repeats.")] = 1,
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000, help="Interleaved repeats [1; micro: the suite's]."),
+    ] = None,
     threads: Annotated[
         int | None,
         typer.Option(
@@ -229,6 +248,31 @@ def run(
         "operations": operations,
         "update": update,
     }
+    own = {"suite": suite, "tier": tier, "overwrite": overwrite or None, "dry_run": dry_run or None}
+    own["format"] = None if format_ == "table" else format_
+    if workload == "micro":
+        others = {"engine": engine, "placement": placement, "driver": driver, "dsn": dsn,
+                  "properties": properties, "memory_limit": memory_limit, "set": set_,
+                  "option": option, "label": label}  # fmt: skip
+        micro.run_micro(
+            micro.Options(
+                suite,
+                tier or [],
+                micro.parameters(given | others, {"threads": threads, "cpus": cpus}, param),
+                repeats,
+                seed,
+                emulate or [],
+                host,
+                results,
+                format_,
+                json_,
+                dry_run,
+                overwrite,
+                quiet,
+            )
+        )
+        return
+    micro.refuse_own(workload, own)
     if takes(workload, "threads"):
         given["threads"], threads = threads, None
     params = workload_params(workload, given, param, properties)
@@ -252,7 +296,7 @@ def run(
             "seed": seed,
             "emulate": emulate or [],
         },
-        "repeats": repeats,
+        "repeats": repeats or 1,
     }
     if driver is not None:
         both = list(registry.drivers(workload)) if driver == "both" else [driver]

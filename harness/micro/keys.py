@@ -147,12 +147,19 @@ KEYS: Mapping[str, Key] = {
     "fence_every": Key(_size, _ACCESSING, "fence_every_bytes"),
     "isa": Key(
         _word("auto", "avx512", "avx2", "sse2", "neon"),
-        (*_PATTERNED, *_DURABLE),
+        _PATTERNED,
         "isa",
     ),
-    "before": Key(_word("none", "loaded", "flushed"), ("latency",), "before"),
+    "before": Key(_word("none", "loaded", "flushed", "written"), ("latency",), "before"),
+    "written_by": Key(
+        _word("ntstore", "clwb", "clflushopt", "clflush", "store"), ("latency",), "written_by"
+    ),
+    "distance": Key(_count, ("latency",), "distance"),
+    "lane": Key(_word("vector", "words"), ("latency",), "lane"),
     "order": Key(_word("random", "sequential", "strided"), ("chase",), "order"),
     "node": Key(_size, ("chase",), "node_bytes"),
+    "locality": Key(_size, ("chase",), "locality_bytes"),
+    "chains": Key(_count, ("chase",), "chains"),
     "chain": Key(_chain, ("chain",)),
     "mode": Key(_word("dependent", "independent"), ("chain",)),
     "dram_range": Key(_size, ("throughput", "chain")),
@@ -163,7 +170,8 @@ KEYS: Mapping[str, Key] = {
     "method": Key(_word("cow", "cow_dirty", "mulog", "hybrid"), ("page",), "method"),
     "page": Key(_size, ("page",), "page_bytes"),
     "dirty_lines": Key(_count, ("page",), "dirty_lines"),
-    "flush": Key(_word("clwb", "clflushopt", "clflush", "ntstore"), _DURABLE, "flush"),
+    "flush": Key(_word("none", "clwb", "clflushopt", "clflush", "ntstore"), _DURABLE, "flush"),
+    "sample_every": Key(_count, _DURABLE, "sample_every"),
 }
 #: Of a measurement: all its jobs begin and end together.
 TIMES: Mapping[str, Read] = {"duration": _duration, "warm_up": _duration}

@@ -62,7 +62,8 @@ class Measurement:
     """One configuration of a measurement of a suite.
 
     ``name``: in the suite; ``axes``: what tells its configurations from one another.
-    ``duration_ns``: None where counts bound its jobs. ``needed``: a host where it cannot be
+    ``duration_ns``: None where counts bound its jobs. ``source``: of PerMA-Bench's files the
+    configurations of its jobs (perma_config.PermaConfig). ``needed``: a host where it cannot be
     measured is an error, else it is left out and said. ``origin``: where it stands in the file.
     """
 
@@ -72,6 +73,7 @@ class Measurement:
     duration_ns: int | None = None
     warm_up_ns: int = 0
     needed: bool = False
+    source: tuple[Any, ...] = ()
     origin: str = ""
 
     @property
@@ -97,8 +99,9 @@ class Suite:
 
     ``program``: ``microbench``, or the name of another one that ``params`` go to.
     ``block``: what is run instead on tiers that are block devices, where it is another.
-    ``published``: which of a paper's numbers it repeats.
-    ``documents``: the files it came from, parsed, by their path; the form in which a run keeps it.
+    ``published``: which of a paper's numbers it repeats. ``repeats``: where nobody says another
+    number.
+    ``documents``: the files it came from, parsed, by their names: what a run keeps of it.
     """
 
     name: str
@@ -108,6 +111,7 @@ class Suite:
     params: Mapping[str, Any] = field(default_factory=dict)
     block: Mapping[str, Any] | None = None
     published: Mapping[str, Any] | None = None
+    repeats: int = 1
     documents: Mapping[str, Any] = field(default_factory=dict)
 
     def jobs(self) -> Iterator[Job]:

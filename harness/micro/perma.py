@@ -169,13 +169,23 @@ def _measured(benchmark: PermaBenchmark, one: PermaConfiguration) -> Iterator[Me
         one.axes,
         run_time * NS_PER_S if run_time else None,
         WARM_UP_NS,
-        True,
-        one.origin,
+        needed=True,
+        source=one.configs,
+        origin=one.origin,
     )
     if any(config.latency_sample_frequency for config in one.configs):
         timed = tuple(_timed(job, c) for job, c in zip(jobs, one.configs, strict=True))
         axes = (*one.axes, Axis(one.axes[0].job if one.axes else "", "chain", "dependent"))
-        yield Measurement(benchmark.name, timed, axes, None, WARM_UP_NS, True, one.origin)
+        yield Measurement(
+            benchmark.name,
+            timed,
+            axes,
+            None,
+            WARM_UP_NS,
+            needed=True,
+            source=one.configs,
+            origin=one.origin,
+        )
 
 
 def _job(name: str, c: PermaConfig) -> Job:

@@ -85,10 +85,11 @@ def _checked(file: Path) -> Document:
 
 def load_suite(path: Path, variables: Variables) -> Suite:
     """A suite for a host: ``variables`` are what its expressions may name (cpus, llc, memory)."""
-    return suite_of(_name(path), load_documents(path), variables)
+    return suite_of(suite_name(path), load_documents(path), variables)
 
 
-def _name(path: Path) -> str:
+def suite_name(path: Path) -> str:
+    """Of a suite that comes along its name; of a file of the user's that of the file."""
     inside = path.resolve().is_relative_to(_FOLDER.resolve())
     below = path.resolve().relative_to(_FOLDER.resolve()) if inside else Path(path.name)
     return str(below.with_suffix(""))
@@ -116,8 +117,9 @@ def suite_of(name: str, documents: list[Document], variables: Variables) -> Suit
         "; ".join(descriptions),
         tuple(measurements),
         block=first.get("block") if len(documents) == 1 else None,
+        repeats=first.get("repeats", 1) if len(documents) == 1 else 1,
         published=first.get("published") if len(documents) == 1 else None,
-        documents={document.path: document.value for document in documents},
+        documents={Path(document.path).name: document.value for document in documents},
     )
 
 
@@ -134,9 +136,15 @@ def _other_program(name: str, document: Document, variables: Variables) -> Suite
     if "program" not in value:
         raise UsageError(document.at(()), "neither measurements nor a program", "name one of them")
     return Suite(
-        name, value["description"], (), value["program"], value.get("params", {}),
-        published=value.get("published"), documents={document.path: value},
-    )  # fmt: skip
+        name,
+        value["description"],
+        (),
+        value["program"],
+        value.get("params", {}),
+        published=value.get("published"),
+        repeats=value.get("repeats", 1),
+        documents={Path(document.path).name: value},
+    )
 
 
 def _check_names(measurements: list[Measurement]) -> None:
@@ -318,6 +326,8 @@ def _built(name: str, values: Mapping[str, Any]) -> Job:
     keys |= {KEYS[k].field: v for k, v in values.items() if k in KEYS and KEYS[k].field}
     if "mode" in values:
         keys["mode"] = values["mode"]
+    if keys.get("operation") != "mixed":
+        keys.pop("read_share", None)
     pace = values.get("pace", UNLIMITED)
     job = Job(
         name=name,

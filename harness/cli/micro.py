@@ -1,0 +1,309 @@
+"""``harness micro``, and what ``harness run micro`` does: suites of microbenchmarks."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness import hdr
+from harness.cli import show
+from harness.cli.common import JsonOption, key_values, print_json, print_table, store
+from harness.cli.params import option_text
+from harness.errors import UsageError
+from harness.micro.limits import PARAMETERS
+from harness.micro.native import NAME
+from harness.micro.perma_result import perma_results
+from harness.micro.room import variables_here
+from harness.micro.runner import Asked, Ready, prepare, run
+from harness.micro.suite import (
+    find_suite,
+    known_suites,
+    load_documents,
+    load_suite,
+    suite_name,
+)
+from harness.opening import open_environment
+from harness.progress import progress_on_stderr
+from harness.store import StoredRun
+from harness.units import NS_PER_S, format_bytes, format_ns
+
+app = typer.Typer(help="Suites of microbenchmarks: `harness run micro --suite NAME` runs one.")
+
+SuiteArgument = Annotated[str, typer.Argument(help="A suite's name, or a file.")]
+_FORMATS = ("table", "perma")
+
+
+@app.command("suites")
+def suites(json_: JsonOption = False) -> None:
+    """The suites that come along; the numbers are of configurations on this host."""
+    found = []
+    for name, path in known_suites().items():
+        suite = load_suite(path, variables_here())
+        what = suite.program if suite.program != NAME else ""
+        count = len({one.configuration for one in suite.measurements}) or None
+        found.append({"name": name, "configurations": count, "program": suite.program,
+                      "description": suite.description, "what": what})  # fmt: skip
+    if json_:
+        print_json({"suites": [{k: v for k, v in one.items() if k != "what"} for one in found]})
+        return
+    print_table(
+        ("suite", "configurations", "description"),
+        [(one["name"], one["configurations"] or f"by {one['what']}", one["description"])
+         for one in found],
+    )  # fmt: skip
+
+
+@app.command("show")
+def show_(suite: SuiteArgument, json_: JsonOption = False) -> None:
+    """What a suite measures: every configuration, before it is fitted to a tier."""
+    loaded = load_suite(find_suite(suite), variables_here())
+    rows = [(one.configuration, _bound(one.duration_ns, one.jobs[0].operations),
+             ", ".join(format_bytes(job.range_bytes) for job in one.jobs))
+            for one in loaded.measurements]  # fmt: skip
+    if json_:
+        print_json({"suite": {"name": loaded.name, "description": loaded.description,
+                              "configurations": [row[0] for row in rows]}})  # fmt: skip
+        return
+    print(f"{loaded.name}: {loaded.description}")
+    print_table(("configuration", "for", "range"), rows)
+
+
+def _bound(duration_ns: int | None, operations: int | None) -> str:
+    return format_ns(duration_ns) if duration_ns else f"{operations or 0:,} operations"
+
+
+# harness run micro ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``harness run micro`` was given, of the options that are for it."""
+
+    suite: str | None
+    tiers: Sequence[str]
+    params: Mapping[str, str]
+    repeats: int | None
+    seed: int
+    emulate: Sequence[str]
+    host: Path | None
+    results: Path | None
+    format: str
+    json: bool
+    dry_run: bool
+    overwrite: bool
+    quiet: bool
+
+
+#: Options of other workloads that a suite has a parameter for.
+_SHARED = {"duration": "duration", "ramp_up": "warm_up", "operations": "operations"}
+
+
+def parameters(
+    options: Mapping[str, Any], of_all: Mapping[str, Any], param: Sequence[str] | None
+) -> dict[str, str]:
+    """From ``--param`` and the options that fit: ``options`` are of other workloads too.
+
+    UsageError for an option that a suite has nothing for, and for a parameter given twice.
+    """
+    given = key_values(param, "--param")
+    named = {key: value for key, value in options.items() if value not in (None, [])}
+    if strange := [key for key in named if key not in _SHARED]:
+        raise UsageError(
+            f"{option_text(strange[0])} with micro",
+            "a suite has no such thing",
+            f"micro has --suite, --tier, --threads, --cpus, --duration, --ramp-up, --operations, "
+            f"--repeats, --seed; and by --param {', '.join(PARAMETERS)}",
+        )
+    plain = {_SHARED[key]: value for key, value in named.items()}
+    plain |= {key: value for key, value in of_all.items() if value is not None}
+    for key, value in plain.items():
+        if key in given:
+            raise UsageError(f"--param {key}={given[key]}", f"{key} is {value} already",
+                             "leave one of the two out")  # fmt: skip
+    return given | {key: str(value) for key, value in plain.items()}
+
+
+def refuse_own(workload: str, options: Mapping[str, Any]) -> None:
+    """UsageError for an option of micro's with another workload."""
+    if named := [key for key, value in options.items() if value not in (None, [])]:
+        raise UsageError(
+            f"{option_text(named[0])} with {workload}",
+            f"{option_text(named[0])} is an option of micro",
+            "leave it out" if named[0] != "tier" else "name places with --placement",
+        )
+
+
+def run_micro(options: Options) -> None:
+    """Run a suite on each tier, or say what would be run."""
+    asked = _asked(options)
+    with (
+        progress_on_stderr(options.quiet) as progress,
+        open_environment(options.host, list(options.emulate), progress) as env,
+    ):
+        ready = [prepare(one, env) for one in asked]
+        if options.format == "perma":
+            _check_perma(ready)
+        if options.dry_run:
+            _print_plan(ready, options.json)
+            return
+        into = store(options.results)
+        finished = [run(one, env, into) for one in ready]
+    _print(finished, ready, options)
+    show.exit_for(finished)
+
+
+def _asked(options: Options) -> list[Asked]:
+    if options.format not in _FORMATS:
+        raise UsageError(f"--format {options.format}", "no such format",
+                         f"one of {', '.join(_FORMATS)}; --json for the run itself")  # fmt: skip
+    if options.format == "perma" and options.json:
+        raise UsageError("--json with --format perma", "both print JSON", "leave one of them out")
+    if options.suite is None:
+        raise UsageError(
+            "run micro",
+            "no suite is named",
+            "add --suite quick, say (`harness micro suites` lists them), or a file",
+        )
+    if not options.tiers:
+        raise UsageError("run micro", "no tier is named",
+                         "add --tier dram, say (harness doctor lists the tiers)")  # fmt: skip
+    path = find_suite(options.suite)
+    documents = load_documents(path)
+    return [
+        Asked(
+            suite_name(path),
+            documents,
+            tier,
+            options.params,
+            options.repeats,
+            options.seed,
+            tuple(options.emulate),
+            options.overwrite,
+        )
+        for tier in dict.fromkeys(options.tiers)
+    ]
+
+
+def _check_perma(ready: Sequence[Ready]) -> None:
+    for one in ready:
+        if one.fitted is None or not all(m.source for m in one.fitted.measurements):
+            raise UsageError("--format perma", f"{one.suite.name} is no suite of PerMA-Bench's",
+                             "use --json")  # fmt: skip
+
+
+def _print_plan(ready: Sequence[Ready], json_: bool) -> None:
+    if json_:
+        print_json({"plan": [_plan_json(one) for one in ready]})
+        return
+    for one in ready:
+        fitted = one.fitted
+        if fitted is None:
+            print(f"{one.suite.name} on {one.tier.name}: by {one.program}, {dict(one.params)}")
+            continue
+        count = len(fitted.measurements)
+        print_table(
+            ("configuration", "threads", "range", "for"),
+            [
+                (
+                    m.configuration,
+                    " + ".join(str(job.threads) for job in m.jobs),
+                    " + ".join(format_bytes(job.range_bytes) for job in m.jobs),
+                    _bound(m.duration_ns, m.jobs[0].operations),
+                )
+                for m in fitted.measurements
+            ],
+            title=f"{one.suite.name} on {one.tier.name}: {count} configurations × {one.repeats}, "
+            f"at least {format_ns(_least_ns(one))}; nothing is run",
+        )
+        for finding in fitted.findings:
+            print(f"{finding['what']}: {finding['found']}")
+
+
+def _least_ns(ready: Ready) -> int:
+    """Warm-up and time-bounded measurements; counts take what they take."""
+    measurements = ready.fitted.measurements if ready.fitted else ()
+    return ready.repeats * sum(m.warm_up_ns + (m.duration_ns or 0) for m in measurements)
+
+
+def _plan_json(ready: Ready) -> dict[str, Any]:
+    measurements = ready.fitted.measurements if ready.fitted else ()
+    return {
+        "suite": ready.suite.name,
+        "tier": ready.tier.name,
+        "program": ready.program,
+        "repeats": ready.repeats,
+        "least_duration_s": _least_ns(ready) / NS_PER_S,
+        "configurations": [m.configuration for m in measurements],
+        "scaled": list(ready.fitted.findings) if ready.fitted else [],
+    }
+
+
+def _print(finished: Sequence[StoredRun], ready: Sequence[Ready], options: Options) -> None:
+    if options.format == "perma":
+        print_json([entry for stored, one in zip(finished, ready, strict=True)
+                    for entry in _perma(stored, one)])  # fmt: skip
+        return
+    if options.json:
+        print_json({"runs": [stored.run for stored in finished]})
+        return
+    for stored in finished:
+        _print_run(stored)
+
+
+def _perma(stored: StoredRun, ready: Ready) -> list[dict[str, Any]]:
+    kept = stored.artifact("microbench")
+    if kept is None or ready.fitted is None:  # it failed
+        return []
+    memory = "dram" if ready.tier.facts.kind == "numa" else "pmem"
+    return perma_results(ready.fitted.measurements, kept["result"], ready.repeats, memory)
+
+
+def _print_run(stored: StoredRun) -> None:
+    run_ = stored.run
+    marks = "".join(f"  EMULATED by {one['by']}" for one in run_["emulated"])
+    print(f"{stored.run_id}  {run_['status']}{marks}")
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for metric in run_["metrics"]:
+        labels = metric["labels"]
+        key = (labels.get("configuration", metric["name"]), labels.get("job", ""))
+        if told := _cell(metric):
+            rows.setdefault(key, {})[told[0]] = told[1]
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    several = any(job for _, job in rows)
+    print_table(
+        ("configuration", *(("job",) if several else ()), *columns),
+        [
+            (name, *((job,) if several else ()), *(row.get(column, "") for column in columns))
+            for (name, job), row in rows.items()
+        ],
+    )
+    for finding in run_["uncontrolled"]:
+        print(f"uncontrolled: {finding['what']}: {finding['found']}")
+    for check in run_["checks"]:
+        if check["status"] != "passed":
+            print(f"{check['name']} {check['status']}: {check['detail']}")
+    if run_["error"]:
+        print(f"error: {run_['error']['asked']}: {run_['error']['found']}\n  {run_['error']['do']}")
+
+
+def _cell(metric: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Column and text of a metric in the table of a run; medians of the repeats."""
+    if "hdr" in metric:
+        times = hdr.decode(metric["hdr"])
+        if not times.total:
+            return None
+        p50, p999 = times.percentiles([50.0, 99.9])
+        return "p50, p99.9, max", f"{format_ns(p50)}, {format_ns(p999)}, {format_ns(times.max)}"
+    value = statistics.median(metric.get("samples") or [metric.get("value", 0.0)])
+    if metric["unit"] == "B/s":
+        return "GB/s", f"{value / 1e9:.3g}"
+    if metric["unit"] == "ns":
+        return metric["name"].removesuffix("_ns").replace("_", " "), format_ns(value)
+    if metric["name"] == "operations_per_second":
+        return "operations/s", f"{value:,.0f}"
+    return metric["name"].replace("_", " "), f"{value:,.4g}"

@@ -1,0 +1,108 @@
+"""What a host has for measuring one tier: processors near and far, memory, caches."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+
+from harness.environment import Environment
+from harness.micro.fit import Room
+from harness.micro.limits import Limits
+from harness.micro.suite import cpus_and_more
+from harness.processors import resolve_cpus
+from harness.tiers.explain import node_list
+from harness.tiers.kernel import LIVE, Kernel
+from harness.tiers.model import Tier
+from harness.tiers.numa import Node, nodes
+from harness.tiers.resolve import free_now
+from harness.units import KIB, MIB
+
+_CPU = "/sys/devices/system/cpu"
+#: Shares of what is free: of memory, since page tables, address rings and other processes
+#: want some; of a file system, so that it is not filled.
+_OF_MEMORY, _OF_FILES = 0.6, 0.8
+_SIZE = re.compile(r"^(\d+)([KM]?)$")
+
+
+def room_of(tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE) -> Room:
+    """The room for a tier now; UsageError for processors that cannot be had."""
+    usable = resolve_cpus(limits.cpus, kernel) if limits.cpus else os.sched_getaffinity(0)
+    near, far = _processors(tier, tuple(usable), nodes(kernel), kernel)
+    memory = int(_OF_MEMORY * min(kernel.meminfo().get("MemAvailable", 0), env.memory_bytes))
+    kind = tier.facts.kind
+    if kind == "numa":
+        of_tier = min(memory, _of_nodes(node_list(tier.claim), nodes(kernel), memory))
+    elif kind == "devdax":
+        of_tier = tier.facts.size_bytes or 0
+    else:
+        of_tier = int(_OF_FILES * (free_now(tier) or 0))
+    return Room(
+        near=near,
+        far=far,
+        bytes_free={"tier": of_tier, "dram": memory},
+        in_memory=kind in ("numa", "tmpfs"),
+        pages_matter=kind == "numa",
+        llc_bytes=llc_bytes(kernel),
+    )
+
+
+def _of_nodes(wanted: Iterable[int], every: list[Node], memory: int) -> int:
+    """What the nodes have free; on a host with one, what the page cache would give up as well."""
+    if len(every) < 2:
+        return memory
+    return sum(node.free_bytes for node in every if node.node in wanted)
+
+
+def _processors(
+    tier: Tier, usable: tuple[int, ...], every: list[Node], kernel: Kernel
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Those of the nodes nearest to the tier, and the others; all are near where it has no node."""
+    home = node_list(tier.claim)[0] if tier.facts.kind == "numa" else tier.facts.numa_node
+    with_cpus = {node.node: set(_listed(node.cpus)) & set(usable) for node in every if node.cpus}
+    with_cpus = {node: cpus for node, cpus in with_cpus.items() if cpus}
+    if home is None or len(with_cpus) < 2:
+        return _cores_first(usable, kernel), ()
+    numbers = [node.node for node in every]
+    distances = next((node.distances for node in every if node.node == home), ())
+    distance = dict(zip(numbers, distances, strict=False))
+    nearest = min(distance.get(node, 0) for node in with_cpus)
+    near = [c for n, cpus in with_cpus.items() if distance.get(n, 0) == nearest for c in cpus]
+    far = [c for n, cpus in with_cpus.items() if distance.get(n, 0) != nearest for c in cpus]
+    return _cores_first(near, kernel), _cores_first(far, kernel)
+
+
+def _cores_first(cpus: Iterable[int], kernel: Kernel) -> tuple[int, ...]:
+    """One thread of each core before the second ones: two on one core share its buffers."""
+
+    def place(cpu: int) -> tuple[int, int]:
+        siblings = _listed(kernel.read(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list") or "")
+        return (siblings.index(cpu) if cpu in siblings else 0), cpu
+
+    return tuple(sorted(cpus, key=place))
+
+
+def _listed(text: str) -> list[int]:
+    """``0-3,8`` as numbers."""
+    found: list[int] = []
+    for item in filter(None, text.split(",")):
+        first, _, last = item.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def llc_bytes(kernel: Kernel = LIVE) -> int:
+    """The last-level cache of the first processor; 0 where the kernel does not tell."""
+    found: dict[int, int] = {}
+    for index in kernel.names(f"{_CPU}/cpu0/cache"):
+        level = kernel.read_int(f"{_CPU}/cpu0/cache/{index}/level")
+        match = _SIZE.match(kernel.read(f"{_CPU}/cpu0/cache/{index}/size") or "")
+        if level is not None and match:
+            found[level] = int(match.group(1)) * {"": 1, "K": KIB, "M": MIB}[match.group(2)]
+    return found[max(found)] if found else 0
+
+
+def variables_here(kernel: Kernel = LIVE) -> dict[str, float]:
+    """What the expressions of suites may name, for a look at a suite outside a run."""
+    cpus = len(os.sched_getaffinity(0))
+    return cpus_and_more(cpus, llc_bytes(kernel), kernel.meminfo().get("MemTotal", 0))

@@ -1,0 +1,335 @@
+"""One run of a suite on a tier: checked, fitted, measured, stored.
+
+Nothing is loaded, restored or kept: what a suite measures is made by the program itself,
+and a run that was interrupted leaves nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import harness
+from harness.environment import Environment
+from harness.errors import HarnessError, RunFailed, UsageError, interruption, nearest
+from harness.host.uncontrolled import Finding, uncontrolled
+from harness.measuring import one_at_a_time
+from harness.micro import native
+from harness.micro.fit import Fitted, Room, fit
+from harness.micro.limits import Limits, parse_limits
+from harness.micro.measured import Measured, Workplace
+from harness.micro.model import Suite
+from harness.micro.room import llc_bytes, room_of
+from harness.micro.suite import cpus_and_more, suite_of
+from harness.placement import parse_placement
+from harness.preflight import work_directory
+from harness.provenance import revision, tool_versions
+from harness.result import run_status
+from harness.spec import RunSpec, content_hash
+from harness.store import RunWriter, Store, StoredRun
+from harness.tiers.model import DIRECTORY_KINDS, Tier
+from harness.yamlfile import Document
+
+WORKLOAD = "micro"
+#: Programs beside our own: modules of this package with a function ``measure``, and with
+#: ``check`` where something can be known beforehand.
+_OTHERS = ("fio", "files", "ioping")
+#: Tiers that a suite's ``block`` is for: the kernel's block layer is what an engine meets there.
+_BLOCK_KINDS = ("block", "sector", "fs-nodax")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run of a suite is asked for. ``documents``: the suite's files, parsed.
+
+    ``repeats``: None for the suite's own. ``overwrite``: the content of a raw device may go.
+    """
+
+    suite: str
+    documents: Sequence[Document]
+    tier: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    repeats: int | None = None
+    seed: int = 0
+    emulate: tuple[str, ...] = ()
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A run that can be made: everything checked, nothing touched.
+
+    ``fitted`` and ``room``: of our own program; None of another one.
+    """
+
+    asked: Asked
+    suite: Suite
+    tier: Tier
+    program: str
+    params: Mapping[str, Any]
+    limits: Limits
+    room: Room | None
+    fitted: Fitted | None
+
+    @property
+    def repeats(self) -> int:
+        """Samples of each configuration."""
+        return self.asked.repeats or self.suite.repeats
+
+    def spec(self) -> RunSpec:
+        """As it is stored; its hash follows from all that was asked for."""
+        return RunSpec(
+            workload=WORKLOAD,
+            engine=self.program,
+            placement=parse_placement(f"data={self.tier.name}"),
+            params={
+                "suite": self.suite.name,
+                "suite_hash": content_hash(dict(self.suite.documents)),
+                "repeats": self.repeats,
+                "overwrite": self.asked.overwrite,
+                "asked": dict(self.asked.params),
+                "configurations": len(self.fitted.measurements) if self.fitted else None,
+            },
+            emulate=self.asked.emulate,
+            seed=self.asked.seed,
+        )
+
+
+def variables(env: Environment, limits: Limits) -> dict[str, float]:
+    """What the expressions of suites may name here."""
+    cpus = min(env.cores, limits.threads or env.cores)
+    return cpus_and_more(cpus, llc_bytes(), env.memory_bytes)
+
+
+def prepare(asked: Asked, env: Environment) -> Ready:
+    """Check a run; UsageError for the first thing that cannot work."""
+    tier = _tier(asked.tier, env)
+    other = _other_program(asked, tier)
+    limits = Limits() if other else parse_limits(asked.params)
+    suite = suite_of(asked.suite, list(asked.documents), variables(env, limits))
+    program = other["program"] if other else suite.program
+    params = dict(other.get("params", {})) if other else {}
+    if program != native.NAME:
+        overlaid = params | dict(asked.params)
+        if (check := getattr(_module(program), "check", None)) is not None:
+            check(overlaid)
+        return Ready(asked, suite, tier, program, overlaid, limits, None, None)
+    native.check()
+    if tier.facts.kind == "devdax" and not asked.overwrite:
+        raise UsageError(
+            f"suite {suite.name} on tier {tier.name!r}",
+            f"it would write into the raw device {tier.claim.device}, whatever is on it",
+            "add --overwrite if its content may go",
+        )
+    room = room_of(tier, env, limits)
+    return Ready(asked, suite, tier, program, params, limits, room, fit(suite, room, limits))
+
+
+def _other_program(asked: Asked, tier: Tier) -> Mapping[str, Any] | None:
+    """``{program, params}`` where another program measures this suite on this tier."""
+    (first, *more) = [document.value for document in asked.documents]
+    if more or "schema" not in first:  # PerMA-Bench's
+        return None
+    if "program" in first:
+        return {"program": first["program"], "params": first.get("params", {})}
+    return first.get("block") if tier.facts.kind in _BLOCK_KINDS else None
+
+
+def _tier(name: str, env: Environment) -> Tier:
+    if name in env.tiers:
+        return env.tiers[name]
+    known = sorted(env.tiers)
+    raise UsageError(
+        f"tier {name!r}",
+        f"there is no such tier{nearest(name, known)}",
+        f"tiers here: {', '.join(known) or 'none'} (harness doctor); --emulate {name} lets a tmpfs "
+        "stand in and marks its numbers",
+    )
+
+
+def _module(program: str) -> Any:
+    if program not in _OTHERS:
+        known = [native.NAME, *_OTHERS]
+        raise UsageError(
+            f"program {program!r} of a suite",
+            f"no such program{nearest(program, known)}",
+            f"known: {', '.join(known)}",
+        )
+    return importlib.import_module(f"harness.micro.{program}")
+
+
+# The run -----------------------------------------------------------------------
+
+
+def run(ready: Ready, env: Environment, store: Store) -> StoredRun:
+    """Measure and store; a failure under way is stored as such and returned."""
+    writer = store.begin(ready.spec())
+    recorder = _Recorder(ready, env, writer)
+    try:
+        try:
+            recorder.measured = _measure(ready, env, writer, recorder)
+        except (HarnessError, OSError) as error:
+            if interruption(error) is not None:
+                raise
+            known = isinstance(error, HarnessError)
+            recorder.error = error if known else RunFailed(f"run {writer.run_id}", str(error))  # type: ignore[assignment]
+        return recorder.finish()
+    except BaseException as error:
+        cause = interruption(error)
+        if cause is None and isinstance(error, HarnessError):
+            raise  # its result could not be stored: it stays, unfinished
+        writer.close()
+        store.remove(writer.directory)
+        if cause is not None:
+            raise cause from None
+        raise
+    finally:
+        writer.close()
+
+
+def _measure(ready: Ready, env: Environment, writer: RunWriter, recorder: _Recorder) -> Measured:
+    with _workplace(ready, env, writer.run_id) as work, one_at_a_time(env.progress):
+        recorder.begin()
+        if ready.program != native.NAME:
+            measured: Measured = _module(ready.program).measure(work, ready.params)
+            return measured
+        assert ready.fitted is not None and ready.room is not None
+        return native.measure(work, ready.fitted, ready.room, ready.suite)
+
+
+@contextmanager
+def _workplace(ready: Ready, env: Environment, run_id: str) -> Iterator[Workplace]:
+    with env.scratch() as scratch:
+        place = Workplace(ready.tier, env, None, scratch, ready.asked.seed, ready.repeats)
+        if ready.tier.facts.kind not in DIRECTORY_KINDS:
+            yield place
+            return
+        with env.directory(work_directory(ready.tier, run_id, "data")) as directory:
+            yield Workplace(**{**vars(place), "directory": directory})
+
+
+class _Recorder:
+    """Collects what the run is found to be, and writes it in the store's order."""
+
+    def __init__(self, ready: Ready, env: Environment, writer: RunWriter) -> None:
+        self.ready = ready
+        self.env = env
+        self.writer = writer
+        self.clock = _stamps()
+        self.at_start: list[Finding] = []
+        self.measured: Measured | None = None
+        self.error: HarnessError | None = None
+
+    def begin(self) -> None:
+        """Measuring begins: note what is not controlled now."""
+        self.clock = _stamps()
+        self.at_start = uncontrolled([self.ready.tier])
+
+    def finish(self) -> StoredRun:
+        """Manifest, artifacts, and run.json last."""
+        if self.measured is not None:
+            self.writer.write_manifest(self._manifest(self.measured))
+        self.writer.write_artifact("suite", suite_artifact(self.ready))
+        for name, document in (self.measured.artifacts if self.measured else {}).items():
+            self.writer.write_artifact(name, document)
+        return self.writer.finish(self._run())
+
+    def _run(self) -> dict[str, Any]:
+        spec, measured, tier = self.ready.spec(), self.measured, self.ready.tier
+        checks = list(measured.checks) if measured else []
+        return {
+            "schema": 1,
+            "run_id": self.writer.run_id,
+            "status": "failed" if self.error or not measured else run_status(checks),
+            "spec": spec.to_json(),
+            "spec_hash": spec.hash(),
+            "experiment": {"name": f"micro-{self.ready.suite.name}", "hash": spec.hash()},
+            "started_unix_ns": self.clock["realtime_ns"],
+            "duration_ns": time.monotonic_ns() - self.clock["monotonic_ns"],
+            "host_mode": self.env.host["mode"],
+            "emulated": [{"tier": tier.name, "by": f"{tier.facts.kind} at {tier.claim.path}"}]
+            if tier.emulated
+            else [],
+            "uncontrolled": self._uncontrolled(),
+            "data_bytes": None,
+            "memory_bytes": None,
+            "residency": [],
+            "resumed": [],
+            "metrics": [metric.to_json() for metric in (measured.metrics if measured else ())],
+            "checks": [check.to_json() for check in checks],
+            "error": self.error.to_json() if self.error else None,
+        }
+
+    def _uncontrolled(self) -> list[Finding]:
+        """Of the host at both ends, of fitting the suite to it, and of the program; each once."""
+        fitted = self.ready.fitted.findings if self.ready.fitted else ()
+        measured = self.measured.uncontrolled if self.measured else ()
+        every = (*uncontrolled([self.ready.tier]), *self.at_start, *fitted, *measured)
+        return list({finding["what"]: finding for finding in every}.values())
+
+    def _manifest(self, measured: Measured) -> dict[str, Any]:
+        return {
+            "schema": 1,
+            "run_id": self.writer.run_id,
+            "harness": {"version": harness.__version__, "revision": revision()},
+            "argv": list(self.env.argv),
+            "spec": self.ready.spec().to_json(),
+            "host": dict(self.env.host),
+            "tiers": [self.ready.tier.to_json()],
+            "engine": {
+                "name": self.ready.program,
+                "version": measured.version,
+                "build": measured.build,
+                "source": measured.source,
+                "kind": "managed",
+                "settings": {},
+                "effective_config": {},
+            },
+            "dataset": None,
+            "restore_method": "none",
+            "memory_cap": {"method": "none", "limit_bytes": None},
+            "clock": self.clock,
+            "tools": tool_versions(),
+        }
+
+
+def _stamps() -> dict[str, int]:
+    return {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
+
+
+def suite_artifact(ready: Ready) -> dict[str, Any]:
+    """The suite as it was asked for, so that the run can be made again from what is stored."""
+    return {
+        "name": ready.suite.name,
+        "description": ready.suite.description,
+        "published": ready.suite.published,
+        "documents": dict(ready.suite.documents),
+        "configurations": [
+            one.configuration for one in (ready.fitted.measurements if ready.fitted else ())
+        ],
+    }
+
+
+def again(original: StoredRun, env: Environment, store: Store) -> StoredRun:
+    """The same suite on the same tier once more, from what is stored of it."""
+    kept = original.artifact("suite")
+    if kept is None:
+        raise UsageError(f"repeat {original.run_id}", "its suite is not stored", "run it anew")
+    spec = original.spec
+    assert spec.placement is not None
+    documents = [Document(path, value, {}) for path, value in kept["documents"].items()]
+    asked = Asked(
+        suite=kept["name"],
+        documents=documents,
+        tier=spec.placement.data,
+        params=spec.params["asked"],
+        repeats=spec.params["repeats"],
+        seed=spec.seed,
+        emulate=spec.emulate,
+        overwrite=spec.params["overwrite"],
+    )
+    return run(prepare(asked, env), env, store)
