@@ -14,7 +14,7 @@ setup: .venv/.setup
 
 # What is compiled: a change of it is installed anew.
 NATIVE := $(wildcard CMakeLists.txt loadgen/CMakeLists.txt loadgen/*.[ch] loadgen/*/*.[ch] \
-            engines/*/loadgen*)
+            microbench/CMakeLists.txt microbench/*.[ch] microbench/*/*.[ch] engines/*/loadgen*)
 
 .venv/.setup: pyproject.toml scripts/setup.sh $(wildcard engines/*/versions.yml) $(NATIVE)
 	./scripts/setup.sh

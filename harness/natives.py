@@ -2,7 +2,8 @@
 
 They are compiled when the package is installed and lie in ``harness/_native``. A machine
 without the headers that one of them needs still gets the harness, without that program;
-``loadgen.json`` beside them tells the packages that each part of the client is built with.
+``loadgen.json`` and ``microbench.json`` beside them tell the packages that each part is
+built with.
 ``HARNESS_NATIVE`` names a directory to look in first: a build of one's own.
 """
 
@@ -55,7 +56,7 @@ def loadgen_program(backend: str) -> Path:
     """The native client; UsageError where it or its back end was not built."""
     program = find_native("loadgen")
     if program and find_native(_module(backend)):
-        _check_interface(program)
+        _check_interface(program, LOADGEN_INTERFACE, "drive the load with the native client")
         return program
     known = _packages()
     missing = [p for part in ("loadgen", backend) if not _built(part) for p in known.get(part, ())]
@@ -68,28 +69,48 @@ def loadgen_program(backend: str) -> Path:
     )
 
 
-def _check_interface(program: Path) -> None:
-    built = _manifest(program.parent).get("interface")
-    if built != LOADGEN_INTERFACE:
+def microbench_program() -> Path:
+    """The microbenchmark; UsageError where it was not built, or for another harness."""
+    asked = "measure a device itself"
+    program = find_native("microbench")
+    if program is None:
+        packages = _packages("microbench").get("microbench", [])
         raise UsageError(
-            "drive the load with the native client",
-            f"{program} was built for another harness (interface {built}, "
-            f"this one has {LOADGEN_INTERFACE})",
+            asked,
+            "microbench was not built when the harness was installed",
+            f"install what it is built with (Debian: sudo apt install "
+            f"{' '.join(['gcc', *packages])}), then the harness again (make setup)",
+        )
+    _check_interface(program, MICROBENCH_INTERFACE, asked)
+    return program
+
+
+def microbench_for(user: Credentials | None, scratch: Path) -> Path:
+    """The microbenchmark where ``user`` can execute it: a copy in ``scratch`` if need be."""
+    return _where_open([microbench_program()], user, scratch)
+
+
+def _check_interface(program: Path, expected: int, asked: str) -> None:
+    built = _manifest(program.parent, program.name).get("interface")
+    if built != expected:
+        raise UsageError(
+            asked,
+            f"{program} was built for another harness (interface {built}, this one has {expected})",
             "install the harness again (make setup)",
         )
 
 
-def _packages() -> dict[str, list[str]]:
-    """Debian's packages by part: ``loadgen`` itself, and each back end."""
+def _packages(program: str = "loadgen") -> dict[str, list[str]]:
+    """Debian's packages by part: the program itself, and each back end of loadgen."""
     for folder in native_folders():
-        if found := _manifest(folder):
+        if found := _manifest(folder, program):
             packages: dict[str, list[str]] = found.get("packages", {})
             return packages
     return {}
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
-    path = folder / "loadgen.json"
+def _manifest(folder: Path, program: str) -> dict[str, Any]:
+    path = folder / f"{program}.json"
     document: dict[str, Any] = {}
     if path.is_file():
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -109,16 +130,21 @@ def loadgen_for(backend: str, user: Credentials | None, scratch: Path) -> Path:
     program = loadgen_program(backend)
     module = find_native(_module(backend))
     assert module is not None
-    if user is None or all(_open_to(path, user) for path in (program, module)):
-        return program
+    return _where_open([program, module], user, scratch)
+
+
+def _where_open(files: list[Path], user: Credentials | None, scratch: Path) -> Path:
+    """The first of ``files`` where ``user`` may execute all: copied to one folder if need be."""
+    if user is None or all(_open_to(path, user) for path in files):
+        return files[0]
     folder = scratch / "native"
     folder.mkdir(mode=0o755, exist_ok=True)
     folder.chmod(0o755)
-    for path in (program, module):
+    for path in files:
         if not (folder / path.name).exists():
             shutil.copy(path, folder)
             (folder / path.name).chmod(0o755)
-    return folder / program.name
+    return folder / files[0].name
 
 
 def _module(backend: str) -> str:

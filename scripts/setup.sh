@@ -16,12 +16,15 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 needed=(python3-venv:ensurepip gcc:gcc libc6-dev:/usr/include/stdio.h make:make)
 useful=(
   fio:fio ioping:ioping numactl:numactl
-  # The native client and its back ends for PostgreSQL and for MySQL and MariaDB.
+  # The native programs, and the client's back ends for PostgreSQL and for MySQL and MariaDB.
   libjansson-dev:/usr/include/jansson.h zlib1g-dev:/usr/include/zlib.h
   libpq-dev:/usr/include/postgresql/libpq-fe.h libmariadb-dev:/usr/include/mariadb/mysql.h
 )
 for_tests=(
   chromium:chromium chromium-driver:chromedriver cmake:cmake git:git shellcheck:shellcheck
+  # microbench's compiled loops are read, and compiled for arm64 too.
+  binutils:objdump gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc
+  libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
   # RocksDB comes by Maven, and the official YCSB client is built with it.
   maven:mvn default-jdk-headless:javac
 )

@@ -12,7 +12,10 @@ ROOT = Path(__file__).parents[1]
 SHIPPED = ("harness", "engines", "reports", "profiles")
 LEFT_OUT = (".c", ".cmake", ".pyc")
 BACKENDS = ("stub", "postgres", "innodb", "rocksdb")
-NATIVE = ("loadgen", "loadgen.json", *(f"loadgen_{name}.so" for name in BACKENDS))
+NATIVE = (
+    *("loadgen", "loadgen.json", "microbench", "microbench.json"),
+    *(f"loadgen_{name}.so" for name in BACKENDS),
+)
 
 
 def committed_files() -> list[str]:
