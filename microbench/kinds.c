@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-extern const struct mb_kind mb_throughput;
+extern const struct mb_kind mb_throughput, mb_latency, mb_chase, mb_chain, mb_log, mb_page;
 
 static const struct mb_kind *const kinds[] = {
-    &mb_throughput,
+    &mb_throughput, &mb_latency, &mb_chase, &mb_chain, &mb_log, &mb_page,
 };
 
 const struct mb_kind *mb_kind_named(const char *name)

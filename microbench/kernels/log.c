@@ -1,0 +1,210 @@
+/*
+ * A transaction log's writer (DaMoN'19, section 3.3 and Figure 6): entries appended one by one,
+ * each durable before the next.
+ *
+ *   {"name": "commit", "kind": "log", "target": "t0", "threads": 1, "writer": "zero",
+ *    "padded": true, "entry_bytes": 64, "flush": "clwb", "sample_every": 0}
+ *
+ * Writers: classic, header (libpmemlog's), dancing, zero (log_writer.h). Every thread has a log
+ * of its own: an equal part of its partition. A full log begins anew: it is filled with zeros, as
+ * a database does beforehand, which takes time that the entries did not need; how much is among
+ * the facts (`zeroing_ns`, of all threads together), so a range that holds all entries of a
+ * measurement keeps it out of the figures.
+ *
+ * Behind every repeat each log is recovered as after a restart: it must hold exactly what was
+ * appended to it.
+ */
+#include "durable_job.h"
+#include "log_writer.h"
+#include "support.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { PAYLOADS = 64 };
+
+struct logged {
+    enum mb_log_kind writer;
+    bool padded;
+    uint64_t entry_bytes; /* as asked */
+    size_t stored_bytes;  /* in whole words */
+    size_t log_bytes;     /* of one thread */
+    int flush;
+    int64_t sample_every;
+    _Atomic uint64_t zeroing_ns, laps;
+    uint64_t *appended; /* by thread: to the log as it is now */
+};
+
+struct writer {
+    struct mb_log log;
+    char *payloads; /* PAYLOADS of them, in the cache: what the transaction has just made */
+    uint64_t until_sample;
+};
+
+static bool read(struct mb_job *job, struct lg_error *error)
+{
+    static const char *const writers[] = {"classic", "header", "dancing", "zero", NULL};
+    struct logged *logged = job->params = lg_allocate(1, sizeof *logged);
+    uint64_t sharers = job->threads / job->partitions;
+    uint64_t part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+    int64_t entry;
+    int writer;
+    if (!mb_read_word(job, "writer", writers, -1, &writer, error) ||
+        !mb_read_flag(job, "padded", true, &logged->padded, error) ||
+        !mb_read_integer(job, "entry_bytes", 1, MB_MIB, 0, &entry, error) ||
+        !mb_read_integer(job, "sample_every", 0, INT32_MAX, 0, &logged->sample_every, error) ||
+        !mb_medium_read(job, MB_MEDIUM_CLWB, &logged->flush, error))
+        return false;
+    logged->writer = (enum mb_log_kind)writer;
+    logged->entry_bytes = (uint64_t)entry;
+    logged->stored_bytes = ((size_t)entry + MB_WORD - 1) / MB_WORD * MB_WORD;
+    logged->log_bytes = part / sharers / MB_LINE * MB_LINE;
+    logged->appended = lg_allocate(job->threads, sizeof *logged->appended);
+    size_t least = MB_LOG_AREA + mb_log_stride(logged->writer, logged->padded, logged->stored_bytes);
+    if (logged->log_bytes >= least)
+        return true;
+    lg_fail(error, "range_bytes: each thread has a log of %zu bytes; one entry needs %zu",
+            logged->log_bytes, least);
+    return false;
+}
+
+static void release(struct mb_job *job)
+{
+    struct logged *logged = job->params;
+    if (logged)
+        free(logged->appended);
+    free(logged);
+}
+
+static void start_log(struct mb_thread *thread)
+{
+    const struct logged *logged = thread->job->params;
+    struct writer *writer = thread->own;
+    char *base = thread->base + thread->place * logged->log_bytes;
+    memset(base, 0, logged->log_bytes);
+    mb_log_open(&writer->log, base, logged->log_bytes, logged->writer, logged->padded);
+}
+
+static bool begin(struct mb_thread *thread)
+{
+    struct logged *logged = thread->job->params;
+    struct writer *writer = thread->own = lg_allocate(1, sizeof *writer);
+    size_t bytes = PAYLOADS * logged->stored_bytes;
+    writer->payloads = lg_allocate(1, bytes);
+    for (size_t at = 0; at < bytes; at += MB_WORD) {
+        uint64_t word = lg_random_next(&thread->random);
+        memcpy(writer->payloads + at, &word, sizeof word);
+    }
+    writer->until_sample = (uint64_t)logged->sample_every;
+    atomic_store(&logged->zeroing_ns, 0);
+    atomic_store(&logged->laps, 0);
+    start_log(thread);
+    return true;
+}
+
+static __attribute__((noinline)) void next_lap(struct mb_thread *thread)
+{
+    struct logged *logged = thread->job->params;
+    uint64_t from = lg_monotonic_ns();
+    start_log(thread);
+    if (!thread->recording)
+        return;
+    atomic_fetch_add(&logged->zeroing_ns, lg_monotonic_ns() - from);
+    atomic_fetch_add(&logged->laps, 1);
+}
+
+MB_ALWAYS_INLINE void append_do(struct mb_thread *thread, const struct mb_medium *medium,
+                                uint64_t entries)
+{
+    const struct logged *logged = thread->job->params;
+    struct writer *writer = thread->own;
+    const size_t bytes = logged->stored_bytes;
+    for (uint64_t i = 0; i < entries; i++) {
+        const char *payload = writer->payloads + i % PAYLOADS * bytes;
+        bool timed = writer->until_sample > 0 && --writer->until_sample == 0;
+        uint64_t from = timed ? mb_clock_begin() : 0;
+        while (!mb_log_append(&writer->log, medium, payload, bytes)) {
+            next_lap(thread);
+            from = timed ? mb_clock_begin() : 0;
+        }
+        if (timed) {
+            uint64_t taken = mb_clock_end() - from;
+            writer->until_sample = (uint64_t)logged->sample_every;
+            if (thread->recording)
+                lg_hdr_record(&thread->latency, mb_ns(taken), 1);
+        }
+    }
+}
+
+static bool work(struct mb_thread *thread, uint64_t operations)
+{
+    const struct logged *logged = thread->job->params;
+    MB_WITH_MEDIUM(logged->flush, append_do, thread, operations);
+    thread->done.operations += operations;
+    thread->done.written_bytes += operations * logged->entry_bytes;
+    return true;
+}
+
+static void end(struct mb_thread *thread)
+{
+    const struct logged *logged = thread->job->params;
+    struct writer *writer = thread->own;
+    logged->appended[thread->index] = writer->log.number;
+    free(writer->payloads);
+    free(writer);
+}
+
+static bool check(const struct mb_job *job, struct lg_error *error)
+{
+    const struct logged *logged = job->params;
+    uint32_t sharers = job->threads / job->partitions;
+    uint64_t part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+    for (uint32_t i = 0; i < job->threads; i++) {
+        const char *base = job->base + i / sharers * part + i % sharers * logged->log_bytes;
+        uint64_t found = mb_log_recover(base, logged->log_bytes, logged->writer, logged->padded,
+                                        NULL, NULL);
+        if (found == logged->appended[i])
+            continue;
+        lg_fail(error, "the log of thread %" PRIu32 " holds %" PRIu64 " entries for a restart, %"
+                       PRIu64 " were appended to it", i, found, logged->appended[i]);
+        return false;
+    }
+    return true;
+}
+
+static void report(const struct mb_job *job, json_t *facts)
+{
+    const struct logged *logged = job->params;
+    size_t stride = mb_log_stride(logged->writer, logged->padded, logged->stored_bytes);
+    uint64_t entries = 0;
+    for (uint32_t i = 0; i < job->threads; i++)
+        entries += logged->appended[i];
+    json_object_set_new(facts, "flush", json_string(mb_medium_names[logged->flush]));
+    json_object_set_new(facts, "bytes_an_entry", json_integer((json_int_t)stride));
+    json_object_set_new(facts, "zeroing_ns", json_integer((json_int_t)logged->zeroing_ns));
+    json_object_set_new(facts, "laps", json_integer((json_int_t)logged->laps));
+    json_object_set_new(facts, "recovered_entries", json_integer((json_int_t)entries));
+}
+
+static bool persists(const struct mb_job *job, struct mb_persist *persist)
+{
+    mb_medium_persists(((const struct logged *)job->params)->flush, persist);
+    return true;
+}
+
+static const char *const keys[] = {"writer", "padded", "entry_bytes", "flush", "sample_every", NULL};
+
+const struct mb_kind mb_log = {
+    .name = "log",
+    .keys = keys,
+    .has_latency = true,
+    .read = read,
+    .release = release,
+    .begin = begin,
+    .work = work,
+    .end = end,
+    .check = check,
+    .report = report,
+    .persists = persists,
+};

@@ -1,0 +1,266 @@
+/*
+ * A buffer manager's page flush (DaMoN'19, section 3.2 and Figure 5): pages go from DRAM to
+ * durable memory, each so that a crash leaves its old content or its new one.
+ *
+ *   {"name": "evict", "kind": "page", "target": "t0", "threads": 1, "method": "hybrid",
+ *    "page_bytes": 16384, "dirty_lines": 32, "flush": "ntstore", "sample_every": 0}
+ *
+ * Methods: cow, cow_dirty, mulog (page_flush.h), and hybrid, which takes mulog for pages with
+ * few dirty lines and cow for the others. Its cost model is two straight lines, measured by each
+ * thread while it warms up beside the others: cow costs the same whatever is dirty, mulog costs
+ * a + b · lines. Where they cross is among the facts (`hybrid_below_lines`, mean of the threads).
+ * Without a warm-up the first flushes are the measurement.
+ *
+ * Each thread has a store of its own, an equal part of its partition, and flushes its pages in
+ * random order. Which lines are dirty is drawn beforehand. Behind every repeat the stores are
+ * recovered as after a restart: every page must be there in the version flushed last.
+ */
+#include "durable_job.h"
+#include "page_flush.h"
+#include "support.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { DRAWS = 64, DRAM_BYTES = 64 * 1024 * 1024, TRIALS = 192, HYBRID = MB_PAGE_ULOG + 1 };
+
+struct paged {
+    int method, flush;
+    uint64_t page_bytes;
+    int64_t dirty_lines, sample_every;
+    size_t store_bytes; /* of one thread */
+    uint32_t pages;
+    struct mb_page_store *stores; /* by thread, from begin to check */
+    double *crossing;             /* by thread: below so many lines mulog is cheaper */
+};
+
+struct flusher {
+    struct mb_page_store *store;
+    char *dram; /* dram_pages, random content */
+    uint32_t dram_pages;
+    struct mb_dirty *dirty; /* DRAWS of them */
+    uint64_t until_sample, flushed;
+    double crossing;
+    /* Trials of the hybrid: cow, mulog with few lines, mulog with half of them. */
+    uint64_t trial, cycles[3];
+    struct mb_dirty *few, *half;
+};
+
+static bool fits(const struct paged *paged, struct lg_error *error)
+{
+    int64_t lines = (int64_t)(paged->page_bytes / MB_LINE);
+    if (lines > MB_PAGE_LINES_MOST)
+        lg_fail(error, "page_bytes: %d bytes at most", MB_PAGE_LINES_MOST * 64);
+    else if (paged->dirty_lines > lines)
+        lg_fail(error, "dirty_lines: a page has %" PRId64 " lines", lines);
+    else if (paged->pages == 0)
+        lg_fail(error, "range_bytes: each thread has %zu bytes; a page, its log and a spare slot "
+                       "need %zu", paged->store_bytes, mb_pages_bytes(1, paged->page_bytes));
+    else
+        return true;
+    return false;
+}
+
+static bool read(struct mb_job *job, struct lg_error *error)
+{
+    static const char *const methods[] = {"cow", "cow_dirty", "mulog", "hybrid", NULL};
+    struct paged *paged = job->params = lg_allocate(1, sizeof *paged);
+    uint64_t part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
+    if (!mb_read_word(job, "method", methods, -1, &paged->method, error) ||
+        !mb_read_bytes(job, "page_bytes", 0, &paged->page_bytes, error) ||
+        !mb_read_integer(job, "dirty_lines", 1, MB_PAGE_LINES_MOST, 0, &paged->dirty_lines, error) ||
+        !mb_read_integer(job, "sample_every", 0, INT32_MAX, 0, &paged->sample_every, error) ||
+        !mb_medium_read(job, MB_MEDIUM_NTSTORE, &paged->flush, error))
+        return false;
+    paged->store_bytes = part / (job->threads / job->partitions) / MB_LINE * MB_LINE;
+    paged->pages = mb_pages_fit(paged->store_bytes, paged->page_bytes);
+    paged->stores = lg_allocate(job->threads, sizeof *paged->stores);
+    paged->crossing = lg_allocate(job->threads, sizeof *paged->crossing);
+    return fits(paged, error);
+}
+
+static void close_stores(const struct mb_job *job)
+{
+    const struct paged *paged = job->params;
+    for (uint32_t i = 0; paged->stores && i < job->threads; i++)
+        mb_pages_close(&paged->stores[i]);
+}
+
+static void release(struct mb_job *job)
+{
+    struct paged *paged = job->params;
+    if (!paged)
+        return;
+    close_stores(job);
+    free(paged->stores);
+    free(paged->crossing);
+    free(paged);
+}
+
+static void draw_dirty(struct mb_dirty *dirty, uint32_t lines, uint32_t count,
+                       struct lg_random *random)
+{
+    uint32_t left = count;
+    *dirty = (struct mb_dirty){.count = count};
+    for (uint32_t line = 0, taken = 0; left > 0; line++) {
+        /* The next line is among the chosen with the share of those still to be chosen. */
+        if ((uint32_t)lg_random_between(random, 0, lines - line - 1) >= left)
+            continue;
+        dirty->lines[taken++] = (uint16_t)line;
+        dirty->bits[line / 64] |= UINT64_C(1) << line % 64;
+        left--;
+    }
+}
+
+static bool begin(struct mb_thread *thread)
+{
+    const struct paged *paged = thread->job->params;
+    struct flusher *flusher = thread->own = lg_allocate(1, sizeof *flusher);
+    uint32_t lines = (uint32_t)(paged->page_bytes / MB_LINE);
+    char *base = thread->base + thread->place * paged->store_bytes;
+    size_t most = DRAM_BYTES / paged->page_bytes;
+    flusher->store = &paged->stores[thread->index];
+    mb_pages_close(flusher->store);
+    mb_pages_open(flusher->store, base, paged->pages, paged->page_bytes);
+    flusher->dram_pages = paged->pages < most ? paged->pages : (uint32_t)most;
+    flusher->dram = lg_allocate(flusher->dram_pages, paged->page_bytes);
+    for (size_t at = 0; at < flusher->dram_pages * paged->page_bytes; at += sizeof(uint64_t)) {
+        uint64_t word = lg_random_next(&thread->random);
+        memcpy(flusher->dram + at, &word, sizeof word);
+    }
+    flusher->dirty = lg_allocate(DRAWS + 2, sizeof *flusher->dirty);
+    for (int i = 0; i < DRAWS; i++)
+        draw_dirty(&flusher->dirty[i], lines, (uint32_t)paged->dirty_lines, &thread->random);
+    flusher->few = &flusher->dirty[DRAWS];
+    flusher->half = flusher->few + 1;
+    draw_dirty(flusher->few, lines, lines > 8 ? 4 : 1, &thread->random);
+    draw_dirty(flusher->half, lines, (lines + 1) / 2, &thread->random);
+    flusher->until_sample = (uint64_t)paged->sample_every;
+    return true;
+}
+
+MB_ALWAYS_INLINE void flush_one(struct mb_thread *thread, const struct mb_medium *medium,
+                                enum mb_page_method method, const struct mb_dirty *dirty)
+{
+    struct flusher *flusher = thread->own;
+    uint32_t page = (uint32_t)(((lg_random_next(&thread->random) >> 32) * flusher->store->pages) >> 32);
+    const char *from = flusher->dram + page % flusher->dram_pages * flusher->store->page_bytes;
+    mb_page_flush(flusher->store, medium, method, page, from, dirty);
+}
+
+/* One of the three trials in turn; behind the last one the two lines are known. */
+MB_ALWAYS_INLINE void try_one(struct mb_thread *thread, const struct mb_medium *medium)
+{
+    const struct paged *paged = thread->job->params;
+    struct flusher *flusher = thread->own;
+    uint64_t which = flusher->trial % 3;
+    uint64_t from = mb_clock_begin();
+    flush_one(thread, medium, which == 0 ? MB_PAGE_COW : MB_PAGE_ULOG,
+              which == 2 ? flusher->half : flusher->few);
+    flusher->cycles[which] += mb_clock_end() - from;
+    if (++flusher->trial < TRIALS)
+        return;
+    double cow = (double)flusher->cycles[0], few = (double)flusher->cycles[1];
+    double a_line = ((double)flusher->cycles[2] - few) / (flusher->half->count - flusher->few->count + 1e-9);
+    double lines = (double)(paged->page_bytes / MB_LINE);
+    double crossing = a_line <= 0 ? lines + 1 : flusher->few->count + (cow - few) / a_line;
+    flusher->crossing = crossing < 0 ? 0 : crossing > lines + 1 ? lines + 1 : crossing;
+    paged->crossing[thread->index] = flusher->crossing;
+}
+
+MB_ALWAYS_INLINE void flush_do(struct mb_thread *thread, const struct mb_medium *medium,
+                               uint64_t flushes)
+{
+    const struct paged *paged = thread->job->params;
+    struct flusher *flusher = thread->own;
+    for (uint64_t i = 0; i < flushes; i++) {
+        const struct mb_dirty *dirty = &flusher->dirty[flusher->flushed++ % DRAWS];
+        enum mb_page_method method = (enum mb_page_method)paged->method;
+        if (paged->method == HYBRID) {
+            if (flusher->trial < TRIALS) {
+                try_one(thread, medium);
+                continue;
+            }
+            method = dirty->count < flusher->crossing ? MB_PAGE_ULOG : MB_PAGE_COW;
+        }
+        bool timed = flusher->until_sample > 0 && --flusher->until_sample == 0;
+        uint64_t from = timed ? mb_clock_begin() : 0;
+        flush_one(thread, medium, method, dirty);
+        if (timed) {
+            uint64_t taken = mb_clock_end() - from;
+            flusher->until_sample = (uint64_t)paged->sample_every;
+            if (thread->recording)
+                lg_hdr_record(&thread->latency, mb_ns(taken), 1);
+        }
+    }
+}
+
+static bool work(struct mb_thread *thread, uint64_t operations)
+{
+    const struct paged *paged = thread->job->params;
+    MB_WITH_MEDIUM(paged->flush, flush_do, thread, operations);
+    thread->done.operations += operations;
+    thread->done.written_bytes += operations * paged->page_bytes;
+    return true;
+}
+
+static void end(struct mb_thread *thread)
+{
+    struct flusher *flusher = thread->own;
+    free(flusher->dirty);
+    free(flusher->dram);
+    free(flusher);
+}
+
+static bool check(const struct mb_job *job, struct lg_error *error)
+{
+    const struct paged *paged = job->params;
+    for (uint32_t i = 0; i < job->threads; i++) {
+        const struct mb_page_store *store = &paged->stores[i];
+        struct mb_page_store found;
+        bool same = mb_pages_recover(&found, store->base, store->pages, store->page_bytes);
+        for (uint32_t page = 0; same && page < store->pages; page++)
+            same = found.slot_of[page] == store->slot_of[page] &&
+                   found.version_of[page] == store->version_of[page];
+        mb_pages_close(&found);
+        if (same)
+            continue;
+        lg_fail(error, "the pages of thread %" PRIu32 " are not those that it flushed last", i);
+        return false;
+    }
+    return true;
+}
+
+static void report(const struct mb_job *job, json_t *facts)
+{
+    const struct paged *paged = job->params;
+    double sum = 0;
+    for (uint32_t i = 0; i < job->threads; i++)
+        sum += paged->crossing[i];
+    json_object_set_new(facts, "flush", json_string(mb_medium_names[paged->flush]));
+    json_object_set_new(facts, "pages_a_thread", json_integer(paged->pages));
+    if (paged->method == HYBRID)
+        json_object_set_new(facts, "hybrid_below_lines", json_real(sum / job->threads));
+}
+
+static bool persists(const struct mb_job *job, struct mb_persist *persist)
+{
+    mb_medium_persists(((const struct paged *)job->params)->flush, persist);
+    return true;
+}
+
+static const char *const keys[] = {"method", "page_bytes", "dirty_lines", "flush", "sample_every", NULL};
+
+const struct mb_kind mb_page = {
+    .name = "page",
+    .keys = keys,
+    .has_latency = true,
+    .read = read,
+    .release = release,
+    .begin = begin,
+    .work = work,
+    .end = end,
+    .check = check,
+    .report = report,
+    .persists = persists,
+};
