@@ -76,9 +76,11 @@ MB_ALWAYS_INLINE char *mb_page_log_lines(const struct mb_page_store *store)
     return store->base + mb_page_log_bytes(store->page_bytes) - store->page_bytes;
 }
 
-MB_ALWAYS_INLINE struct mb_slot_header *mb_slot_header(const struct mb_page_store *store, uint32_t slot)
+MB_ALWAYS_INLINE struct mb_slot_header *mb_slot_header(const struct mb_page_store *store,
+                                                       uint32_t slot)
 {
-    return (struct mb_slot_header *)(void *)(store->base + mb_page_log_bytes(store->page_bytes)) + slot;
+    void *first = store->base + mb_page_log_bytes(store->page_bytes);
+    return (struct mb_slot_header *)first + slot;
 }
 
 MB_ALWAYS_INLINE char *mb_slot(const struct mb_page_store *store, uint32_t slot)
@@ -86,8 +88,9 @@ MB_ALWAYS_INLINE char *mb_slot(const struct mb_page_store *store, uint32_t slot)
     return (char *)mb_slot_header(store, store->pages + 1) + slot * store->page_bytes;
 }
 
-MB_ALWAYS_INLINE void mb_page_copy(struct mb_page_store *store, const struct mb_medium *medium, uint32_t page,
-                            const char *from, const struct mb_dirty *dirty, bool only_dirty)
+MB_ALWAYS_INLINE void mb_page_copy(struct mb_page_store *store, const struct mb_medium *medium,
+                                   uint32_t page, const char *from, const struct mb_dirty *dirty,
+                                   bool only_dirty)
 {
     struct mb_slot_header *header = mb_slot_header(store, store->spare);
     char *to = mb_slot(store, store->spare);
@@ -111,8 +114,9 @@ MB_ALWAYS_INLINE void mb_page_copy(struct mb_page_store *store, const struct mb_
     store->spare = old;
 }
 
-MB_ALWAYS_INLINE void mb_page_log_write(struct mb_page_store *store, const struct mb_medium *medium,
-                                 uint32_t page, const char *from, const struct mb_dirty *dirty)
+MB_ALWAYS_INLINE void mb_page_log_write(struct mb_page_store *store,
+                                        const struct mb_medium *medium, uint32_t page,
+                                        const char *from, const struct mb_dirty *dirty)
 {
     struct mb_page_log *log = (struct mb_page_log *)(void *)store->base;
     char *lines = mb_page_log_lines(store), *to = mb_slot(store, store->slot_of[page]);
@@ -142,8 +146,8 @@ MB_ALWAYS_INLINE void mb_page_log_write(struct mb_page_store *store, const struc
 
 /* page: from 0; from: the page in DRAM, of which dirty's lines differ from the durable one. */
 MB_ALWAYS_INLINE void mb_page_flush(struct mb_page_store *store, const struct mb_medium *medium,
-                             enum mb_page_method method, uint32_t page, const char *from,
-                             const struct mb_dirty *dirty)
+                                    enum mb_page_method method, uint32_t page, const char *from,
+                                    const struct mb_dirty *dirty)
 {
     if (method == MB_PAGE_ULOG)
         mb_page_log_write(store, medium, page, from, dirty);

@@ -213,7 +213,8 @@ static bool begin(struct mb_thread *thread)
         if (step->second)
             base = mb_second_part(thread, &chain->second, &range);
         room_of(step, range, &skip, &room);
-        mb_cursor_init(&own->cursors[i], thread, &chain->pattern, step->bytes, base + skip, room, i);
+        mb_cursor_init(&own->cursors[i], thread, &chain->pattern, step->bytes, base + skip, room,
+                       i);
     }
     own->until_sample = (uint64_t)chain->sample_every;
     return true;
@@ -329,7 +330,8 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
     return chain->writes;
 }
 
-static const char *const keys[] = {"steps", "dependent", "sample_every", "isa", MB_PATTERN_KEYS, NULL};
+static const char *const keys[] = {"steps",         "dependent", "sample_every", "isa",
+                                   MB_PATTERN_KEYS, "second",    NULL};
 
 const struct mb_kind mb_chain = {
     .name = "chain",

@@ -61,7 +61,8 @@ mb_timed_loop *mb_timed_loop_of(const struct mb_operation *operation, bool words
 
 static bool read_before(const struct mb_job *job, struct latency *latency, struct lg_error *error)
 {
-    static const char *const writers[] = {"ntstore", "clwb", "clflushopt", "clflush", "store", NULL};
+    static const char *const writers[] = {"ntstore", "clwb",  "clflushopt",
+                                          "clflush", "store", NULL};
     static const enum mb_flush flushes[] = {MB_NO_FLUSH, MB_CLWB, MB_CLFLUSHOPT, MB_CLFLUSH,
                                             MB_NO_FLUSH};
     enum mb_access access = latency->operation.access;
@@ -122,7 +123,7 @@ static bool prepare(struct mb_job *job, struct lg_error *error)
 {
     struct latency *latency = job->params;
     struct mb_operation nothing = latency->operation;
-    struct mb_timed timed = {.span = {.base = job->base, .count = EMPTY_SAMPLES}, .before = MB_AS_IS};
+    struct mb_timed timed = {.span = {.base = job->base, .count = EMPTY_SAMPLES}};
     uint32_t *cycles = lg_allocate(EMPTY_SAMPLES, sizeof *cycles);
     double sum = 0;
     (void)error;
@@ -195,7 +196,8 @@ static void end(struct mb_thread *thread)
 static void report(const struct mb_job *job, json_t *facts)
 {
     const struct latency *latency = job->params;
-    json_object_set_new(facts, "isa", json_string(latency->words ? "words" : mb_isa_names[latency->operation.isa]));
+    const char *isa = latency->words ? "words" : mb_isa_names[latency->operation.isa];
+    json_object_set_new(facts, "isa", json_string(isa));
     json_object_set_new(facts, "before", json_string(befores[latency->before]));
     json_object_set_new(facts, "empty_body_ns", json_real(latency->empty.p50));
     json_object_set_new(facts, "empty_body_least_ns", json_real(latency->empty.least));

@@ -7,9 +7,8 @@
  *
  * Writers: classic, header (libpmemlog's), dancing, zero (log_writer.h). Every thread has a log
  * of its own: an equal part of its partition. A full log begins anew: it is filled with zeros, as
- * a database does beforehand, which takes time that the entries did not need; how much is among
- * the facts (`zeroing_ns`, of all threads together), so a range that holds all entries of a
- * measurement keeps it out of the figures.
+ * a database does beforehand. That time is no part of any figure; how much it was is among the
+ * facts (`zeroing_ns`, of all threads together).
  *
  * Behind every repeat each log is recovered as after a restart: it must hold exactly what was
  * appended to it.
@@ -61,7 +60,8 @@ static bool read(struct mb_job *job, struct lg_error *error)
     logged->stored_bytes = ((size_t)entry + MB_WORD - 1) / MB_WORD * MB_WORD;
     logged->log_bytes = part / sharers / MB_LINE * MB_LINE;
     logged->appended = lg_allocate(job->threads, sizeof *logged->appended);
-    size_t least = MB_LOG_AREA + mb_log_stride(logged->writer, logged->padded, logged->stored_bytes);
+    size_t stride = mb_log_stride(logged->writer, logged->padded, logged->stored_bytes);
+    size_t least = MB_LOG_AREA + stride;
     if (logged->log_bytes >= least)
         return true;
     lg_fail(error, "range_bytes: each thread has a log of %zu bytes; one entry needs %zu",
@@ -108,9 +108,11 @@ static __attribute__((noinline)) void next_lap(struct mb_thread *thread)
     struct logged *logged = thread->job->params;
     uint64_t from = lg_monotonic_ns();
     start_log(thread);
+    uint64_t taken = lg_monotonic_ns() - from;
+    thread->done.beside_ns += taken;
     if (!thread->recording)
         return;
-    atomic_fetch_add(&logged->zeroing_ns, lg_monotonic_ns() - from);
+    atomic_fetch_add(&logged->zeroing_ns, taken);
     atomic_fetch_add(&logged->laps, 1);
 }
 
@@ -193,7 +195,8 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
     return true;
 }
 
-static const char *const keys[] = {"writer", "padded", "entry_bytes", "flush", "sample_every", NULL};
+static const char *const keys[] = {"writer", "padded",       "entry_bytes",
+                                   "flush",  "sample_every", NULL};
 
 const struct mb_kind mb_log = {
     .name = "log",

@@ -12,8 +12,9 @@
  * Without a warm-up the first flushes are the measurement.
  *
  * Each thread has a store of its own, an equal part of its partition, and flushes its pages in
- * random order. Which lines are dirty is drawn beforehand. Behind every repeat the stores are
- * recovered as after a restart: every page must be there in the version flushed last.
+ * random order. Which lines are dirty is drawn beforehand. Bytes are those that a method moves:
+ * twice the dirty lines for mulog. Behind every repeat the stores are recovered as after a
+ * restart: every page must be there in the version flushed last.
  */
 #include "durable_job.h"
 #include "page_flush.h"
@@ -42,7 +43,8 @@ struct flusher {
     uint64_t until_sample, flushed;
     double crossing;
     /* Trials of the hybrid: cow, mulog with few lines, mulog with half of them. */
-    uint64_t trial, cycles[3];
+    uint64_t trial;
+    uint32_t cycles[3][TRIALS / 3];
     struct mb_dirty *few, *half;
 };
 
@@ -68,7 +70,8 @@ static bool read(struct mb_job *job, struct lg_error *error)
     uint64_t part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
     if (!mb_read_word(job, "method", methods, -1, &paged->method, error) ||
         !mb_read_bytes(job, "page_bytes", 0, &paged->page_bytes, error) ||
-        !mb_read_integer(job, "dirty_lines", 1, MB_PAGE_LINES_MOST, 0, &paged->dirty_lines, error) ||
+        !mb_read_integer(job, "dirty_lines", 1, MB_PAGE_LINES_MOST, 0, &paged->dirty_lines,
+                         error) ||
         !mb_read_integer(job, "sample_every", 0, INT32_MAX, 0, &paged->sample_every, error) ||
         !mb_medium_read(job, MB_MEDIUM_NTSTORE, &paged->flush, error))
         return false;
@@ -143,9 +146,35 @@ MB_ALWAYS_INLINE void flush_one(struct mb_thread *thread, const struct mb_medium
                                 enum mb_page_method method, const struct mb_dirty *dirty)
 {
     struct flusher *flusher = thread->own;
-    uint32_t page = (uint32_t)(((lg_random_next(&thread->random) >> 32) * flusher->store->pages) >> 32);
+    uint64_t drawn = lg_random_next(&thread->random) >> 32;
+    uint32_t page = (uint32_t)((drawn * flusher->store->pages) >> 32);
     const char *from = flusher->dram + page % flusher->dram_pages * flusher->store->page_bytes;
     mb_page_flush(flusher->store, medium, method, page, from, dirty);
+    uint64_t changed = dirty->count * MB_LINE, whole = flusher->store->page_bytes;
+    thread->done.written_bytes += method == MB_PAGE_ULOG ? 2 * changed : whole;
+    thread->done.read_bytes += method == MB_PAGE_COW_DIRTY ? whole - changed : 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Where the line of mulog, through the medians of two trials, reaches the cost of cow. */
+static double crossing_of(struct flusher *flusher, double lines)
+{
+    double median[3];
+    for (int i = 0; i < 3; i++) {
+        qsort(flusher->cycles[i], TRIALS / 3, sizeof(uint32_t), by_value);
+        median[i] = flusher->cycles[i][TRIALS / 6];
+    }
+    double apart = (double)flusher->half->count - flusher->few->count;
+    double a_line = apart > 0 ? (median[2] - median[1]) / apart : 0;
+    double crossing = lines + 1;
+    if (a_line > 0)
+        crossing = flusher->few->count + (median[0] - median[1]) / a_line;
+    return crossing < 0 ? 0 : crossing > lines + 1 ? lines + 1 : crossing;
 }
 
 /* One of the three trials in turn; behind the last one the two lines are known. */
@@ -157,15 +186,10 @@ MB_ALWAYS_INLINE void try_one(struct mb_thread *thread, const struct mb_medium *
     uint64_t from = mb_clock_begin();
     flush_one(thread, medium, which == 0 ? MB_PAGE_COW : MB_PAGE_ULOG,
               which == 2 ? flusher->half : flusher->few);
-    flusher->cycles[which] += mb_clock_end() - from;
-    if (++flusher->trial < TRIALS)
-        return;
-    double cow = (double)flusher->cycles[0], few = (double)flusher->cycles[1];
-    double a_line = ((double)flusher->cycles[2] - few) / (flusher->half->count - flusher->few->count + 1e-9);
-    double lines = (double)(paged->page_bytes / MB_LINE);
-    double crossing = a_line <= 0 ? lines + 1 : flusher->few->count + (cow - few) / a_line;
-    flusher->crossing = crossing < 0 ? 0 : crossing > lines + 1 ? lines + 1 : crossing;
-    paged->crossing[thread->index] = flusher->crossing;
+    flusher->cycles[which][flusher->trial++ / 3] = (uint32_t)(mb_clock_end() - from);
+    if (flusher->trial == TRIALS)
+        paged->crossing[thread->index] = flusher->crossing =
+            crossing_of(flusher, (double)(paged->page_bytes / MB_LINE));
 }
 
 MB_ALWAYS_INLINE void flush_do(struct mb_thread *thread, const struct mb_medium *medium,
@@ -200,7 +224,6 @@ static bool work(struct mb_thread *thread, uint64_t operations)
     const struct paged *paged = thread->job->params;
     MB_WITH_MEDIUM(paged->flush, flush_do, thread, operations);
     thread->done.operations += operations;
-    thread->done.written_bytes += operations * paged->page_bytes;
     return true;
 }
 
@@ -249,7 +272,8 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
     return true;
 }
 
-static const char *const keys[] = {"method", "page_bytes", "dirty_lines", "flush", "sample_every", NULL};
+static const char *const keys[] = {"method", "page_bytes",   "dirty_lines",
+                                   "flush",  "sample_every", NULL};
 
 const struct mb_kind mb_page = {
     .name = "page",

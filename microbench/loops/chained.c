@@ -29,7 +29,9 @@ MB_INLINE void or_line(mb_vector strands[4], const char *line)
 {
     for (int i = 0; i < MB_VECTORS_A_LINE; i++) {
         mb_vector value;
-        __asm__ volatile("ldr %q0, %1" : "=" MB_REGISTER(value) : "m"(((const mb_vector *)line)[i]));
+        __asm__ volatile("ldr %q0, %1"
+                         : "=" MB_REGISTER(value)
+                         : "m"(((const mb_vector *)line)[i]));
         strands[i % 4] |= value;
     }
 }
@@ -66,5 +68,6 @@ MB_CHAINED_WRITE(nocache, MB_NTSTORE, MB_NO_FLUSH, MB_SFENCE)
 
 const struct mb_links MB_FOR(mb_links) = {
     MB_FOR(chained_read),
-    {MB_FOR(chained_none), MB_FOR(chained_cache), MB_FOR(chained_cacheinv), MB_FOR(chained_nocache)},
+    {MB_FOR(chained_none), MB_FOR(chained_cache), MB_FOR(chained_cacheinv),
+     MB_FOR(chained_nocache)},
 };

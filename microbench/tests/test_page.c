@@ -103,7 +103,8 @@ static void a_recovered_store_goes_on(void)
                       state.dram[page], &dirty);
         for (uint32_t i = 0; i < PAGES; i++)
             CHECK_CASE(found.slot_of[i] != found.spare, round);
-        CHECK_CASE(memcmp(mb_slot(&found, found.slot_of[page]), state.dram[page], PAGE) == 0, round);
+        const char *content = mb_slot(&found, found.slot_of[page]);
+        CHECK_CASE(memcmp(content, state.dram[page], PAGE) == 0, round);
     }
     mb_pages_close(&found);
 }
