@@ -9,6 +9,7 @@ spread of its own.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from harness import runner
 from harness.environment import Environment
 from harness.errors import UsageError
+from harness.micro import runner as micro
 from harness.preflight import prepare_all
 from harness.spec import NATIVE
 from harness.store import Store, StoredRun
@@ -65,12 +67,12 @@ class Verdict:
         ]
         lines += [f"  differs: {difference}" for difference in self.differences]
         answers = {True: "equal", False: "DIFFERENT", None: "not compared"}[self.answers_equal]
-        if self.answers_equal is not None or not _offered_by_a_client(self.again.run):
+        if self.answers_equal is not None or not _rated(self.again.run):
             lines.append(f"  answers: {answers}")
         if self.ratio is None:
             lines.append("  figures: nothing to compare")
         else:
-            what = "rates" if _offered_by_a_client(self.again.run) else "times"
+            what = "rates" if _rated(self.again.run) else "times"
             within = "within" if self.times_agree else "outside"
             lines.append(
                 f"  {what}: again/original {self.ratio:.3f} (geometric mean), {within} the "
@@ -90,6 +92,8 @@ def repeat(original: StoredRun, env: Environment, store: Store, tolerance: float
         raise UsageError(
             f"repro {original.run_id}", "it failed before there was a manifest", "run it anew"
         )
+    if original.spec.workload == micro.WORKLOAD:
+        return judge(original, micro.again(original, env, store), tolerance)
     (prepared,) = prepare_all([original.spec], env)
     again = runner.run(
         prepared, env, store,
@@ -157,12 +161,25 @@ def _figures(run: dict[str, Any]) -> dict[tuple[Any, ...], float]:
 
     Never several of them: totals hold the parts once more, and rates fall as times rise.
     """
-    held = [m for m in run["metrics"] if m["better"] != "none" and m.get("value", 0) > 0]
+    held = [m for m in run["metrics"] if m["better"] != "none" and _value(m) > 0]
     parts = [m for m in held if m["labels"] and m["better"] == "lower"]
     rates = [m for m in held if m["better"] == "higher" and not m["labels"]]
     whole = [m for m in held if not m["labels"]]
     chosen = rates if _offered_by_a_client(run) and rates else parts or rates or whole
-    return {(m["name"], *sorted(m["labels"].items())): m["value"] for m in chosen}
+    if run["spec"]["workload"] == micro.WORKLOAD:  # a rate or a time of each configuration
+        chosen = [m for m in held if m["better"] == "higher"] or parts
+    return {(m["name"], *sorted(m["labels"].items())): _value(m) for m in chosen}
+
+
+def _value(metric: dict[str, Any]) -> float:
+    """The median of several; 0 of a histogram."""
+    value: float = statistics.median(metric.get("samples") or [metric.get("value", 0.0)])
+    return value
+
+
+def _rated(run: dict[str, Any]) -> bool:
+    """Whether it is judged by rates, and has no answers."""
+    return _offered_by_a_client(run) or bool(run["spec"]["workload"] == micro.WORKLOAD)
 
 
 def _offered_by_a_client(run: dict[str, Any]) -> bool:

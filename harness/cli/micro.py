@@ -263,10 +263,8 @@ def _perma(stored: StoredRun, ready: Ready) -> list[dict[str, Any]]:
     return perma_results(ready.fitted.measurements, kept["result"], ready.repeats, memory)
 
 
-def _print_run(stored: StoredRun) -> None:
-    run_ = stored.run
-    marks = "".join(f"  EMULATED by {one['by']}" for one in run_["emulated"])
-    print(f"{stored.run_id}  {run_['status']}{marks}")
+def print_figures(run_: Mapping[str, Any]) -> None:
+    """The figures of a run, a line a configuration and job; medians of the repeats."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for metric in run_["metrics"]:
         labels = metric["labels"]
@@ -282,6 +280,13 @@ def _print_run(stored: StoredRun) -> None:
             for (name, job), row in rows.items()
         ],
     )
+
+
+def _print_run(stored: StoredRun) -> None:
+    run_ = stored.run
+    marks = "".join(f"  EMULATED by {one['by']}" for one in run_["emulated"])
+    print(f"{stored.run_id}  {run_['status']}{marks}")
+    print_figures(run_)
     for finding in run_["uncontrolled"]:
         print(f"uncontrolled: {finding['what']}: {finding['found']}")
     for check in run_["checks"]:
@@ -293,6 +298,8 @@ def _print_run(stored: StoredRun) -> None:
 
 def _cell(metric: Mapping[str, Any]) -> tuple[str, str] | None:
     """Column and text of a metric in the table of a run; medians of the repeats."""
+    if metric["better"] == "none":
+        return None
     if "hdr" in metric:
         times = hdr.decode(metric["hdr"])
         if not times.total:

@@ -22,7 +22,9 @@ from harness.cli.common import (
     print_table,
     store,
 )
+from harness.cli.micro import print_figures
 from harness.errors import UsageError
+from harness.micro.runner import WORKLOAD as MICRO
 from harness.spec import NATIVE
 from harness.store import StoredRun, Unfinished
 from harness.units import format_bytes, format_ns
@@ -137,15 +139,10 @@ def _print_run(stored: StoredRun) -> None:
     if run["data_bytes"] is not None and run["memory_bytes"]:
         ratio = run["data_bytes"] / run["memory_bytes"]
         print(f"data     {format_bytes(run['data_bytes'])}: {ratio:.2g} × memory")
-    print_table(
-        ("metric", "labels", "value"),
-        [
-            (m["name"], " ".join(f"{k}={v}" for k, v in m["labels"].items()), _value(m))
-            for m in run["metrics"]
-            if m["better"] != "none" or m["name"].startswith(_ASKED_FOR)
-            if "value" in m or "hdr" in m
-        ],
-    )
+    if spec.workload == MICRO:
+        print_figures(run)
+    else:
+        _print_metrics(run)
     for finding in run["uncontrolled"]:
         print(f"uncontrolled: {finding['what']}: {finding['found']}")
     passed = sum(check["status"] == "passed" for check in run["checks"])
@@ -156,6 +153,18 @@ def _print_run(stored: StoredRun) -> None:
                   f"{check['detail']}")  # fmt: skip
     if run["error"]:
         print(f"error: {run['error']['asked']}: {run['error']['found']}\n  {run['error']['do']}")
+
+
+def _print_metrics(run: Mapping[str, Any]) -> None:
+    print_table(
+        ("metric", "labels", "value"),
+        [
+            (m["name"], " ".join(f"{k}={v}" for k, v in m["labels"].items()), _value(m))
+            for m in run["metrics"]
+            if m["better"] != "none" or m["name"].startswith(_ASKED_FOR)
+            if "value" in m or "hdr" in m
+        ],
+    )
 
 
 #: What begins the names of counts of what a client asked for.

@@ -7,6 +7,7 @@ of, and the rest what was done.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from harness.host.uncontrolled import Finding
 from harness.micro.chains import chain_text
 from harness.micro.keys import UNLIMITED
 from harness.micro.model import Job, Measurement
-from harness.micro.spec import measurement_name
+from harness.micro.spec import BLOCK, measurement_name
 from harness.result import Metric
 from harness.units import format_bytes
 
@@ -32,6 +33,8 @@ _LABELS = {
     "entry_bytes": "entry_bytes", "method": "method", "page_bytes": "page_bytes",
     "dirty_lines": "dirty_lines",
 }  # fmt: skip
+#: A note on one measurement, by the name that it has in the spec.
+_NOTED = re.compile(rf"^measurement (\d+){BLOCK}\d+: (.*)$")
 #: Kinds that load memory beside what another one measures.
 _LOADING = ("throughput",)
 _WAITING = ("chase", "latency", "chain")
@@ -90,13 +93,15 @@ def _rates(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
 
 
 def _times(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
-    if one.job.kind == "chase":
+    hop = one.job.kind == "chase"  # its histogram is of many loads together
+    if hop:
         yield Metric("latency_ns", "ns", "lower", labels, samples=tuple(_chased(one)))
     encoded = [repeat["latency_hdr"] for repeat in one.repeats if repeat["latency_hdr"]]
     if encoded:
         times = hdr.merge_encoded(encoded)
         if hdr.decode(times).total:
-            yield Metric("operation_duration_ns", "ns", "lower", labels, hdr=times)
+            name = "hop_mean_ns" if hop else "operation_duration_ns"
+            yield Metric(name, "ns", "none" if hop else "lower", labels, hdr=times)
     empty = [r["facts"]["empty_body_ns"] for r in one.repeats if "empty_body_ns" in r["facts"]]
     if empty:
         yield Metric("empty_body_ns", "ns", "none", labels, samples=tuple(map(float, empty)))
@@ -179,13 +184,28 @@ def findings_of(
     measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
 ) -> Iterator[Finding]:
     """What makes the figures of this result doubtful."""
-    for note in result["notes"]:
-        yield Finding(what="microbench", found=note, do="see docs/microbench.md")
+    yield from _notes(measurements, result)
     yield from _pages(result)
     yield from _persistence(measurements, result, repeats)
     every = [one["repeats"][0] for one in result["measurements"]]
     yield from _stolen(every)
     yield from _clock(every)
+
+
+def _notes(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[Finding]:
+    """The program's own words, with configurations by their names; the same ones once."""
+    told: dict[str, list[str]] = {}
+    for note in result["notes"]:
+        match = _NOTED.match(note)
+        words = match.group(2) if match else note
+        names = told.setdefault(words, [])
+        if match and (name := measurements[int(match.group(1))].configuration) not in names:
+            names.append(name)
+    for number, (words, names) in enumerate(told.items(), 1):
+        of = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: " if names else ""
+        yield Finding(
+            what=f"microbench note {number}", found=of + words, do="see docs/microbench.md"
+        )
 
 
 def _pages(result: Mapping[str, Any]) -> Iterator[Finding]:

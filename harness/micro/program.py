@@ -62,8 +62,8 @@ def _conversation(
         process.stdin.close()
     for line in process.progress:
         event = json.loads(line)
-        if event.get("event") == "measurement" and "name" in event:
-            on_measurement(event["name"])
+        if event["event"] == "measuring":
+            on_measurement(event["counts"]["measurement"])
     code = process.wait()
     reader.join()
     return _result(code, printed.get(), log)
