@@ -28,6 +28,7 @@ _GROUPS = {
     "tpch": ("workloads/tpch/",),
     "tpcc": ("workloads/tpcc/",),
     "loadgen": ("loadgen/",),
+    "microbench": ("microbench/",),
     "java": ("drivers/ycsb/",),
     "refused": ("cli/test_bad_input", "cli/test_help"),
     # What changes settings of the kernel.

@@ -16,6 +16,7 @@
 #define MB_JOIN_(a, b) a##_##b
 #define MB_JOIN(a, b) MB_JOIN_(a, b)
 #define MB_FOR(name) MB_JOIN(name, MB_ISA)
+#define MB_UNROLL _Pragma("GCC unroll 8")
 #define MB_INLINE static inline __attribute__((always_inline, unused))
 
 #define MB_VECTOR_sse2 16
@@ -48,6 +49,7 @@ enum { MB_VECTORS_A_LINE = MB_LINE / MB_VECTOR };
 
 MB_INLINE void mb_line_load(const char *line)
 {
+    MB_UNROLL
     for (int i = 0; i < MB_VECTORS_A_LINE; i++) {
         mb_vector value;
         __asm__ volatile(MB_MOVE " %1, %0"
@@ -58,6 +60,7 @@ MB_INLINE void mb_line_load(const char *line)
 
 MB_INLINE void mb_line_ntload(const char *line)
 {
+    MB_UNROLL
     for (int i = 0; i < MB_VECTORS_A_LINE; i++) {
         mb_vector value;
         __asm__ volatile(MB_MOVE_NTLOAD " %1, %0"
@@ -68,6 +71,7 @@ MB_INLINE void mb_line_ntload(const char *line)
 
 MB_INLINE void mb_line_store(char *line, mb_vector value)
 {
+    MB_UNROLL
     for (int i = 0; i < MB_VECTORS_A_LINE; i++)
         __asm__ volatile(MB_MOVE " %1, %0"
                          : "=m"(((mb_vector *)line)[i])
@@ -76,6 +80,7 @@ MB_INLINE void mb_line_store(char *line, mb_vector value)
 
 MB_INLINE void mb_line_ntstore(char *line, mb_vector value)
 {
+    MB_UNROLL
     for (int i = 0; i < MB_VECTORS_A_LINE; i++)
         __asm__ volatile(MB_MOVE_NT " %1, %0"
                          : "=m"(((mb_vector *)line)[i])
@@ -112,6 +117,7 @@ MB_INLINE void mb_fence_do(enum mb_fence fence)
  */
 MB_INLINE void mb_line_load(const char *line)
 {
+    MB_UNROLL
     for (int i = 0; i < MB_VECTORS_A_LINE; i++) {
         mb_vector value;
         __asm__ volatile("ldr %q0, %1" : "=" MB_REGISTER(value) : "m"(((const mb_vector *)line)[i]));
@@ -120,6 +126,7 @@ MB_INLINE void mb_line_load(const char *line)
 
 MB_INLINE void mb_line_ntload(const char *line)
 {
+    MB_UNROLL
     for (int i = 0; i < MB_VECTORS_A_LINE; i += 2) {
         mb_vector first, second;
         const mb_vector *pair = (const mb_vector *)line + i;
@@ -131,12 +138,14 @@ MB_INLINE void mb_line_ntload(const char *line)
 
 MB_INLINE void mb_line_store(char *line, mb_vector value)
 {
+    MB_UNROLL
     for (int i = 0; i < MB_VECTORS_A_LINE; i++)
         __asm__ volatile("str %q1, %0" : "=m"(((mb_vector *)line)[i]) : MB_REGISTER(value));
 }
 
 MB_INLINE void mb_line_ntstore(char *line, mb_vector value)
 {
+    MB_UNROLL
     for (int i = 0; i < MB_VECTORS_A_LINE; i += 2) {
         mb_vector *pair = (mb_vector *)line + i;
         __asm__ volatile("stnp %q2, %q2, [%3]"

@@ -1,0 +1,66 @@
+"""Building microbench from its sources, and running it on specs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness import schemas
+
+SOURCE = Path(__file__).resolve().parents[2] / "microbench"
+
+Run = Callable[..., dict[str, Any]]
+
+
+def build(folder: Path, *options: str) -> Path:
+    """A build directory with `microbench` and the C tests."""
+    for command in (
+        ["cmake", "-S", str(SOURCE), "-B", str(folder), "-DMICROBENCH_TESTS=ON", *options],
+        ["cmake", "--build", str(folder), "--parallel", "2"],
+    ):
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert made.returncode == 0, made.stdout + made.stderr
+    return folder
+
+
+def execute(program: Path, spec: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Run the program on a spec, however that ends."""
+    return subprocess.run(
+        [str(program), "-"], input=json.dumps(spec), capture_output=True, text=True, check=False
+    )
+
+
+def spec_of(
+    targets: dict[str, Any], *measurements: dict[str, Any], seed: int = 1
+) -> dict[str, Any]:
+    """A spec; a measurement without a name, a job without name and target get the usual ones."""
+    named = [
+        {
+            "name": f"m{number}",
+            **measurement,
+            "jobs": [
+                {"name": f"j{index}", "target": next(iter(targets)), "threads": 1, **job}
+                for index, job in enumerate(measurement["jobs"])
+            ],
+        }
+        for number, measurement in enumerate(measurements)
+    ]
+    return {"schema": 2, "seed": seed, "targets": targets, "measurements": named}
+
+
+def runner(program: Path) -> Run:
+    def run(
+        targets: dict[str, Any], *measurements: dict[str, Any], seed: int = 1
+    ) -> dict[str, Any]:
+        spec = spec_of(targets, *measurements, seed=seed)
+        schemas.validate(spec, "microbench-spec", source="test")
+        done = execute(program, spec)
+        assert done.returncode == 0, done.stderr
+        result: dict[str, Any] = json.loads(done.stdout)
+        schemas.validate(result, "microbench-result", source="microbench")
+        return result
+
+    return run

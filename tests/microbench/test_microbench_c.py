@@ -1,0 +1,43 @@
+"""The C tests, under the sanitizers; and that all of it compiles for arm64."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from microbench_build import SOURCE
+
+INCLUDES = ["-I", str(SOURCE), "-I", str(SOURCE.parent / "loadgen")]
+# jansson's and zlib's headers are the same everywhere; the cross compiler has its own libc.
+SHARED = ["-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu"]
+OPTIONS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
+DEFINES = ["-DMB_ISA=neon", '-DMICROBENCH_VERSION="test"']
+
+
+def test_the_c_tests_pass(sanitized_build: Path):
+    command = ["ctest", "--test-dir", str(sanitized_build), "--output-on-failure"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "No tests were found" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "source", sorted(SOURCE.glob("**/*.c")), ids=lambda path: str(path.relative_to(SOURCE))
+)
+def test_each_file_compiles_for_arm64(source: Path, tmp_path: Path):
+    tests = ["-I", str(SOURCE.parent / "loadgen" / "tests")]
+    command = ["aarch64-linux-gnu-gcc", *OPTIONS, *DEFINES, *INCLUDES, *tests, *SHARED]
+    compiled = tmp_path / "compiled.o"
+    done = subprocess.run(
+        [*command, "-c", str(source), "-o", str(compiled)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    described = subprocess.run(
+        ["aarch64-linux-gnu-objdump", "-f", str(compiled)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "architecture: aarch64" in described
