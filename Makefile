@@ -30,6 +30,7 @@ lint: setup-dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --strict harness
+	cd playbooks && PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint
 
 # Two at a time, since many tests wait (tests/conftest.py: which go together).
 unit: setup-dev

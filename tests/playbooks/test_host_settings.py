@@ -1,0 +1,193 @@
+"""Settings of a host are changed with their old values on record, and put back."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.host import uncontrolled
+from harness.playbooks.module_utils import host_settings as settings
+
+CPU = "sys/devices/system/cpu"
+GOVERNOR = f"{CPU}/cpufreq/policy0/scaling_governor"
+TURBO = f"{CPU}/intel_pstate/no_turbo"
+NUMA = "proc/sys/kernel/numa_balancing"
+THP = "sys/kernel/mm/transparent_hugepage/enabled"
+BOOT = "proc/sys/kernel/random/boot_id"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The files of a server with two frequency policies, made by hand."""
+    root = tmp_path / "root"
+    files = {
+        GOVERNOR: "powersave",
+        f"{CPU}/cpufreq/policy0/scaling_available_governors": "performance powersave",
+        f"{CPU}/cpufreq/policy0/scaling_max_freq": "3900000",
+        f"{CPU}/cpufreq/policy0/cpuinfo_min_freq": "1000000",
+        f"{CPU}/cpufreq/policy0/cpuinfo_max_freq": "3900000",
+        f"{CPU}/cpufreq/policy10/scaling_governor": "powersave",
+        f"{CPU}/cpufreq/policy2/scaling_governor": "powersave",
+        TURBO: "0",
+        NUMA: "1",
+        "proc/sys/kernel/perf_event_paranoid": "2",
+        BOOT: "boot-one",
+        "proc/cpuinfo": "vendor_id : GenuineIntel\n",
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{text}\n")
+    register = root / "dev/cpu/0/msr"
+    register.parent.mkdir(parents=True)
+    register.write_bytes(bytes(0x1A4) + struct.pack("<Q", 0x20) + bytes(16))
+    return root
+
+
+@pytest.fixture
+def record(tmp_path: Path, tree: Path) -> Callable[[], settings.Record]:
+    path = str(tmp_path / "state" / "host-settings.json")
+    return lambda: settings.Record(path, settings.Host(str(tree)))
+
+
+def text(tree: Path, name: str) -> str:
+    return (tree / name).read_text().strip()
+
+
+def tune(tree: Path, record: settings.Record, **wishes: Any) -> list[settings.Missing]:
+    host = settings.Host(str(tree))
+    chosen, missing = settings.wanted(wishes, host)
+    settings.apply(chosen, record, host)
+    return missing
+
+
+def test_old_values_come_back(tree: Path, record: Callable[[], settings.Record]) -> None:
+    before = {name: text(tree, name) for name in (GOVERNOR, TURBO, NUMA)}
+    tune(tree, record(), governor="performance", turbo=False, numa_balancing=False)
+    assert [text(tree, name) for name in (GOVERNOR, TURBO, NUMA)] == ["performance", "1", "0"]
+    settings.restore(record(), settings.Host(str(tree)))
+    assert {name: text(tree, name) for name in before} == before
+    assert not Path(record().path).exists()
+
+
+def test_the_first_old_value_stays_on_record(
+    tree: Path, record: Callable[[], settings.Record]
+) -> None:
+    tune(tree, record(), perf_event_paranoid=1)
+    tune(tree, record(), perf_event_paranoid=-1)
+    settings.restore(record(), settings.Host(str(tree)))
+    assert text(tree, "proc/sys/kernel/perf_event_paranoid") == "2"
+
+
+def test_a_second_time_nothing_is_left_to_do(
+    tree: Path, record: Callable[[], settings.Record]
+) -> None:
+    host = settings.Host(str(tree))
+    chosen, _ = settings.wanted({"governor": "performance", "turbo": False}, host)
+    assert len(settings.plan(chosen, host)) == 4  # three policies and turbo
+    settings.apply(chosen, record(), host)
+    assert settings.plan(chosen, host) == []
+
+
+def test_old_values_are_on_disk_before_anything_is_written(
+    tree: Path, record: Callable[[], settings.Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+
+    def write(_: settings.Host, setting: settings.Setting, value: str) -> None:
+        seen.append([entry["old"] for entry in record().entries])
+        raise OSError(f"{setting.what} will not be {value}")
+
+    monkeypatch.setattr(settings.Host, "write", write)
+    with pytest.raises(OSError, match=r"numa_balancing.*to 0"):
+        tune(tree, record(), numa_balancing=False)
+    assert seen == [["1"]]
+
+
+def test_what_is_not_here_is_told_by_the_doctors_names(
+    tree: Path, record: Callable[[], settings.Record]
+) -> None:
+    missing = tune(tree, record(), transparent_huge_pages="madvise", frequency_khz=2_000_000)
+    assert [one.what for one in missing] == ["transparent huge pages"]
+    assert text(tree, f"{CPU}/cpufreq/policy0/scaling_max_freq") == "2000000"
+    told = Path(uncontrolled.__file__).read_text()
+    for what in ("turbo", "frequency governor", "clock frequency", "transparent huge pages",
+                 "automatic NUMA balancing", "address space randomisation"):  # fmt: skip
+        assert f'"{what}"' in told
+        assert f'"{what}"' in Path(settings.__file__).read_text()
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"governor": "fast"}, "policy0/scaling_governor: no governor 'fast'"),
+        ({"frequency_khz": 5}, "policy0/scaling_max_freq: 5 kHz lies outside"),
+        ({"governer": "performance"}, "governer: no such setting"),
+    ],
+)
+def test_refused_before_anything_is_written(
+    tree: Path, record: Callable[[], settings.Record], wish: dict[str, Any], words: str
+) -> None:
+    before = text(tree, NUMA)
+    with pytest.raises(settings.Refused, match=words):
+        tune(tree, record(), numa_balancing=False, **wish)
+    assert text(tree, NUMA) == before
+
+
+def test_prefetchers_leave_the_other_bits_of_the_register(
+    tree: Path, record: Callable[[], settings.Record]
+) -> None:
+    register = tree / "dev/cpu/0/msr"
+
+    def bits() -> int:
+        return int(struct.unpack_from("<Q", register.read_bytes(), 0x1A4)[0])
+
+    tune(tree, record(), prefetchers=False)
+    assert bits() == 0x2F
+    settings.restore(record(), settings.Host(str(tree)))
+    assert bits() == 0x20
+
+
+def test_a_record_of_an_earlier_boot_restores_nothing(
+    tree: Path, record: Callable[[], settings.Record]
+) -> None:
+    tune(tree, record(), numa_balancing=False)
+    (tree / BOOT).write_text("boot-two\n")
+    assert record().gone_with_the_boot == 1
+    assert settings.plan_restore(record(), settings.Host(str(tree))) == []
+    settings.restore(record(), settings.Host(str(tree)))
+    assert text(tree, NUMA) == "0"
+
+
+def test_all_that_can_be_put_back_is(tree: Path, record: Callable[[], settings.Record]) -> None:
+    tune(tree, record(), numa_balancing=False, turbo=False)
+    (tree / NUMA).unlink()
+    with pytest.raises(OSError, match="numa_balancing back to 1"):
+        settings.restore(record(), settings.Host(str(tree)))
+    assert text(tree, TURBO) == "0"
+    assert [entry["what"] for entry in record().entries] == ["automatic NUMA balancing"]
+
+
+def test_what_somebody_else_has_set_since_is_told(
+    tree: Path, record: Callable[[], settings.Record]
+) -> None:
+    tune(tree, record(), governor="performance")
+    (tree / GOVERNOR).write_text("schedutil\n")
+    (step,) = [
+        step
+        for step in settings.plan_restore(record(), settings.Host(str(tree)))
+        if step["object"].endswith("policy0/scaling_governor")
+    ]
+    assert "somebody else has set it since" in step["why"]
+
+
+def test_the_record_says_what_and_where(tree: Path, record: Callable[[], settings.Record]) -> None:
+    tune(tree, record(), numa_balancing=False)
+    document = json.loads(Path(record().path).read_text())
+    assert document["boot_id"] == "boot-one"
+    (entry,) = document["settings"]
+    assert (entry["path"], entry["old"], entry["new"]) == (f"/{NUMA}", "1", "0")
