@@ -99,7 +99,8 @@ def _create_namespace(step: Step, hands: Hands) -> None:
     if region not in hands.record.before:
         there = next(r for r in hands.state.inventory.regions if r.name == region)
         hands.record.before[region] = {"labelled": there.labelled, "namespaces": []}
-        hands.save()
+    hands.record.creating = None if step.args.get("theirs") else region
+    hands.save()
     _keep_uuid(step, hands, hands.must(step, *step.args["argv"]))
 
 
@@ -116,6 +117,7 @@ def _keep_uuid(step: Step, hands: Hands, told: str) -> None:
             step.object, f"ndctl's answer is not understood: {told!r}", "run --check"
         ) from error
     hands.record.namespaces[uuid] = {"mode": mode, "asked_bytes": step.args.get("asked_bytes")}
+    hands.record.creating = None
     if not hands.wish.has_filesystem:
         hands.save()
         return
@@ -196,19 +198,22 @@ def _make_filesystem(step: Step, hands: Hands) -> None:
         raise StepFailed(
             step.object, f"the namespace of {namespace.region} is {device}", "run --check"
         )
-    hands.record.making = namespace.uuid
+    if namespace.uuid:
+        made = {"mode": namespace.mode, "asked_bytes": hands.wish.size_bytes}
+        hands.record.namespaces.setdefault(namespace.uuid, made)
+    hands.record.making, hands.record.creating = namespace.uuid, None
     hands.save()
     argv = list(step.args["argv"])
     if step.args.get("again"):
         argv.insert(1, "-F" if argv[0] == "mkfs.ext4" else "-f")
     hands.must(step, *argv)
-    made = probe(device, hands.commands)
-    if made.uuid is None or made.type != hands.wish.filesystem:
+    found = probe(device, hands.commands)
+    if found.uuid is None or found.type != hands.wish.filesystem:
         raise StepFailed(
-            device, f"blkid finds {made.type or made.why} on it after mkfs", "run --check"
+            device, f"blkid finds {found.type or found.why} on it after mkfs", "run --check"
         )
     point = f"{hands.wish.mount_root.rstrip('/')}/pmem{_region_number(namespace)}"
-    hands.record.filesystems[made.uuid] = point
+    hands.record.filesystems[found.uuid] = point
     hands.record.making = None
     hands.save()
 
@@ -292,7 +297,11 @@ def _create_goal(step: Step, hands: Hands) -> None:
     if hands.record.goal_before is None and goals is not None and hands.wish.mode != "teardown":
         hands.record.goal_before = current_goal(goals)
         hands.save()
+    hands.record.goal_asked, hands.record.goal_boot = step.args["asked"], None
+    hands.save()
     hands.must(step, *step.args["argv"])
+    hands.record.goal_boot = hands.state.boot_id
+    hands.save()
 
 
 def _set_memmap(step: Step, hands: Hands) -> None:

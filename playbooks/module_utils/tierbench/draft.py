@@ -66,7 +66,7 @@ class Draft:
         """A step after which these namespaces, or what is on them, are no more."""
         before = len(self.refusals)
         for namespace in gone:
-            self.refuse_destruction(namespace)
+            self.refuse_destruction(namespace, content_matters=not args.get("dead"))
         if len(self.refusals) == before:
             names = tuple(namespace.name for namespace in gone)
             self.steps.append(Step(do, object, why, command, names, args))
@@ -77,8 +77,11 @@ class Draft:
         if refusal not in self.refusals:
             self.refusals.append(refusal)
 
-    def refuse_destruction(self, namespace: Namespace) -> None:
-        """Whatever speaks against destroying a namespace, confirmed or not."""
+    def refuse_destruction(self, namespace: Namespace, *, content_matters: bool = True) -> None:
+        """Whatever speaks against destroying a namespace, confirmed or not.
+
+        ``content_matters`` False: a run of ours was cut off before anything could be put on it.
+        """
         use, name = self.state.use(namespace), namespace.name
         ours = self.state.is_ours(namespace)
         in_flight = self.in_flight(namespace)
@@ -99,7 +102,11 @@ class Draft:
                 f"what is on it cannot be seen: {content.why}",
                 f"look at it (ndctl enable-namespace {name}; blkid -p), and destroy it yourself",
             )
-        elif content.type and not is_our_filesystem(content, self.state.record.filesystems):
+        elif (
+            content_matters
+            and content.type
+            and not is_our_filesystem(content, self.state.record.filesystems)
+        ):
             label = f" labelled {content.label!r}" if content.label else ""
             self.refuse(
                 name,

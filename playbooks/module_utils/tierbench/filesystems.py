@@ -17,7 +17,7 @@ def plan_filesystem(draft: Draft, region: Region, kept: Namespace | None, wish: 
     mount = _our_mount(draft, kept, point) if kept else None
     if draft.refusals:
         return
-    fresh = kept is None or _make(draft, region, kept, device, wish)
+    fresh = _make(draft, region, kept, device, wish)
     if mount is None:
         _refuse_hiding(draft, point)
     _mount(draft, device, point, mount, wish, region)
@@ -51,11 +51,15 @@ def _our_mount(draft: Draft, kept: Namespace, point: str) -> MountedAt | None:
     return found
 
 
-def _make(draft: Draft, region: Region, kept: Namespace, device: str, wish: Wish) -> bool:
+def _make(draft: Draft, region: Region, kept: Namespace | None, device: str, wish: Wish) -> bool:
     """Whether a file system is made; a foreign one is refused, whatever is confirmed."""
+    if kept is None:
+        argv = mkfs_argv(device, wish)
+        draft.add("make-filesystem", device, "there will be none on it yet", " ".join(argv))
+        return True
     state, content = draft.state, draft.state.use(kept).content
     ours = content.known and content.type and is_our_filesystem(content, state.record.filesystems)
-    unfinished = state.record.making is not None and state.record.making == kept.uuid
+    unfinished = is_unfinished(draft, kept)
     if ours and content.type == wish.filesystem and not unfinished:
         return False
     argv = mkfs_argv(device, wish)
@@ -64,6 +68,11 @@ def _make(draft: Draft, region: Region, kept: Namespace, device: str, wish: Wish
         draft.add(
             "make-filesystem", device, "making it was cut off", " ".join(argv), again=True, **args
         )
+    elif unfinished:
+        why = f"making {kept.name} was cut off; what was there before shows through: {content.type}"
+        draft.destroy(
+            "make-filesystem", device, why, " ".join(argv), [kept], again=True, dead=True, **args
+        )
     elif content.empty and state.is_ours(kept):
         why = f"{kept.name} is ours and has none"
         draft.add("make-filesystem", device, why, " ".join(argv), **args)
@@ -71,6 +80,15 @@ def _make(draft: Draft, region: Region, kept: Namespace, device: str, wish: Wish
         why = f"{kept.name} has {content.type or 'nothing that can be seen'}, not {wish.filesystem}"
         draft.destroy("make-filesystem", device, why, " ".join(argv), [kept], again=True, **args)
     return True
+
+
+def is_unfinished(draft: Draft, kept: Namespace) -> bool:
+    """Whether a run of ours was cut off between making the namespace and its file system."""
+    record = draft.state.record
+    unknown = kept.uuid not in record.namespaces and kept.label in (None, OUR_NAME)
+    return (record.making is not None and record.making == kept.uuid) or (
+        record.creating == kept.region and unknown
+    )
 
 
 def _refuse_hiding(draft: Draft, point: str) -> None:

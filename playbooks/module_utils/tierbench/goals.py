@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import ipmctl
 from .draft import Draft
 from .ndctl import Region
+from .regions import release_memory
 
 
 def plan_goal(
@@ -26,6 +27,24 @@ def plan_goal(
         return False
     if ipmctl.is_met(goals, kind, percent):
         return True
+    record = draft.state.record
+    if goals.pending and record.goal_asked != asked:
+        draft.refuse(
+            "goal",
+            "another goal is pending, not ours: with the next restart it changes the modules",
+            "look at it (ipmctl show -goal); if it is not wanted: ipmctl delete -goal",
+        )
+        return False
+    restarted = record.goal_boot not in (None, draft.state.boot_id)
+    if record.goal_asked == asked and restarted and not goals.pending:
+        draft.refuse(
+            "goal",
+            f"{asked} was asked for, the host was restarted, and the modules have"
+            f" {goals.volatile_bytes} bytes as memory, {goals.app_direct_bytes} as AppDirect",
+            "the firmware did not carry it out: look at its settings (volatile memory mode: 2LM for"
+            " Memory Mode) and at ipmctl show -memoryresources",
+        )
+        return False
     draft.reboot = True
     if goals.pending:
         draft.notes.append("a goal is pending: the firmware carries it out at the next restart")
@@ -34,6 +53,7 @@ def plan_goal(
     for namespace in draft.state.inventory.namespaces:
         if not any(region.name == namespace.region and region.dimms for region in regions):
             continue
+        release_memory(draft, namespace)
         draft.destroy(
             "destroy-namespace",
             namespace.name,
@@ -44,6 +64,6 @@ def plan_goal(
     argv = ipmctl.goal_argv(kind, percent, reserved)
     why = f"the modules have {goals.volatile_bytes} bytes as memory, {goals.app_direct_bytes} as"
     why += f" AppDirect ({', '.join(sorted(set(goals.types))) or 'no regions'})"
-    draft.add("create-goal", "goal", why, " ".join(argv), argv=argv)
+    draft.add("create-goal", "goal", why, " ".join(argv), argv=argv, asked=asked)
     draft.add("reboot", "host", "the firmware carries a goal out at the start", "reboot")
     return False

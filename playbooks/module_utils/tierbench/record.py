@@ -31,11 +31,17 @@ class Record:
     approved: dict[str, str] = field(default_factory=dict)
     #: UUID of the namespace on which a file system is being made: there is none yet.
     making: str | None = None
+    #: Region in which a namespace is being made: one of ours in it that is not on record was
+    #: made by a run that was cut off.
+    creating: str | None = None
     #: Mount points that we made.
     folders: list[str] = field(default_factory=list)
     #: The kernel parameter ``memmap=`` that we added, and what the firmware's goal was before.
     memmap: str | None = None
     goal_before: str | None = None
+    #: The goal that we asked for last, and the boot that we asked in.
+    goal_asked: str | None = None
+    goal_boot: str | None = None
     host_file_made: bool = False
 
     @property

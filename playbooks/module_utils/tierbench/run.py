@@ -192,8 +192,12 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
     if plan.steps:
         _approve(plan, state, host.files)
         state = host.state()
+        plan = make_plan(state, host.wish)
     outcome.steps = []
     for _ in range(_MOST_STEPS):
+        if plan.refusals:
+            outcome.failures += plan.refusals
+            return state
         if not plan.steps or plan.steps[0].do == "reboot":
             break
         step = plan.steps[0]
@@ -209,9 +213,6 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
         _forget(step, host.files)
         state = host.state()
         plan = make_plan(state, host.wish)
-        if plan.refusals:
-            outcome.failures += plan.refusals
-            return state
         if plan.steps and (plan.steps[0].do, plan.steps[0].object) == (step.do, step.object):
             why = f"{step.do} ended without an error, and the kernel shows no change"
             raise StepFailed(step.object, why, "look at dmesg")

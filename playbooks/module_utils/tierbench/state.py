@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from .ndctl import OUR_NAME, DaxDevice, Inventory, Namespace, Region, parse_daxc
 from .record import Record, load_record
 from .tiers.kernel import LIVE, Kernel
 from .tiers.mounts import mounts
-from .use import Content, Use, uses
+from .use import Content, Use, users_of_mount, uses
 from .wish import Wish
 
 #: Program to the package that has it (Debian and RHEL families have the same names, but for xfs).
@@ -57,11 +57,15 @@ class State:
     places: Mapping[str, Place] = field(default_factory=dict)
     #: Whether statx shows DAX below a mount point of ours; None where it cannot say.
     statx_dax: Mapping[str, bool | None] = field(default_factory=dict)
+    #: Processes on a mount of ours, in words: what keeps it from being unmounted.
+    mount_users: Mapping[str, Sequence[str]] = field(default_factory=dict)
     fstab: str = ""
     host_file: str | None = None
     daxctl_conf: str | None = None
     goals: Goals | None = None
     cmdline: str = ""
+    #: Another one after every start of the host.
+    boot_id: str = ""
     iomem: str = ""
     boot_loader: str | None = None
     missing_tools: tuple[str, ...] = ()
@@ -144,11 +148,15 @@ def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LI
         record=record,
         places={point: _place(point, kernel) for point in points},
         statx_dax={point: kernel.dax(Path(point)).dax for point in ours},
+        mount_users={point: users_of_mount(point) for point in ours if wish.mode == "teardown"}
+        if kernel is LIVE
+        else {},
         fstab=_text(files.fstab) or "",
         host_file=_text(files.host_file),
         daxctl_conf=_text(files.daxctl_conf),
         goals=read_goals(commands) if _asks_ipmctl(wish, record) else None,
         cmdline=kernel.read("/proc/cmdline") or "",
+        boot_id=kernel.read("/proc/sys/kernel/random/boot_id") or "",
         iomem=(kernel.read("/proc/iomem") or "") if wish.mode == "emulated" else "",
         boot_loader=_boot_loader(commands, files),
         disabled_regions=disabled,

@@ -10,7 +10,6 @@ from .draft import Draft
 from .memmap import plan_removal
 from .ndctl import Namespace, Region
 from .regions import release_memory
-from .use import users_of_mount
 from .wish import Wish
 
 
@@ -64,7 +63,7 @@ def _unmount(draft: Draft, namespace: Namespace) -> None:
                 f"umount {point} first",
             )
             continue
-        users = users_of_mount(point)
+        users = draft.state.mount_users.get(point, ())
         if users:
             who = ", ".join(users[:5]) + (" …" if len(users) > 5 else "")
             draft.refuse(

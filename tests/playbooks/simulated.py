@@ -1,0 +1,293 @@
+"""A host whose ndctl, mkfs and mount keep their books in memory and in a small tree of files.
+
+It answers as the recordings do (exit codes and words of a busy, a missing, a full device); what
+it cannot show is real hardware: the test machine's tests do (tests/vm).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tierbench.commands import Commands, Done
+from tierbench.state import Files
+from tierbench.tiers.kernel import DaxAnswer, Kernel, Space
+
+GIB = 1 << 30
+ALIGN = 16 << 20
+
+
+class Cut(BaseException):
+    """The run is killed, between two commands or behind one that was carried out."""
+
+
+@dataclass
+class Space_:
+    """A namespace of the simulated host, and what is on it."""
+
+    name: str
+    region: str
+    mode: str
+    raw: int
+    uuid: str | None
+    label: str | None = None
+    signature: tuple[str, str, str] | None = None  # type, label, UUID
+    data: str = ""
+
+    @property
+    def block(self) -> str:
+        return (
+            "pmem"
+            + self.name.removeprefix("namespace").replace(".0", "")
+            + ("s" if self.mode == "sector" else "")
+        )
+
+
+@dataclass
+class Region_:
+    name: str
+    labelled: bool = True
+    enabled: bool = True
+    size: int = GIB
+
+
+@dataclass
+class SimulatedHost(Commands):
+    """``cut_at``: killed before the command of that number; ``cut_after``: right behind it."""
+
+    root: Path
+    regions: dict[str, Region_] = field(default_factory=dict)
+    spaces: dict[str, Space_] = field(default_factory=dict)
+    mounts: dict[str, tuple[str, str, str]] = field(
+        default_factory=dict
+    )  # point: block, type, opts
+    system_ram: set[str] = field(default_factory=set)
+    ran: list[list[str]] = field(default_factory=list)
+    cut_at: int | None = None
+    cut_after: int | None = None
+    numbers: int = 0
+    changing: int = 0
+    before_command: object = None
+
+    # The files that are read directly -------------------------------------------------
+
+    @property
+    def files(self) -> Files:
+        return Files(
+            record=self.root / "var/provisioning.json",
+            host_file=self.root / "etc/harness/host.yml",
+            fstab=self.root / "etc/fstab",
+            daxctl_conf=self.root / "etc/daxctl.conf.d/tierbench.conf",
+            grub=self.root / "etc/grub.cfg",
+        )
+
+    @property
+    def mount_root(self) -> Path:
+        return self.root / "mnt"
+
+    def kernel(self) -> Kernel:
+        return SimulatedKernel(self)
+
+    def write_tree(self) -> None:
+        """sysfs and mountinfo of what is there now."""
+        lines = ["1 0 259:0 / / rw - ext4 /dev/nvme0n1 rw"]
+        for region in self.regions.values():
+            folder = self.root / f"sys/bus/nd/devices/{region.name}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "driver").unlink(missing_ok=True)
+            if region.enabled:
+                (folder / "driver").touch()
+        for number, space in enumerate(self.spaces.values(), 1):
+            folder = self.root / f"sys/bus/nd/devices/{space.name}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "size").write_text(f"{space.raw}\n")
+            labelled = self.regions[space.region].labelled
+            (folder / "devtype").write_text("nd_namespace_pmem" if labelled else "nd_namespace_io")
+            claim = {"fsdax": "pfn", "sector": "btt", "devdax": "dax"}.get(space.mode)
+            above = self.root / f"sys/devices/ndbus0/{space.region}"
+            driver = above / (f"{claim}{number}.0" if claim else space.name)
+            block = driver / "block" / space.block
+            block.mkdir(parents=True, exist_ok=True)
+            (driver / "namespace").write_text(space.name)
+            link = self.root / f"sys/dev/block/{259 + 1}:{number}"
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.unlink(missing_ok=True)
+            link.symlink_to(block)
+            for point, (mounted, kind, options) in self.mounts.items():
+                if mounted == space.block:
+                    lines.append(
+                        f"{len(lines) + 1} 1 260:{number} / {point} rw - {kind}"
+                        f" /dev/{space.block} {options}"
+                    )
+        (self.root / "proc/self").mkdir(parents=True, exist_ok=True)
+        (self.root / "proc/self/mountinfo").write_text("\n".join(lines) + "\n")
+
+    # The programs ------------------------------------------------------------------------
+
+    def has(self, program: str) -> bool:
+        return program != "ipmctl"
+
+    def run(self, argv: Sequence[str]) -> Done:
+        words = list(argv)
+        reading = words[:2] in (["ndctl", "list"], ["daxctl", "list"]) or words[0] == "blkid"
+        if not reading:
+            self.changing += 1
+            if self.cut_at == self.changing:
+                raise Cut
+            self.ran.append(words)
+        if callable(self.before_command):
+            self.before_command(words)
+        done = self._answer(words)
+        self.write_tree()
+        if not reading and self.cut_after == self.changing:
+            raise Cut
+        return done
+
+    def _answer(self, words: list[str]) -> Done:
+        name = f"_{words[0].replace('.', '_')}"
+        if words[0] in ("ndctl", "daxctl"):
+            name += "_" + words[1].replace("-", "_")
+        return getattr(self, name)(words)  # type: ignore[no-any-return]
+
+    def _ndctl_list(self, words: list[str]) -> Done:
+        told = [self._region(region) for region in self.regions.values()]
+        return Done(0, json.dumps({"regions": told}) if told else "", "")
+
+    def _region(self, region: Region_) -> dict[str, object]:
+        inside = [each for each in self.spaces.values() if each.region == region.name]
+        free = region.size - sum(each.raw for each in inside)
+        return {
+            "dev": region.name,
+            "size": region.size,
+            "align": ALIGN,
+            "available_size": free if region.labelled else 0,
+            "max_available_extent": free if region.labelled else 0,
+            "type": "pmem",
+            **({"iset_id": 77} if region.labelled else {}),
+            "mappings": [{"dimm": f"nmem{region.name[-1]}"}],
+            "namespaces": [self._namespace(each) for each in inside if region.enabled],
+        }
+
+    def _namespace(self, space: Space_) -> dict[str, object]:
+        return {
+            "dev": space.name,
+            "mode": space.mode,
+            "size": space.raw,
+            **({"uuid": space.uuid} if space.uuid else {}),
+            **({"name": space.label} if space.label else {}),
+            **({"map": "dev"} if space.mode == "fsdax" else {}),
+            **({"sector_size": 4096} if space.mode == "sector" else {"sector_size": 512}),
+            "blockdev": space.block,
+        }
+
+    def _daxctl_list(self, words: list[str]) -> Done:
+        return Done(0, "", "")
+
+    def _blkid(self, words: list[str]) -> Done:
+        space = self._at(words[-1])
+        if space.signature is None:
+            return Done(2, "", "")
+        kind, label, uuid = space.signature
+        label = f"LABEL={label}\n" if label else ""
+        return Done(0, f"DEVNAME={words[-1]}\n{label}UUID={uuid}\nTYPE={kind}\n", "")
+
+    def _at(self, device: str) -> Space_:
+        return next(each for each in self.spaces.values() if f"/dev/{each.block}" == device)
+
+    def _ndctl_create_namespace(self, words: list[str]) -> Done:
+        region = self.regions[words[words.index("-r") + 1]]
+        inside = [each for each in self.spaces.values() if each.region == region.name]
+        free = region.size - sum(each.raw for each in inside)
+        raw = int(words[words.index("-s") + 1]) if "-s" in words else free
+        if not region.labelled or not raw or raw > free:
+            return Done(237, "", "failed to create namespace: No space left on device")
+        self.numbers += 1
+        taken = {each.name for each in inside}
+        name = next(n for i in range(9) if (n := f"namespace{region.name[-1]}.{i}") not in taken)
+        label = words[words.index("-n") + 1] if "-n" in words else None
+        mode = words[words.index("-m") + 1]
+        # What was there before shows through.
+        old = ("xfs", "ghost", "dead-1")
+        made = Space_(name, region.name, mode, raw, f"uuid-{self.numbers}", label, old)
+        self.spaces[name] = made
+        return Done(0, json.dumps(self._namespace(made)), "")
+
+    def _ndctl_destroy_namespace(self, words: list[str]) -> Done:
+        space = self.spaces[words[-1]]
+        if any(block == space.block for block, _, _ in self.mounts.values()):
+            return Done(240, "", "error destroying namespaces: Device or resource busy")
+        del self.spaces[words[-1]]
+        return Done(0, "", "destroyed 1 namespace")
+
+    def _ndctl_disable_region(self, words: list[str]) -> Done:
+        self.regions[words[-1]].enabled = False
+        return Done(0, "", "disabled 1 region")
+
+    def _ndctl_enable_region(self, words: list[str]) -> Done:
+        region = self.regions[words[-1]]
+        region.enabled = True
+        if not region.labelled and not [s for s in self.spaces.values() if s.region == region.name]:
+            name = f"namespace{region.name[-1]}.0"
+            self.spaces[name] = Space_(name, region.name, "raw", region.size, None)
+        return Done(0, "", "enabled 1 region")
+
+    def _ndctl_init_labels(self, words: list[str]) -> Done:
+        return self._labels(words[-1], labelled=True)
+
+    def _ndctl_zero_labels(self, words: list[str]) -> Done:
+        return self._labels(words[-1], labelled=False)
+
+    def _labels(self, dimm: str, *, labelled: bool) -> Done:
+        region = self.regions[f"region{dimm[-1]}"]
+        if region.enabled:
+            return Done(240, "", "Device or resource busy")
+        region.labelled = labelled
+        for name in [n for n, s in self.spaces.items() if s.region == region.name]:
+            del self.spaces[name]
+        return Done(0, "", "1 nmem")
+
+    def _wipefs(self, words: list[str]) -> Done:
+        self._at(words[-1]).signature = None
+        return Done(0, "", "")
+
+    def _mkfs_ext4(self, words: list[str]) -> Done:
+        space = self._at(words[-1])
+        if space.signature and "-F" not in words:
+            return Done(1, "", "contains a file system")
+        self.numbers += 1
+        space.signature = ("ext4", words[words.index("-L") + 1], f"fs-{self.numbers}")
+        return Done(0, "", "")
+
+    def _mount(self, words: list[str]) -> Done:
+        options = words[words.index("-o") + 1]
+        self.mounts[words[-1]] = (words[-2].removeprefix("/dev/"), words[2], options)
+        return Done(0, "", "")
+
+    def _umount(self, words: list[str]) -> Done:
+        del self.mounts[words[-1]]
+        return Done(0, "", "")
+
+    def _systemctl(self, words: list[str]) -> Done:
+        return Done(0, "", "")
+
+
+class SimulatedKernel(Kernel):
+    """Reads the tree; DAX is what the namespace's mode and the mount's options make of it."""
+
+    def __init__(self, host: SimulatedHost) -> None:
+        super().__init__(host.root)
+        self.host = host
+
+    def dax(self, path: Path) -> DaxAnswer:
+        block, _, options = self.host.mounts.get(str(path), ("", "", ""))
+        space = next((s for s in self.host.spaces.values() if s.block == block), None)
+        has = space is not None and space.mode == "fsdax" and "dax" in options.split(",")
+        return DaxAnswer(has, "simulated")
+
+    def space(self, path: Path) -> Space:
+        return Space(GIB, GIB, 4096)
+
+    def mount_id(self, path: Path) -> int | None:
+        return None

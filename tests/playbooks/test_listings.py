@@ -1,0 +1,158 @@
+"""What ndctl, daxctl, blkid and ipmctl print is understood, on recordings."""
+
+from __future__ import annotations
+
+import pytest
+from recorded import optane, recording
+from tierbench import ipmctl
+from tierbench.commands import Commands, Done
+from tierbench.ndctl import parse_daxctl, parse_ndctl
+from tierbench.use import parse_blkid, probe
+
+
+def test_blank_label_areas_show_as_regions_without_labels() -> None:
+    found = parse_ndctl(recording("blank-labels"))
+    assert [(r.name, r.labelled, r.dimms) for r in found.regions] == [
+        ("region0", False, ("nmem0",)),
+        ("region1", False, ("nmem1",)),
+    ]
+    assert [(n.name, n.region, n.mode, n.uuid) for n in found.namespaces] == [
+        ("namespace0.0", "region0", "raw", None),
+        ("namespace1.0", "region1", "raw", None),
+    ]
+
+
+def test_written_labels_show_as_labelled_regions_with_room() -> None:
+    found = parse_ndctl(recording("fresh-labels"))
+    assert [r.labelled for r in found.regions] == [True, True]
+    assert [r.extent_bytes for r in found.regions] == [2013265920, 2013265920]
+    assert [r.align_bytes for r in found.regions] == [16 << 20, 16 << 20]
+    assert found.namespaces == ()
+
+
+def test_ids_of_namespaces_have_gaps_and_the_listing_is_a_bare_array() -> None:
+    found = parse_ndctl(recording("skipped-ids"))
+    assert [(n.name, n.block, n.label) for n in found.namespaces] == [
+        ("namespace1.0", "pmem1", "fs1"),
+        ("namespace1.3", "pmem1.3", "fs2"),
+    ]
+
+
+def test_one_object_of_arrays_has_namespaces_in_their_regions_and_no_seeds() -> None:
+    found = parse_ndctl(recording("everything"))
+    assert set(found.dimms) == {"nmem0", "nmem1"}
+    assert [(n.name, n.region, n.mode) for n in found.namespaces] == [
+        ("namespace0.0", "region0", "devdax"),
+        ("namespace1.0", "region1", "fsdax"),
+        ("namespace1.3", "region1", "fsdax"),
+    ]
+    devdax = found.namespaces[0]
+    assert (devdax.chardev, devdax.chardev_mode, devdax.block) == ("dax0.0", "devdax", None)
+
+
+def test_nothing_at_all_is_no_inventory() -> None:
+    assert parse_ndctl("").regions == ()
+    with pytest.raises(ValueError):
+        parse_ndctl("Error: something else")
+
+
+def test_daxctl_prints_an_array_an_object_or_nothing() -> None:
+    assert parse_daxctl(recording("daxctl-nothing")) == ()
+    (one,) = parse_daxctl(
+        recording("daxctl-one").replace('"1888.00 MiB (1979.71 MB)"', "1979711488")
+    )
+    assert (one.name, one.mode, one.target_node) == ("dax0.0", "devdax", 2)
+    (ram,) = parse_daxctl(recording("daxctl-system-ram"))
+    assert (ram.mode, ram.online_blocks, ram.total_blocks, ram.movable) == (
+        "system-ram",
+        14,
+        14,
+        True,
+    )
+
+
+class Answers(Commands):
+    """Every program answers the same."""
+
+    def __init__(self, rc: int, out: str = "", err: str = "") -> None:
+        self.done = Done(rc, out, err)
+
+    def has(self, program: str) -> bool:
+        return True
+
+    def run(self, argv: object) -> Done:
+        return self.done
+
+
+@pytest.mark.parametrize(
+    ("answer", "known", "kind"),
+    [
+        (Answers(2), True, None),
+        (Answers(0, "DEVNAME=/dev/pmem0\nLABEL=a\\ b\nUUID=1-2\nTYPE=ext4\n"), True, "ext4"),
+        (Answers(0, "PTUUID=12\nPTTYPE=gpt\n"), True, "gpt"),
+        (Answers(8, "", "ambivalent result"), False, None),
+        (Answers(2, "", "error: /dev/pmem0: Input/output error"), False, None),
+        (Answers(127, "", "blkid: not installed"), False, None),
+        (Answers(0, "USAGE=other\n"), False, None),
+    ],
+)  # fmt: skip
+def test_what_blkid_cannot_tell_is_not_taken_for_nothing(
+    answer: Answers, known: bool, kind: str | None
+) -> None:
+    content = probe("/dev/pmem0", answer)
+    assert (content.known, content.type) == (known, kind)
+    assert content.known or content.why
+    assert parse_blkid("LABEL=a\\ b\n") == {"LABEL": "a b"}
+
+
+# ipmctl ----------------------------------------------------------------------------
+
+
+def test_capacities_of_modules_in_app_direct_and_in_memory_mode() -> None:
+    app_direct = ipmctl.parse_resources(optane("resources-app-direct"))
+    memory = ipmctl.parse_resources(optane("resources-memory-mode"))
+    assert app_direct and memory
+    assert app_direct["AppDirect"] == (0, 3024 << 30)
+    assert app_direct["Volatile"] == (round(381.5 * (1 << 30)), 0)
+    assert memory["Volatile"] == (0, 2024 << 30)
+    assert memory["Cache"] == (512 << 30, 0)
+
+
+def test_types_of_regions_and_a_pending_goal() -> None:
+    assert ipmctl.parse_regions(optane("regions-interleaved")) == ("AppDirect", "AppDirect")
+    assert set(ipmctl.parse_regions(optane("regions-not-interleaved"))) == {
+        "AppDirectNotInterleaved"
+    }
+    assert ipmctl.parse_regions(optane("regions-none")) == ()
+    assert ipmctl.is_pending(optane("goal-pending"))
+    assert not ipmctl.is_pending(optane("goal-none"))
+
+
+def test_without_modules_ipmctls_words_are_the_reason() -> None:
+    goals = ipmctl.read_goals(Answers(1, recording("ipmctl-resources-none")))
+    assert goals.error == (
+        "ipmctl says (exit 1): Initialization failed. No PMem modules in the system."
+    )
+
+
+def test_an_answer_that_is_no_table_is_not_taken_for_no_capacity() -> None:
+    goals = ipmctl.read_goals(Answers(0, "something of a version to come"))
+    assert goals.error and "not understood" in goals.error
+
+
+def test_the_goals_syntax_is_what_ipmctls_help_says() -> None:
+    """Its properties are the recorded help's; that it takes them is seen in the test machine."""
+    properties = recording("ipmctl-goal-help")
+    for argv in (
+        ipmctl.goal_argv("AppDirect", 0, 0),
+        ipmctl.goal_argv("AppDirectNotInterleaved", 0, 20),
+        ipmctl.goal_argv("none", 100, 0),
+        ipmctl.goal_argv("AppDirect", 25, 0),
+    ):
+        assert argv[:4] == ["ipmctl", "create", "-f", "-goal"]
+        for given in argv[4:]:
+            name, _, value = given.partition("=")
+            assert f"   {name}=(" in properties
+            assert value.isdigit() or value in properties
+    assert ipmctl.goal_argv("none", 100, 0)[4:] == ["MemoryMode=100"]
+    assert ipmctl.goal_argv("AppDirect", 0, 0)[4:] == ["PersistentMemoryType=AppDirect"]

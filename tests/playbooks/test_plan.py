@@ -1,0 +1,490 @@
+"""Plans from recorded states: what is done, what is destroyed, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from recorded import EMPTY, filesystem, mounted, optane, recording, state_of, with_labels
+from tierbench import ipmctl
+from tierbench.ipmctl import Goals
+from tierbench.ndctl import DaxDevice
+from tierbench.plan import Plan, make_plan
+from tierbench.record import Record
+from tierbench.run import Leave, confirmation
+from tierbench.state import Place, State
+from tierbench.use import Content, MountedAt, Use
+from tierbench.wish import Wish, parse_wish
+
+APPDIRECT = Wish("appdirect")
+REGION0 = Wish("appdirect", regions=("region0",))
+SECTOR1 = Wish("sector", regions=("region1",))
+
+
+def dos(plan: Plan) -> list[tuple[str, str]]:
+    return [(step.do, step.object) for step in plan.steps]
+
+
+def refused(plan: Plan) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in plan.refusals:
+        found[each.object] = "; ".join(filter(None, [found.get(each.object), each.why]))
+    return found
+
+
+# What is done ----------------------------------------------------------------------
+
+
+def test_a_labelled_region_with_room_gets_a_namespace_and_nothing_is_destroyed() -> None:
+    plan = make_plan(state_of("fresh-labels"), REGION0)
+    assert dos(plan) == [
+        ("create-namespace", "region0"),
+        ("make-filesystem", "the new namespace of region0"),
+        ("mount", "/mnt/pmem0"),
+        ("write-fstab", "/mnt/pmem0"),
+        ("write-host-file", "the host file"),
+    ]
+    assert plan.destroys == ()
+    command = plan.steps[0].command
+    assert command == "ndctl create-namespace -r region0 -n tierbench -m fsdax -M dev -a 2M"
+    assert "-o noatime,dax " in plan.steps[2].command
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        (Wish("sector"), "-m sector -l 4096"),
+        (Wish("sector", sector_size=512), "-m sector -l 512"),
+        (Wish("devdax"), "-m devdax -M dev -a 2M"),
+        (Wish("system-ram", map="mem"), "-m devdax -M mem -a 2M"),
+        (Wish("appdirect", size_bytes=768 << 20), "-m fsdax -s 805306368 -M dev -a 2M"),
+    ],
+)
+def test_each_mode_has_its_namespace(wish: Wish, words: str) -> None:
+    plan = make_plan(state_of("fresh-labels"), wish)
+    assert [s.command.split("tierbench ")[1] for s in plan.steps if s.do == "create-namespace"] == [
+        words,
+        words,
+    ]
+
+
+def test_file_systems_are_aligned_to_huge_pages_and_without_dax_it_is_said_so() -> None:
+    plan = make_plan(state_of("fresh-labels"), replace(REGION0, filesystem="xfs", dax=False))
+    commands = {step.do: step.command for step in plan.steps}
+    assert "-m reflink=0 -d su=2m,sw=1 -L tierbench" in commands["make-filesystem"]
+    assert "-o noatime,dax=never " in commands["mount"]
+    ext4 = make_plan(state_of("fresh-labels"), REGION0).steps[1].command
+    assert "-b 4096 -E stride=512,stripe_width=512 -L tierbench" in ext4
+
+
+def test_a_sized_namespace_is_made_beside_the_others_where_there_is_room() -> None:
+    """region1 of the recording has 384 MiB left beside two named namespaces of others."""
+    wish = Wish("appdirect", regions=("region1",), size_bytes=384 << 20)
+    plan = make_plan(state_of("everything"), wish)
+    assert plan.refusals == ()
+    assert plan.destroys == ()
+    assert plan.steps[0].do == "create-namespace"
+
+
+# What is there already -------------------------------------------------------------
+
+
+def ours(name: str = "namespace0.0", point: str = "/mnt/pmem0", **more: object) -> State:
+    """The recording of two fsdax namespaces, the first ours, with our ext4, mounted with DAX."""
+    uuid = "2f8adfea-31a2-4ec1-b277-10f1e17de42c"
+    use = Use(
+        Content(True, "ext4", "tierbench", "aa-1"),
+        (MountedAt(point, "ext4", ("rw", "noatime", "dax=always")),),
+    )
+    state = state_of(
+        "two-fsdax",
+        {name: use},
+        record=Record(
+            namespaces={uuid: {"mode": "fsdax", "asked_bytes": None}},
+            filesystems={"aa-1": "/mnt/pmem0"},
+        ),
+        places={"/mnt/pmem0": Place("full", "/dev/pmem0", (0, 0))},
+        statx_dax={"/mnt/pmem0": True},
+        fstab="UUID=aa-1 /mnt/pmem0 ext4 noatime,dax,nofail,x-tierbench 0 2\n",
+        host_file=(
+            "schema: 1\ntiers:\n"
+            "  # BEGIN tierbench playbooks: these lines are written anew by them\n"
+            "  pmem: {kind: fsdax, path: /mnt/pmem0}\n"
+            "  # END tierbench playbooks\n"
+        ),
+    )
+    full = state_of("fresh-labels").inventory
+    regions = tuple(replace(region, available_bytes=0, extent_bytes=0) for region in full.regions)
+    inventory = replace(state.inventory, regions=regions, dimms=full.dimms)
+    return replace(state, inventory=inventory, **more)
+
+
+def test_what_is_as_wanted_needs_no_step() -> None:
+    assert make_plan(ours(), REGION0) == Plan((), (), (), False)
+
+
+@pytest.mark.parametrize(
+    ("change", "first"),
+    [
+        ({"fstab": ""}, ("write-fstab", "/mnt/pmem0")),
+        ({"host_file": None}, ("write-host-file", "the host file")),
+        ({"statx_dax": {"/mnt/pmem0": False}}, ("unmount", "/mnt/pmem0")),
+    ],
+)
+def test_what_is_missing_of_it_is_all_that_is_done(
+    change: dict[str, object], first: tuple[str, str]
+) -> None:
+    plan = make_plan(ours(**change), REGION0)
+    assert dos(plan)[0] == first
+    assert plan.destroys == ()
+
+
+def test_dax_is_what_statx_says_and_a_wish_without_it_mounts_anew() -> None:
+    plan = make_plan(ours(), replace(REGION0, dax=False))
+    assert dos(plan)[:2] == [("unmount", "/mnt/pmem0"), ("mount", "/mnt/pmem0")]
+    assert plan.destroys == ()
+
+
+def test_a_file_system_whose_making_was_cut_off_is_made_again() -> None:
+    state = ours()
+    uuid = "2f8adfea-31a2-4ec1-b277-10f1e17de42c"
+    record = replace(state.record, making=uuid, filesystems={})
+    uses = {**state.uses, "namespace0.0": EMPTY}
+    plan = make_plan(replace(state, record=record, uses=uses), REGION0)
+    assert dos(plan)[0] == ("make-filesystem", "/dev/pmem0")
+    assert plan.destroys == ()
+
+
+def test_leaving_system_ram_offlines_its_memory_before_anything_else() -> None:
+    device = DaxDevice("dax0.0", "system-ram", 1979711488, 2, 14, 14, True)
+    plan = make_plan(state_of("everything", dax=(device,)), REGION0)
+    assert dos(plan)[:2] == [("release-memory", "dax0.0"), ("destroy-namespace", "namespace0.0")]
+    assert plan.steps[0].command.startswith("daxctl offline-memory dax0.0; ")
+    to_device = make_plan(state_of("everything", dax=(device,)), Wish("devdax", ("region0",)))
+    assert dos(to_device)[0] == ("release-memory", "dax0.0")
+    assert to_device.destroys == ()
+
+
+# Traps -----------------------------------------------------------------------------
+
+
+def test_a_region_without_labels_is_named_with_what_labels_would_cost() -> None:
+    plan = make_plan(state_of("blank-labels"), APPDIRECT)
+    assert plan.destroys == ("namespace0.0", "namespace1.0")
+    assert dos(plan)[0] == ("write-labels", "region0")
+    assert plan.steps[0].command == (
+        "ndctl disable-region region0; ndctl init-labels -f nmem0; ndctl enable-region region0"
+    )
+    refusal = confirmation(plan, state_of("blank-labels"), Leave())
+    assert refusal is not None
+    assert refusal.object == "namespace0.0, namespace1.0"
+
+
+def test_a_region_without_labels_and_with_a_file_system_is_refused() -> None:
+    plan = make_plan(
+        state_of("blank-labels", {"namespace0.0": filesystem("xfs", "theirs")}), REGION0
+    )
+    assert "namespace0.0" in refused(plan)
+    assert "/dev/pmem0 has xfs labelled 'theirs'" in refused(plan)["namespace0.0"]
+    assert "write-labels" not in [step.do for step in plan.steps]
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (mounted("/srv/theirs", "xfs"), "it is mounted at /srv/theirs (xfs)"),
+        (mounted("/", "ext4"), "it holds / (ext4 on /dev/pmem1)"),
+        (Use(Content(True), (), ("swap on /dev/pmem1",)), "it is in use: swap on /dev/pmem1"),
+        (Use(Content(True), (), ("dm-0 is built on it",)), "it is in use: dm-0 is built on it"),
+        (Use(Content(True), (), ("/dev/pmem1 is open in pid 7 (mysqld)",)), "pid 7 (mysqld)"),
+        (filesystem("ext4"), "/dev/pmem1 has ext4 (UUID 0f-theirs), not ours"),
+        (filesystem("LVM2_member"), "/dev/pmem1 has LVM2_member"),
+        (filesystem("gpt"), "/dev/pmem1 has gpt"),
+        (Use(Content(False, why="blkid cannot tell (exit 8: several signatures at once)")),
+         "what is on it cannot be seen: blkid cannot tell"),
+    ],
+)  # fmt: skip
+def test_what_is_somebodys_is_refused_by_name_whatever_is_confirmed(use: Use, words: str) -> None:
+    state = state_of("two-fsdax", {"namespace1.0": use})
+    inventory = replace(state.inventory, regions=state_of("fresh-labels").inventory.regions)
+    plan = make_plan(with_labels(replace(state, inventory=inventory), namespace1_0=""), SECTOR1)
+    assert words in refused(plan)["namespace1.0"]
+    assert not [step for step in plan.steps if "namespace1.0" in step.destroys]
+    assert all(each.do for each in plan.refusals)
+
+
+def test_a_namespace_that_somebody_named_is_refused() -> None:
+    """The recording's namespace1.0 has the name bench1 in its label."""
+    state = state_of("two-fsdax")
+    inventory = replace(state.inventory, regions=state_of("fresh-labels").inventory.regions)
+    plan = make_plan(replace(state, inventory=inventory), SECTOR1)
+    assert refused(plan)["namespace1.0"] == (
+        "its label names it 'bench1': somebody made it for something"
+    )
+
+
+def test_a_mount_with_dax_on_a_sector_namespace_is_told_for_what_it_is() -> None:
+    """xfs takes dax=always there with exit code 0, and without DAX (06-modes of the guest)."""
+    use = mounted("/mnt/theirs", "xfs", "rw", "dax=always")
+    state = state_of("two-fsdax", {"namespace0.0": use})
+    sector = replace(state.inventory.namespaces[0], mode="sector", block="pmem0s")
+    inventory = replace(
+        state.inventory, namespaces=(sector,), regions=state_of("fresh-labels").inventory.regions
+    )
+    plan = make_plan(replace(state, inventory=inventory), REGION0)
+    assert "a sector namespace has no DAX, statx shows none" in refused(plan)["namespace0.0"]
+
+
+def test_a_disabled_namespace_is_refused_but_for_a_run_that_was_cut_off() -> None:
+    state = state_of("two-fsdax")
+    lost = replace(state.inventory.namespaces[0], enabled=False, block=None, mode="raw")
+    inventory = replace(
+        state.inventory, namespaces=(lost,), regions=state_of("fresh-labels").inventory.regions
+    )
+    uses = {"namespace0.0": Use(Content(False, why="it is disabled"))}
+    state = replace(state, inventory=inventory, uses=uses)
+    assert "cannot be seen: it is disabled" in refused(make_plan(state, REGION0))["namespace0.0"]
+    approved = replace(state, record=Record(approved={"namespace0.0": str(lost.uuid)}))
+    assert make_plan(approved, REGION0).destroys == ("namespace0.0",)
+
+
+def test_a_wrong_region_is_refused_with_those_that_are_there() -> None:
+    plan = make_plan(state_of("fresh-labels"), Wish("appdirect", regions=("region0", "region7")))
+    assert refused(plan) == {"region7": "there is no such region"}
+    assert "region0, region1" in plan.refusals[0].do
+    assert plan.steps == () or not plan.destroys
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (100 << 20, "104857600 is no multiple of its alignment, 16777216"),
+        (4 << 30, "4294967296 is more than it has, 2013265920 bytes"),
+        (0, "0 is no multiple"),
+    ],
+)
+def test_a_size_that_ndctl_would_not_take_is_refused_before(size: int, words: str) -> None:
+    """ndctl: "align setting is 0x1000000 size 0x6400000 is misaligned", exit 234."""
+    assert "align setting is 0x1000000" in recording("misaligned")
+    plan = make_plan(state_of("fresh-labels"), replace(REGION0, size_bytes=size))
+    assert words in refused(plan)["region0"]
+    assert "create-namespace" not in [step.do for step in plan.steps]
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (Place("full"), "it is not empty: a mount would hide what is in it"),
+        (Place("full", "/dev/sdb1"), "/dev/sdb1 is mounted there"),
+        (Place("other"), "it is not a folder"),
+    ],
+)
+def test_a_mount_point_that_is_taken_is_refused(place: Place, words: str) -> None:
+    plan = make_plan(state_of("fresh-labels", places={"/mnt/pmem0": place}), REGION0)
+    assert refused(plan) == {"/mnt/pmem0": words}
+
+
+def test_somebodys_line_of_fstab_is_refused() -> None:
+    plan = make_plan(state_of("fresh-labels", fstab="LABEL=x /mnt/pmem0 xfs rw 0 0\n"), REGION0)
+    assert "'LABEL=x /mnt/pmem0 xfs rw 0 0', not ours" in refused(plan)["/mnt/pmem0"]
+
+
+def test_our_mounted_namespace_is_not_taken_away_under_a_mode_of_another_kind() -> None:
+    plan = make_plan(ours(), Wish("sector", regions=("region0",)))
+    assert "it is mounted at /mnt/pmem0" in refused(plan)["namespace0.0"]
+    assert "run teardown.yml first" in plan.refusals[0].do
+
+
+def test_modules_that_are_missing_are_refused() -> None:
+    plan = make_plan(state_of("fresh-labels"), replace(APPDIRECT, dimms=12))
+    assert "12 modules are expected (pmem_dimms), ndctl has 2" in refused(plan)["dimms"]
+
+
+def test_a_host_without_persistent_memory_is_told_what_there_is_instead() -> None:
+    plan = make_plan(State(), APPDIRECT)
+    assert "no region of persistent memory" in refused(plan)["regions"]
+    assert "setup-emulated.yml" in plan.refusals[0].do
+
+
+def test_a_disabled_region_is_refused() -> None:
+    plan = make_plan(state_of("fresh-labels", disabled_regions=("region0",)), REGION0)
+    assert "it is disabled" in refused(plan)["region0"]
+
+
+# Confirmation ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("leave", "words"),
+    [
+        (Leave(), "confirm_destroy is not true"),
+        (Leave(destroy=("namespace0.0",)), "confirm_destroy is not true"),
+        (Leave(True), "destroy does not name namespace0.0"),
+        (Leave(True, ("namespace0.1",)), "destroy does not name namespace0.0"),
+        (Leave(True, ("namespace0.0", "namespace1.0")), "which the plan does not destroy"),
+        (Leave(True, ("namespace0.0",), several_hosts=True), "there are several hosts"),
+    ],
+)
+def test_only_both_words_and_the_exact_names_confirm(leave: Leave, words: str) -> None:
+    state = state_of("everything")
+    plan = make_plan(state, REGION0)
+    assert plan.destroys == ("namespace0.0",)
+    refusal = confirmation(plan, state, leave)
+    assert refusal is not None
+    assert words in refusal.why
+    assert confirmation(plan, state, Leave(True, ("namespace0.0",))) is None
+
+
+def test_a_run_that_was_cut_off_goes_on_with_the_same_names() -> None:
+    state = state_of("everything", record=Record(approved={"namespace9.0": "destroyed"}))
+    plan = make_plan(state, REGION0)
+    assert confirmation(plan, state, Leave(True, ("namespace0.0", "namespace9.0"))) is None
+
+
+# Goals -----------------------------------------------------------------------------
+
+GIB = 1 << 30
+IN_APP_DIRECT = Goals(None, 0, 3024 * GIB, 384 * GIB, ("AppDirect", "AppDirect"))
+GOAL = Wish("appdirect", goal="AppDirectNotInterleaved")
+
+
+def test_a_goal_that_is_met_needs_nothing() -> None:
+    plan = make_plan(state_of("fresh-labels", goals=IN_APP_DIRECT), replace(GOAL, goal="AppDirect"))
+    assert "create-goal" not in [step.do for step in plan.steps]
+    assert not plan.reboot_needed
+
+
+def test_another_goal_destroys_every_namespace_and_needs_a_restart() -> None:
+    state = with_labels(
+        state_of("everything", goals=IN_APP_DIRECT), namespace1_0="", namespace1_3=""
+    )
+    plan = make_plan(state, GOAL)
+    assert plan.destroys == ("namespace0.0", "namespace1.0", "namespace1.3")
+    assert dos(plan)[3:] == [("create-goal", "goal"), ("reboot", "host")]
+    assert plan.steps[3].command == (
+        "ipmctl create -f -goal PersistentMemoryType=AppDirectNotInterleaved"
+    )
+    assert plan.reboot_needed
+
+
+def test_a_goal_spares_no_ones_named_namespace() -> None:
+    plan = make_plan(state_of("everything", goals=IN_APP_DIRECT), GOAL)
+    assert set(refused(plan)) == {"namespace1.0", "namespace1.3"}
+
+
+def test_without_modules_a_goal_is_refused_in_ipmctls_words() -> None:
+    error = "ipmctl says (exit 1): Initialization failed. No PMem modules in the system."
+    for wish in (GOAL, Wish("memory-mode")):
+        plan = make_plan(state_of("fresh-labels", goals=Goals(error)), wish)
+        assert "No PMem modules in the system" in refused(plan)["goal"]
+        assert plan.steps == ()
+
+
+def test_a_goal_of_somebody_else_that_waits_is_refused() -> None:
+    plan = make_plan(state_of("fresh-labels", goals=replace(IN_APP_DIRECT, pending=True)), GOAL)
+    assert "another goal is pending, not ours" in refused(plan)["goal"]
+
+
+def test_our_goal_that_waits_needs_a_restart_only() -> None:
+    record = Record(goal_asked="PersistentMemoryType=AppDirectNotInterleaved", goal_boot="one")
+    goals = replace(IN_APP_DIRECT, pending=True)
+    plan = make_plan(state_of("fresh-labels", goals=goals, record=record, boot_id="one"), GOAL)
+    assert dos(plan) == [("reboot", "host")]
+    assert plan.refusals == ()
+
+
+def test_a_goal_that_the_firmware_did_not_carry_out_is_not_asked_for_again_and_again() -> None:
+    """Recorded: Memory Mode asked for, a firmware set to 1LM, all capacity inaccessible."""
+    table = ipmctl.parse_resources(optane("resources-not-carried-out"))
+    assert table is not None
+    goals = Goals(None, table["Volatile"][1], table["AppDirect"][1], table["Volatile"][0])
+    record = Record(goal_asked="MemoryMode=100", goal_boot="one")
+    state = state_of("fresh-labels", goals=goals, record=record, boot_id="two")
+    plan = make_plan(state, Wish("memory-mode"))
+    assert "was asked for, the host was restarted" in refused(plan)["goal"]
+    assert "2LM" in plan.refusals[0].do
+
+
+def test_memory_mode_says_how_the_modules_compare_to_the_cache() -> None:
+    memory = Goals(None, 2024 * GIB, 0, 512 * GIB)
+    assert make_plan(State(goals=memory), Wish("memory-mode")).steps == ()
+    notes = make_plan(State(goals=IN_APP_DIRECT), Wish("memory-mode")).notes
+    assert notes == ("the modules have 7.9 times the DRAM's capacity, within 1:4 to 1:16",)
+    small = replace(IN_APP_DIRECT, app_direct_bytes=768 * GIB)
+    assert "below 1:4" in make_plan(State(goals=small), Wish("memory-mode")).notes[0]
+
+
+# Teardown --------------------------------------------------------------------------
+
+
+def test_teardown_of_a_host_that_has_nothing_of_ours_does_nothing() -> None:
+    plan = make_plan(state_of("everything"), Wish("teardown"))
+    assert plan.steps == ()
+    assert plan.notes == ("nothing of ours is on this host",)
+
+
+def test_teardown_takes_ours_away_and_brings_back_what_was_there() -> None:
+    state = ours()
+    before = {
+        "region0": {
+            "labelled": True,
+            "namespaces": [
+                {"mode": "sector", "raw_bytes": 268435456, "label": "old", "map": None,
+                 "sector_size": 4096, "align_bytes": None},
+            ],
+        }
+    }  # fmt: skip
+    record = replace(state.record, before=before, folders=["/mnt/pmem0"])
+    plan = make_plan(replace(state, record=record), Wish("teardown"))
+    assert plan.refusals == ()
+    assert dos(plan)[:3] == [
+        ("unmount", "/mnt/pmem0"),
+        ("destroy-namespace", "namespace0.0"),
+        ("create-namespace", "region0"),
+    ]
+    assert plan.steps[2].command == (
+        "ndctl create-namespace -r region0 -m sector -s 268435456 -n old -l 4096"
+    )
+    assert ("remove-fstab", "/mnt/pmem0") in dos(plan)
+    assert ("remove-folder", "/mnt/pmem0") in dos(plan)
+    assert plan.destroys == ("namespace0.0",)
+    assert confirmation(plan, state, Leave()) is not None
+
+
+def test_teardown_of_what_had_no_labels_takes_them_away() -> None:
+    state = ours()
+    record = replace(state.record, before={"region0": {"labelled": False, "namespaces": []}})
+    plan = make_plan(replace(state, record=record), Wish("teardown"))
+    assert ("zero-labels", "region0") in dos(plan)
+
+
+# Settings --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"mode": "fsdax"}, "mode 'fsdax': one of appdirect"),
+        ({"mode": "appdirect", "regions": "pmem0"}, "'pmem0' is no region's name"),
+        ({"mode": "appdirect", "filesystem": "btrfs"}, "one of ext4, xfs"),
+        ({"mode": "appdirect", "size_bytes": "3 apples"}, "a whole number, or one with KiB"),
+        ({"mode": "appdirect", "dax": "perhaps"}, "true or false"),
+        ({"mode": "appdirect", "mount_root": "mnt"}, "an absolute folder"),
+        ({"mode": "appdirect", "owner": "a b; rm"}, "user, or user:group"),
+        ({"mode": "memory-mode", "memory_mode_percent": 120}, "from 0 to 100"),
+        ({"mode": "appdirect", "filesytem": "xfs"}, "there is no such setting"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(given: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=r".") as raised:
+        parse_wish(given)
+    assert words in str(raised.value)
+
+
+def test_words_of_a_command_line_are_numbers_and_truths() -> None:
+    wish = parse_wish(
+        {"mode": "appdirect", "regions": "region0,region1", "dax": "false", "size_bytes": "768MiB",
+         "owner": "", "dimms": "2"}
+    )  # fmt: skip
+    assert wish.regions == ("region0", "region1")
+    assert (wish.dax, wish.size_bytes, wish.owner, wish.dimms) == (False, 805306368, None, 2)

@@ -1,0 +1,268 @@
+"""Whole runs against a simulated host: nothing unconfirmed, resumable anywhere, the way back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated import GIB, Cut, Region_, SimulatedHost, Space_
+from tierbench.run import Leave, Outcome, run
+
+CONFIRMED = Leave(True, ("namespace0.0",))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> SimulatedHost:
+    """region0 without labels, so with a raw namespace; region1 with somebody's mounted ext4."""
+    made = SimulatedHost(tmp_path)
+    made.regions = {"region0": Region_("region0", labelled=False), "region1": Region_("region1")}
+    made.spaces = {
+        "namespace0.0": Space_("namespace0.0", "region0", "raw", GIB, None),
+        "namespace1.0": Space_(
+            "namespace1.0", "region1", "fsdax", GIB, "theirs", "db", ("ext4", "db", "x"), "data"
+        ),
+    }
+    (tmp_path / "srv").mkdir()
+    made.mounts = {str(tmp_path / "srv"): ("pmem1", "ext4", "rw,dax")}
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "mnt").mkdir()
+    made.files.fstab.write_text("# mine\nUUID=x /srv ext4 dax 0 2\n")
+    made.write_tree()
+    return made
+
+
+def provision(host: SimulatedHost, leave: Leave = CONFIRMED, **wish: Any) -> Outcome:
+    given = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
+    return run({**given, **wish}, leave, host, host.files, host.kernel())
+
+
+def teardown(host: SimulatedHost, leave: Leave = CONFIRMED) -> Outcome:
+    return run({"mode": "teardown"}, leave, host, host.files, host.kernel())
+
+
+def everything(host: SimulatedHost) -> tuple[object, ...]:
+    """All that a run could change of the host."""
+    files = {
+        str(path): path.read_bytes()
+        for path in sorted(host.root.rglob("*"))
+        if path.is_file() and not {"sys", "proc"} & set(path.parts) and path.suffix != ".lock"
+    }
+    spaces = sorted(map(repr, host.spaces.values()))
+    return (repr(host.regions), spaces, repr(host.mounts), files)
+
+
+def theirs(host: SimulatedHost) -> Space_:
+    return host.spaces["namespace1.0"]
+
+
+def test_from_a_region_without_labels_to_a_mounted_tier(host: SimulatedHost) -> None:
+    outcome = provision(host)
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert outcome.changed
+    assert [step["do"] for step in outcome.steps] == [
+        "write-labels", "create-namespace", "make-filesystem", "mount", "write-fstab",
+        "write-host-file",
+    ]  # fmt: skip
+    assert all(step["done"] for step in outcome.steps)
+    point = f"{host.mount_root}/pmem0"
+    assert host.mounts[point][0] == "pmem0"
+    kind, label, uuid = host.spaces["namespace0.0"].signature or ("", "", "")
+    assert (kind, label) == ("ext4", "tierbench")
+    assert host.files.fstab.read_text() == (
+        "# mine\nUUID=x /srv ext4 dax 0 2\n"
+        f"UUID={uuid} {point} ext4 noatime,dax,nofail,x-tierbench 0 2\n"
+    )
+    assert f"pmem: {{kind: fsdax, path: {point}}}" in host.files.host_file.read_text()
+    assert theirs(host).data == "data"
+
+
+def test_a_second_run_changes_nothing(host: SimulatedHost) -> None:
+    provision(host)
+    before, ran = everything(host), len(host.ran)
+    again = provision(host)
+    assert (again.steps, again.changed, again.refusals, again.failures) == ([], False, [], [])
+    assert everything(host) == before
+    assert len(host.ran) == ran
+    assert provision(host, Leave(verify_only=True)).failures == []
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        Leave(change=False),
+        Leave(True, ("namespace0.0",), change=False),
+        Leave(True, ("namespace0.0",), verify_only=True),
+        Leave(),
+        Leave(True),
+        Leave(False, ("namespace0.0",)),
+        Leave(True, ("namespace0.0", "namespace1.0")),
+        Leave(True, ("namespace1.0",)),
+    ],
+)
+def test_without_leave_nothing_changes_and_the_plan_is_told(
+    host: SimulatedHost, leave: Leave
+) -> None:
+    before = everything(host)
+    outcome = provision(host, leave)
+    assert everything(host) == before
+    assert host.ran == []
+    assert outcome.destroy == ["namespace0.0"]
+    assert not outcome.changed
+    assert outcome.steps[0]["do"] == "write-labels"
+    assert not any(step["done"] for step in outcome.steps)
+
+
+def test_somebodys_mounted_namespace_stays_whatever_is_confirmed(host: SimulatedHost) -> None:
+    before = everything(host)
+    leave = Leave(True, ("namespace0.0", "namespace1.0"))
+    outcome = provision(host, leave, regions="all")
+    assert {each.object for each in outcome.refusals} >= {"namespace1.0"}
+    assert any(f"mounted at {host.root}/srv" in each.why for each in outcome.refusals)
+    assert everything(host) == before
+    assert host.ran == []
+
+
+def test_a_mount_that_comes_between_plan_and_destruction_is_seen(host: SimulatedHost) -> None:
+    """The state is read anew before every step."""
+    provision(host)
+    host.mounts.clear()
+    host.write_tree()
+    sneaked = []
+
+    def mount_it(words: list[str]) -> None:
+        if words[:2] == ["ndctl", "list"]:
+            sneaked.append(words)
+            if len(sneaked) == 2:  # behind the plan that was confirmed
+                host.mounts["/elsewhere"] = ("pmem0", "ext4", "rw")
+                host.write_tree()
+
+    host.before_command = mount_it
+    outcome = provision(host, mode="sector")
+    assert "namespace0.0" in host.spaces
+    assert host.spaces["namespace0.0"].mode == "fsdax"
+    assert outcome.failures
+    assert ["ndctl", "destroy-namespace", "-f", "namespace0.0"] not in host.ran
+
+
+def test_another_namespace_under_a_confirmed_name_is_not_destroyed(host: SimulatedHost) -> None:
+    provision(host)
+    host.mounts.pop(f"{host.mount_root}/pmem0")
+    host.write_tree()
+    seen = []
+
+    def swap_it(words: list[str]) -> None:
+        if words[:2] == ["ndctl", "list"]:
+            seen.append(words)
+            if len(seen) == 2:
+                old = host.spaces["namespace0.0"]
+                host.spaces["namespace0.0"] = Space_(
+                    old.name, old.region, "fsdax", old.raw, "another"
+                )
+
+    host.before_command = swap_it
+    outcome = provision(host, mode="sector")
+    assert host.spaces["namespace0.0"].uuid == "another"
+    assert "not the one that was confirmed" in outcome.failures[0].why
+
+
+def test_a_step_that_shows_no_effect_fails(host: SimulatedHost) -> None:
+    host._ndctl_init_labels = host._daxctl_list  # type: ignore[method-assign]
+    outcome = provision(host)
+    assert "the kernel shows no change" in outcome.failures[0].why
+
+
+def test_programs_words_are_in_the_failure(host: SimulatedHost) -> None:
+    host.regions["region0"].labelled = True
+    host.spaces.pop("namespace0.0")
+    host.write_tree()
+    host._ndctl_create_namespace = (  # type: ignore[method-assign]
+        lambda words: type(host._daxctl_list(words))(234, "", "region0: misaligned")
+    )
+    outcome = provision(host, Leave())
+    assert "exit 234: region0: misaligned" in outcome.failures[0].why
+    assert outcome.steps[0]["done"] is False
+
+
+@pytest.mark.parametrize("where", ["cut_at", "cut_after"])
+@pytest.mark.parametrize("number", range(1, 8))
+def test_the_same_command_goes_on_wherever_it_was_cut_off(
+    host: SimulatedHost, where: str, number: int
+) -> None:
+    setattr(host, where, number)
+    with pytest.raises(Cut):
+        provision(host)
+    setattr(host, where, None)
+    outcome = provision(host)
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert provision(host, Leave(verify_only=True)).failures == []
+    signature = host.spaces["namespace0.0"].signature
+    assert signature is not None
+    assert signature[:2] == ("ext4", "tierbench")
+    assert theirs(host).data == "data"
+    assert provision(host).steps == []
+
+
+def test_teardown_goes_back_to_what_was_there(host: SimulatedHost) -> None:
+    before = everything(host)
+    provision(host)
+    assert teardown(host, Leave()).refusals  # not confirmed
+    assert "namespace0.0" in host.spaces
+    outcome = teardown(host)
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert everything(host) == before
+    assert teardown(host, Leave()).steps == []
+
+
+@pytest.mark.parametrize("where", ["cut_at", "cut_after"])
+@pytest.mark.parametrize("number", range(1, 6))
+def test_a_teardown_that_was_cut_off_goes_on(host: SimulatedHost, where: str, number: int) -> None:
+    before = everything(host)
+    provision(host)
+    host.changing = 0
+    setattr(host, where, number)
+    with pytest.raises(Cut):
+        teardown(host)
+    setattr(host, where, None)
+    outcome = teardown(host)
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert everything(host) == before
+
+
+def test_a_host_file_of_the_owner_comes_back_byte_for_byte(host: SimulatedHost) -> None:
+    mine = "# my host\nschema: 1\ntiers:\n  # the disk\n  ssd: {kind: block, path: /srv/ssd}\n"
+    host.files.host_file.parent.mkdir()
+    host.files.host_file.write_text(mine)
+    provision(host)
+    assert "  ssd: {kind: block, path: /srv/ssd}\n" in host.files.host_file.read_text()
+    assert "pmem: {kind: fsdax" in host.files.host_file.read_text()
+    teardown(host)
+    assert host.files.host_file.read_text() == mine
+
+
+def test_a_record_that_cannot_be_read_stops_everything(host: SimulatedHost) -> None:
+    host.files.record.parent.mkdir()
+    host.files.record.write_text("{")
+    before = everything(host)
+    outcome = provision(host)
+    assert "cannot be read" in outcome.refusals[0].why
+    assert everything(host) == before
+
+
+def test_two_runs_at_once_are_one_too_many(host: SimulatedHost) -> None:
+    import fcntl
+
+    host.files.record.parent.mkdir()
+    with Path(f"{host.files.record}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        outcome = provision(host)
+    assert "another run holds" in outcome.refusals[0].why
+    assert host.ran == []
+
+
+def test_without_ndctl_it_is_named_and_nothing_is_read(host: SimulatedHost) -> None:
+    host.has = lambda program: program != "ndctl"  # type: ignore[method-assign]
+    told = provision(host).to_json()
+    assert told["missing_tools"] == ["ndctl"]
+    assert told["missing_packages"] == ["ndctl"]
+    assert host.ran == []
