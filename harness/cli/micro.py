@@ -266,7 +266,7 @@ def _perma(stored: StoredRun, ready: Ready) -> list[dict[str, Any]]:
 def print_figures(run_: Mapping[str, Any]) -> None:
     """The figures of a run, a line a configuration and job; medians of the repeats."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
-    for metric in run_["metrics"]:
+    for metric in (one for one in run_["metrics"] if one["better"] != "none"):
         labels = metric["labels"]
         key = (labels.get("configuration", metric["name"]), labels.get("job", ""))
         if told := _cell(metric):
@@ -298,8 +298,6 @@ def _print_run(stored: StoredRun) -> None:
 
 def _cell(metric: Mapping[str, Any]) -> tuple[str, str] | None:
     """Column and text of a metric in the table of a run; medians of the repeats."""
-    if metric["better"] == "none":
-        return None
     if "hdr" in metric:
         times = hdr.decode(metric["hdr"])
         if not times.total:

@@ -216,8 +216,6 @@ def _sizes(c: PermaConfig) -> tuple[_Limit, ...]:
          f"a multiple of min_io_chunk_size ({chunk})"),
         (0.0 <= c.dram_operation_ratio <= 1.0, f"dram_operation_ratio {c.dram_operation_ratio}",
          "from 0 to 1"),
-        (not c.uses_dram or c.dram_memory_range > 0,
-         "operations on DRAM and no dram_memory_range", "set dram_memory_range"),
         (c.zipf_alpha >= 0, f"zipf_alpha {c.zipf_alpha}", "0 or more"),
     )  # fmt: skip
 
@@ -249,6 +247,8 @@ def _modes(c: PermaConfig) -> tuple[_Limit, ...]:
     return (
         (c.dram_operation_ratio == 0 or c.exec_mode == "random",
          f"dram_operation_ratio with exec_mode {c.exec_mode}", "it goes with random only"),
+        (not c.uses_dram or c.dram_memory_range > 0,
+         "operations on DRAM and no dram_memory_range", "set dram_memory_range"),
         (c.counted or c.number_operations == default,
          f"number_operations with exec_mode {c.exec_mode}",
          "a sequential benchmark goes once over its range, or as long as run_time"),

@@ -1,0 +1,28 @@
+"""Suites and hosts for the tests of this folder."""
+
+from __future__ import annotations
+
+from harness.micro.fit import Room
+from harness.micro.suite import suite_of
+from harness.tiers.model import Tier, TierClaim, TierFacts
+from harness.units import GIB, MIB
+from harness.yamlfile import parse_yaml
+
+DRAM = Tier(TierClaim("dram", "numa", node=0, nodes=(0,)), TierFacts("numa"))
+HERE = {"cpus": 4.0, "llc": 32.0 * MIB, "memory": 64.0 * GIB}
+
+
+def room(cpus: int = 4, far: int = 0, tier: int = 64 * GIB, dram: int = 64 * GIB) -> Room:
+    return Room(
+        near=tuple(range(cpus)),
+        far=tuple(range(cpus, cpus + far)),
+        bytes_free={"tier": tier, "dram": dram},
+        in_memory=True,
+        pages_matter=True,
+        llc_bytes=32 * MIB,
+    )
+
+
+def suite(measurements: str, defaults: str = "{range: 1GiB, duration: 1s}", **variables: float):
+    text = f"schema: 1\nname: mine\ndescription: d\ndefaults: {defaults}\nmeasurements:\n"
+    return suite_of("mine", [parse_yaml(text + measurements, "mine.yml")], HERE | variables)

@@ -1,0 +1,160 @@
+"""A suite on a host that is smaller than it asks for: what becomes of it, and that it is said."""
+
+from __future__ import annotations
+
+import pytest
+from micro_suites import DRAM, room, suite
+
+from harness.errors import UsageError
+from harness.micro.fit import fit, targets_of
+from harness.micro.limits import Limits
+from harness.micro.perma import measurements, parse_perma
+from harness.micro.spec import spec_json
+from harness.micro.suite import suite_of
+from harness.units import GIB, MIB
+from harness.yamlfile import parse_yaml
+
+
+def perma(text: str):
+    return suite_of("theirs", [parse_yaml(text, "theirs.yaml")], {})
+
+
+def told(fitted, what: str) -> str:
+    return "; ".join(f["found"] for f in fitted.findings if f["what"] == what)
+
+
+RANDOM = "args: {kernel: load, access: 64, pattern: random}"
+
+
+def test_what_fits_is_left_as_it_is_and_nothing_is_said():
+    asked = suite(f"  m: {{matrix: {{threads: [1, 4]}}, {RANDOM}}}")
+    fitted = fit(asked, room(cpus=4), Limits())
+    assert fitted.measurements == asked.measurements
+    assert fitted.findings == ()
+
+
+def test_more_threads_than_processors_become_as_many_and_equal_ones_are_measured_once():
+    fitted = fit(suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}"), room(2), Limits())
+    assert [one.configuration for one in fitted.measurements] == ["m/threads=1", "m/threads=2"]
+    assert "2 configurations ask for up to 32 threads and were measured with up to 2" in told(
+        fitted, "threads"
+    )
+
+
+def test_parallel_jobs_share_the_processors_in_proportion():
+    asked = perma(
+        "p: {parallel_benchmark: {a: {args: {number_threads: 24, run_time: 1}},"
+        " b: {args: {number_threads: 8, run_time: 1}}}}"
+    )
+    (one,) = fit(asked, room(cpus=8), Limits()).measurements
+    assert [job.threads for job in one.jobs] == [6, 2]
+
+
+def test_partitions_still_divide_fewer_threads():
+    asked = perma("b: {args: {number_threads: 32, number_partitions: 16, run_time: 1}}")
+    (one,) = fit(asked, room(cpus=6), Limits()).measurements
+    assert (one.jobs[0].threads, one.jobs[0].partitions) == (6, 6)
+
+
+def test_ranges_are_halved_alike_in_all_configurations_of_a_measurement_and_it_is_said():
+    asked = perma("b: {matrix: {access_size: [64, 4096]}, args: {memory_range: 50G, run_time: 1}}")
+    fitted = fit(asked, room(tier=8 * GIB, dram=8 * GIB), Limits())
+    assert [one.jobs[0].range_bytes for one in fitted.measurements] == [50 * GIB // 8] * 2
+    assert "b 6.25 GiB instead of 50 GiB" in told(fitted, "range")
+
+
+def test_what_lies_in_memory_shares_it():
+    asked = perma(
+        "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
+        " memory_range: 8G}}"
+    )
+    here = room(tier=10 * GIB, dram=10 * GIB)
+    (one,) = fit(asked, here, Limits()).measurements
+    assert sum(targets_of(one, here).values()) <= 10 * GIB
+
+
+def test_far_processors_that_are_not_there_are_left_out_of_ours_and_refused_of_theirs():
+    fitted = fit(suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}"), room(), Limits())
+    assert [one.configuration for one in fitted.measurements] == ["m/numa=near"]
+    assert "1 configurations are left out" in told(fitted, "far processors")
+    with pytest.raises(UsageError, match="all processors here are near"):
+        fit(perma("b: {args: {numa_pattern: far, run_time: 1}}"), room(), Limits())
+
+
+def test_a_range_that_the_cache_holds_is_told():
+    fitted = fit(suite(f"  m: {{{RANDOM}}}", "{range: 64MiB, duration: 1s}"), room(), Limits())
+    assert "32 MiB holds a good part of m (64 MiB)" in told(fitted, "cached range")
+
+
+def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
+    asked = suite(f"  a: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}\n  b: {{{RANDOM}}}")
+    names = [
+        one.configuration
+        for one in fit(asked, room(), Limits(only=("b", "a/threads=2"))).measurements
+    ]
+    assert names == ["a/threads=2", "b"]
+    with pytest.raises(UsageError) as refused:
+        fit(asked, room(), Limits(only=("c",)))
+    assert "its measurements: a, b" in refused.value.do
+
+
+def test_the_command_line_bounds_times_counts_and_ranges():
+    asked = perma("b: {args: {exec_mode: random}}")
+    limits = Limits(duration_ns=10**9, operations=1000, range_bytes=512 * MIB, threads=1)
+    (one,) = fit(asked, room(), limits).measurements
+    assert (one.duration_ns, one.jobs[0].operations, one.jobs[0].range_bytes) == (
+        10**9, 1000, 512 * MIB)  # fmt: skip
+
+
+# What the program is told -----------------------------------------------------------
+
+
+def test_jobs_of_one_target_have_ranges_and_processors_of_their_own():
+    asked = perma(
+        "p: {parallel_benchmark: {a: {args: {number_threads: 2, run_time: 1, memory_range: 1G}},"
+        " b: {args: {number_threads: 2, run_time: 1, memory_range: 2G}}}}"
+    )
+    here = room(cpus=4)
+    fitted = fit(asked, here, Limits())
+    spec = spec_json(fitted.measurements, DRAM, None, here, seed=7, repeats=1)
+    a, b = spec["measurements"][0]["jobs"]
+    assert (a["offset_bytes"], a["range_bytes"]) == (0, GIB)
+    assert (b["offset_bytes"], b["range_bytes"]) == (GIB, 2 * GIB)
+    assert spec["targets"][a["target"]]["size_bytes"] == 3 * GIB
+    assert set(a["cpus"]) & set(b["cpus"]) == set()
+
+
+def test_repeats_are_interleaved_blocks():
+    asked = suite(f"  m: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}")
+    spec = spec_json(asked.measurements, DRAM, None, room(), seed=7, repeats=3)
+    assert [one["name"] for one in spec["measurements"]] == [
+        "0#0", "1#0", "0#1", "1#1", "0#2", "1#2"]  # fmt: skip
+
+
+def test_the_rate_of_a_load_is_that_of_all_its_threads_together():
+    asked = suite(
+        "  m: {jobs: {chase: {args: {kind: chase}}, load: {args: {kernel: load, access: 256,"
+        " pattern: sequential, threads: 3, pace: 3GB/s}}}}"
+    )
+    spec = spec_json(asked.measurements, DRAM, None, room(), seed=7, repeats=1)
+    assert spec["measurements"][0]["jobs"][1]["pace"] == {"bytes_per_second": 10**9}
+
+
+def test_a_chain_goes_to_the_tier_and_to_dram_beside_it():
+    (benchmark,) = [
+        measurements(
+            parse_perma(
+                parse_yaml(
+                    "b: {args: {exec_mode: custom, dram_memory_range: 1G, memory_range: 1G,"
+                    " custom_operations: 'rd_64,rp_128,wp_64_cache_64'}}",
+                    "theirs.yaml",
+                )
+            )
+        )
+    ]
+    spec = spec_json(benchmark, DRAM, None, room(), seed=7, repeats=1)
+    (job,) = spec["measurements"][0]["jobs"]
+    assert [(s["operation"], s["target"], s["bytes"]) for s in job["steps"]] == [
+        ("read", "second", 64), ("read", "first", 128), ("write", "first", 64)]  # fmt: skip
+    assert job["steps"][2]["persist"] == "cache"
+    assert job["second"]["target"] != job["target"]

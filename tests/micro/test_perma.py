@@ -1,0 +1,242 @@
+"""PerMA-Bench's language: every key, the limits it has, and the 360 configurations it ships."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.micro.chains import chain_text, parse_chain
+from harness.micro.perma import is_perma, measurements, parse_perma
+from harness.micro.perma_config import KEYS, PermaConfig
+from harness.units import GIB, KIB, MIB
+from harness.yamlfile import load_yaml, parse_yaml
+
+SUITES = Path(__file__).parents[2] / "profiles" / "micro" / "perma-bench"
+#: Configurations of each of the twelve workload files that PerMA-Bench ships.
+SHIPPED = {
+    "raw/sequential_reads": 24, "raw/sequential_writes": 60, "raw/random_reads": 15,
+    "raw/random_writes": 48, "raw/latency": 60,
+    "operations/aggregation": 15, "operations/hash_index": 24, "operations/tree_index": 36,
+    "operations/hybrid_tree_index": 24,
+    "parallel/page_propagation": 9, "parallel/pmem_log_dram_index": 27,
+    "parallel/pmem_scan_dram_write": 18,
+}  # fmt: skip
+
+
+def benchmarks(text: str):
+    return parse_perma(parse_yaml(text, "bench.yaml"))
+
+
+def one(args: str) -> PermaConfig:
+    (benchmark,) = benchmarks(f"b: {{args: {{{args}}}}}")
+    ((config,),) = [each.configs for each in benchmark.configurations]
+    return config
+
+
+def refusal(text: str) -> UsageError:
+    with pytest.raises(UsageError) as refused:
+        benchmarks(text)
+    return refused.value
+
+
+def refusal_of(args: str) -> UsageError:
+    return refusal(f"b:\n  args: {{{args}}}\n")
+
+
+def test_the_twelve_files_have_the_360_configurations_that_are_shipped():
+    found = {}
+    for file in sorted(SUITES.rglob("*.yml")):
+        count = sum(len(b.configurations) for b in parse_perma(load_yaml(file)))
+        found[str(file.relative_to(SUITES).with_suffix(""))] = count
+    assert found == SHIPPED
+    assert sum(found.values()) == 360
+
+
+def test_the_matrix_is_a_cross_product_in_the_files_order_with_the_last_key_fastest():
+    (benchmark,) = benchmarks(
+        "b: {matrix: {number_threads: [1, 2], access_size: [64, 256, 4K]}, args: {}}"
+    )
+    found = [(c.number_threads, c.access_size) for (c,) in
+             (each.configs for each in benchmark.configurations)]  # fmt: skip
+    assert found == [(1, 64), (1, 256), (1, 4096), (2, 64), (2, 256), (2, 4096)]
+    assert benchmark.matrix_keys == (("number_threads", "access_size"),)
+
+
+def test_two_parallel_parts_are_crossed_with_one_another():
+    (benchmark,) = benchmarks(
+        "p: {parallel_benchmark: {a: {matrix: {number_threads: [1, 2]}, args: {}},"
+        " b: {matrix: {access_size: [64, 128, 256]}, args: {operation: write}}}}"
+    )
+    assert benchmark.parts == ("a", "b")
+    assert [(a.number_threads, b.access_size) for a, b in
+            (each.configs for each in benchmark.configurations)] == [
+        (1, 64), (1, 128), (1, 256), (2, 64), (2, 128), (2, 256)]  # fmt: skip
+
+
+def test_what_is_not_said_is_as_perma_bench_has_it():
+    assert one("") == PermaConfig()
+    default = PermaConfig()
+    assert (default.access_size, default.memory_range, default.number_operations) == (
+        256, 10 * GIB, 100_000_000)  # fmt: skip
+    assert (default.operation, default.exec_mode, default.persist_instruction) == (
+        "read", "sequential", "nocache")  # fmt: skip
+    assert (default.min_io_chunk_size, default.zipf_alpha) == (64 * MIB, 0.9)
+    assert (default.prefault_file, default.dram_huge_pages) == (True, True)
+    assert len(KEYS) == 19
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("512", 512), ("4k", 4 * KIB), ("64K", 64 * KIB), ("2M", 2 * MIB)]
+)
+def test_suffixes_of_sizes_are_1024_based(text, size):
+    assert one(f"access_size: {text}").access_size == size
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ("acces_size: 64", "did you mean 'access_size'"),
+        ("access_size: 32", "power of two from 64"),
+        ("access_size: 96", "power of two"),
+        ("access_size: 1.5K", "a number of bytes"),
+        ("access_size: 4KB", "a number of bytes"),
+        ("memory_range: 100M", "multiple of min_io_chunk_size"),
+        ("number_operations: 5M, exec_mode: random", "without a suffix"),
+        ("number_operations: 1000000", "once over its range"),
+        ("number_operations: 262144, exec_mode: random", "more than 262144"),
+        ("number_threads: 0", "from 1"),
+        ("number_threads: 6, number_partitions: 4", "multiple of number_partitions"),
+        ("number_threads: 16, memory_range: 512M", "each thread needs"),
+        ("persist_instruction: clwb", "one of nocache"),
+        ("exec_mode: randm", "did you mean 'random'"),
+        ("dram_operation_ratio: 0.5", "random only"),
+        ("dram_operation_ratio: 0.5, exec_mode: random", "set dram_memory_range"),
+        ("exec_mode: custom", "custom_operations"),
+        ("custom_operations: r_64", "exec_mode custom only"),
+        ("latency_sample_frequency: 10", "exec_mode custom only"),
+        ("exec_mode: custom, custom_operations: rd_64", "set dram_memory_range"),
+    ],
+)
+def test_what_perma_bench_refuses_is_refused_with_the_line(args, words):
+    error = refusal_of(args)
+    assert error.asked == "bench.yaml:2"
+    assert words in f"{error.found}: {error.do}"
+    assert error.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("b: {matrix: {access_size: [64]}}", "no args"),
+        ("b: {matrix: {access_size: 64}, args: {}}", "not a list"),
+        ("b: {args: {access_size: 64, access_size: 128}}", "stands twice"),
+        ("b: {args: {}, matrx: {}}", "did you mean 'matrix'"),
+        ("p: {parallel_benchmark: {a: {args: {}}}}", "1 parts"),
+        ("{}", "no benchmark"),
+    ],
+)
+def test_a_file_of_another_shape_is_refused(text, words):
+    error = refusal(text)
+    assert words in f"{error.found}: {error.do}"
+
+
+def test_a_value_of_the_matrix_that_is_wrong_is_named_by_its_line():
+    error = refusal("b:\n  matrix:\n    access_size:\n      - 64\n      - 65\n  args: {}\n")
+    assert error.asked == "bench.yaml:5"
+
+
+def test_a_file_of_ours_says_which_schema_it_has():
+    assert is_perma({"b": {"args": {}}})
+    assert not is_perma({"schema": 1, "name": "quick"})
+
+
+# Chains ---------------------------------------------------------------------------
+
+
+def test_a_chain_is_printed_as_it_was_written_with_the_tiers_letter():
+    text = "rd_2048,rp_1024,wp_64_cache_512,wp_64_cache_-512,wp_64_none"
+    assert chain_text(parse_chain(text, "here")) == text
+    assert chain_text(parse_chain("r_64,w_64_nocache_+128", "here")) == "rp_64,wp_64_nocache_128"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("w_64_cache", "begins with a write"),
+        ("r_64,wd_64_cache", "writes to DRAM, the operation before it was in the tier"),
+        ("r_64,w_64", "no persist instruction"),
+        ("r_64,w_64_flush", "one of nocache"),
+        ("r_96", "power of two"),
+        ("r_32", "power of two from 64"),
+        ("r_64,w_64_cache_32", "multiple of 64"),
+        ("r_64_cache", "nothing behind its size"),
+        ("x_64", "no operation of a chain"),
+        ("", "no operation of a chain"),
+    ],
+)
+def test_a_chain_that_cannot_be_is_refused(text, words):
+    with pytest.raises(UsageError) as refused:
+        parse_chain(text, "bench.yaml:3")
+    assert words in f"{refused.value.found}: {refused.value.do}"
+    assert refused.value.asked == "bench.yaml:3"
+
+
+# What is measured for it ---------------------------------------------------------------
+
+
+def jobs(text: str):
+    return [m.jobs for m in measurements(benchmarks(text))]
+
+
+@pytest.mark.parametrize(
+    ("instruction", "kernel"),
+    [
+        ("nocache", ("ntstore", "none", "sfence")),
+        ("cache", ("store", "clwb", "sfence")),
+        ("cacheinv", ("store", "clflushopt", "sfence")),
+        ("none", ("store", "none", "none")),
+    ],
+)
+def test_persist_instructions_are_store_flush_and_fence(instruction, kernel):
+    ((job,),) = jobs(f"b: {{args: {{operation: write, persist_instruction: {instruction}}}}}")
+    assert tuple(job.keys[key] for key in ("operation", "flush", "fence")) == kernel
+
+
+def test_a_sequential_benchmark_goes_once_over_its_range_or_as_long_as_it_is_told():
+    ((once,), (timed,)) = jobs(
+        "a: {args: {memory_range: 1G, access_size: 4K}}\nb: {args: {run_time: 10}}"
+    )
+    assert once.operations == GIB // 4096
+    assert timed.operations is None
+    assert measurements(benchmarks("b: {args: {run_time: 10}}"))[0].duration_ns == 10**10
+
+
+def test_chains_whose_latency_is_wanted_are_measured_overlapping_and_one_by_one():
+    independent, dependent = measurements(
+        benchmarks(
+            "b: {args: {exec_mode: custom, custom_operations: 'r_64,w_64_cache',"
+            " latency_sample_frequency: 5000}}"
+        )
+    )
+    assert independent.jobs[0].keys == {"mode": "independent"}
+    assert independent.jobs[0].operations == 100_000_000
+    assert dependent.jobs[0].keys == {"mode": "dependent"}
+    assert dependent.jobs[0].operations == 20_000
+    assert independent.configuration != dependent.configuration
+
+
+def test_operations_on_dram_alone_need_nothing_of_the_tier():
+    ((job,),) = jobs(
+        "b: {args: {exec_mode: random, dram_operation_ratio: 1, dram_memory_range: 2G,"
+        " memory_range: 1G}}"
+    )
+    assert (job.place, job.bytes_on("tier"), job.bytes_on("dram")) == ("dram", 0, 2 * GIB)
+
+
+def test_operations_on_both_memories_have_a_range_in_each():
+    ((job,),) = jobs(
+        "b: {args: {exec_mode: random, dram_operation_ratio: 0.3, dram_memory_range: 2G}}"
+    )
+    assert (job.bytes_on("tier"), job.bytes_on("dram"), job.dram_share) == (10 * GIB, 2 * GIB, 0.3)

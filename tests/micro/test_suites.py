@@ -1,0 +1,155 @@
+"""Our suites: what comes along, how they are expanded, and what is wrong with one."""
+
+from __future__ import annotations
+
+import pytest
+from micro_suites import DRAM, HERE, room, suite
+
+from harness import schemas
+from harness.errors import UsageError
+from harness.micro.fit import fit
+from harness.micro.limits import Limits, parse_limits
+from harness.micro.spec import spec_json
+from harness.micro.suite import find_suite, known_suites, load_suite
+from harness.units import GIB, KIB, MIB
+
+
+def refusal(measurements: str, defaults: str = "{range: 1GiB, duration: 1s}") -> UsageError:
+    with pytest.raises(UsageError) as refused:
+        suite(measurements, defaults)
+    return refused.value
+
+
+def configurations(measurements: str, **variables: float) -> list[str]:
+    return [one.configuration for one in suite(measurements, **variables).measurements]
+
+
+@pytest.mark.parametrize("name", known_suites())
+def test_every_suite_that_comes_along_is_one_that_the_program_takes(name):
+    loaded = load_suite(find_suite(name), HERE)
+    if not loaded.measurements:
+        assert loaded.program != "microbench"
+        return
+    names = [one.configuration for one in loaded.measurements]
+    assert len(names) == len(set(names))
+    fitted = fit(loaded, room(cpus=32, tier=256 * GIB, dram=512 * GIB), Limits())
+    spec = spec_json(fitted.measurements, DRAM, None, room(32), seed=1, repeats=2)
+    schemas.validate(spec, "microbench-spec", name)
+    assert len(spec["measurements"]) == 2 * len(fitted.measurements)
+
+
+def test_the_papers_figures_that_are_promised_are_there():
+    known = known_suites()
+    promised = [
+        *(f"nvm-for-databases/table{n}" for n in (3, 4)),
+        *(f"empirical-guide/fig{n}" for n in (2, 3, 4, 5, 6, 12, 13, 17)),
+        *(f"pmem-io-primitives/fig{n}" for n in (1, 2, 3, 4)),
+        "perma-bench", "perma-bench/raw", "perma-bench/operations", "perma-bench/parallel",
+        "quick", "device-card",
+    ]  # fmt: skip
+    assert [name for name in promised if name not in known] == []
+
+
+def test_a_matrix_is_a_cross_product_with_the_last_key_fastest():
+    assert configurations(
+        "  m: {matrix: {kernel: [load, ntstore+sfence], access: [64, 4KiB]},"
+        " args: {pattern: random}}"
+    ) == [
+        "m/kernel=load,access=64", "m/kernel=load,access=4KiB",
+        "m/kernel=ntstore+sfence,access=64", "m/kernel=ntstore+sfence,access=4KiB",
+    ]  # fmt: skip
+
+
+def test_powers_have_both_ends_whatever_the_end_is():
+    loaded = suite(
+        "  m: {matrix: {threads: {powers_of: 2, from: 1, to: '= cpus'}},"
+        " args: {kernel: load, access: 64, pattern: random}}",
+        cpus=6,
+    )
+    assert [one.jobs[0].threads for one in loaded.measurements] == [1, 2, 4, 6]
+
+
+def test_what_an_expression_makes_equal_is_measured_once():
+    names = configurations(
+        "  m: {matrix: {threads: [1, '= cpus']},"
+        " args: {kernel: load, access: 64, pattern: random}}",
+        cpus=1,
+    )
+    assert names == ["m/threads=1"]
+
+
+def test_without_load_it_does_not_matter_which_load_there_would_be():
+    loaded = suite(
+        "  m: {args: {duration: 2s}, jobs: {chase: {args: {kind: chase}},"
+        " load: {matrix: {kernel: [load, ntstore+sfence], pace: [idle, 2GB/s, unlimited]},"
+        " args: {access: 256, pattern: sequential}}}}"
+    )
+    idle = [one for one in loaded.measurements if len(one.jobs) == 1]
+    assert len(idle) == 1
+    assert len(loaded.measurements) == 5
+    assert {one.duration_ns for one in loaded.measurements} == {2 * 10**9}
+    paces = [one.jobs[1].pace for one in loaded.measurements if len(one.jobs) == 2]
+    assert paces == [{"bytes_per_second": 2 * 10**9}, None] * 2
+
+
+def test_a_kernel_in_words_is_store_flush_and_fence():
+    (one,) = suite(
+        "  m: {args: {kernel: mixed+ntstore+sfence, read_share: 0.5, access: 64, pattern: random}}"
+    ).measurements
+    assert one.jobs[0].keys == {
+        "operation": "mixed", "store": "ntstore", "flush": "none", "fence": "sfence",
+        "read_share": 0.5, "access_bytes": 64, "pattern": "random",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("measurements", "words"),
+    [
+        ("  m: {args: {kernal: load}}", "did you mean 'kernel'"),
+        ("  m: {args: {kernel: laod, access: 64, pattern: random}}", "did you mean 'load'"),
+        ("  m: {args: {kernel: store+clbw, access: 64, pattern: random}}", "did you mean 'clwb'"),
+        ("  m: {args: {kernel: load, access: 64}}", "without pattern"),
+        ("  m: {args: {kernel: mixed+store, access: 64, pattern: random}}", "without read_share"),
+        ("  m: {args: {kernel: load, access: 100, pattern: random}}", "multiple of 64"),
+        ("  m: {args: {kind: chase, access: 64}}", "'access' of a chase job"),
+        ("  m: {args: {kind: chain, mode: dependent}}", "without chain"),
+        ("  m: {args: {kernel: load, access: 64, pattern: random, pace: 2GB}}", "2GB/s"),
+        ("  m: {args: {kernel: load, access: 64, pattern: random, threads: 1.5}}", "whole number"),
+        ("  m: {matrix: {threads: [1]}, jobs: {a: {}, b: {}}}", "a matrix beside jobs"),
+        ("  m: {args: {threads: 2}, jobs: {a: {args: {kind: chase}}, b: {args: {kind: chase}}}}",
+         "'threads' beside jobs"),
+        ("  m: {args: {kernel: load, access: 64, pattern: random, threads: '= cpu'}}",
+         "did you mean 'cpus'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_suite_is_said_with_its_line(measurements, words):
+    error = refusal(measurements)
+    assert error.asked.startswith("mine.yml:")
+    assert words in f"{error.found}: {error.do}"
+
+
+def test_a_measurement_that_would_never_end_is_refused():
+    error = refusal("  m: {args: {kernel: load, access: 64, pattern: random}}", "{range: 1GiB}")
+    assert "never ends" in error.found
+
+
+def test_an_unknown_suite_names_the_nearest():
+    with pytest.raises(UsageError, match="did you mean 'quick'"):
+        find_suite("quik")
+
+
+def test_parameters_of_the_command_line_are_read_with_their_units():
+    limits = parse_limits({"duration": "2s", "range": "64MiB", "only": "a,b*", "threads": "3"})
+    assert (limits.duration_ns, limits.range_bytes, limits.only, limits.threads) == (
+        2 * 10**9, 64 * MIB, ("a", "b*"), 3)  # fmt: skip
+    with pytest.raises(UsageError, match="did you mean 'duration'"):
+        parse_limits({"durration": "2s"})
+    with pytest.raises(UsageError, match="not a duration"):
+        parse_limits({"duration": "2"})
+
+
+def test_sizes_in_suites_are_bytes_with_units():
+    (one,) = suite(
+        "  m: {args: {kernel: load, access: 4KiB, pattern: random, range: '= 2 * llc'}}"
+    ).measurements
+    assert (one.jobs[0].keys["access_bytes"], one.jobs[0].range_bytes) == (4 * KIB, 64 * MIB)
