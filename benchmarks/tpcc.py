@@ -36,7 +36,7 @@ from harness.reports.statistics import compare_paired
 from harness.supervise.process import descendants
 from harness.workload import Clients, Loading
 from harness.workloads.tpcc.loadgen import Loadgen
-from harness.workloads.tpcc.options import TRANSACTIONS, normalise
+from harness.workloads.tpcc.options import TRANSACTIONS, event_loops, normalise
 
 #: As in the comparison of clients that the figures of others come from.
 SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "4GB", "max_connections": "200"}
@@ -249,7 +249,7 @@ def drive_loadgen(
             "params": {"warehouses": warehouses, "data_seed": 1, "procedures": procedures},
         },
         "statements": {name: text_of(calls / f"{name}.sql").strip() for name in TRANSACTIONS},
-        "threads": 1 if users <= 16 else 2,
+        "threads": event_loops(users),
         "connections": users,
         "mode": {"kind": "closed", "think_time": False},
         "ramp_up_ns": ramp_up_s * 10**9,
