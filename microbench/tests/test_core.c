@@ -1,0 +1,222 @@
+/* Addresses, mixes, pace, plausibility: what figures stand on. */
+#include "check.h"
+#include "run.h"
+#include "support.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { RANGE = 1 << 20 };
+
+static struct mb_cursor cursor_of(enum mb_order order, uint64_t access, uint64_t range,
+                                  uint32_t sharers, uint32_t place, uint64_t seed)
+{
+    struct mb_pattern pattern = {.order = order,
+                                 .stride_bytes = 4096,
+                                 .hotspot_bytes = 8192,
+                                 .chunk_bytes = 65536,
+                                 .zipf_exponent = 0.9};
+    struct mb_thread thread = {.sharers = sharers, .place = place};
+    struct mb_cursor cursor;
+    lg_random_seed(&thread.random, seed, place);
+    mb_cursor_init(&cursor, &thread, &pattern, access, NULL, range, 0);
+    return cursor;
+}
+
+/* Counts how often each slot of the range is accessed; false where an access leaves it. */
+static bool count(struct mb_cursor *cursor, uint64_t accesses, uint64_t range, uint32_t *times)
+{
+    for (uint64_t done = 0; done < accesses;) {
+        struct mb_span span = mb_cursor_next(cursor, accesses - done);
+        if (span.count == 0 || span.count > accesses - done)
+            return false;
+        for (uint64_t i = 0; i < span.count; i++) {
+            uint64_t at = (uint64_t)(uintptr_t)mb_span_at(&span, i);
+            if (at % MB_LINE != 0 || at + cursor->access_bytes > range)
+                return false;
+            times[at / cursor->access_bytes]++;
+        }
+        done += span.count;
+    }
+    return true;
+}
+
+static void test_one_lap_of_a_sequence_touches_all_once(void)
+{
+    static const enum mb_order orders[] = {MB_SEQUENTIAL, MB_SEQUENTIAL_DESC};
+    static const uint64_t accesses[] = {64, 256, 4096, 65536, 192};
+    for (size_t o = 0; o < 2; o++)
+        for (size_t a = 0; a < sizeof accesses / sizeof *accesses; a++)
+            for (uint32_t sharers = 1; sharers <= 4; sharers *= 2) {
+                uint64_t slots = RANGE / accesses[a];
+                uint32_t *times = lg_allocate(slots, sizeof *times);
+                uint64_t seen = 0;
+                for (uint32_t place = 0; place < sharers; place++) {
+                    struct mb_cursor cursor =
+                        cursor_of(orders[o], accesses[a], RANGE, sharers, place, 1);
+                    CHECK(count(&cursor, slots / sharers, RANGE, times));
+                    mb_cursor_free(&cursor);
+                }
+                for (uint64_t i = 0; i < slots; i++)
+                    seen += times[i] == 1;
+                /* 192 bytes do not divide the chunks: the last one is shorter. */
+                CHECK_CASE(accesses[a] == 192 ? seen > slots * 9 / 10 : seen == slots, a);
+                free(times);
+            }
+}
+
+static void test_down_is_the_way_up_backwards(void)
+{
+    struct mb_cursor up = cursor_of(MB_SEQUENTIAL, 256, RANGE, 1, 0, 1);
+    struct mb_cursor down = cursor_of(MB_SEQUENTIAL_DESC, 256, RANGE, 1, 0, 1);
+    struct mb_span rising = mb_cursor_next(&up, 3), falling = mb_cursor_next(&down, 3);
+    CHECK(mb_span_at(&rising, 0) == (char *)0 && mb_span_at(&rising, 2) == (char *)512);
+    CHECK((uintptr_t)mb_span_at(&falling, 0) == RANGE - 256);
+    CHECK((uintptr_t)mb_span_at(&falling, 2) == RANGE - 768);
+}
+
+static void test_random_addresses_are_uniform_and_from_the_seed(void)
+{
+    enum { SLOTS = RANGE / 256, DRAWS = 400 * SLOTS };
+    static uint32_t times[SLOTS], again[SLOTS], other[SLOTS];
+    uint32_t *const into[] = {times, again, other};
+    for (size_t i = 0; i < 3; i++) {
+        struct mb_cursor cursor = cursor_of(MB_RANDOM, 256, RANGE, 1, 0, i < 2 ? 7 : 8);
+        CHECK(count(&cursor, DRAWS, RANGE, into[i]));
+        mb_cursor_free(&cursor);
+    }
+    CHECK(memcmp(times, again, sizeof times) == 0);
+    CHECK(memcmp(times, other, sizeof times) != 0);
+    /* 100 rounds of one turned ring: each slot is hit 400 times in the mean. */
+    double off = 0;
+    for (size_t i = 0; i < SLOTS; i++)
+        off += ((double)times[i] - 400) * ((double)times[i] - 400);
+    CHECK(sqrt(off / SLOTS) < 100); /* Poisson alone would give 20, a ring not turned 200 */
+}
+
+/* A ring that is not turned would come back to 16384 lines, which a cache holds. */
+static void test_rounds_of_the_ring_touch_other_lines(void)
+{
+    enum { WIDE = 1 << 28, SLOTS = WIDE / 64, ROUND = 1 << 14 };
+    struct mb_cursor cursor = cursor_of(MB_RANDOM, 64, WIDE, 1, 0, 3);
+    uint32_t *times = lg_allocate(SLOTS, sizeof *times);
+    uint64_t touched = 0;
+    CHECK(count(&cursor, 20 * ROUND, WIDE, times));
+    for (size_t i = 0; i < SLOTS; i++)
+        touched += times[i] > 0;
+    CHECK(touched > 19 * ROUND);
+    free(times);
+    mb_cursor_free(&cursor);
+}
+
+static void test_a_hot_spot_stays_in_its_bytes(void)
+{
+    static uint32_t times[RANGE / 64];
+    struct mb_cursor cursor = cursor_of(MB_HOTSPOT, 64, RANGE, 1, 0, 3);
+    CHECK(count(&cursor, 100000, RANGE, times));
+    for (size_t i = 0; i < RANGE / 64; i++)
+        CHECK_CASE((times[i] > 0) == (i < 8192 / 64), i);
+    mb_cursor_free(&cursor);
+}
+
+static void test_laps_of_strides_are_shifted(void)
+{
+    static uint32_t times[RANGE / 64];
+    struct mb_cursor cursor = cursor_of(MB_STRIDED, 64, RANGE, 1, 0, 3);
+    struct mb_span first = mb_cursor_next(&cursor, 2);
+    CHECK(first.count == 2 && mb_span_at(&first, 1) - mb_span_at(&first, 0) == 4096);
+    CHECK(count(&cursor, RANGE / 64 - 2, RANGE, times));
+    size_t twice = 0;
+    for (size_t i = 0; i < RANGE / 64; i++)
+        twice += times[i] > 1;
+    CHECK(twice == 0); /* 64 laps of 256 accesses: every line once */
+}
+
+/* Rank r has r^-s of what the first has; ranks are spread over the range 1:1. */
+static void test_zipf_has_the_frequencies_of_its_exponent(void)
+{
+    enum { SLOTS = 1024, DRAWS = 1 << 20 };
+    static uint32_t times[SLOTS];
+    struct mb_cursor cursor = cursor_of(MB_ZIPF, 64, SLOTS * 64, 1, 0, 5);
+    CHECK(count(&cursor, DRAWS, SLOTS * 64, times));
+    double sum = 0;
+    for (int rank = 1; rank <= SLOTS; rank++)
+        sum += pow(rank, -0.9);
+    for (int rank = 1; rank <= 16; rank *= 2) { /* the rank-th largest */
+        uint32_t above = 0, expected = (uint32_t)(DRAWS * pow(rank, -0.9) / sum);
+        uint32_t reached = 0;
+        for (size_t i = 0; i < SLOTS; i++)
+            above += times[i] > expected * 97 / 100;
+        for (size_t i = 0; i < SLOTS; i++)
+            reached += times[i] > expected * 103 / 100;
+        CHECK_CASE(above >= (uint32_t)rank && reached < (uint32_t)rank, rank);
+    }
+    mb_cursor_free(&cursor);
+}
+
+static void test_what_cannot_be_is_refused(void)
+{
+    struct lg_error error = {""};
+    struct mb_job job = {.name = "reader", .kind = mb_kind_named("throughput")};
+    struct mb_kind any = {.name = "any"};
+    struct mb_counts peer = {.read_bytes = UINT64_C(2097852) << 30}; /* in one second */
+    struct mb_counts ours = {.read_bytes = UINT64_C(30000000000)};
+    struct mb_counts written = {.written_bytes = UINT64_C(3000000000000)};
+    job.kind = &any; /* the widest ceiling there is */
+    CHECK(!mb_plausible(&job, &peer, LG_SECOND, 3.2e9, &error));
+    CHECK(strstr(error.text, "job reader: implausible: a thread loaded") != NULL);
+    CHECK(mb_plausible(&job, &ours, LG_SECOND, 3.2e9, &error));
+    CHECK(!mb_plausible(&job, &written, LG_SECOND, 3.2e9, &error));
+    CHECK(strstr(error.text, "stored") != NULL);
+}
+
+static void test_durable_only_where_all_of_it_is(void)
+{
+    const struct mb_persist none = {.flush = MB_NO_FLUSH, .fence = MB_NO_FENCE};
+    const struct mb_persist unfenced = {.flush = MB_CLWB, .fence = MB_NO_FENCE};
+    const struct mb_persist whole = {.flush = MB_CLWB, .fence = MB_SFENCE};
+    const struct mb_persist streamed = {.non_temporal = true, .fence = MB_SFENCE};
+    struct mb_target dram = {.kind = MB_DRAM, .domain = MB_ADR};
+    struct mb_target file = {.kind = MB_FILE, .domain = MB_ADR};
+    struct mb_target dax = {.kind = MB_FILE, .domain = MB_ADR, .map_sync = true};
+    struct mb_target unknown = {.kind = MB_DEVDAX, .domain = MB_VOLATILE};
+    struct mb_target caches = {.kind = MB_DEVDAX, .domain = MB_EADR};
+    const char *why;
+    CHECK_TEXT(mb_durable(&dram, &whole, &why), "no");
+    CHECK_TEXT(mb_durable(&file, &whole, &why), "no");
+    CHECK_TEXT(mb_durable(&dax, &whole, &why), "yes");
+    CHECK_TEXT(mb_durable(&dax, &streamed, &why), "yes");
+    CHECK_TEXT(mb_durable(&dax, &unfenced, &why), "no");
+    CHECK_TEXT(mb_durable(&dax, &none, &why), "no");
+    CHECK_TEXT(mb_durable(&unknown, &whole, &why), "no");
+    CHECK_TEXT(mb_durable(&caches, &none, &why), "eADR");
+    CHECK_TEXT(mb_durable(&caches, &whole, &why), "yes");
+}
+
+static void test_the_clock_and_the_core_are_found(void)
+{
+    struct lg_error error = {""};
+    CHECK(mb_cpu_find(&error));
+    CHECK(mb_cpu.clock_hz > 1e6 && mb_cpu.clock_hz < 1e10);
+    CHECK(mb_cpu.core_hz > 1e8 && mb_cpu.core_hz < 1e10);
+    uint64_t cycles = mb_clock_begin(), begin = lg_monotonic_ns(), end = begin;
+    while (end - begin < 20 * LG_MILLISECOND)
+        end = lg_monotonic_ns();
+    double measured = (double)mb_ns(mb_clock_end() - cycles), passed = (double)(end - begin);
+    CHECK(measured >= passed && measured < passed * 1.5); /* it may have been interrupted */
+}
+
+int main(void)
+{
+    test_one_lap_of_a_sequence_touches_all_once();
+    test_down_is_the_way_up_backwards();
+    test_random_addresses_are_uniform_and_from_the_seed();
+    test_rounds_of_the_ring_touch_other_lines();
+    test_a_hot_spot_stays_in_its_bytes();
+    test_laps_of_strides_are_shifted();
+    test_zipf_has_the_frequencies_of_its_exponent();
+    test_what_cannot_be_is_refused();
+    test_durable_only_where_all_of_it_is();
+    test_the_clock_and_the_core_are_found();
+    return checks_failed();
+}
