@@ -6,6 +6,7 @@ from . import filesystems
 from .draft import Draft
 from .ndctl import OUR_NAME, Namespace, Region
 from .state import State
+from .use import Content, Use
 from .wish import Wish
 
 
@@ -171,17 +172,20 @@ def _reconfigure(draft: Draft, region: Region, there: list[Namespace], wish: Wis
             "restart the host",
         )
         return
-    name = there[0].name
+    name, state = there[0].name, draft.state
     argv = ["ndctl", "create-namespace", "-f", "-e", name, *mode_argv(wish)]
-    draft.destroy(
-        "reconfigure-namespace",
-        name,
-        f"{_described(there[0])} is not {wish.namespace_mode}",
-        " ".join(argv),
-        there,
-        argv=argv,
-        asked_bytes=wish.size_bytes,
-    )
+    why, command = f"{_described(there[0])} is not {wish.namespace_mode}", " ".join(argv)
+    args = {"argv": argv, "asked_bytes": wish.size_bytes}
+    use = state.use(there[0])
+    if _is_our_dram(state) and there[0].mode == "raw" and use == Use(Content(True)):
+        draft.add("reconfigure-namespace", name, why, command, **args)
+    else:
+        draft.destroy("reconfigure-namespace", name, why, command, there, **args)
+
+
+def _is_our_dram(state: State) -> bool:
+    """Whether the kernel set DRAM aside because we told it to: nobody had it before."""
+    return state.record.memmap is not None and state.record.memmap in state.cmdline.split()
 
 
 # DAX devices ---------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from .ndctl import OUR_NAME, DaxDevice, Inventory, Namespace, Region, parse_daxc
 from .record import Record, load_record
 from .tiers.kernel import LIVE, Kernel
 from .tiers.mounts import mounts
+from .tiers.probe import facts_of_directory
 from .use import Content, Use, users_of_mount, uses
 from .wish import Wish
 
@@ -270,16 +272,10 @@ def _boot_loader(commands: Commands, files: Files) -> str | None:
 
 
 def _default_tier(kernel: Kernel) -> tuple[str, str] | None:
-    """A folder on the root disk, where that is a disk: what the harness calls ``ssd`` by itself.
-
-    The place is the one that harness/paths.py takes as root.
-    """
-    from .tiers.probe import facts_of_directory
-
+    """A folder on the root disk, where that is a disk: what the harness calls ``ssd`` by itself."""
+    above = next(each for each in (DEFAULT_TIER, *DEFAULT_TIER.parents) if each.exists())
     try:
-        facts = facts_of_directory(
-            next(p for p in (DEFAULT_TIER, *DEFAULT_TIER.parents) if p.exists())
-        )
+        facts = facts_of_directory(above, kernel)
     except OSError:
         return None
     return ("block", str(DEFAULT_TIER)) if facts.kind == "block" and facts.disks else None
@@ -291,8 +287,6 @@ DEFAULT_TIER = Path("/var/lib/tierbench/tiers/ssd")
 
 def ids_of(owner: str) -> tuple[int, int]:
     """uid and gid of ``user`` or ``user:group``; KeyError where there is no such."""
-    import grp
-
     user, _, group = owner.partition(":")
     entry = pwd.getpwnam(user)
     return entry.pw_uid, grp.getgrnam(group).gr_gid if group else entry.pw_gid

@@ -1,0 +1,53 @@
+"""What is sent to a host needs nothing there but a Python of RHEL 9 (3.9) and its library."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import PLAYBOOKS
+from tierbench.state import DEFAULT_TIER
+
+PACKAGE = PLAYBOOKS / "module_utils" / "tierbench"
+#: What of the tiers' code the package uses; the rest of that folder does not travel.
+TIERS = ("kernel", "mounts", "block", "pmem", "numa", "model", "probe", "__init__")
+FILES = [*PACKAGE.glob("*.py"), *(PACKAGE / "tiers" / f"{name}.py" for name in TIERS)]
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(level, module) of every import."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.level, node.module or ""
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_it_is_python_3_9_of_the_standard_library(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
+    for level, module in imported(tree):
+        if level == 0:
+            assert module.split(".")[0] in sys.stdlib_module_names, module
+        else:
+            target = path.parents[level - 1] / module.replace(".", "/")
+            assert target.is_dir() or target.with_suffix(".py") in FILES, module
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        if isinstance(call.func, ast.Name) and call.func.id == "zip":
+            assert not call.keywords, "zip(strict=) is of 3.10"
+
+
+def test_the_tiers_code_is_the_harnesss_own() -> None:
+    assert (PACKAGE / "tiers").is_symlink()
+    assert (PACKAGE / "tiers").resolve() == (PLAYBOOKS.parent / "harness" / "tiers")
+
+
+def test_the_default_tier_is_the_harnesss(monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness import paths
+
+    monkeypatch.delenv("HARNESS_DATA", raising=False)
+    monkeypatch.setattr(paths.os, "geteuid", lambda: 0)
+    assert paths.default_tier() == DEFAULT_TIER
