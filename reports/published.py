@@ -15,12 +15,17 @@ from typing import Any
 
 from harness import schemas
 from harness.errors import UsageError
-from harness.units import parse_duration_ns, parse_size
+from harness.units import GIB, parse_duration_ns, parse_size
 
 #: What points are values of in a file without the column.
 _TIMES = "query_duration_ns"
 #: Units beside those of time and size: factor and unit of the harness's metric.
-_RATES = {"k/min": (1000.0, "1/min")}
+_RATES = {
+    "k/min": (1000.0, "1/min"),
+    "MB/s": (1e6, "B/s"),
+    "GB/s": (1e9, "B/s"),
+    "GiB/s": (float(GIB), "B/s"),
+}
 
 
 @dataclass(frozen=True)

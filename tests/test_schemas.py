@@ -8,7 +8,8 @@ from harness.errors import UsageError
 
 CONTRACTS = {
     "dataset", "host-facts", "host-file", "loadgen-result", "loadgen-spec", "manifest",
-    "microbench-result", "microbench-spec", "profile", "published-csv", "run", "run-spec",
+    "micro-suite", "microbench-result", "microbench-spec", "profile", "published-csv", "run",
+    "run-spec",
 }  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from micro_suites import DRAM, HERE, room, suite
 
@@ -11,7 +13,10 @@ from harness.micro.fit import fit
 from harness.micro.limits import Limits, parse_limits
 from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite
+from harness.reports.published import read_published
 from harness.units import GIB, KIB, MIB
+
+PAPERS = Path(__file__).parents[2] / "profiles" / "papers"
 
 
 def refusal(measurements: str, defaults: str = "{range: 1GiB, duration: 1s}") -> UsageError:
@@ -48,6 +53,25 @@ def test_the_papers_figures_that_are_promised_are_there():
         "quick", "device-card",
     ]  # fmt: skip
     assert [name for name in promised if name not in known] == []
+
+
+@pytest.mark.parametrize("paper", ["perma-bench", "empirical-guide", "pmem-io-primitives"])
+def test_a_papers_numbers_can_be_read_and_have_an_error_each(paper):
+    series = read_published(PAPERS / paper / "published.csv")
+    assert len(series) >= 15
+    assert all(point.error_base >= 0 for one in series for point in one.points)
+
+
+def test_the_figures_that_a_suite_repeats_have_numbers():
+    told = {}
+    for name, path in known_suites().items():
+        published = None if path.is_dir() else load_suite(path, HERE).published
+        if published is not None:
+            told[name] = published
+    assert len(told) >= 15
+    for name, published in told.items():
+        series = read_published(PAPERS / published["paper"] / "published.csv")
+        assert set(published["figures"]) <= {one.figure for one in series}, name
 
 
 def test_a_matrix_is_a_cross_product_with_the_last_key_fastest():
