@@ -144,10 +144,16 @@ static int print(json_t *result, bool complete, const struct lg_error *error)
     return complete && printed ? EXIT_SUCCESS : FAILED;
 }
 
+static int measure(struct mb_spec *spec, struct lg_error *error)
+{
+    json_t *result = new_result();
+    return print(result, run_all(spec, result, error), error);
+}
+
 int main(int argc, char **argv)
 {
     struct lg_error error = {""};
-    struct mb_spec spec;
+    struct mb_spec spec = {.document = NULL};
     json_error_t parse_error;
     lg_progress_open();
     if (argc != 2 || strcmp(argv[1], "-") != 0) {
@@ -159,10 +165,9 @@ int main(int argc, char **argv)
         lg_fail(&error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
         return refuse(&error);
     }
-    if (!mb_cpu_find(&error) || !mb_spec_read(&spec, document, &error))
-        return refuse(&error);
-    json_t *result = new_result();
-    int status = print(result, run_all(&spec, result, &error), &error);
+    spec.document = document;
+    bool sound = mb_cpu_find(&error) && mb_spec_read(&spec, document, &error);
+    int status = sound ? measure(&spec, &error) : refuse(&error);
     mb_spec_free(&spec);
     return status;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,12 @@ Run = Callable[..., dict[str, Any]]
 
 
 def build(folder: Path, *options: str) -> Path:
-    """A build directory with `microbench` and the C tests."""
+    """A build directory with `microbench` and the C tests.
+
+    MICROBENCH_BUILDS: a folder where builds stay from one run of the tests to the next.
+    """
+    if kept := os.environ.get("MICROBENCH_BUILDS"):
+        folder = Path(kept) / folder.name.rstrip("0123456789")
     for command in (
         ["cmake", "-S", str(SOURCE), "-B", str(folder), "-DMICROBENCH_TESTS=ON", *options],
         ["cmake", "--build", str(folder), "--parallel", "2"],

@@ -1,0 +1,322 @@
+"""The program as a whole: specs, targets, threads, addresses, counts. Under the sanitizers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from microbench_build import Run, execute, spec_of
+
+MIB = 1 << 20
+MS = 1_000_000
+LINE = 64
+STORED = b"\xa5"
+DRAM = {"near": {"kind": "dram", "pages": "base", "size_bytes": 16 * MIB}}
+
+
+def throughput(operation: str = "load", pattern: str = "sequential", **keys: Any) -> dict[str, Any]:
+    return {
+        "kind": "throughput", "operation": operation, "pattern": pattern,
+        "access_bytes": LINE, **keys,
+    }  # fmt: skip
+
+
+def only_job(result: dict[str, Any]) -> dict[str, Any]:
+    (measurement,) = result["measurements"]
+    (repeat,) = measurement["repeats"]
+    (job,) = repeat["jobs"]
+    return job
+
+
+def lines_of(path: Path) -> list[bool]:
+    """Which lines of a file were stored; half a line is an error."""
+    content = path.read_bytes()
+    lines = [content[at : at + LINE] for at in range(0, len(content), LINE)]
+    assert set(lines) <= {STORED * LINE, bytes(LINE)}
+    return [line == STORED * LINE for line in lines]
+
+
+@pytest.fixture
+def written(tmp_path: Path, microbench: Run):
+    """Run one job over a file of zeros; the job's result, and which lines it stored."""
+
+    def run(size_bytes: int, seed: int = 1, **job: Any) -> tuple[dict[str, Any], list[bool]]:
+        path = tmp_path / "target"
+        path.write_bytes(bytes(size_bytes))
+        target = {"kind": "file", "path": str(path), "size_bytes": size_bytes, "overwrite": True}
+        measurement = {"jobs": [throughput(**{"operation": "store", **job})]}
+        return only_job(microbench({"t": target}, measurement, seed=seed)), lines_of(path)
+
+    return run
+
+
+# ---- what is written ----
+
+
+@pytest.mark.parametrize("isa", ["sse2", "avx2", "avx512"])
+@pytest.mark.parametrize("access", [64, 192, 1024, 4096])
+def test_a_sequential_lap_stores_every_line(written, isa: str, access: int):
+    """Custom operations of 1 KiB touch all of it: the peer's touched 512 bytes."""
+    flags = Path("/proc/cpuinfo").read_text(encoding="ascii")
+    if isa == "avx512" and "avx512f" not in flags:
+        isa = "auto"  # the compiled loops are counted in test_microbench_loops.py
+    size = access * 256
+    job, lines = written(size, access_bytes=access, operations=256, isa=isa)
+    assert all(lines)
+    assert job["operations"] == 256
+    assert (job["read_bytes"], job["written_bytes"]) == (0, size)
+    assert isa in ("auto", job["facts"]["isa"])
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"operation": "ntstore"},
+        {"operation": "ntstore", "fence": "sfence"},
+        {"flush": "clwb", "fence": "sfence"},
+        {"flush": "clwb", "fence": "mfence", "flush_when": "line"},
+        {"flush": "clflushopt", "fence": "sfence", "flush_when": "line"},
+        {"flush": "clflush"},
+        {"fence": "sfence", "fence_every_bytes": 256},
+        {"fence": "sfence", "fence_every_bytes": 4096},
+        {"pattern": "sequential_desc"},
+        {"threads": 2},
+        {"threads": 2, "partitions": 0},
+        {"threads": 4, "partitions": 2, "chunk_bytes": 8192, "pattern": "sequential_desc"},
+        {"pattern": "strided", "stride_bytes": 8192},
+    ],
+    ids=str,
+)
+def test_however_it_is_stored_all_of_it_is(written, how: dict[str, Any]):
+    job, lines = written(MIB, access_bytes=1024, operations=1024, **how)
+    assert all(lines)
+    assert job["written_bytes"] == MIB
+    assert job["durable"] == "no"
+    assert "MAP_SYNC" in job["durable_why"]
+
+
+def test_random_stores_are_drawn_from_the_seed(written):
+    first, lines = written(MIB, pattern="random", operations=4096)
+    _, again = written(MIB, pattern="random", operations=4096)
+    _, other = written(MIB, pattern="random", operations=4096, seed=2)
+    assert lines == again
+    assert lines != other
+    # 4096 draws of 16384 lines: about 16384 · (1 - e^-¼) = 3624 different ones.
+    assert 3450 < sum(lines) < 3800
+    assert first["operations"] == 4096
+
+
+def test_a_hot_spot_and_a_range_are_kept_to(written):
+    _, lines = written(
+        MIB, pattern="hotspot", hotspot_bytes=4096, offset_bytes=65536, range_bytes=131072,
+        operations=5000,
+    )  # fmt: skip
+    assert all(lines[1024:1088])
+    assert sum(lines) == 64
+
+
+def test_partitions_of_random_stores_have_each_their_threads(written):
+    """Both halves get as much, whoever is faster."""
+    _, lines = written(MIB, pattern="random", threads=2, partitions=2, operations=4096)
+    half = len(lines) // 2
+    assert sum(lines[:half]) == pytest.approx(sum(lines[half:]), rel=0.1)
+
+
+def test_reading_leaves_everything_as_it_is(written):
+    job, lines = written(MIB, operation="load", operations=20000, pattern="random")
+    assert not any(lines)
+    assert (job["read_bytes"], job["written_bytes"]) == (20000 * LINE, 0)
+    assert job["durable"] is None
+
+
+# ---- mixes ----
+
+
+def test_a_mix_has_its_share_of_reads(written):
+    job, lines = written(
+        MIB, operation="mixed", read_share=0.7, pattern="random", operations=10000,
+        flush="clwb", fence="sfence",
+    )  # fmt: skip
+    assert job["read_bytes"] == pytest.approx(7000 * LINE, abs=32 * LINE)
+    assert job["read_bytes"] + job["written_bytes"] == 10000 * LINE
+    assert any(lines)
+
+
+def test_a_second_target_gets_its_share(microbench: Run):
+    targets = {**DRAM, "far": {"kind": "dram", "pages": "base", "size_bytes": MIB}}
+    second = {"target": "far", "share": 0.25}
+    job = only_job(
+        microbench(
+            targets, {"jobs": [throughput(pattern="random", operations=8000, second=second)]}
+        )
+    )
+    assert job["second_bytes"] == pytest.approx(2000 * LINE, abs=32 * LINE)
+    assert job["read_bytes"] == 8000 * LINE
+
+
+# ---- time and threads ----
+
+
+def test_operations_are_shared_out_exactly(microbench: Run):
+    job = only_job(microbench(DRAM, {"jobs": [throughput(threads=2, operations=10001)]}))
+    assert [thread["operations"] for thread in job["threads"]] == [5001, 5000]
+    assert job["operations"] == 10001
+    window = job["window"]
+    assert window["operations"] <= job["operations"]
+    assert window["duration_ns"] <= job["duration_ns"]
+
+
+def test_a_set_time_is_kept_and_the_warm_up_is_not_in_it(microbench: Run):
+    measurement = {
+        "warm_up_ns": 50 * MS, "duration_ns": 100 * MS, "repeats": 2, "jobs": [throughput()],
+    }  # fmt: skip
+    result = microbench(DRAM, measurement)
+    first, second = result["measurements"][0]["repeats"]
+    assert second["begin_ns"] >= first["begin_ns"] + first["duration_ns"] + 50 * MS
+    for repeat in (first, second):
+        (job,) = repeat["jobs"]
+        (thread,) = job["threads"]
+        assert thread["end_ns"] - repeat["begin_ns"] >= 99 * MS
+        assert job["operations"] * LINE == job["read_bytes"] == job["window"]["read_bytes"]
+        rate = job["read_bytes"] / job["window"]["duration_ns"] * 1e9
+        assert job["bandwidth_bytes_per_second"] == pytest.approx(rate, rel=1e-6)
+
+
+def test_jobs_of_a_measurement_run_at_the_same_time(microbench: Run):
+    """One without an end of its own runs as long as the others."""
+    jobs = [
+        throughput(name="counted", operations=200_000, pattern="random"),
+        throughput(name="beside", operation="ntstore", threads=1),
+    ]
+    (measurement,) = microbench(DRAM, {"jobs": jobs})["measurements"]
+    counted, beside = measurement["repeats"][0]["jobs"]
+    assert counted["operations"] == 200_000
+    assert beside["operations"] > 0
+    assert beside["threads"][0]["end_ns"] >= counted["threads"][0]["end_ns"]
+    assert beside["threads"][0]["begin_ns"] < counted["threads"][0]["end_ns"]
+
+
+@pytest.mark.parametrize(
+    ("pace", "most"),
+    [({"bytes_per_second": 10_000_000}, 10_000_000), ({"pause_ns": 10_000}, 100_000 * LINE)],
+)
+def test_a_pace_is_not_gone_beyond(microbench: Run, pace: dict[str, int], most: int):
+    job = only_job(microbench(DRAM, {"duration_ns": 200 * MS, "jobs": [throughput(pace=pace)]}))
+    assert 0 < job["bandwidth_bytes_per_second"] <= most * 1.02
+
+
+def test_threads_run_where_they_are_told(microbench: Run):
+    last = max(os.sched_getaffinity(0))
+    job = only_job(microbench(DRAM, {"jobs": [throughput(operations=1, cpus=[last])]}))
+    assert job["threads"][0]["cpu"] == last
+
+
+def test_threads_that_share_a_processor_are_told_of(microbench: Run):
+    result = microbench(DRAM, {"jobs": [throughput(operations=64, threads=2, cpus=[0])]})
+    assert any("took turns" in note for note in result["notes"])
+
+
+def test_progress_names_what_is_measured(sanitized_build: Path):
+    spec = spec_of(DRAM, {"name": "reads", "repeats": 2, "jobs": [throughput(operations=10)]})
+    read_end, write_end = os.pipe()
+    command = f'exec "$0" - 3>&{write_end}'
+    done = subprocess.run(
+        ["bash", "-c", command, str(sanitized_build / "microbench")],
+        input=json.dumps(spec), capture_output=True, text=True, check=True, pass_fds=[write_end],
+    )  # fmt: skip
+    os.close(write_end)
+    with os.fdopen(read_end, encoding="utf-8") as progress:
+        lines = [json.loads(line) for line in progress]
+    assert [line["counts"] for line in lines if line["event"] == "measuring"] == [
+        {"measurement": "reads", "repeat": 1},
+        {"measurement": "reads", "repeat": 2},
+    ]
+    assert json.loads(done.stdout)["status"] == "complete"
+
+
+# ---- targets ----
+
+
+def test_memory_lies_on_the_pages_that_were_asked_for(microbench: Run):
+    size = 16 * MIB
+    targets = {
+        "huge": {"kind": "dram", "pages": "huge", "size_bytes": size},
+        "base": {"kind": "dram", "pages": "base", "size_bytes": size, "node": 0},
+    }
+    result = microbench(targets, {"jobs": [throughput(operations=1)]})
+    facts = result["targets"]
+    assert facts["base"]["huge_bytes"] == 0
+    assert facts["huge"]["huge_bytes"] == size or any("huge pages" in n for n in result["notes"])
+    assert set(facts["base"]["nodes"]) == {"0"}
+
+
+def test_a_file_in_a_directory_leaves_nothing_behind(microbench: Run, tmp_path: Path):
+    target = {"kind": "file", "path": str(tmp_path), "size_bytes": MIB}
+    result = microbench({"t": target}, {"jobs": [throughput("store", operations=16384)]})
+    assert list(tmp_path.iterdir()) == []
+    facts = result["targets"]["t"]
+    assert facts["map_sync"] is False
+    assert facts["filesystem"]
+    assert facts["pages"] is None
+
+
+WORDS = {
+    "sync required": (
+        {"t": {"kind": "file", "path": "TMP", "size_bytes": MIB, "sync": "required"}},
+        throughput(operations=1), 1, "MAP_SYNC is not to be had",
+    ),
+    "a file that is there": (
+        {"t": {"kind": "file", "path": "TMP/there", "size_bytes": MIB}},
+        throughput(operations=1), 2, 'say "overwrite": true',
+    ),
+    "no device": (
+        {"t": {"kind": "devdax", "path": "/dev/null", "size_bytes": MIB, "overwrite": True}},
+        throughput(operations=1), 2, "is no DAX device",
+    ),
+    "no node": (
+        {"t": {"kind": "dram", "size_bytes": MIB, "node": 999}},
+        throughput(operations=1), 1, "memory of node 999 cannot be had",
+    ),
+    "gigantic pages": (
+        {"t": {"kind": "dram", "size_bytes": 1 << 40, "pages": "1g"}},
+        throughput(operations=1), 1, "free pages of 1 GiB",
+    ),
+    "endless": (DRAM, throughput(), 2, "measurement m0: duration_ns: it or some job's operations"),
+    "unknown key": (DRAM, throughput(operations=1, acess=64), 2, "job j0: acess: there is no"),
+    "unknown kind": (DRAM, {"kind": "dance"}, 2, "kind: there is no kind dance"),
+    "unknown target": (DRAM, throughput(operations=1, target="moon"), 2, "no target moon"),
+    "odd access": (DRAM, throughput(operations=1, access_bytes=100), 2, "no multiple of a line"),
+    "too large": (DRAM, throughput(operations=1, access_bytes=32 * MIB), 2, "access_bytes: a part"),
+    "partitions": (
+        DRAM, throughput(operations=4, threads=3, partitions=2), 2, "3 threads cannot be spread",
+    ),
+    "flushed reads": (DRAM, throughput(operations=1, flush="clwb"), 2, "flush: load has no lines"),
+    "fence": (
+        DRAM, throughput("store", operations=1, fence="sfence", fence_every_bytes=96 * 2,
+                         access_bytes=128), 2, "fence_every_bytes: a multiple or a divisor",
+    ),
+    "no processor": (DRAM, throughput(operations=1, cpus=[1023]), 2, "processor 1023 is not one"),
+    "neon": (DRAM, throughput(operations=1, isa="neon"), 2, "neon is not what this processor has"),
+    "no hot spot": (
+        DRAM, throughput(operations=1, pattern="hotspot", hotspot_bytes=1 << 30), 2, "hotspot_byt",
+    ),
+    "a wide hot range": (DRAM, throughput(operations=1, range_bytes=1 << 40), 2, "range_bytes: a"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WORDS)
+def test_what_cannot_be_run_is_refused_with_words(case, sanitized_build: Path, tmp_path: Path):
+    targets, job, status, words = WORDS[case]
+    (tmp_path / "there").write_bytes(b"something of somebody")
+    given = json.loads(json.dumps(targets).replace("TMP", str(tmp_path)))
+    done = execute(sanitized_build / "microbench", spec_of(given, {"jobs": [job]}))
+    assert done.returncode == status, done.stderr
+    assert words in done.stderr
+    assert (tmp_path / "there").read_bytes() == b"something of somebody"
+    if status == 1:  # what was begun has a result that says so
+        assert json.loads(done.stdout)["status"] == "failed"
+        assert words in json.loads(done.stdout)["error"]
