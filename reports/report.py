@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from harness.errors import UsageError
 from harness.reports.agreement import DRIVER
+from harness.reports.charts.drawing import Drawing
 from harness.reports.published import PublishedSeries, read_published
 from harness.reports.published_table import PUBLISHED_HEAD
 from harness.reports.sentences import share_text
@@ -66,11 +67,8 @@ def write_report(
         raise UsageError("a report", "no finished run is selected", "`harness runs list` shows all")
     series = read_published(published, published_figures) if published else []
     view = _view(runs, title, over, baseline, series, force)
-    figures: dict[str, bytes] = {}
     across = [sweep.drawing for sweep in view.sweeps if sweep.drawing]
-    for drawing in (*across, *(d for panel in view.panels for d in panel.all_drawings)):
-        figures[f"{drawing.name}.svg"] = drawing.svg.encode()
-        figures[f"{drawing.name}.png"] = drawing.png
+    drawings = [*across, *(d for panel in view.panels for d in panel.all_drawings)]
     texts = {
         "report.html": render_html(view),
         "report.md": render_markdown(view),
@@ -79,23 +77,38 @@ def write_report(
     asked = [(one.panel.title, sentence) for one in view.panels for sentence in one.sentences]
     if asked:
         texts["queries.csv"] = queries_as_csv(asked)
-    try:
-        (out / "figures").mkdir(parents=True, exist_ok=True)
-        for name, content in figures.items():
-            (out / "figures" / name).write_bytes(content)
-        if not asked:  # of a report that was here before
-            (out / "queries.csv").unlink(missing_ok=True)
-        for name, text in texts.items():
-            (out / name).write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise UsageError(f"a report in {out}", str(error), "name a writable directory") from error
+    written = write_files(out, texts, drawings, stale=() if asked else ("queries.csv",))
     return ReportFiles(
         out / "report.html",
         out / "report.md",
         out / "report.csv",
         out / "queries.csv" if asked else None,
-        tuple(out / "figures" / name for name in figures),
+        written,
     )
+
+
+def write_files(
+    out: Path, texts: Mapping[str, str], drawings: Sequence[Drawing], stale: Sequence[str] = ()
+) -> tuple[Path, ...]:
+    """Texts by name, and drawings as ``figures/<name>.svg`` and ``.png``; where these are.
+
+    ``stale``: what a report that was there before may have left. UsageError where ``out``
+    cannot be written.
+    """
+    folder = out / "figures"
+    figures = {f"{drawing.name}.svg": drawing.svg.encode() for drawing in drawings}
+    figures |= {f"{drawing.name}.png": drawing.png for drawing in drawings}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in figures.items():
+            (folder / name).write_bytes(content)
+        for name in stale:
+            (out / name).unlink(missing_ok=True)
+        for name, text in texts.items():
+            (out / name).write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise UsageError(f"a report in {out}", str(error), "name a writable directory") from error
+    return tuple(folder / name for name in figures)
 
 
 def _view(
@@ -114,24 +127,34 @@ def _view(
 
 def render_html(view: View) -> str:
     """The whole report as one HTML document; every string of a run is escaped."""
+    return html("report.html.j2", view, **_TABLES)
+
+
+def render_markdown(view: View) -> str:
+    """The same as Markdown; figures are linked from ``figures/``."""
+    return markdown("report.md.j2", view, **_TABLES)
+
+
+def html(template: str, view: object, **more: Any) -> str:
+    """A template with style, script and inline drawings, everything of ``view`` escaped."""
     environment = _environment(autoescape=True)
     script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("report.html.j2").render(
+    return environment.get_template(template).render(
         view=view,
         style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_digest=digest,
         svg=lambda drawing: Markup(drawing.inline_svg),
-        **_TABLES,
+        **more,
     )
 
 
-def render_markdown(view: View) -> str:
-    """The same as Markdown; figures are linked from ``figures/``."""
+def markdown(template: str, view: object, **more: Any) -> str:
+    """A template whose texts stay texts in Markdown (filter ``md``)."""
     environment = _environment(autoescape=False)
     environment.filters["md"] = escape_markdown
-    return environment.get_template("report.md.j2").render(view=view, **_TABLES)
+    return environment.get_template(template).render(view=view, **more)
 
 
 def _sentence_rows(panel: PanelView) -> list[tuple[str, ...]]:

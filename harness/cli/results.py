@@ -78,7 +78,12 @@ def report(
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Write one self-contained HTML file, Markdown, CSV and figures."""
+    """Write one self-contained HTML file, Markdown, CSV and figures.
+
+    Runs of microbenchmarks among them get a card of their own beside it (harness card).
+    """
+    from harness.reports.micro.points import is_micro
+    from harness.reports.micro.report import write_cards
     from harness.reports.report import write_report
 
     where = store(results)
@@ -86,10 +91,20 @@ def report(
     figures: tuple[str, ...] = ()
     if published is None and experiment is not None:
         published, figures = published_of(experiment)
+    micro = [stored for stored in chosen if is_micro(stored)]
+    chosen = [stored for stored in chosen if not is_micro(stored)]
+    cards = write_cards(micro, out) if micro else None
+    if cards and not json_:
+        print(f"card of {', '.join(cards.devices)}: {cards.html.absolute()}")
+    if not chosen:
+        if cards and json_:
+            print_json({"report": None, "card": cards.to_json()})
+        return
     files = write_report(chosen, out, title, over, baseline, published, anyway, figures)
     if json_:
-        print_json({"report": {"html": str(files.html), "markdown": str(files.markdown),
-                               "csv": str(files.csv), "runs": len(chosen)}})  # fmt: skip
+        told = {"html": str(files.html), "markdown": str(files.markdown),
+                "csv": str(files.csv), "runs": len(chosen)}  # fmt: skip
+        print_json({"report": told} | ({"card": cards.to_json()} if cards else {}))
     else:
         print(f"report: {files.html.absolute()}")
 

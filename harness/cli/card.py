@@ -1,0 +1,59 @@
+"""``harness card``: what devices like, from runs of microbenchmarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.common import JsonOption, ResultsOption, print_json, store
+from harness.errors import UsageError
+from harness.store import Store, StoredRun
+
+
+def card(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Run ids or selectors [all runs of microbenchmarks]."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the card.")] = Path("card"),
+    title: Annotated[str, typer.Option("--title", help="Its title.")] = "What this device likes",
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            "--prices",
+            help="What devices cost: a file as in profiles/prices [price_per_gb of the host file].",
+        ),
+    ] = None,
+    results: ResultsOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """One page of each device: what it likes, FAST'20's practices, prices, servers side by side.
+
+    Results of other servers are shown beside once they are copied into the same store.
+    """
+    from harness.reports.micro.report import write_cards
+
+    files = write_cards(_chosen(store(results), runs or []), out, title, prices)
+    if json_:
+        print_json({"card": files.to_json()})
+    else:
+        print(f"card of {', '.join(files.devices)}: {files.html.absolute()}")
+
+
+def _chosen(where: Store, names: list[str]) -> list[StoredRun]:
+    from harness.reports.micro.points import is_micro
+    from harness.reports.select import select
+
+    if names:
+        chosen = {run.run_id: run for name in names for run in select(where, name)}
+    else:
+        chosen = {run.run_id: run for run in where.runs() if is_micro(run)}
+    if not chosen:
+        raise UsageError(
+            "a card",
+            f"no finished run of microbenchmarks in {where.root}",
+            "`harness run micro --suite device-card --tier TIER` makes one",
+        )
+    return [chosen[run_id] for run_id in sorted(chosen)]

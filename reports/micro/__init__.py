@@ -1,0 +1,1 @@
+"""Reports of microbenchmarks: what a device likes, servers side by side, price-performance."""

@@ -1,0 +1,132 @@
+"""Curves of microbenchmarks: bandwidth and latency over a swept axis, several in one figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+from harness.reports.charts.drawing import (
+    ARM_COLOURS,
+    Drawing,
+    columns,
+    finish,
+    heading_above,
+    new_figure,
+    style,
+)
+from harness.reports.values import Summary
+from harness.reports.words import quantity_text, significant
+from harness.units import format_bytes
+
+_MARKERS = "osD^vPX*"
+_DASHES = ("-", "--", ":", "-.")
+#: More lines than these cannot be told apart: the table has them.
+MOST_LINES = 8
+_ACROSS = 2
+_EACH_IN, _HIGH_IN, _LEGEND_IN = 4.6, 3.0, 0.2
+_MOST_TICKS = 9
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line: what x was, and what was measured there."""
+
+    name: str
+    points: tuple[tuple[float, Summary], ...]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One pair of axes. ``x_unit``, ``unit``: as in run.json; ``x_log``: to the base 2."""
+
+    title: str
+    x_title: str
+    x_unit: str
+    unit: str
+    curves: tuple[Curve, ...]
+    x_log: bool = True
+
+
+def draw(name: str, title: str, plots: Sequence[Plot], emulated: bool = False) -> Drawing:
+    """All plots in one figure, two in a row; hollow markers where the device is emulated."""
+    with style():
+        across = min(_ACROSS, len(plots))
+        down = -(-len(plots) // across)
+        figure = new_figure(0.6 + _EACH_IN * across, 0.5 + _HIGH_IN * down)
+        held = figure.subplots(down, across, squeeze=False)
+        places = [axes for row in held for axes in row]
+        for plot, axes in zip(plots, places, strict=False):
+            _draw_plot(axes, plot, emulated)
+        for axes in places[len(plots) :]:
+            axes.set_visible(False)
+        heading_above(figure, title + (" (EMULATED)" if emulated else ""))
+        rows = max(-(-len(plot.curves) // 2) for plot in plots)
+        figure.set_figheight(figure.get_figheight() + _LEGEND_IN * rows * down)
+        return finish(figure, name, title, _alt(plots), _caption(plots, emulated))
+
+
+def _draw_plot(axes: Axes, plot: Plot, emulated: bool) -> None:
+    for index, curve in enumerate(plot.curves):
+        at = [x for x, _ in curve.points]
+        told = [summary for _, summary in curve.points]
+        colour = ARM_COLOURS[index % len(ARM_COLOURS)]
+        axes.errorbar(
+            at, [s.median for s in told],
+            yerr=[[s.median - s.low for s in told], [s.high - s.median for s in told]],
+            color=colour, linestyle=_DASHES[index % len(_DASHES)],
+            marker=_MARKERS[index % len(_MARKERS)], mfc="white" if emulated else colour,
+            ms=4.5, linewidth=1.3, elinewidth=0.8, capsize=2, label=curve.name,
+        )  # fmt: skip
+    _dress_x(axes, plot)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(plot.x_title + (", log axis" if plot.x_log else ""))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity_text(value, plot.unit)))
+    axes.set_title(plot.title, fontsize="medium", loc="left")
+    if len(plot.curves) > 1 or plot.curves[0].name:
+        names = [curve.name for curve in plot.curves]
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), fontsize="small",
+                    borderaxespad=0, ncols=columns(axes, names, 2))  # fmt: skip
+
+
+def _dress_x(axes: Axes, plot: Plot) -> None:
+    values = sorted({x for curve in plot.curves for x, _ in curve.points})
+    if plot.x_log and values[0] > 0:
+        axes.set_xscale("log", base=2)
+        step = -(-len(values) // _MOST_TICKS)
+        axes.xaxis.set_major_locator(FixedLocator(values[::step]))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: x_text(value, plot.x_unit)))
+    axes.tick_params(axis="x", labelsize="small")
+
+
+def x_text(value: float, unit: str) -> str:
+    """A tick or a cell of the swept axis: sizes scaled, other numbers as they are."""
+    if unit == "bytes":
+        return format_bytes(value)
+    return quantity_text(value, unit) if unit else f"{significant(value):s}".removesuffix(".00")
+
+
+def _alt(plots: Sequence[Plot]) -> str:
+    said = []
+    for plot in plots:
+        for curve in plot.curves:
+            (x0, first), (x1, last) = curve.points[0], curve.points[-1]
+            said.append(
+                f"{plot.title}, {curve.name}: {quantity_text(first.median, plot.unit)} at "
+                f"{x_text(x0, plot.x_unit)}, {quantity_text(last.median, plot.unit)} at "
+                f"{x_text(x1, plot.x_unit)}"
+            )
+    return f"Curves. {'; '.join(said)}."
+
+
+def _caption(plots: Sequence[Plot], emulated: bool) -> str:
+    repeats = sorted({s.n for plot in plots for curve in plot.curves for _, s in curve.points})
+    most = f"{repeats[0]} to {repeats[-1]}" if len(repeats) > 1 else str(repeats[0])
+    text = f"Medians of {most} {'repeat' if repeats == [1] else 'repeats'}, bars are their range."
+    return text + (" Hollow markers are emulated." if emulated else "")

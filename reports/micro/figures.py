@@ -1,0 +1,221 @@
+"""Which curves are drawn: the card's four, and those of every measurement of every suite.
+
+A measurement's axis is the swept label that has most values; everything else that differs
+between its points tells its lines apart. What has no swept axis stands in the table alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.reports.charts.drawing import Drawing
+from harness.reports.micro.drawings import MOST_LINES, Curve, Plot, draw, x_text
+from harness.reports.micro.loaded import curves as loaded_curves
+from harness.reports.micro.points import (
+    DURATION,
+    EMPTY,
+    LATENCY,
+    MEAN,
+    NAMES,
+    OPERATIONS,
+    RATE,
+    Device,
+    Point,
+    best,
+)
+from harness.reports.micro.sequences import sequence_of
+from harness.reports.values import Summary, natural
+from harness.reports.words import quantity_text, range_text
+
+#: Swept axes with their titles and units, the first that is swept is taken where several
+#: have as many values.
+AXES = {
+    "access_size_bytes": ("access size", "bytes"),
+    "queue_depth": ("queue depth", ""),
+    "hotspot_bytes": ("hot spot", "bytes"),
+    "range_bytes": ("range", "bytes"),
+    "stride_bytes": ("stride", "bytes"),
+    "entry_bytes": ("log entry", "bytes"),
+    "dirty_lines": ("dirty cache lines of a page", ""),
+    "read_share": ("share of reads", ""),
+    "fence_every_bytes": ("bytes between fences", "bytes"),
+    "load_bytes_per_second": ("bandwidth offered beside it", "B/s"),
+    "zipf_exponent": ("exponent of the Zipf distribution", ""),
+    "threads": ("threads", ""),
+}
+_TITLES = {
+    RATE: "bandwidth",
+    OPERATIONS: "operations per second",
+    DURATION: "time of an operation",
+    LATENCY: "time of a dependent load",
+    MEAN: "mean time of a call",
+}
+#: Labels that are shown together, as instructions.
+_PARTS, _INSTRUCTIONS = ("operation", "flush", "fence"), "instructions"
+#: What follows from the others.
+_FOLLOW = ("persistent", "io_engine")
+#: Of histograms: what a table tells beside the middle.
+_PERCENTS = (50.0, 99.0, 99.9, 99.99)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measurement of a suite on a device: drawn where it has an axis, and as a table."""
+
+    title: str
+    drawing: Drawing | None
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+# The card -----------------------------------------------------------------------
+
+
+def card_drawing(device: Device, name: str) -> Drawing | None:
+    """Access size, threads, persist instruction and loaded latency; None where none is there."""
+    found = [*_card_plots(device)]
+    return draw(name, f"What {device.name} likes", found, bool(device.emulated)) if found else None
+
+
+def _card_plots(device: Device) -> Iterator[Plot]:
+    def sequence(point: Point) -> str:
+        return sequence_of(point).title
+
+    def with_pattern(point: Point) -> str:
+        return f"{point['pattern']} {sequence(point)}"
+
+    yield from _plot(device, "access_size", "access_size_bytes", sequence,
+                     "Random access, best thread count")  # fmt: skip
+    yield from _plot(device, "threads", "threads", with_pattern, "256 B accesses")
+    yield from _plot(device, "persist_size", "access_size_bytes", sequence,
+                     "Sequential writes of one thread")  # fmt: skip
+    if curves := loaded_curves(device):
+        yield Plot(
+            "A dependent load beside a load", "bandwidth of the load", "B/s", "ns",
+            tuple(Curve(c.title, tuple(
+                (p.rate, Summary(1, p.latency, p.low, p.high)) for p in c.points)) for c in curves),
+            x_log=False,
+        )  # fmt: skip
+    yield from _plot(device, "random_read", "queue_depth", lambda p: p["measurement"],
+                     "4 KiB reads at random places")  # fmt: skip
+
+
+def _plot(
+    device: Device, measurement: str, axis: str, line: Callable[[Point], str], title: str
+) -> Iterator[Plot]:
+    points = [p for p in device.select(RATE, measurement=measurement) if p.number(axis)]
+    x_title, x_unit = AXES[axis]
+    curves = tuple(_curves(points, axis, line))
+    if any(len(curve.points) > 1 for curve in curves):
+        yield Plot(title, x_title, x_unit, "B/s", curves[:MOST_LINES])
+
+
+def _curves(points: Sequence[Point], axis: str, line: Callable[[Point], str]) -> Iterator[Curve]:
+    """The best of the points at one place of one line stands for them."""
+    for name in dict.fromkeys(map(line, points)):
+        mine = [p for p in points if line(p) == name]
+        at = sorted({p.number(axis) for p in mine})
+        yield Curve(
+            name, tuple((x, best([p for p in mine if p.number(axis) == x]).summary) for x in at)
+        )
+
+
+# Every measurement --------------------------------------------------------------
+
+
+def measurements(device: Device, prefix: str) -> list[Measured]:
+    """Each measurement and metric of the device, in the order in which they were stored.
+
+    ``prefix``: of the drawings' names, to be unique in a report.
+    """
+    held: dict[tuple[str, str, str], list[Point]] = {}
+    for point in device.points:
+        if point["measurement"] and point.metric != EMPTY:
+            key = (point["measurement"], point["job"], point.metric)
+            held.setdefault(key, []).append(point)
+    return [
+        _measured(points, f"{prefix}-{number}", bool(device.emulated))
+        for number, points in enumerate(held.values(), 1)
+    ]
+
+
+def _measured(points: Sequence[Point], name: str, emulated: bool) -> Measured:
+    first = points[0]
+    job = f", {first['job']}" if first["job"] else ""
+    title = f"{first['measurement'].replace('_', ' ')}{job}: {_title(first)}"
+    varying = _varying(points)
+    axis = _axis(points, varying)
+    others = [label for label in varying if label != axis]
+    ordered = sorted(
+        points, key=lambda p: [natural(_cell(p, x)) for x in others] + [natural(p[axis or ""])]
+    )
+    drawing = _drawing(ordered, axis, others, title, name, emulated) if axis else None
+    labels = [*others, *([axis] if axis else [])]
+    return Measured(
+        title, drawing, (*(_label(label) for label in labels), *_value_head(first)),
+        tuple((*(_cell(p, label) for label in labels), *_values(p)) for p in ordered),
+    )  # fmt: skip
+
+
+def _drawing(
+    points: Sequence[Point], axis: str, others: Sequence[str], title: str, name: str, emulated: bool
+) -> Drawing | None:
+    def line(point: Point) -> str:
+        return ", ".join(_cell(point, label, named=True) for label in others)
+
+    drawn = [p for p in points if p.number(axis) != float("inf")]
+    x_title, x_unit = AXES[axis]
+    curves = [c for c in _curves(drawn, axis, line) if len(c.points) > 1]
+    if not curves or len(curves) > MOST_LINES:
+        return None
+    log = all(x > 0 for curve in curves for x, _ in curve.points)
+    plot = Plot(title, x_title, x_unit, points[0].unit, tuple(curves), x_log=log)
+    return draw(name, title, [plot], emulated)
+
+
+def _title(point: Point) -> str:
+    return _TITLES.get(point.metric, point.metric.replace("_", " "))
+
+
+def _label(label: str) -> str:
+    return AXES[label][0] if label in AXES else label.replace("_", " ")
+
+
+def _cell(point: Point, label: str, named: bool = False) -> str:
+    """``256 B``, ``clwb``; with its name before it where the value alone says nothing."""
+    text = sequence_of(point).title if label == _INSTRUCTIONS else point[label]
+    if label in AXES and text.replace(".", "", 1).isdigit():
+        text = x_text(point.number(label), AXES[label][1])
+    return f"{_label(label)} {text}" if named and (label in AXES or text in ("yes", "no")) else text
+
+
+def _varying(points: Sequence[Point]) -> list[str]:
+    """Labels in which points differ; those of the instructions as one."""
+    labels = dict.fromkeys(label for point in points for label in point.labels)
+    found = [x for x in labels if x not in (*NAMES, *_FOLLOW) and len({p[x] for p in points}) > 1]
+    return list(dict.fromkeys(_INSTRUCTIONS if x in _PARTS else x for x in found))
+
+
+def _axis(points: Sequence[Point], varying: Sequence[str]) -> str | None:
+    swept = [label for label in AXES if label in varying]
+    return max(swept, key=lambda label: len({p[label] for p in points}), default=None)
+
+
+def _value_head(point: Point) -> tuple[str, ...]:
+    if point.histogram is not None:
+        return (*(f"p{percent:g}" for percent in _PERCENTS), "most", "count")
+    return ("median", "range", "n")
+
+
+def _values(point: Point) -> tuple[str, ...]:
+    if point.histogram is not None:
+        told = point.histogram.percentiles(_PERCENTS)
+        texts = [quantity_text(value, point.unit) for value in (*told, point.histogram.max)]
+        return (*texts, f"{point.histogram.total:,}")
+    summary = point.summary
+    return (
+        quantity_text(summary.median, point.unit),
+        range_text(summary.low, summary.high, point.unit),
+        str(summary.n),
+    )

@@ -1,0 +1,258 @@
+"""What a device likes, in short: one line for each question that a designer asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from harness.reports.micro.loaded import curves
+from harness.reports.micro.points import (
+    DURATION,
+    EMPTY,
+    LATENCY,
+    MEAN,
+    RATE,
+    Device,
+    Point,
+    best,
+)
+from harness.reports.micro.sequences import Instructions, sequence_of
+from harness.reports.words import counted, percent, quantity_text
+from harness.units import format_bytes, format_ns
+
+#: A knee is where a curve comes so near to its best value.
+NEAR = 0.9
+#: Two instructions closer than this are told as alike: repeats of one differ by as much.
+_ALIKE = 0.97
+_FLUSHES = ("clwb", "clflushopt", "clflush")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the card. ``answer``: in a few words; ``figures``: what says so."""
+
+    question: str
+    answer: str
+    figures: str
+
+    @property
+    def row(self) -> tuple[str, str, str]:
+        """As a table shows it."""
+        return self.question, self.answer, self.figures
+
+
+def findings(device: Device) -> list[Finding]:
+    """Everything that its runs tell; what was not measured is left out."""
+    return [
+        *_access_sizes(device),
+        *_threads(device),
+        *_persist(device),
+        *_times(device),
+        *_chased(device),
+        *_loaded(device),
+        *_tail(device),
+        *_block(device),
+    ]
+
+
+# Bandwidth ----------------------------------------------------------------------
+
+
+def _access_sizes(device: Device) -> Iterator[Finding]:
+    for kind, points in _by_sequence(device.select(RATE, measurement="access_size")):
+        yield _knee("Access size", f"random {kind.title}", points, "access_size_bytes")
+
+
+def _threads(device: Device) -> Iterator[Finding]:
+    for kind, same in _by_sequence(device.select(RATE, measurement="threads")):
+        told = [
+            _knee("", pattern, held, "threads")
+            for pattern in ("sequential", "random")
+            if (held := [p for p in same if p["pattern"] == pattern])
+        ]
+        patterns = [one.question.removeprefix(", ") for one in told]
+        yield Finding(
+            f"Thread count, {kind.title}, {same[0]['access_size_bytes']} B",
+            "; ".join(f"{p}: {one.answer}" for p, one in zip(patterns, told, strict=True)),
+            "; ".join(f"{p} {one.figures}" for p, one in zip(patterns, told, strict=True)),
+        )
+
+
+def _knee(question: str, what: str, points: Sequence[Point], axis: str) -> Finding:
+    """Where the curve is best, from where on it is near that, and how it ends."""
+    curve = [best([p for p in points if p.number(axis) == x])
+             for x in sorted({p.number(axis) for p in points})]  # fmt: skip
+    top = best(curve)
+    near = next(p for p in curve if p.median >= NEAR * top.median)
+    answer = _value(axis, top)
+    if near is not top:
+        answer += (
+            f"; {_value(axis, near)} already {percent(round(near.median / top.median, 2))} of it"
+        )
+    ends = [
+        f"{_value(axis, p)}: {_rate(p)}" for p in dict.fromkeys((curve[0], near, top, curve[-1]))
+    ]
+    beside = "" if axis == "threads" else f" ({top['threads']} threads)"
+    return Finding(f"{question}, {what}", answer, ", ".join(ends) + beside)
+
+
+def _persist(device: Device) -> Iterator[Finding]:
+    points = device.select(RATE, measurement="persist")
+    for pattern in ("sequential", "random"):
+        sizes = sorted({p.number("access_size_bytes") for p in points if p["pattern"] == pattern})
+        told = [
+            _fastest_persisting(size, [
+                p for p in points
+                if p["pattern"] == pattern and p.number("access_size_bytes") == size
+            ])
+            for size in sizes
+        ]  # fmt: skip
+        said = [one for one in told if one is not None]
+        if said:
+            yield Finding(
+                f"Persist instruction, {pattern} writes",
+                "; ".join(f"{size}: {answer}" for size, answer, _ in said),
+                "; ".join(f"{size}: {figures}" for size, _, figures in said),
+            )
+
+
+def _fastest_persisting(size: float, points: Sequence[Point]) -> tuple[str, str, str] | None:
+    """Size, the fastest instructions (several where they are alike), and every one's rate."""
+    fastest = [best(held) for _, held in _by_sequence(points)]
+    safe = sorted((p for p in fastest if _persists(p)), key=lambda p: -p.median)
+    if not safe or not safe[0].median:
+        return None
+    first = safe[0].median
+    alike = [sequence_of(p).title for p in safe if p.median >= _ALIKE * first]
+    told = [f"{sequence_of(p).title} {_rate(p)}" for p in safe]
+    told += [f"no flush {_rate(p)} (durable with eADR only)" for p in fastest if not _persists(p)]
+    return format_bytes(size), " or ".join(alike), ", ".join(told)
+
+
+def _persists(point: Point) -> bool:
+    return point["operation"] == "ntstore" or point["flush"] in _FLUSHES
+
+
+# Latency ------------------------------------------------------------------------
+
+
+def _times(device: Device) -> Iterator[Finding]:
+    for kind, same in _by_sequence(device.select(DURATION, measurement="latency")):
+        told = [(p["pattern"], p.histogram) for p in same if p.histogram is not None]
+        yield Finding(
+            f"Latency, {kind.title}, {same[0]['access_size_bytes']} B",
+            ", ".join(f"{pattern} {format_ns(h.percentile(50))}" for pattern, h in told),
+            "; ".join(
+                f"{pattern} p99 {format_ns(h.percentile(99))}, "
+                f"p99.99 {format_ns(h.percentile(99.99))}, most {format_ns(h.max)}"
+                for pattern, h in told
+            )
+            + _empty(device, same[0]),
+        )
+
+
+def _empty(device: Device, point: Point) -> str:
+    found = device.select(EMPTY, configuration=point["configuration"])
+    return f"; the empty measurement, {format_ns(found[0].median)}, is in all" if found else ""
+
+
+def _chased(device: Device) -> Iterator[Finding]:
+    points = sorted(device.select(LATENCY, measurement="chase"), key=_range)
+    if not points:
+        return
+    last = points[-1]
+    steps = [
+        f"{format_bytes(_range(b))}: {format_ns(b.median)}"
+        for a, b in pairwise(points)
+        if b.median > 1.5 * a.median
+    ]
+    yield Finding(
+        "Latency, dependent loads",
+        f"{format_ns(last.median)} in {format_bytes(_range(last))}",
+        f"{format_bytes(_range(points[0]))}: {format_ns(points[0].median)}; steps at "
+        f"{', '.join(steps) or 'no size'}; {last['pages'] or 'unknown'} pages",
+    )
+
+
+def _range(point: Point) -> float:
+    return point.number("range_bytes")
+
+
+def _loaded(device: Device) -> Iterator[Finding]:
+    for curve in curves(device):
+        if curve.idle is None:
+            continue
+        knee, last = curve.knee, curve.points[-1]
+        held = f"up to {quantity_text(knee.rate, 'B/s')}" if knee else "at no load of those tried"
+        yield Finding(
+            f"Latency beside {curve.title}",
+            f"at most twice the idle one {held}",
+            f"idle {format_ns(curve.idle)}; beside the most load, "
+            f"{quantity_text(last.rate, 'B/s')}, {format_ns(last.latency)}",
+        )
+
+
+def _tail(device: Device) -> Iterator[Finding]:
+    points = sorted(
+        device.select(DURATION, measurement="overwrite_tail"),
+        key=lambda p: p.number("hotspot_bytes"),
+    )
+    told = []
+    for point in points:
+        assert point.histogram is not None
+        p999, p9999 = point.histogram.percentiles([99.9, 99.99])
+        told.append((point, p999, p9999, point.histogram.max))
+    if told:
+        worst = max(told, key=lambda one: one[2])
+        yield Finding(
+            "Tail of overwrites in a hot spot",
+            f"p99.99 {format_ns(worst[2])} at {format_bytes(worst[0].number('hotspot_bytes'))}",
+            "; ".join(
+                f"{format_bytes(p.number('hotspot_bytes'))}: p99.9 {format_ns(a)}, "
+                f"p99.99 {format_ns(b)}, most {format_ns(c)}"
+                for p, a, b, c in told
+            ),
+        )
+
+
+# Block and file I/O -------------------------------------------------------------
+
+
+def _block(device: Device) -> Iterator[Finding]:
+    for measurement in ("random_read", "random_write", "sequential_read", "sequential_write"):
+        points = [p for p in device.select(RATE, measurement=measurement) if p["queue_depth"]]
+        if points:
+            size = format_bytes(points[0].number("access_size_bytes"))
+            what = f"{measurement.replace('_', ' ')}, {size}"
+            yield _knee("Queue depth", what, points, "queue_depth")
+    for point in device.select(MEAN, measurement=("wal", "ioping", "read", "write", "write_sync")):
+        call = point["operation"] + (f"+{point['sync']}" if point["sync"] != "none" else "")
+        past = ", past the page cache" if point["direct"] == "yes" else ""
+        summary = point.summary
+        yield Finding(
+            f"{point['measurement'].replace('_', ' ')}: {point['pattern']} {call}, "
+            f"{point['access_size_bytes']} B{past}",
+            format_ns(summary.median),
+            f"mean of a call, {format_ns(summary.low)} to {format_ns(summary.high)} in "
+            f"{summary.n} repeats; {point['filesystem']}, DAX {point['dax'] or 'unknown'}",
+        )
+
+
+# Shared -------------------------------------------------------------------------
+
+
+def _by_sequence(points: Sequence[Point]) -> Iterator[tuple[Instructions, list[Point]]]:
+    for kind in dict.fromkeys(map(sequence_of, points)):
+        yield kind, [p for p in points if sequence_of(p) == kind]
+
+
+def _value(axis: str, point: Point) -> str:
+    number = point.number(axis)
+    if axis.endswith("_bytes"):
+        return format_bytes(number)
+    return counted(int(number), "thread") if axis == "threads" else f"depth {number:g}"
+
+
+def _rate(point: Point) -> str:
+    return quantity_text(point.median, "B/s")

@@ -1,0 +1,68 @@
+"""Loaded latency: how long a dependent load waits while other threads draw bandwidth.
+
+The axes of FAST'20, Figure 6: bandwidth of the load, latency beside it. Both are taken from
+the same configuration, in which they were measured at the same time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.reports.micro.points import LATENCY, RATE, Device
+from harness.reports.words import counted
+
+#: The knee: the most bandwidth at which a load waits no longer than so many times idle.
+_TWICE = 2.0
+
+
+@dataclass(frozen=True)
+class LoadedPoint:
+    """``rate``: of the load, B/s; ``latency``: of one dependent load, ns; with its range."""
+
+    rate: float
+    latency: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class LoadedCurve:
+    """One kind of load, by rising bandwidth. ``idle``: latency without it, ns; None: unknown."""
+
+    title: str
+    idle: float | None
+    points: tuple[LoadedPoint, ...]
+
+    @property
+    def knee(self) -> LoadedPoint | None:
+        """The last point before latency first doubles; None where that is at once."""
+        last = None
+        for point in self.points:
+            if self.idle is None or point.latency > _TWICE * self.idle:
+                break
+            last = point
+        return last
+
+
+def curves(device: Device) -> list[LoadedCurve]:
+    """Every kind of load that was put beside the chase."""
+    waits = device.select(LATENCY, measurement="loaded_latency", job=("", "chase"))
+    rates = {p["configuration"]: p for p in device.select(RATE, measurement="loaded_latency")}
+    idle = [p for p in waits if p["load_operation"] in ("", "none")]
+    quiet = min((p.median for p in idle), default=None)
+    found: dict[str, list[LoadedPoint]] = {}
+    for wait in waits:
+        load = rates.get(wait["configuration"])
+        if load is None or wait in idle:
+            continue
+        share = wait["load_read_share"]
+        reads = f", {100 * float(share):g} % reads" if share else ""
+        threads = counted(int(wait.number("load_threads")), "thread")
+        title = f"{wait['load_operation']}{reads} of {threads}"
+        told = wait.summary
+        point = LoadedPoint(load.median, told.median, told.low, told.high)
+        found.setdefault(title, []).append(point)
+    return [
+        LoadedCurve(title, quiet, tuple(sorted(points, key=lambda p: p.rate)))
+        for title, points in found.items()
+    ]

@@ -1,0 +1,113 @@
+"""A paper's numbers beside those of the local devices: each where a suite says it repeats them.
+
+They were measured on the paper's machine and enter no comparison.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.reports.micro.beside import head
+from harness.reports.micro.drawings import x_text
+from harness.reports.micro.figures import AXES
+from harness.reports.micro.points import Device, Point, best
+from harness.reports.micro.prices import NOTHING
+from harness.reports.published import PublishedPoint, PublishedSeries, read_published
+from harness.reports.words import quantity_text
+from harness.store import StoredRun
+
+_PAPERS = Path(__file__).parents[2] / "profiles" / "papers"
+_METRIC = re.compile(r"^([a-z0-9_]+)(?:\[(.*)\])?$")
+#: Labels by other names than in run.json.
+_WORDS = {"access_bytes": "access_size_bytes", "access": "access_size_bytes"}
+
+
+@dataclass(frozen=True)
+class PaperRows:
+    """``sources``: which figures of which papers; ``notes``: how their numbers were read."""
+
+    sources: tuple[str, ...]
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+
+
+def paper_rows(devices: Sequence[Device]) -> PaperRows | None:
+    """None where no suite of these runs repeats a paper's numbers."""
+    wanted: dict[str, set[str]] = {}
+    for run in (run for device in devices for run in device.runs):
+        for told in _published(run):
+            wanted.setdefault(told["paper"], set()).update(told["figures"])
+    series = [
+        (paper, one) for paper, figures in sorted(wanted.items()) for one in _read(paper, figures)
+    ]
+    if not series:
+        return None
+    rows = [row for paper, one in series for row in _rows(paper, one, devices)]
+    notes = dict.fromkeys(f"{p} {one.figure}: {one.note}" for p, one in series if one.note)
+    return PaperRows(
+        tuple(dict.fromkeys(f"{paper} {one.figure}" for paper, one in series)),
+        ("figure", "of", "at", "in the paper", *head(devices)[1:]),
+        tuple(rows),
+        tuple(notes),
+    )
+
+
+def _published(run: StoredRun) -> Iterator[dict[str, Any]]:
+    """What the documents of the run's suite say that they repeat."""
+    kept = run.artifact("suite") or {}
+    documents = kept.get("documents", {})
+    for value in documents.values() if isinstance(documents, dict) else ():
+        if isinstance(value, dict) and isinstance(value.get("published"), dict):
+            yield value["published"]
+
+
+def _read(paper: str, figures: set[str]) -> list[PublishedSeries]:
+    path = _PAPERS / paper / "published.csv"
+    try:
+        return read_published(path, sorted(figures))
+    except UsageError:
+        if path.exists():
+            raise
+        return []
+
+
+def _rows(
+    paper: str, series: PublishedSeries, devices: Sequence[Device]
+) -> Iterator[tuple[str, ...]]:
+    for point in series.points:
+        measured = [_measured(series, point, device) for device in devices]
+        error = f" ± {quantity_text(point.error_base, series.base_unit)}" * bool(point.error_base)
+        yield (
+            f"{paper} {series.figure}",
+            f"{series.arm}, {series.metric}",
+            point.x,
+            quantity_text(point.y_base, series.base_unit) + error,
+            *measured,
+        )
+
+
+def _measured(series: PublishedSeries, point: PublishedPoint, device: Device) -> str:
+    """The device's own value of the same metric and labels at the same place."""
+    match = _METRIC.match(series.metric)
+    if match is None:
+        return NOTHING
+    labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
+    labels = {_WORDS.get(name, name): value for name, value in labels.items()}
+    found = [p for p in device.select(match[1], **labels) if _is_at(p, point.x)]
+    if not found or found[0].unit != series.base_unit:
+        return NOTHING
+    return quantity_text(best(found).median, found[0].unit)
+
+
+def _is_at(point: Point, x: str) -> bool:
+    """Whether one of the swept axes, or any label, has the value that the paper's axis has."""
+    if x in point.labels.values():
+        return True
+    texts = (x_text(point.number(axis), AXES[axis][1]) for axis in AXES if point[axis])
+    return x.replace(" ", "") in (text.replace(" ", "") for text in texts)

@@ -1,0 +1,223 @@
+"""Finished runs of microbenchmarks as points: one configuration and job, its labels, its samples.
+
+A *device* is a tier of a host: all runs on it are laid together, so that a card needs not
+come from one run. Samples of the same point in several runs of a device follow one another.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from harness import hdr
+from harness.errors import UsageError
+from harness.reports.facts import emulated_tiers, facts
+from harness.reports.values import Summary, natural
+from harness.store import StoredRun
+
+WORKLOAD = "micro"
+Labels = Mapping[str, str]
+
+RATE = "bandwidth_bytes_per_second"
+OPERATIONS = "operations_per_second"
+DURATION = "operation_duration_ns"
+LATENCY = "latency_ns"
+MEAN = "operation_mean_duration_ns"
+EMPTY = "empty_body_ns"
+#: Labels that name a configuration, beside what was done in it.
+NAMES = ("measurement", "configuration", "job")
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """One metric of one configuration. ``samples``: one a repeat; ``histogram`` has none."""
+
+    metric: str
+    unit: str
+    better: str
+    labels: Labels
+    samples: tuple[float, ...] = ()
+    encoded: tuple[str, ...] = ()
+
+    def __getitem__(self, label: str) -> str:
+        return self.labels.get(label, "")
+
+    @cached_property
+    def histogram(self) -> hdr.Histogram | None:
+        """All repeats together; None where the metric is none of durations."""
+        return hdr.merge(map(hdr.decode, self.encoded)) if self.encoded else None
+
+    @property
+    def median(self) -> float:
+        """Of its repeats; of a histogram the middle of all durations."""
+        if self.histogram is not None:
+            return float(self.histogram.percentile(50))
+        return statistics.median(self.samples)
+
+    @property
+    def summary(self) -> Summary:
+        """How many repeats, their median and range."""
+        if not self.samples:
+            return Summary(1, self.median, self.median, self.median)
+        return Summary(len(self.samples), self.median, min(self.samples), max(self.samples))
+
+    def number(self, label: str) -> float:
+        """A label's number; infinity for ``unlimited``, 0 where there is none."""
+        text = self[label]
+        if text == "unlimited":
+            return float("inf")
+        try:
+            return float(text)
+        except ValueError:
+            return 0.0
+
+
+@dataclass(frozen=True)
+class Device:
+    """A tier of a host with everything measured on it.
+
+    ``name``: the tier's, with the host's where several hosts are shown. ``tier``: as in the
+    manifest, empty where a run has none. ``emulated``: by what it is stood in for.
+    """
+
+    host: str
+    tier_name: str
+    tier: Mapping[str, Any]
+    runs: tuple[StoredRun, ...]
+    points: tuple[Point, ...]
+    emulated: tuple[str, ...]
+    several_hosts: bool = False
+
+    @property
+    def name(self) -> str:
+        """``pmem``, or ``lab1: pmem``."""
+        return f"{self.host}: {self.tier_name}" if self.several_hosts else self.tier_name
+
+    def select(self, metric: str, **labels: str | Sequence[str]) -> list[Point]:
+        """Points of a metric with these labels; a label that is absent counts as empty.
+
+        A sequence: one of its values.
+        """
+        return [p for p in self.points if p.metric == metric and matches(p, labels)]
+
+    def one(self, metric: str, **labels: str | Sequence[str]) -> Point | None:
+        """The best of the points found; None where there is none."""
+        found = self.select(metric, **labels)
+        return best(found) if found else None
+
+
+def matches(point: Point, labels: Mapping[str, str | Sequence[str]]) -> bool:
+    """Whether a point has these labels."""
+    return all(
+        point[name] == value if isinstance(value, str) else point[name] in value
+        for name, value in labels.items()
+    )
+
+
+def best(points: Sequence[Point]) -> Point:
+    """The one with the best median."""
+    better = max if points[0].better == "higher" else min
+    return better(points, key=lambda point: point.median)
+
+
+def is_micro(run: StoredRun) -> bool:
+    """Whether a run is one of microbenchmarks."""
+    return bool(run.run["spec"]["workload"] == WORKLOAD)
+
+
+def devices(runs: Iterable[StoredRun]) -> list[Device]:
+    """Every device measured by these runs, in natural order; UsageError where there is none.
+
+    Failed runs are left out: what they hold is not all of what was asked for.
+    """
+    held: dict[_Key, list[StoredRun]] = {}
+    for run in runs:
+        if is_micro(run) and run.run["status"] != "failed":
+            held.setdefault(_key(run), []).append(run)
+    if not held:
+        raise UsageError(
+            "what a device likes", "no finished run of microbenchmarks is selected",
+            "`harness run micro --suite device-card --tier TIER` makes one",
+        )  # fmt: skip
+    ordered = sorted(held, key=lambda key: (natural(key.hostname), natural(key.tier)))
+    return [_device(key, held[key], ordered) for key in ordered]
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What is one device: the same tier of the same host, as the kernel describes it."""
+
+    hostname: str
+    host_id: str
+    tier: str
+    facts: frozenset[tuple[str, str]]
+
+
+def _key(run: StoredRun) -> _Key:
+    tier = _tier_name(run)
+    if not run.manifest:
+        return _Key("unknown", "", tier, frozenset())
+    host = run.manifest["host"]
+    mine = {item for item in facts(run).items() if item[0].startswith(f"tier.{tier}.")}
+    return _Key(str(host["hostname"]), str(host["host_id"]), tier, frozenset(mine))
+
+
+def _device(key: _Key, runs: Sequence[StoredRun], every: Sequence[_Key]) -> Device:
+    manifests = (run.manifest for run in reversed(runs) if run.manifest)
+    known = (one for held in manifests for one in held["tiers"] if one["name"] == key.tier)
+    emulated = {entry["by"]: None for run in runs for entry in emulated_tiers(run.run)}
+    return Device(
+        _host_name(key, every),
+        _told_apart(key, every),
+        next(known, {}),
+        tuple(runs),
+        tuple(_points(runs)),
+        tuple(emulated),
+        len({one.host_id for one in every}) > 1,
+    )
+
+
+def _host_name(key: _Key, every: Sequence[_Key]) -> str:
+    """Two hosts of one name have a piece of their ids behind it."""
+    namesakes = {one.host_id for one in every if one.hostname == key.hostname}
+    return key.hostname if len(namesakes) == 1 else f"{key.hostname} ({key.host_id[:6]})"
+
+
+def _told_apart(key: _Key, every: Sequence[_Key]) -> str:
+    """Two devices that were one tier by turns have behind its name in what they differ."""
+    same = [one for one in every if (one.host_id, one.tier) == (key.host_id, key.tier)]
+    if len(same) == 1:
+        return key.tier
+    shared = frozenset.intersection(*(one.facts for one in same))
+    own = sorted(f"{n.rpartition('.')[2]} {v}" for n, v in key.facts - shared if v != "null")
+    return f"{key.tier} ({', '.join(own)})"
+
+
+def _tier_name(run: StoredRun) -> str:
+    placement = run.run["spec"]["placement"]
+    return str(placement["data"] if placement else run.run["spec"]["label"] or "unknown")
+
+
+def _points(runs: Sequence[StoredRun]) -> Iterator[Point]:
+    found: dict[tuple[str, frozenset[tuple[str, str]]], list[Mapping[str, Any]]] = {}
+    for run in runs:
+        for metric in run.run["metrics"]:
+            key = (metric["name"], frozenset(metric["labels"].items()))
+            found.setdefault(key, []).append(metric)
+    for (name, _), same in found.items():
+        first = same[0]
+        samples = [value for one in same for value in _samples(one)]
+        encoded = tuple(one["hdr"] for one in same if "hdr" in one)
+        if samples or encoded:
+            yield Point(
+                name, first["unit"], first["better"], first["labels"], tuple(samples), encoded
+            )
+
+
+def _samples(metric: Mapping[str, Any]) -> Iterator[float]:
+    if "value" in metric:
+        yield float(metric["value"])
+    yield from map(float, metric.get("samples", ()))

@@ -1,0 +1,174 @@
+"""Price-performance as PerMA-Bench has it (VLDB 2022, Section 5 and Table 2).
+
+What a device costs for each GB of its capacity, divided by what it delivers: by GiB/s of
+bandwidth (the paper's GB of bandwidth are 2³⁰ bytes, those of capacity are as DIMMs are
+sold), by millions of index operations a second; and multiplied by its latency in units of
+100 ns. Less is better in every column. Prices come from a file (schema ``prices``), or else
+from ``price_per_gb`` of the host file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.reports.micro.points import DURATION, OPERATIONS, RATE, Device, best
+from harness.reports.micro.sequences import LOAD, NTSTORE, Instructions, sequence_of
+from harness.reports.words import EMULATED, significant
+from harness.units import GIB
+from harness.yamlfile import load_yaml
+
+#: No entry of a row: it was not measured.
+NOTHING = "—"
+_MILLION = 1e6
+_LATENCY_STEP_NS = 100.0
+
+
+@dataclass(frozen=True)
+class Price:
+    """``per_gb``: of a GB of capacity. ``whole``: of all modules, 0 where only per_gb is known."""
+
+    name: str
+    currency: str
+    per_gb: float
+    whole: float = 0.0
+    gb: float = 0.0
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """Prices by host and tier, with where they come from."""
+
+    currency: str
+    source: str
+    devices: tuple[dict[str, Any], ...]
+
+    def of(self, device: Device) -> Price | None:
+        """The first entry that fits; None where none does."""
+        for one in self.devices:
+            if fnmatchcase(device.host, one.get("host", "*")) and fnmatchcase(
+                device.tier_name, one["tier"]
+            ):
+                whole = one["modules"] * one["price_per_module"]
+                gb = one["modules"] * one["gb_per_module"]
+                return Price(one["name"], self.currency, whole / gb, whole, gb)
+        return None
+
+
+def read_prices(path: Path) -> PriceList:
+    """A prices file; UsageError names file and line of what is wrong."""
+    value = load_yaml(path, "prices").value
+    return PriceList(value["currency"], value["source"], tuple(value["devices"]))
+
+
+def price_of(device: Device, prices: PriceList | None) -> Price | None:
+    """By the file, where there is one; else as the host file says, in USD."""
+    if prices is not None:
+        return prices.of(device)
+    per_gb = device.tier.get("price_per_gb")
+    return None if per_gb is None else Price(device.name, "USD", float(per_gb))
+
+
+@dataclass(frozen=True)
+class Column:
+    """One of Table 2. ``per``: what the price is for; ``value``: of a device and price per GB."""
+
+    per: str
+    measured: Callable[[Device], float | None]
+    multiplied: bool = False
+
+    def value(self, device: Device, per_gb: float) -> float | None:
+        """Price for each unit of what was measured; None where it was not."""
+        found = self.measured(device)
+        if not found:
+            return None
+        return per_gb * found if self.multiplied else per_gb / found
+
+
+def _rate(pattern: str, size: int, kind: Instructions) -> Callable[[Device], float | None]:
+    def found(device: Device) -> float | None:
+        points = [
+            p for p in device.select(RATE, pattern=pattern, access_size_bytes=str(size))
+            if sequence_of(p) == kind and not p["job"] and not p["place"] and p["numa"] != "far"
+        ]  # fmt: skip
+        return best(points).median / GIB if points else None
+
+    return found
+
+
+def _operations(measurement: str) -> Callable[[Device], float | None]:
+    def found(device: Device) -> float | None:
+        point = device.one(OPERATIONS, measurement=measurement)
+        return point.median / _MILLION if point else None
+
+    return found
+
+
+def _latency(device: Device) -> float | None:
+    """The mean, as in the paper's Figure 7, with the most threads that were measured."""
+    points = device.select(DURATION, measurement="random_read_latency")
+    if not points:
+        return None
+    histogram = max(points, key=lambda p: p.number("threads")).histogram
+    return histogram.mean / _LATENCY_STEP_NS if histogram else None
+
+
+#: Access sizes and instructions of PerMA-Bench's Sections 4.2 and 4.4.
+COLUMNS = (
+    Column("GiB/s seq. read 4 KiB", _rate("sequential", 4096, LOAD)),
+    Column("GiB/s rnd. read 256 B", _rate("random", 256, LOAD)),
+    Column("GiB/s seq. write 512 B", _rate("sequential", 512, NTSTORE)),
+    Column("GiB/s rnd. write 64 B", _rate("random", 64, NTSTORE)),
+    Column("100 ns latency", _latency, multiplied=True),
+    Column("M hash index updates/s", _operations("hash_index_update")),
+    Column("M tree index lookups/s", _operations("tree_index_lookup")),
+)
+
+
+@dataclass(frozen=True)
+class PriceTable:
+    """Table 2 of the devices that have a price; cells are text."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    source: str
+    without: tuple[str, ...]
+
+
+def price_table(devices: Iterable[Device], prices: PriceList | None) -> PriceTable | None:
+    """None where no device has a price. UsageError where a file was given and fits none."""
+    held = [(device, price_of(device, prices)) for device in devices]
+    priced = [(device, price) for device, price in held if price is not None]
+    if not priced:
+        if prices is not None:
+            raise UsageError(
+                f"prices of {', '.join(device.name for device, _ in held)}",
+                "no entry of the file fits one of them",
+                "name their hosts and tiers in it (* stands for any)",
+            )
+        return None
+    currency = priced[0][1].currency
+    head = ("", currency, f"{currency}/GB", *(f"{currency}/GB per {c.per}" for c in COLUMNS))
+    head = tuple(h.replace("per 100 ns", "× 100 ns") for h in head)
+    return PriceTable(
+        head,
+        tuple(_row(device, price) for device, price in priced),
+        prices.source if prices else "price_per_gb of the host file",
+        tuple(device.name for device, price in held if price is None),
+    )
+
+
+def _row(device: Device, price: Price) -> tuple[str, ...]:
+    mark = f" ({EMULATED})" if device.emulated else ""
+    name = price.name if price.name == device.name else f"{device.name} ({price.name})"
+    whole = f"{significant(price.whole)} ({price.gb:g} GB)" if price.whole else NOTHING
+    cells = [column.value(device, price.per_gb) for column in COLUMNS]
+    return (name + mark, whole, f"{price.per_gb:.2f}", *_texts(cells))
+
+
+def _texts(cells: Sequence[float | None]) -> list[str]:
+    return [NOTHING if cell is None else significant(cell) for cell in cells]

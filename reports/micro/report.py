@@ -1,0 +1,175 @@
+"""Write what devices like: a card for each, side by side, with prices, beside a paper's numbers.
+
+One HTML file that fetches nothing, the same as Markdown, every metric as CSV, and figures,
+like the other report (harness.reports.report).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.reports.charts.drawing import Drawing
+from harness.reports.conditions import Fact, TierRow, host_facts, tier_rows
+from harness.reports.micro import beside
+from harness.reports.micro.beside import marked_name
+from harness.reports.micro.figures import Measured, card_drawing, measurements
+from harness.reports.micro.findings import Finding, findings
+from harness.reports.micro.papers import PaperRows, paper_rows
+from harness.reports.micro.points import Device, devices
+from harness.reports.micro.practices import BOUND, Practice, practices
+from harness.reports.micro.prices import PriceTable, price_table, read_prices
+from harness.reports.report import html, markdown, write_files
+from harness.reports.table_csv import runs_as_csv
+from harness.reports.uncontrolled import uncontrolled
+from harness.reports.words import counted, utc
+from harness.store import StoredRun
+
+TITLE = "What this device likes"
+
+
+@dataclass(frozen=True)
+class Card:
+    """One device. ``drawing``: None where nothing was measured over an axis."""
+
+    name: str
+    about: str
+    device: Device
+    drawing: Drawing | None
+    findings: tuple[Finding, ...]
+    practices: tuple[Practice, ...]
+    measured: tuple[Measured, ...]
+
+    @property
+    def practice_rows(self) -> list[tuple[str, ...]]:
+        """As a table shows them."""
+        return [(f"{p.number}. {p.text}", p.outcome, p.figures) for p in self.practices]
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything that the templates lay out."""
+
+    title: str
+    counts: str
+    emulated: tuple[str, ...]
+    cards: tuple[Card, ...]
+    beside_head: tuple[str, ...]
+    outcomes: beside.Rows
+    answers: beside.Rows
+    prices: PriceTable | None
+    paper: PaperRows | None
+    tiers: tuple[TierRow, ...]
+    hosts: tuple[tuple[Fact, ...], ...]
+    uncontrolled: tuple[dict[str, str], ...]
+    left_out: tuple[str, ...]
+    repeat: tuple[str, ...]
+    bound: float = BOUND
+
+    @property
+    def drawings(self) -> list[Drawing]:
+        """All of them."""
+        found = [drawing for card in self.cards for drawing in (
+            card.drawing, *(one.drawing for one in card.measured))]  # fmt: skip
+        return [drawing for drawing in found if drawing is not None]
+
+
+@dataclass(frozen=True)
+class CardFiles:
+    """Where the report is."""
+
+    html: Path
+    markdown: Path
+    csv: Path
+    devices: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        paths = {"html": self.html, "markdown": self.markdown, "csv": self.csv}
+        return {name: str(path) for name, path in paths.items()} | {"devices": list(self.devices)}
+
+
+def write_cards(
+    runs: Sequence[StoredRun], out: Path, title: str = TITLE, prices: Path | None = None
+) -> CardFiles:
+    """Write ``card.html``, ``card.md``, ``card.csv`` and ``figures/`` into ``out``.
+
+    ``prices``: a file of prices (profiles/prices), else those of the host file. UsageError
+    where no run of microbenchmarks is among ``runs`` or ``out`` cannot be written.
+    """
+    view = view_of(runs, title, prices)
+    texts = {
+        "card.html": html("card.html.j2", view),
+        "card.md": markdown("card.md.j2", view),
+        "card.csv": runs_as_csv([run for card in view.cards for run in card.device.runs]),
+    }
+    write_files(out, texts, view.drawings)
+    names = tuple(card.name for card in view.cards)
+    return CardFiles(out / "card.html", out / "card.md", out / "card.csv", names)
+
+
+def view_of(runs: Sequence[StoredRun], title: str, prices: Path | None) -> View:
+    """What is shown of these runs."""
+    found = devices(runs)
+    used = [run for device in found for run in device.runs]
+    several = len(found) > 1
+    listed = read_prices(prices) if prices is not None else None
+    return View(
+        title=title,
+        counts=f"{counted(len(used), 'run')}, {_span(used)}",
+        emulated=tuple(f"{d.name} by {by}" for d in found for by in d.emulated),
+        cards=tuple(_card(device, f"device-{n}") for n, device in enumerate(found, 1)),
+        beside_head=beside.head(found),
+        outcomes=beside.outcomes(found) if several else (),
+        answers=beside.answers(found) if several else (),
+        prices=price_table(found, listed),
+        paper=paper_rows(found),
+        tiers=tuple(tier_rows(used)),
+        hosts=tuple(host_facts(used)),
+        uncontrolled=tuple(uncontrolled(used)),
+        left_out=tuple(_left_out(runs, used)),
+        repeat=tuple(f"harness repro {run.run_id}" for run in used),
+    )
+
+
+def _card(device: Device, name: str) -> Card:
+    return Card(
+        marked_name(device),
+        _about(device),
+        device,
+        card_drawing(device, name),
+        tuple(findings(device)),
+        tuple(practices(device)),
+        tuple(measurements(device, name)),
+    )
+
+
+def _about(device: Device) -> str:
+    """``lab1, fsdax ext4 DAX, AppDirect; suites device-card, block-io``."""
+    facts = device.tier.get("facts", {})
+    dax = {True: "DAX", False: "no DAX"}.get(facts.get("dax"), "")
+    kind = [device.tier.get("kind", ""), facts.get("filesystem") or "", dax]
+    suites = dict.fromkeys(str(run.run["spec"]["params"].get("suite", "")) for run in device.runs)
+    mode = dict.fromkeys(run.run["host_mode"] for run in device.runs)
+    model = facts.get("device_model") or facts.get("device") or ""
+    told = [device.host, " ".join(filter(None, kind)), model, "/".join(mode)]
+    return f"{', '.join(filter(None, told))}; {'suites' if len(suites) > 1 else 'suite'} " + (
+        ", ".join(filter(None, suites))
+    )
+
+
+def _span(runs: Sequence[StoredRun]) -> str:
+    stamps = sorted(run.run["started_unix_ns"] for run in runs)
+    return f"{utc(stamps[0])} to {utc(stamps[-1])}" if len(stamps) > 1 else utc(stamps[0])
+
+
+def _left_out(runs: Sequence[StoredRun], used: Sequence[StoredRun]) -> list[str]:
+    """Why each other run is not there."""
+    kept = {run.run_id for run in used}
+    left = [run for run in runs if run.run_id not in kept]
+    return [
+        f"{run.run_id}: {run.run['error']['found'] if run.run['error'] else 'no microbenchmark'}"
+        for run in left
+    ]

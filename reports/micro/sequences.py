@@ -1,0 +1,32 @@
+"""Instruction sequences, as labels tell them: load, ntstore+sfence, store+clwb+sfence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.reports.micro.points import Point
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """What a thread does for one access."""
+
+    operation: str
+    flush: str = "none"
+    fence: str = "none"
+
+    @property
+    def title(self) -> str:
+        """``store+clwb+sfence``."""
+        return "+".join([self.operation, *(s for s in (self.flush, self.fence) if s != "none")])
+
+
+LOAD = Instructions("load")
+NTSTORE = Instructions("ntstore", fence="sfence")
+CLWB = Instructions("store", "clwb", "sfence")
+STORE = Instructions("store", "none", "sfence")
+
+
+def sequence_of(point: Point) -> Instructions:
+    """Of a point's labels; those that are absent are none."""
+    return Instructions(point["operation"], point["flush"] or "none", point["fence"] or "none")
