@@ -341,6 +341,27 @@ class RunsNatively(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Tunnel:
+    """How a client on another host reaches a server's private socket.
+
+    ``local``: the socket here. ``remote``: its path there, made by ssh. ``connection``: of the
+    client's spec, as ``native_connection``, by that path.
+    """
+
+    local: Path
+    remote: str
+    connection: Mapping[str, Any]
+
+
+@runtime_checkable
+class TunnelsNatively(RunsNatively, Protocol):
+    """Engines whose server hosts elsewhere can drive, through a tunnel to its socket."""
+
+    def tunnel(self, token: str) -> Tunnel:
+        """``token``: five digits that tell this tunnel from others on the client's host."""
+
+
 @runtime_checkable
 class CallsNatively(RunsNatively, Protocol):
     """Engines that bring their own texts of a workload's operations for the native client."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import queue
+import secrets
 import tempfile
 import threading
 import time
@@ -28,7 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from harness import hdr, schemas
-from harness.engine import Process
+from harness.client_hosts import ClientHosts
+from harness.engine import Process, TunnelsNatively
 from harness.errors import RunFailed, UsageError
 from harness.natives import loadgen_for
 from harness.supervise.failures import log_tail
@@ -37,6 +39,8 @@ from harness.workload import Clients
 #: Until when all processes are connected: they start together at a time set beforehand.
 _TOGETHER_S = 2.0
 _TOGETHER_PER_CONNECTION_S = 0.03
+#: What ssh takes to be there, on top.
+_AFAR_S = 6.0
 #: How far apart clients may begin that are said to have run together.
 _APART_NS = 200_000_000
 _ASKED = "drive the load with loadgen"
@@ -58,6 +62,14 @@ class Watch:
     on_measuring: Callable[[], None] = _nothing
     on_measured: Callable[[], None] = _nothing
     on_counts: Callable[[Mapping[str, int]], None] = _nothing
+
+
+@dataclass(frozen=True)
+class Afar:
+    """Processes on other hosts, which reach the engine's server through tunnels."""
+
+    hosts: ClientHosts
+    engine: TunnelsNatively
 
 
 def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
@@ -119,13 +131,19 @@ def _share(of: int, processes: int, index: int) -> int:
 
 
 def drive(
-    specs: Sequence[Mapping[str, Any]], clients: Clients, watch: Watch | None = None
+    specs: Sequence[Mapping[str, Any]],
+    clients: Clients,
+    watch: Watch | None = None,
+    afar: Afar | None = None,
 ) -> dict[str, Any]:
     """Run all specs at once; one result (schema loadgen-result) of all of them.
 
-    RunFailed with loadgen's own words where one of them fails; the others are ended.
+    ``afar``: on those hosts in turn, not on this one. RunFailed with loadgen's own words where
+    one of them fails; the others are ended.
     """
     given = [dict(spec) for spec in specs]
+    if afar is not None:
+        return merged(_run(_together_afar(given), clients, watch or Watch(), afar))
     if len(given) == 1:
         return merged(_run(given, clients, watch or Watch()))
     most = max(spec["connections"] for spec in given)
@@ -139,6 +157,14 @@ def drive(
         return merged(_run([{**spec, **together} for spec in given], clients, watch or Watch()))
     finally:
         shared.unlink(missing_ok=True)
+
+
+def _together_afar(specs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """With one start by the wall clock, which every host keeps; hosts share no file."""
+    most = max(spec["connections"] for spec in specs)
+    ahead_s = _AFAR_S + _TOGETHER_S + _TOGETHER_PER_CONNECTION_S * most
+    start = time.time_ns() + int(ahead_s * 1e9)
+    return [{**spec, "start_at_realtime_ns": start} for spec in specs]
 
 
 def load(spec: Mapping[str, Any], clients: Clients, watch: Watch | None = None) -> dict[str, Any]:
@@ -196,28 +222,32 @@ _News = queue.SimpleQueue[tuple[_Client, dict[str, Any] | None]]
 
 
 def _run(
-    specs: Sequence[Mapping[str, Any]], clients: Clients, watch: Watch
+    specs: Sequence[Mapping[str, Any]], clients: Clients, watch: Watch, afar: Afar | None = None
 ) -> list[dict[str, Any]]:
     news: _News = queue.SimpleQueue()
     with (
         # In the scratch directory, which goes however the harness ends.
         tempfile.TemporaryDirectory(prefix="logs-", dir=clients.scratch) as logs,
-        _started(specs, clients, Path(logs), news) as running,
+        _started(specs, clients, Path(logs), news, afar) as running,
     ):
         return _listen(running, news, watch)
 
 
 @contextmanager
 def _started(
-    specs: Sequence[Mapping[str, Any]], clients: Clients, logs: Path, news: _News
+    specs: Sequence[Mapping[str, Any]],
+    clients: Clients,
+    logs: Path,
+    news: _News,
+    afar: Afar | None,
 ) -> Iterator[list[_Client]]:
     running: list[_Client] = []
     threads: list[threading.Thread] = []
     try:
         for index, spec in enumerate(specs):
-            client = _start(index, spec, clients, logs / f"{index}.log")
+            client = _start(index, spec, clients, logs / f"{index}.log", afar)
             running.append(client)
-            for read in (_read_progress, _read_result):
+            for read in (_read_progress, _read_result) if afar is None else (_read_lines,):
                 thread = threading.Thread(target=read, args=(client, news), daemon=True)
                 thread.start()
                 threads.append(thread)
@@ -230,16 +260,27 @@ def _started(
         for client in running:
             client.let_go()
             client.process.stdout.close()
-            client.process.progress.close()
+            if client.process.progress is not None:
+                client.process.progress.close()
             client.process.wait()
 
 
-def _start(index: int, spec: Mapping[str, Any], clients: Clients, log: Path) -> _Client:
+def _start(
+    index: int, spec: Mapping[str, Any], clients: Clients, log: Path, afar: Afar | None
+) -> _Client:
+    if afar is not None:
+        tunnel = afar.engine.tunnel(str(20_000 + secrets.randbelow(40_000)))
+        spec = {**spec, "connection": dict(tunnel.connection)}
     schemas.validate(spec, "loadgen-spec", "loadgen's spec")
-    program = loadgen_for(spec["backend"], clients.credentials, clients.scratch)
-    process = clients.start_driver(
-        [str(program), "-"], cwd=clients.scratch, log=log, pipes=True, progress=True
-    )
+    if afar is not None:  # as the harness's own user, whose keys and agent ssh needs
+        argv = afar.hosts.argv(index, spec["backend"], tunnel)
+        environment = afar.hosts.environment()
+        process = clients.processes.spawn(argv, env=environment, log=log, pipes=True, capped=False)
+    else:
+        program = loadgen_for(spec["backend"], clients.credentials, clients.scratch)
+        process = clients.start_driver(
+            [str(program), "-"], cwd=clients.scratch, log=log, pipes=True, progress=True
+        )
     client = _Client(index, process, log)
     with suppress(BrokenPipeError):  # it has ended already: its exit status tells why
         process.stdin.write(json.dumps(spec).encode())
@@ -256,6 +297,20 @@ def _read_progress(client: _Client, news: _News) -> None:
 
 def _read_result(client: _Client, news: _News) -> None:
     client.printed = client.process.stdout.read()
+    news.put((client, None))
+
+
+def _read_lines(client: _Client, news: _News) -> None:
+    """Of a process afar: progress and, last, the result, in lines of one stream."""
+    for line in client.process.stdout:
+        try:
+            told = json.loads(line)
+        except ValueError:
+            told = {}
+        if "event" in told:
+            news.put((client, told))
+        else:
+            client.printed += line
     news.put((client, None))
 
 

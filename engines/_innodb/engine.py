@@ -17,6 +17,7 @@ from harness.engine import (
     EngineKind,
     EngineVersion,
     Places,
+    Tunnel,
 )
 from harness.engines._innodb.cluster import DATABASE, ROLE, Cluster
 from harness.engines._innodb.configuration import (
@@ -129,6 +130,12 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
             "socket": str(self._used().socket), "user": ROLE, "password": self._password,
             "database": DATABASE,
         }  # fmt: skip
+
+    def tunnel(self, token: str) -> Tunnel:
+        """By a socket of any name."""
+        remote = f"/tmp/tierbench-{token}.sock"
+        connection = {**self.native_connection(), "socket": remote}
+        return Tunnel(self._used().socket, remote, connection)
 
     def _open_database(self, name: str, local_infile: bool = False) -> LazyConnection:
         return open_connection(

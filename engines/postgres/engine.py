@@ -22,6 +22,7 @@ from harness.engine import (
     EngineKind,
     EngineVersion,
     Places,
+    Tunnel,
 )
 from harness.engines._managed import ManagedServer
 from harness.engines._server import TIMEOUTS
@@ -107,6 +108,12 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
             "password": self._password, "database": DATABASE, "application_name": "harness",
             "options": f"{NATIVE_OPTIONS} {NO_ERRORS_LOGGED}",
         }  # fmt: skip
+
+    def tunnel(self, token: str) -> Tunnel:
+        """libpq looks for a socket by the server's port, which therefore is the token."""
+        connection = {**self.native_connection(), "host": "/tmp", "port": int(token)}
+        local = self._context.scratch / ".s.PGSQL.5432"
+        return Tunnel(local, f"/tmp/.s.PGSQL.{token}", connection)
 
     def _open_database(self, name: str) -> psycopg.Connection[Any]:
         keywords = {**self.native_connection(), "database": None, "dbname": name}

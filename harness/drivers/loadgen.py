@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from harness import loadgen
+from harness.client_hosts import ClientHosts
 from harness.driven import Drives, Operation
-from harness.engine import CallsNatively, Engine, LoadsNatively, RunsNatively
+from harness.engine import (
+    CallsNatively,
+    Engine,
+    LoadsNatively,
+    RunsNatively,
+    TunnelsNatively,
+)
 from harness.errors import UsageError
 from harness.host import limits
 from harness.progress import Task
@@ -35,6 +42,17 @@ def loadable(engine: Engine, workload: str) -> LoadsNatively:
             + "an engine with a server, such as postgres, mysql or mariadb",
         )
     return engine
+
+
+def afar(hosts: Sequence[str], engine: Engine) -> loadgen.Afar:
+    """The client on other hosts; UsageError where these have no way to the engine's server."""
+    if not isinstance(engine, TunnelsNatively):
+        raise UsageError(
+            f"client_hosts {','.join(hosts)} on {engine.name}",
+            "it has no server of ours with a socket to tunnel to",
+            "choose a managed postgres, mysql or mariadb",
+        )
+    return loadgen.Afar(ClientHosts(tuple(hosts)), engine)
 
 
 def calls(

@@ -29,7 +29,13 @@ from harness.workload import Loading, Session
 from harness.workloads.tpcc.driven import Driven
 
 #: Parameters that HammerDB has nothing for, with the value that leaves them alone.
-_OURS_ALONE: Mapping[str, Any] = {"rate_per_s": None, "mix": "deck", "clients": 1, "data_seed": 1}
+_OURS_ALONE: Mapping[str, Any] = {
+    "rate_per_s": None,
+    "mix": "deck",
+    "clients": 1,
+    "client_hosts": None,
+    "data_seed": 1,
+}
 
 
 class HammerDbDriver:
@@ -49,7 +55,7 @@ class HammerDbDriver:
         dialect = drivable(engine)
         installed = find()  # without it all else is in vain
         for name, value in _OURS_ALONE.items():
-            if params[name] != value:
+            if params.get(name) != value:
                 raise UsageError(
                     f"{name} {params[name]} with driver hammerdb",
                     "HammerDB has no such option",

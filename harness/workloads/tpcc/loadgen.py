@@ -11,7 +11,7 @@ from harness import loadgen
 from harness.driven import SERIES_NS, Drives, Operation
 from harness.drivers import loadgen as client
 from harness.engine import Engine, RunsSql
-from harness.errors import RunFailed
+from harness.errors import RunFailed, UsageError
 from harness.natives import loadgen_program
 from harness.parameters import duration_ns
 from harness.result import Check
@@ -42,6 +42,14 @@ class Loadgen:
         client.check_connections(
             params["connections"], engine, settings, "users or connections", params["clients"]
         )
+        if "client_hosts" in params:
+            if params["test"] == "durability":
+                raise UsageError(
+                    "test durability with client_hosts",
+                    "the journal of commits stays on the host of each client",
+                    "leave client_hosts out",
+                )
+            client.afar(params["client_hosts"], engine).hosts.check(native.native_backend())
 
     def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """The seed, and which rows are made of it."""
@@ -100,7 +108,9 @@ class Loadgen:
         with session.progress.task(f"TPC-C, {params['users']} users", seconds, "s") as task:
             clock = client.Clock(task, "transactions")
             specs = loadgen.split(spec, params["clients"])
-            result = loadgen.drive(specs, session.clients(), clock.watch(drives))
+            hosts = params.get("client_hosts")
+            afar = client.afar(hosts, session.engine) if hosts else None
+            result = loadgen.drive(specs, session.clients(), clock.watch(drives), afar)
             return _driven(result, clock.counts)
 
     def journals(self, params: Mapping[str, Any], folder: Path) -> list[Path]:

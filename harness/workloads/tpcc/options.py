@@ -19,7 +19,8 @@ mix              deck                 deck: the cards of clause 5.2.4.2; or weig
                                       per cent by transaction
 connections      users                over which they go; no more than 32 with think time
 client_threads   1 for 16 connections event loops in a client process (one each for two)
-clients          1                    client processes
+clients          1, or one a host     client processes
+client_hosts     this host            hosts of them, as ssh takes them (client1,bench@client2)
 data_seed        1                    of the population (clause 4.3)
 ================ ==================== ==================================================
 
@@ -30,6 +31,7 @@ texts with their unit (``30s``, ``3m``, ``500ms``) and stand in the result in on
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -56,7 +58,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "mix": "deck",
     "connections": None,
     "client_threads": None,
-    "clients": 1,
+    "clients": None,
+    "client_hosts": None,
     "data_seed": 1,
 }
 PARAMETERS = tuple(_DEFAULTS)
@@ -85,6 +88,8 @@ _LARGEST: Mapping[str, int] = {
     "data_seed": 2**32 - 1,
 }
 _SHORTEST_WINDOW_NS = 10**9
+#: A destination of ssh's; never one that it would take for an option.
+_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:%-]*")
 
 
 def normalise(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,12 +130,19 @@ def event_loops(connections: float) -> int:
     return min(_MOST_THREADS, math.ceil(connections / _CONNECTIONS_PER_THREAD))
 
 
-def _client(given: Mapping[str, Any], users: int, think_time: bool) -> dict[str, int]:
-    """How the client side is laid out: processes, event loops and connections."""
+def _client(given: Mapping[str, Any], users: int, think_time: bool) -> dict[str, Any]:
+    """How the client side is laid out: hosts, processes, event loops and connections."""
+    hosts = _hosts(given["client_hosts"])
     shared = min(users, _SHARED_CONNECTIONS) if think_time else users
     connections = _count("connections", given_or(given["connections"], shared))
-    clients = _count("clients", given["clients"])
-    found = {
+    clients = _count("clients", given_or(given["clients"], max(1, len(hosts))))
+    if clients < len(hosts):
+        raise UsageError(
+            f"{clients} clients on {len(hosts)} client_hosts",
+            "every host needs a client process at least",
+            f"choose clients={len(hosts)} or more, or fewer hosts",
+        )
+    found: dict[str, Any] = {
         "connections": connections,
         "client_threads": _count(
             "client_threads", given_or(given["client_threads"], event_loops(connections / clients))
@@ -149,7 +161,18 @@ def _client(given: Mapping[str, Any], users: int, think_time: bool) -> dict[str,
             "every event loop needs a connection of its own",
             "choose fewer clients or client_threads, or more connections",
         )
-    return found
+    return found | ({"client_hosts": hosts} if hosts else {})
+
+
+def _hosts(given: Any) -> list[str]:
+    """``client1,bench@client2`` or a list of such; empty: this host."""
+    names = given.split(",") if isinstance(given, str) else list(given or [])
+    for name in names:
+        if not isinstance(name, str) or not _HOST.fullmatch(name):
+            raise UsageError(
+                f"client_hosts {name!r}", "not a host as ssh takes it", "write user@host or host"
+            )
+    return names
 
 
 def shares(mix: str | Mapping[str, float]) -> dict[str, float]:

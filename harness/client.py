@@ -1,0 +1,60 @@
+"""What a host does that drives the load of another one's server; run there, through ssh.
+
+::
+
+    python -m harness.client hello postgres        # facts as one line; then the time, a line a line
+    python -m harness.client run postgres SOCKET   # loadgen; spec on stdin
+
+``run`` prints loadgen's progress and, last, its result on stdout, a line each: ssh has no third
+descriptor. ``SOCKET`` is this end of the tunnel to the server, removed at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from harness.errors import HarnessError
+from harness.natives import LOADGEN_INTERFACE, loadgen_program
+
+
+def main(argv: list[str]) -> int:
+    """Entry point."""
+    task, backend, *rest = argv
+    if task == "hello":
+        return _hello(backend)
+    return _run(backend, Path(rest[0]))
+
+
+def _hello(backend: str) -> int:
+    """Whether loadgen is here, and this host's clock for whoever asks on stdin."""
+    told: dict[str, object] = {"interface": LOADGEN_INTERFACE, "error": None}
+    try:
+        loadgen_program(backend)
+    except HarnessError as error:
+        told["error"] = error.to_json()
+    print(json.dumps(told), flush=True)
+    for _ in sys.stdin:
+        print(time.time_ns(), flush=True)
+    return 0
+
+
+def _run(backend: str, socket: Path) -> int:
+    try:
+        program = loadgen_program(backend)
+        # Descriptor 3 is stdout's: both write whole lines.
+        return subprocess.run(
+            ["/bin/sh", "-c", 'exec "$0" - 3>&1', str(program)], check=False
+        ).returncode
+    except HarnessError as error:
+        print(f"{error}; {error.do}", file=sys.stderr)
+        return 2
+    finally:
+        socket.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

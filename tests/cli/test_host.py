@@ -1,0 +1,94 @@
+"""``harness host``: the playbooks through ansible-runner, on settings of a host made by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+PARANOID = "proc/sys/kernel/perf_event_paranoid"
+THP = "sys/kernel/mm/transparent_hugepage/enabled"
+
+
+class Tuned:
+    """``harness host … tune`` on a tree of files."""
+
+    def __init__(self, harness, root: Path) -> None:
+        self._harness = harness
+        self.root = root / "host"
+        for name, text in {PARANOID: "2", "proc/sys/kernel/random/boot_id": "one"}.items():
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / name).write_text(f"{text}\n")
+        self.record = root / "host-settings.json"
+
+    def __call__(self, action, *more, mode="tune"):
+        where = {"root": self.root, "record": self.record}
+        settings = [f"--set=tune_host_{name}={value}" for name, value in where.items()]
+        return self._harness(
+            "host", action, mode, "--set=tune_host_perf_event_paranoid=1", *settings, *more
+        )
+
+    @property
+    def value(self) -> str:
+        return (self.root / PARANOID).read_text().strip()
+
+
+@pytest.fixture
+def tuned(harness):
+    return Tuned(harness, harness.root)
+
+
+def test_plan_apply_verify_restore(tuned):
+    planned = tuned("plan")
+    assert planned.code == 0, planned.err
+    assert "1 step, nothing is changed" in planned.out and "2 → 1" in planned.out
+    assert "not here: frequency governor" in planned.out
+    assert tuned.value == "2" and not tuned.record.exists()
+
+    deviates = tuned("verify")
+    assert deviates.code == 1 and "perf_event_paranoid: 2 → 1" in deviates.err
+    assert tuned.value == "2"
+
+    applied = tuned("apply")
+    assert applied.code == 0, applied.err
+    assert tuned.value == "1"
+    assert json.loads(tuned.record.read_text())["settings"][0]["old"] == "2"
+
+    again = tuned("apply", "--json")
+    assert again.code == 0, again.err
+    (host,) = again.json["hosts"]
+    assert (host["host"], host["provisioning"]["steps"]) == ("localhost", [])
+    assert again.json["error"] is None
+    assert tuned("verify").code == 0
+
+    assert tuned("restore", "--dry-run").code == 0 and tuned.value == "1"
+    assert tuned("restore").code == 0
+    assert tuned.value == "2" and not tuned.record.exists()
+
+
+def test_a_value_that_the_host_does_not_take_is_refused_with_its_name(tuned):
+    (tuned.root / THP).parent.mkdir(parents=True)
+    (tuned.root / THP).write_text("always [madvise] never\n")
+    refused = tuned("apply", "--set=tune_host_transparent_huge_pages=sometimes", "--json")
+    assert refused.code == 2
+    assert refused.json["error"]["do"] == "choose of always, madvise, never"
+    assert f"/{THP}" in refused.json["error"]["found"]
+    assert tuned.value == "2"
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["apply", "apdirect"], "did you mean 'appdirect'"),
+        (["restore", "engines"], "stays in directories of its own"),
+        (["apply", "appdirect", "--destroy", "namespace0.0"], "it is not confirmed"),
+        (["apply", "appdirect", "--set", "confirm_destroy=true"], "an option of its own"),
+        (["plan", "tune", "--inventory", "/nonexistent.yml"], "no such file"),
+        (["plan", "tune", "--limit", "elsewhere"], "run tune-host.yml"),
+    ],
+)
+def test_what_is_known_beforehand(harness, argv, words):
+    done = harness("host", *argv)
+    assert done.code == 2
+    assert words in done.err
