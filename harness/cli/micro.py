@@ -291,7 +291,8 @@ def _print_run(stored: StoredRun) -> None:
         print(f"uncontrolled: {finding['what']}: {finding['found']}")
     for check in run_["checks"]:
         if check["status"] != "passed":
-            print(f"{check['name']} {check['status']}: {check['detail']}")
+            of = " ".join(check["labels"].values())
+            print(f"{check['name']} {of} {check['status']}: {check['detail']}")
     if run_["error"]:
         print(f"error: {run_['error']['asked']}: {run_['error']['found']}\n  {run_['error']['do']}")
 

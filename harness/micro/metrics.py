@@ -52,6 +52,11 @@ class JobResults:
     job: Job
     repeats: tuple[Mapping[str, Any], ...]
 
+    @property
+    def idle(self) -> bool:
+        """Whether it did nothing while all threads ran: its figures would be zero, and wrong."""
+        return any(repeat["window"]["operations"] == 0 for repeat in self.repeats)
+
     def values(self, key: str) -> tuple[float, ...]:
         """One number of each repeat."""
         return tuple(float(one[key]) for one in self.repeats)
@@ -72,8 +77,10 @@ def collected(
 def metrics_of(
     measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
 ) -> Iterator[Metric]:
-    """All metrics of a result."""
+    """All metrics of a result; none of a job that got nothing done in one of the repeats."""
     for one in collected(measurements, result, repeats):
+        if one.idle:
+            continue
         labels = labels_of(one, result)
         yield from _rates(one, labels)
         yield from _times(one, labels)

@@ -9,7 +9,7 @@ from harness import natives
 from harness.engine import Credentials
 from harness.micro.fit import Fitted, Room
 from harness.micro.measured import Measured, Workplace
-from harness.micro.metrics import findings_of, metrics_of
+from harness.micro.metrics import collected, findings_of, metrics_of
 from harness.micro.model import Suite
 from harness.micro.program import run_program
 from harness.micro.spec import BLOCK, spec_json
@@ -41,7 +41,11 @@ def measure(work: Workplace, fitted: Fitted, room: Room, suite: Suite) -> Measur
         result = run_program([str(program), "-"], spec, env.supervisor, work.scratch, user, begins)
     return Measured(
         metrics=tuple(metrics_of(fitted.measurements, result, work.repeats)),
-        checks=(_all_measured(fitted, work.repeats), *_on_node(spec, result)),
+        checks=(
+            _plausible(fitted, work.repeats),
+            *_on_node(spec, result),
+            *_got_nothing_done(fitted, result, work.repeats),
+        ),
         version=result["version"],
         build=result["version"],
         source="built with the harness",
@@ -55,7 +59,7 @@ def _user(work: Workplace) -> Credentials | None:
     return None if work.tier.facts.kind == "devdax" else work.env.credentials
 
 
-def _all_measured(fitted: Fitted, repeats: int) -> Check:
+def _plausible(fitted: Fitted, repeats: int) -> Check:
     """The program ends with a failure where a figure is not plausible or a check of it fails."""
     return Check(
         "plausible",
@@ -63,6 +67,15 @@ def _all_measured(fitted: Fitted, repeats: int) -> Check:
         f"{len(fitted.measurements)} configurations, {repeats} times each, within what the "
         "processor's load and store ports can do",
     )
+
+
+def _got_nothing_done(fitted: Fitted, result: dict[str, Any], repeats: int) -> Iterator[Check]:
+    """Configurations without figures: their threads never ran at the same time."""
+    for one in collected(fitted.measurements, result, repeats):
+        if one.idle:
+            labels = {"configuration": one.measurement.configuration, "job": one.job.name}
+            detail = "nothing was done while all threads ran: give it more time (-p duration)"
+            yield Check("measured", "unknown", detail, labels)
 
 
 def _on_node(spec: dict[str, Any], result: dict[str, Any]) -> Iterator[Check]:

@@ -104,6 +104,8 @@ def _config(config: PermaConfig, job: Job) -> PermaConfig:
         if dram_only
         else {"memory_range": job.range_bytes, "dram_memory_range": job.dram_range_bytes}
     )
+    if config.counted and job.operations:
+        sizes["number_operations"] = job.operations
     return replace(config, number_threads=job.threads, **sizes)  # type: ignore[arg-type]
 
 

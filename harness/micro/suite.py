@@ -318,6 +318,8 @@ class _Point:
 def _text(given: Any, read: Any) -> str:
     if is_expression(given):
         return str(read)
+    if isinstance(given, bool):
+        return "yes" if given else "no"
     return f"pause {given['pause']}" if isinstance(given, dict) else str(given)
 
 
