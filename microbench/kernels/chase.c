@@ -91,10 +91,50 @@ static void release(struct mb_job *job)
     free(job->params);
 }
 
+static bool overlap(const struct mb_job *job, const struct mb_target *target, uint64_t offset,
+                    uint64_t range)
+{
+    return target == job->target && offset < job->offset_bytes + job->range_bytes &&
+           job->offset_bytes < offset + range;
+}
+
+/* A pointer that is written over leads anywhere: nobody may write where a chase walks. */
+static bool undisturbed(const struct mb_job *job, const struct mb_job *other,
+                        struct lg_error *error)
+{
+    struct mb_second second;
+    struct mb_persist persist;
+    if (other == job || !other->kind->persists || !other->kind->persists(other, &persist))
+        return true;
+    if (!mb_second_read(other, &second, error))
+        return false;
+    if (!overlap(job, other->target, other->offset_bytes, other->range_bytes) &&
+        !overlap(job, second.target, second.offset_bytes, second.range_bytes))
+        return true;
+    lg_fail(error, "range_bytes: job %.100s writes where this one has its pointers; another "
+                   "offset_bytes is wanted", other->name);
+    return false;
+}
+
+static bool all_undisturbed(const struct mb_job *job, struct lg_error *error)
+{
+    const struct mb_spec *spec = job->spec;
+    for (size_t i = 0; i < spec->measurement_count; i++) {
+        const struct mb_measurement *one = &spec->measurements[i];
+        if (job < one->jobs || job >= one->jobs + one->job_count)
+            continue;
+        for (size_t j = 0; j < one->job_count; j++)
+            if (!undisturbed(job, &one->jobs[j], error))
+                return false;
+    }
+    return true;
+}
+
 static bool prepare(struct mb_job *job, struct lg_error *error)
 {
     const struct chase *chase = job->params;
-    (void)error;
+    if (!all_undisturbed(job, error))
+        return false;
     for (uint32_t i = 0; i < job->partitions; i++) {
         struct lg_random random;
         lg_random_seed(&random, job->seed, i);
@@ -189,26 +229,6 @@ static void end(struct mb_thread *thread)
     free(thread->own);
 }
 
-/* A part of the walk: all of it (which the C tests do) takes as long as the job. */
-static bool check(const struct mb_job *job, struct lg_error *error)
-{
-    const struct mb_cycle *cycle = &((const struct chase *)job->params)->cycle;
-    for (uint32_t i = 0; i < job->partitions; i++) {
-        const char *base = job->base + i * partition_bytes(job), *at = base;
-        for (int hop = 0; hop < 1000; hop++) {
-            at = *(char *const *)(const void *)at;
-            uint64_t offset = (uint64_t)(at - base);
-            if (at >= base && offset < cycle->nodes * cycle->node_bytes &&
-                offset % cycle->node_bytes == 0)
-                continue;
-            lg_fail(error, "the pointers of the chase are no longer what was written: another job "
-                           "of the measurement writes to the same range");
-            return false;
-        }
-    }
-    return true;
-}
-
 static void report(const struct mb_job *job, json_t *facts)
 {
     const struct chase *chase = job->params;
@@ -229,6 +249,5 @@ const struct mb_kind mb_chase = {
     .begin = begin,
     .work = work,
     .end = end,
-    .check = check,
     .report = report,
 };

@@ -19,6 +19,7 @@
 
 MB_INLINE void or_line(mb_vector strands[4], const char *line)
 {
+#pragma GCC unroll 4
     for (int i = 0; i < MB_VECTORS_A_LINE; i++)
         __asm__ volatile(MB_OR
                          : "+" MB_REGISTER(strands[i % 4])
@@ -27,6 +28,7 @@ MB_INLINE void or_line(mb_vector strands[4], const char *line)
 #else
 MB_INLINE void or_line(mb_vector strands[4], const char *line)
 {
+#pragma GCC unroll 4
     for (int i = 0; i < MB_VECTORS_A_LINE; i++) {
         mb_vector value;
         __asm__ volatile("ldr %q0, %1"

@@ -26,6 +26,7 @@ MB_INLINE void words_do(enum mb_access access, enum mb_flush flush, bool flush_e
 {
     const uint64_t stored = MB_STORED_BYTE * UINT64_C(0x0101010101010101);
     for (uint64_t i = 0; i < bytes; i += MB_LINE) {
+#pragma GCC unroll 8
         for (uint64_t word = 0; word < MB_LINE; word += sizeof stored) {
             uint64_t *place = (uint64_t *)(void *)(at + i + word);
             uint64_t value;

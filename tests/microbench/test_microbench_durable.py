@@ -1,0 +1,199 @@
+"""Chains, log writers and page flushes as jobs: what they move, and that a restart finds it all.
+
+That recovery survives a cut at any word is what the C tests try (test_log.c, test_page.c).
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hdrh.histogram import HdrHistogram
+from microbench_build import Run, execute, spec_of
+
+MIB = 1 << 20
+TARGETS = {
+    "t0": {"kind": "dram", "size_bytes": 16 * MIB, "pages": "base"},
+    "t1": {"kind": "dram", "size_bytes": 8 * MIB, "pages": "base"},
+}
+FLUSHES = ("none", "clwb", "clflushopt", "clflush", "ntstore")
+
+
+def measured(job: dict[str, Any], operations: int = 2000) -> dict[str, Any]:
+    return {"jobs": [{**job, "operations": operations}]}
+
+
+def jobs(result: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one["repeats"][0]["jobs"][0] for one in result["measurements"]]
+
+
+def chain(text: str, *, dependent: bool, **keys: Any) -> dict[str, Any]:
+    """r_512,w_64_cache_128: PerMA-Bench's words, those that are needed here."""
+    steps = []
+    for one in text.split(","):
+        letters, size, *how = one.split("_")
+        step: dict[str, Any] = {
+            "operation": "read" if letters[0] == "r" else "write",
+            "target": "second" if letters.endswith("d") else "first",
+            "bytes": int(size),
+        }
+        if how:
+            step |= {"persist": how[0], "offset_bytes": int(how[1]) if how[1:] else 0}
+        steps.append(step)
+    return {"kind": "chain", "steps": steps, "dependent": dependent, **keys}
+
+
+@pytest.mark.parametrize("dependent", [True, False])
+def test_a_chain_moves_every_byte_of_its_steps(microbench: Run, dependent: bool):
+    texts = {
+        "r_64": (64, 0),
+        "r_1024": (1024, 0),
+        "r_512,w_64_cache_128,w_64_cache_-128": (512, 128),
+        "r_256,w_256_none": (256, 256),
+        "r_64,w_64_cacheinv,w_64_cacheinv": (64, 128),
+        "r_512,r_512,r_512,w_64_nocache_320,w_64_nocache_-64": (1536, 128),
+    }
+    result = microbench(
+        TARGETS, *(measured(chain(text, dependent=dependent)) for text in texts)
+    )  # fmt: skip
+    for (read, written), job in zip(texts.values(), jobs(result), strict=True):
+        assert job["operations"] == 2000
+        assert (job["read_bytes"], job["written_bytes"]) == (2000 * read, 2000 * written)
+        assert job["facts"]["chains"].startswith("dependent" if dependent else "independent")
+        assert job["latency_hdr"] is None
+        assert (job["durable"] is None) == (written == 0)
+
+
+def test_a_chain_through_two_memories_tells_what_the_second_had(microbench: Run):
+    second = {"target": "t1", "share": 0, "range_bytes": 4 * MIB}
+    job = chain("rd_2048,rd_2048,rp_1024,wp_64_cache_512", dependent=True, second=second)
+    (found,) = jobs(microbench(TARGETS, measured(job)))
+    assert found["second_bytes"] == 2000 * 4096
+    assert found["read_bytes"] == 2000 * 5120
+
+
+def test_every_nth_chain_is_timed(microbench: Run):
+    asked = [(every, dependent) for every in (1, 3, 100) for dependent in (True, False)]
+    result = microbench(
+        TARGETS,
+        *(measured(chain("r_64,w_64_cache", dependent=dependent, sample_every=every))
+          for every, dependent in asked),
+    )  # fmt: skip
+    for (every, _), job in zip(asked, jobs(result), strict=True):
+        timed = HdrHistogram.decode(job["latency_hdr"])
+        assert timed.get_total_count() == 2000 // every
+
+
+def test_chains_that_wait_for_each_other_take_longer(released: Run):
+    """Throughput of overlapping chains is not the latency of one, which the peer calls it."""
+    targets = {"t0": {"kind": "dram", "size_bytes": 64 * MIB, "pages": "base"}}
+    dependent, independent = jobs(
+        released(
+            targets,
+            *({"duration_ns": 200_000_000, "jobs": [chain("r_64", dependent=one)]}
+              for one in (True, False)),
+        )
+    )  # fmt: skip
+    assert independent["operations_per_second"] > 1.5 * dependent["operations_per_second"]
+
+
+def test_a_chain_stays_within_its_range(microbench: Run):
+    """The writes of the last node reach its end, those of the first one its begin, no further."""
+    job = chain("r_128,w_64_cache_192,w_64_cache_-320", dependent=False, range_bytes=512)
+    (found,) = jobs(microbench({"t0": {"kind": "dram", "size_bytes": 512}}, measured(job)))
+    assert found["operations"] == 2000
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (chain("w_64_cache", dependent=True), "steps[0]: a write goes to the memory"),
+        (chain("r_64,wd_64_cache", dependent=True), "steps[1]: a write goes to the memory"),
+        (chain("rd_64", dependent=True), 'steps[0]: "target": "second"'),
+        (chain("r_64,w_64_cash", dependent=True), 'steps[1]: persist: "cash" is none of'),
+        (chain("r_512,w_64_cache_128", dependent=True, range_bytes=256),
+         "steps[0]: with the writes behind it it needs 512 bytes"),
+        ({"kind": "chain", "steps": []}, "dependent: true"),
+        ({"kind": "log", "writer": "zero", "entry_bytes": 64, "range_bytes": 4096},
+         "range_bytes: each thread has a log of 4096 bytes"),
+        ({"kind": "log", "writer": "zeros", "entry_bytes": 64}, 'writer: "zeros" is none of'),
+        ({"kind": "page", "method": "cow", "page_bytes": 4096, "dirty_lines": 65},
+         "dirty_lines: a page has 64 lines"),
+        ({"kind": "page", "method": "cow", "page_bytes": 4096, "dirty_lines": 1,
+          "range_bytes": 8192}, "range_bytes: each thread has 8192 bytes"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused_with_its_key(
+    release_build: Path, job: dict[str, Any], words: str
+):
+    done = execute(release_build / "microbench", spec_of(TARGETS, measured(job, 10)))
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize("writer", ["classic", "header", "dancing", "zero"])
+def test_a_restart_finds_every_entry_of_a_log(microbench: Run, writer: str):
+    asked = list(product((True, False), FLUSHES, (1, 64, 500)))
+    result = microbench(
+        TARGETS,
+        *(
+            measured({"kind": "log", "writer": writer, "padded": padded, "flush": flush,
+                      "entry_bytes": entry, "threads": 2})
+            for padded, flush, entry in asked
+        ),
+    )  # fmt: skip
+    for (padded, flush, entry), job in zip(asked, jobs(result), strict=True):
+        facts = job["facts"]
+        assert facts["recovered_entries"] == job["operations"] == 2000
+        assert job["written_bytes"] == 2000 * entry
+        assert facts["bytes_an_entry"] % (64 if padded else 8) == 0
+        assert facts["flush"] == flush
+        assert facts["laps"] == 0 and facts["zeroing_ns"] == 0
+
+
+def test_a_full_log_begins_anew_and_that_time_is_not_the_entries(microbench: Run):
+    log = {"kind": "log", "writer": "zero", "entry_bytes": 64, "sample_every": 10}
+    (job,) = jobs(microbench(TARGETS, measured({**log, "range_bytes": 65536}, 5000)))
+    entries = (65536 - 4096) // 128
+    assert job["facts"]["laps"] == 5000 // entries
+    assert job["facts"]["recovered_entries"] == 5000 % entries
+    assert job["facts"]["zeroing_ns"] > 0
+    assert HdrHistogram.decode(job["latency_hdr"]).get_total_count() == 500
+    (thread,) = job["threads"]
+    ran = thread["end_ns"] - thread["begin_ns"] - job["facts"]["zeroing_ns"]
+    assert job["operations_per_second"] == pytest.approx(5000 * 1e9 / ran)
+
+
+@pytest.mark.parametrize("method", ["cow", "cow_dirty", "mulog", "hybrid"])
+def test_a_restart_finds_every_page_as_it_was_flushed_last(microbench: Run, method: str):
+    asked = list(product(FLUSHES, (1, 20, 64)))
+    result = microbench(
+        TARGETS,
+        *(
+            measured({"kind": "page", "method": method, "page_bytes": 4096, "dirty_lines": dirty,
+                      "flush": flush, "threads": 2, "sample_every": 50})
+            for flush, dirty in asked
+        ),
+    )  # fmt: skip
+    for (_, dirty), job in zip(asked, jobs(result), strict=True):
+        assert job["operations"] == 2000
+        assert HdrHistogram.decode(job["latency_hdr"]).get_total_count() > 0
+        if method == "mulog":
+            assert job["written_bytes"] == 2000 * 2 * 64 * dirty
+        elif method != "hybrid":
+            assert job["written_bytes"] == 2000 * 4096
+        expected = 2000 * (4096 - 64 * dirty) if method == "cow_dirty" else 0
+        assert job["read_bytes"] == expected
+
+
+def test_the_hybrid_logs_few_lines_and_copies_many(released: Run):
+    """Its crossing lies where the measured lines say: between one line and all of them."""
+    page = {"kind": "page", "method": "hybrid", "page_bytes": 16384}
+    few, many = jobs(
+        released(TARGETS, *(measured({**page, "dirty_lines": n}, 4000) for n in (1, 256)))
+    )
+    assert 1 < few["facts"]["hybrid_below_lines"] < 256
+    # Behind the trials: one line goes to the log and to the page, of 256 all are copied.
+    assert few["written_bytes"] < 2000 * 16384 < many["written_bytes"]

@@ -1,0 +1,214 @@
+"""Latency kernels and dependent loads: what they count, and what they tell apart.
+
+No absolute times: only what holds on any machine, with a wide margin.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hdrh.histogram import HdrHistogram
+from microbench_build import Run, execute, spec_of
+
+MIB = 1 << 20
+DRAM = {"t0": {"kind": "dram", "size_bytes": 64 * MIB, "pages": "base"}}
+SMALL = {"t0": {"kind": "dram", "size_bytes": MIB, "pages": "base"}}
+#: FAST'20's LATTester: ten kernels of three sizes, and one with nothing between its stamps.
+KERNELS: dict[str, dict[str, str]] = {
+    "load": {"operation": "load"},
+    "ntload": {"operation": "ntload"},
+    "store": {"operation": "store"},
+    "store+clflush": {"operation": "store", "flush": "clflush"},
+    "store+clwb": {"operation": "store", "flush": "clwb"},
+    "store+clflushopt": {"operation": "store", "flush": "clflushopt"},
+    "ntstore": {"operation": "ntstore"},
+    "store, words": {"operation": "store", "lane": "words"},
+    "store+clflush, words": {"operation": "store", "flush": "clflush", "lane": "words"},
+    "load, words": {"operation": "load", "lane": "words"},
+}
+BASIC = [
+    {"kind": "latency", "access_bytes": size, **kernel, "flush_when": "line"}
+    for kernel in KERNELS.values()
+    for size in (64, 128, 256)
+] + [{"kind": "latency", "access_bytes": 64, "operation": "empty"}]
+
+
+def latency(**keys: Any) -> dict[str, Any]:
+    return {"kind": "latency", "access_bytes": 64, "pattern": "random", **keys}
+
+
+def measured(job: dict[str, Any], operations: int = 2000) -> dict[str, Any]:
+    return {"jobs": [{**job, "operations": operations}]}
+
+
+def jobs(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The first job of every measurement's only repeat."""
+    return [one["repeats"][0]["jobs"][0] for one in result["measurements"]]
+
+
+def histogram(job: dict[str, Any]) -> HdrHistogram:
+    return HdrHistogram.decode(job["latency_hdr"])
+
+
+def p50(job: dict[str, Any]) -> float:
+    return histogram(job).get_value_at_percentile(50)
+
+
+@pytest.mark.parametrize("pattern", ["sequential", "random"])
+def test_lattesters_31_kernels_time_every_operation(microbench: Run, pattern: str):
+    assert len(BASIC) == 31
+    result = microbench(SMALL, *(measured({**job, "pattern": pattern}, 200) for job in BASIC))
+    for asked, job in zip(BASIC, jobs(result), strict=True):
+        assert job["operations"] == 200
+        assert histogram(job).get_total_count() == 200
+        moved = 0 if asked["operation"] == "empty" else 200 * asked["access_bytes"]
+        assert job["read_bytes"] + job["written_bytes"] == moved
+        assert (job["durable"] is None) == (asked["operation"] in ("load", "ntload", "empty"))
+        assert job["facts"]["empty_body_ns"] > 0
+        assert job["facts"]["isa"] == asked.get("lane", job["facts"]["isa"])
+
+
+def test_the_stamps_wait_for_the_persist(released: Run):
+    """The peer stops its clock before the line has left: "20 ns" for store, clwb, sfence."""
+    empty, stored, persisted = jobs(
+        released(
+            SMALL,
+            measured(latency(operation="empty")),
+            measured(latency(operation="store")),
+            measured(latency(operation="store", flush="clwb", fence="sfence")),
+        )
+    )
+    assert p50(persisted) > 2 * p50(empty)
+    assert p50(persisted) > p50(stored)
+
+
+def test_what_was_flushed_is_read_from_memory(released: Run):
+    flushed, loaded = jobs(
+        released(
+            SMALL,
+            measured(latency(operation="load", before="flushed")),
+            measured(latency(operation="load", before="loaded")),
+        )
+    )
+    assert p50(flushed) > 1.5 * p50(loaded)
+
+
+def test_read_after_write_reads_what_was_written_so_long_ago(microbench: Run):
+    raw = [
+        latency(operation="load", before="written", distance=distance, written_by=by)
+        for distance in (0, 1, 7, 500)
+        for by in ("ntstore", "clwb", "clflushopt", "clflush", "store")
+    ]
+    for job in jobs(microbench(SMALL, *(measured(one, 1500) for one in raw))):
+        assert histogram(job).get_total_count() == 1500
+        assert job["read_bytes"] == 1500 * 64 and job["written_bytes"] == 0
+
+
+def test_a_hot_spot_is_overwritten_again_and_again(microbench: Run):
+    """FAST'20, Figure 3: 64-byte writes into a small circular range."""
+    job = latency(operation="ntstore", fence="sfence", before="none", pattern="sequential")
+    (found,) = jobs(microbench(SMALL, measured({**job, "range_bytes": 256}, 10000)))
+    assert histogram(found).get_total_count() == found["operations"] == 10000
+
+
+def test_halves_of_blocks_are_written_in_two_rounds(microbench: Run):
+    """FAST'20, Figure 9: all first halves, then all second halves."""
+    job = latency(operation="ntstore", access_bytes=128, pattern="strided", stride_bytes=256,
+                  before="none", range_bytes=64 * 256)  # fmt: skip
+    (found,) = jobs(microbench(SMALL, measured(job, 256)))
+    assert found["written_bytes"] == 256 * 128
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"node_bytes": 256},
+        {"locality_bytes": 65536},
+        {"order": "sequential"},
+        {"order": "strided", "stride_bytes": 4096},
+        {"chains": 5},
+        {"threads": 2},
+        {"threads": 2, "partitions": 2},
+    ],
+)
+def test_a_chase_counts_its_loads(microbench: Run, keys: dict[str, Any]):
+    (job,) = jobs(microbench(SMALL, measured({"kind": "chase", **keys}, 100_003)))
+    assert job["operations"] == 100_003
+    assert job["read_bytes"] == 64 * 100_003
+    assert job["durable"] is None
+
+
+def test_a_chase_through_memory_waits_longer_than_one_through_the_cache(released: Run):
+    near, far = jobs(
+        released(
+            DRAM,
+            {"duration_ns": 50_000_000, "jobs": [{"kind": "chase", "range_bytes": 8192}]},
+            {"duration_ns": 200_000_000, "jobs": [{"kind": "chase"}]},
+        )
+    )
+    assert p50(far) > 5 * p50(near)
+
+
+def test_several_chases_at_once_overlap(released: Run):
+    one, four = jobs(
+        released(
+            DRAM,
+            {"duration_ns": 200_000_000, "jobs": [{"kind": "chase"}]},
+            {"duration_ns": 200_000_000, "jobs": [{"kind": "chase", "chains": 4}]},
+        )
+    )
+    assert four["operations_per_second"] > 1.5 * one["operations_per_second"]
+
+
+def test_a_chase_beside_a_load_is_a_point_of_the_loaded_latency_curve(released: Run):
+    beside = {"kind": "throughput", "operation": "load", "access_bytes": 4096,
+              "pattern": "sequential", "pace": {"bytes_per_second": 500_000_000},
+              "range_bytes": 32 * MIB, "offset_bytes": 32 * MIB}  # fmt: skip
+    result = released(
+        DRAM,
+        {
+            "duration_ns": 200_000_000,
+            "jobs": [{"kind": "chase", "range_bytes": 32 * MIB}, {"name": "load", **beside}],
+        },
+    )
+    chase, load = result["measurements"][0]["repeats"][0]["jobs"]
+    assert p50(chase) > 0
+    assert 0 < load["bandwidth_bytes_per_second"] < 550_000_000
+
+
+@pytest.mark.parametrize("beside", [0, MIB // 2])
+def test_nobody_writes_over_the_pointers_of_a_chase(release_build: Path, beside: int):
+    chase = {"kind": "chase", "range_bytes": MIB // 2, "operations": 1000}
+    writer = {"kind": "throughput", "name": "writer", "operation": "store", "access_bytes": 64,
+              "pattern": "sequential", "offset_bytes": beside, "range_bytes": MIB // 2,
+              "operations": 1000}  # fmt: skip
+    spec = spec_of(SMALL, {"jobs": [chase, writer]})
+    done = execute(release_build / "microbench", spec)
+    assert done.returncode == (0 if beside else 1)
+    if not beside:
+        assert "job writer writes where this one has its pointers" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (latency(operation="ntload", lane="words"), "lane: \"words\" is for load and store"),
+        (latency(operation="store", before="written"), "before: \"written\" is for load"),
+        (latency(operation="load", distance=4), "distance, written_by: these go with"),
+        (latency(operation="load", flush="clwb"), "flush: load has no lines"),
+        ({"kind": "chase", "range_bytes": 64}, "range_bytes: a partition has 1 nodes"),
+        ({"kind": "chase", "stride_bytes": 256}, "stride_bytes: it goes with"),
+        ({"kind": "chase", "order": "strided", "node_bytes": 256, "stride_bytes": 320},
+         "stride_bytes: a multiple of node_bytes (256)"),
+        ({"kind": "chase", "chains": 9}, "chains: an integer from 1 to 8"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_measured_is_refused_with_its_key(
+    release_build: Path, job: dict[str, Any], words: str
+):
+    done = execute(release_build / "microbench", spec_of(SMALL, measured(job, 10)))
+    assert done.returncode == 2
+    assert words in done.stderr
