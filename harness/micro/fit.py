@@ -71,11 +71,14 @@ def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
     limited = [_limited(one, limits) for one in near]
     threaded = [_threads(one, room) for one in limited]
     sized = _sized(threaded, room)
-    unique = {one.identity: one for one in reversed(sized)}  # the first of equal ones stands
-    kept = [one for one in sized if unique.get(one.identity) is one]
+    unique: dict[str, Measurement] = {}
+    for one in sized:  # what had other threads alone is called the same now: the first stands
+        unique.setdefault(one.configuration, one)
+    kept = list(unique.values())
     findings += _threads_told(limited, threaded, len(sized) - len(kept))
     findings += _sizes_told(threaded, sized)
     findings += _caches_told(kept, room)
+    findings += _touched_told(kept)
     if not kept:
         raise UsageError(f"suite {suite.name}", "nothing of it can be measured here",
                          "; ".join(f["found"] for f in findings))  # fmt: skip
@@ -305,5 +308,23 @@ def _caches_told(measurements: Sequence[Measurement], room: Room) -> list[Findin
             found=f"the last-level cache of {format_bytes(room.llc_bytes)} holds a good part of "
             f"{', '.join(small)}: what they show is not the tier alone",
             do=f"give ranges of {format_bytes(_CACHES * room.llc_bytes)} or more",
+        )
+    ]
+
+
+def _touched_told(measurements: Sequence[Measurement]) -> list[Finding]:
+    """PerMA-Bench can count the first touch of each page as well; here it never is."""
+    untouched = {
+        one.name: None
+        for one in measurements
+        if not all(getattr(config, "prefault_file", True) for config in one.source)
+    }
+    if not untouched:
+        return []
+    return [
+        Finding(
+            what="prefault_file",
+            found=f"{', '.join(untouched)} ask for memory that nobody has touched: all of it was",
+            do="leave prefault_file: false out; faults are no property of the memory",
         )
     ]

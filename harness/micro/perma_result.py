@@ -106,6 +106,7 @@ def _config(config: PermaConfig, job: Job) -> PermaConfig:
     )
     if config.counted and job.operations:
         sizes["number_operations"] = job.operations
+    sizes["min_io_chunk_size"] = job.keys.get("chunk_bytes", config.min_io_chunk_size)
     return replace(config, number_threads=job.threads, **sizes)  # type: ignore[arg-type]
 
 

@@ -41,6 +41,15 @@ def test_more_threads_than_processors_become_as_many_and_equal_ones_are_measured
     )
 
 
+def test_timed_chains_of_more_threads_than_there_are_are_one_configuration_too():
+    asked = perma(
+        "b: {matrix: {number_threads: [2, 16, 32]}, args: {exec_mode: custom,"
+        " custom_operations: r_64, latency_sample_frequency: 5000}}"
+    )
+    names = [one.configuration for one in fit(asked, room(cpus=2), Limits()).measurements]
+    assert names == ["b/number_threads=2", "b/number_threads=2,chain=dependent"]
+
+
 def test_parallel_jobs_share_the_processors_in_proportion():
     asked = perma(
         "p: {parallel_benchmark: {a: {args: {number_threads: 24, run_time: 1}},"
@@ -84,6 +93,11 @@ def test_far_processors_that_are_not_there_are_left_out_of_ours_and_refused_of_t
 def test_a_range_that_the_cache_holds_is_told():
     fitted = fit(suite(f"  m: {{{RANDOM}}}", "{range: 64MiB, duration: 1s}"), room(), Limits())
     assert "32 MiB holds a good part of m (64 MiB)" in told(fitted, "cached range")
+
+
+def test_memory_that_should_not_be_touched_beforehand_is_told():
+    fitted = fit(perma("b: {args: {prefault_file: false, run_time: 1}}"), room(), Limits())
+    assert "b ask for memory that nobody has touched" in told(fitted, "prefault_file")
 
 
 def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():

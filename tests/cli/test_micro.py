@@ -1,0 +1,186 @@
+"""``harness run micro`` with the real program, on memory, on an emulated tier and on files."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+#: Small and short: what is right must not depend on it.
+BRIEF = ("-p", "range=16MiB", "-p", "duration=50ms", "-p", "warm_up=5ms")
+
+PERMA = """
+writes:
+  matrix: {number_threads: [1, 64], persist_instruction: [cache, nocache]}
+  args: {operation: write, access_size: 256, memory_range: 128M, min_io_chunk_size: 1M}
+update:
+  args: {exec_mode: custom, custom_operations: "r_512,w_64_cache_128,w_64_cache_-128",
+         memory_range: 128M, min_io_chunk_size: 64K, number_operations: 20000,
+         latency_sample_frequency: 10}
+beside:
+  parallel_benchmark:
+    log: {args: {operation: write, memory_range: 128M, run_time: 1, access_size: 256}}
+    index: {args: {exec_mode: random, operation: write, persist_instruction: none,
+                   access_size: 64, dram_operation_ratio: 1, dram_memory_range: 128M,
+                   memory_range: 64M, run_time: 1}}
+"""
+
+
+def metrics(run, name, **labels):
+    return [m for m in run["metrics"]
+            if m["name"] == name and labels.items() <= m["labels"].items()]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def harness(loaded):
+    """One store for all tests of this file."""
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def quick(harness):
+    done = harness("run", "micro", "--suite", "quick", "--tier", "dram", "--repeats", "2", *BRIEF,
+                   "--json", "-q")  # fmt: skip
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    return run
+
+
+def test_a_suite_is_stored_as_a_run_with_a_sample_of_every_repeat(harness, quick):
+    assert quick["status"] == "complete"
+    assert quick["spec"]["workload"] == "micro"
+    assert quick["spec"]["placement"]["data"] == "dram"
+    rates = metrics(quick, "bandwidth_bytes_per_second")
+    assert len(rates) >= 9
+    assert all(len(one["samples"]) == 2 and min(one["samples"]) > 0 for one in rates)
+    names = [(one["labels"]["configuration"], one["labels"].get("job")) for one in rates]
+    assert len(names) == len(set(names))
+    listed = harness("runs", "list", "--json").json["runs"]
+    assert quick["run_id"] in [one["run_id"] for one in listed]
+
+
+def test_labels_say_what_was_done(quick):
+    (one,) = metrics(quick, "bandwidth_bytes_per_second", measurement="random", operation="store",
+                     access_size_bytes="64", threads="1")  # fmt: skip
+    assert {
+        "flush": "clwb",
+        "fence": "sfence",
+        "pattern": "random",
+        "persistent": "no",
+    }.items() <= (one["labels"].items())
+    assert one["labels"]["range_bytes"] == str(16 << 20)
+    assert one["labels"]["isa"] in ("avx512", "avx2", "sse2", "neon")
+
+
+def test_latencies_are_histograms_beside_the_cost_of_an_empty_body(quick):
+    assert len(metrics(quick, "operation_duration_ns", measurement="latency")) == 3
+    for empty in metrics(quick, "empty_body_ns"):
+        assert min(empty["samples"]) > 0
+    (chase,) = metrics(quick, "latency_ns", measurement="chase")
+    assert min(chase["samples"]) > 0
+
+
+def test_what_a_small_range_and_dram_cannot_show_is_said(quick):
+    told = {one["what"]: one["found"] for one in quick["uncontrolled"]}
+    assert "last-level cache" in told["cached range"]
+    assert "would survive a loss of power" in told["persistence"]
+
+
+def test_a_run_is_shown_by_its_configurations(harness, quick):
+    shown = harness("runs", "show", quick["run_id"]).out
+    assert "random/kernel=store+clwb+sfence,access=64,threads=1" in shown
+    assert "GB/s" in shown
+
+
+def test_an_emulated_tier_is_marked_and_leaves_nothing(harness):
+    done = harness("run", "micro", "--suite", "quick", "--tier", "pmem", "--emulate", "pmem",
+                   "-p", "only=latency,chase", *BRIEF, "--json", "-q")  # fmt: skip
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    assert run["emulated"][0]["tier"] == "pmem"
+    assert {m["labels"]["pages"] for m in run["metrics"]} == {"file"}
+    assert harness.settled() == []
+
+
+def test_a_file_of_perma_benchs_is_run_as_it_is_and_told_in_its_own_form(harness, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(PERMA)
+    done = harness("run", "micro", "--suite", file, "--tier", "dram", "--format", "perma", "-q")
+    assert done.code == 0, done.err
+    writes, update, beside = done.json
+    assert (writes["bm_name"], writes["bm_type"]) == ("writes", "single")
+    assert writes["matrix_args"] == ["number_threads", "persist_instruction"]
+    config = writes["benchmarks"][0]["config"]
+    assert (config["access_size"], config["persist_instruction"]) == (256, "cache")
+    results = writes["benchmarks"][0]["results"]
+    assert results["accessed_bytes"] == 128 << 20
+    assert results["bandwidth"] > 0
+    assert len(results["threads"]) == config["number_threads"]
+    latency = update["benchmarks"][0]["results"]["latency"]
+    assert latency["min"] <= latency["median"] <= latency["percentile_999"] <= latency["max"]
+    assert update["benchmarks"][0]["results"]["num_operations"] == 20000
+    assert beside["sub_bm_names"] == ["log", "index"]
+    (both,) = beside["benchmarks"]
+    assert both["results"]["index"]["results"]["bandwidth"] > 0
+    assert both["config"]["index"]["dram_operation_ratio"] == 1
+
+
+def test_a_plan_is_printed_and_nothing_is_run(harness):
+    before = len(harness("runs", "list", "--json").json["runs"])
+    done = harness("run", "micro", "--suite", "perma-bench", "--tier", "dram", "--dry-run",
+                   "--json", "-q")  # fmt: skip
+    assert done.code == 0, done.err
+    (plan,) = done.json["plan"]
+    assert plan["program"] == "microbench"
+    assert len(plan["configurations"]) == len(set(plan["configurations"])) > 100
+    assert len(harness("runs", "list", "--json").json["runs"]) == before
+
+
+def test_a_stored_suite_is_repeated_from_what_is_stored(harness, quick):
+    done = harness("repro", quick["run_id"], "--tolerance", "1000", "--json", "-q")
+    assert done.code == 0, done.err
+    told = done.json["repro"]
+    assert told["differences"] == []
+    assert told["ratio"] > 0
+    assert done.json["runs"][0]["spec_hash"] == quick["spec_hash"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--suite", "quik", "--tier", "dram"], "did you mean 'quick'"),
+        (["--suite", "quick", "--tier", "drm"], "did you mean 'dram'"),
+        (["--suite", "quick"], "no tier is named"),
+        (["--tier", "dram"], "no suite is named"),
+        (["--suite", "quick", "--tier", "dram", "-p", "only=x"], "its measurements: sequential"),
+        (["--suite", "quick", "--tier", "dram", "-p", "durtion=1s"], "did you mean 'duration'"),
+        (["--suite", "quick", "--tier", "dram", "--engine", "duckdb"], "a suite has no such thing"),
+        (["--suite", "quick", "--tier", "dram", "--scale", "1"], "a suite has no such thing"),
+        (["--suite", "quick", "--tier", "dram", "--format", "perma"], "no suite of PerMA-Bench's"),
+        (["--suite", "quick", "--tier", "dram", "--threads", "1", "-p", "threads=2"],
+         "threads is 1 already"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_before_anything_is_done(harness, argv, words):
+    done = harness("run", "micro", *argv, "-q")
+    assert done.code == 2
+    assert words in done.err
+    assert "Traceback" not in done.err
+
+
+def test_options_of_micro_are_refused_of_other_workloads(harness):
+    done = harness("run", "tpch", "--engine", "duckdb", "--tier", "dram")
+    assert done.code == 2
+    assert "--tier is an option of micro" in done.err
+
+
+def test_ctrl_c_leaves_no_run_and_no_process(harness):
+    before = harness("runs", "list", "--json").json
+    process = harness.start("run", "micro", "--suite", "quick", "--tier", "pmem",
+                            "--emulate", "pmem", "-p", "duration=30s")  # fmt: skip
+    time.sleep(6)
+    done = harness.interrupt(process, signal.SIGINT)
+    assert done.code == 130
+    assert harness.settled() == []
+    assert harness("runs", "list", "--json").json == before
