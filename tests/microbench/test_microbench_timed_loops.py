@@ -42,19 +42,16 @@ def sides(one: Instruction) -> tuple[str, str]:
 def kind_of(one: Instruction, isa: str) -> str | None:
     """What an instruction does to memory, or None. The stack is no memory that is measured."""
     first, last = sides(one)
-    if "%rsp" in one.operands or "%rbp" in one.operands:
+    if one.name in (*FLUSHES, "sfence", "mfence"):
+        return one.name
+    if one.name.startswith(STREAMED[isa]):
+        return "ntload" if one.name == STREAMED[isa] + "a" else "ntstore"
+    if "(" not in one.operands or re.search("%r[sb]p", one.operands):
         return None
-    if one.name == ORDINARY[isa] and "(" in first and REGISTER[isa] in last:
-        return "load"
-    if one.name == ORDINARY[isa] and "(" in last and REGISTER[isa] in first:
-        return "store"
-    if one.name == STREAMED[isa] + "a":
-        return "ntload"
-    if one.name == STREAMED[isa]:
-        return "ntstore"
-    if one.name in ("mov", "movq") and "(" in one.operands:
-        return "load_words" if "(" in first else "store_words"
-    return one.name if one.name in (*FLUSHES, "sfence", "mfence") else None
+    direction = "load" if "(" in first else "store"
+    if one.name == ORDINARY[isa] and REGISTER[isa] in (last if direction == "load" else first):
+        return direction
+    return f"{direction}_words" if one.name in ("mov", "movq") else None
 
 
 def between_the_stamps(function: list[Instruction]) -> list[Instruction]:
