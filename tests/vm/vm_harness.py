@@ -12,7 +12,7 @@ from vm_machine import Vm
 from vm_wheels import own_wheel
 
 #: Calls of the command take long on an emulated processor.
-_TIMEOUT_S = 1200
+_TIMEOUT_S = 3600
 
 
 @dataclass(frozen=True)

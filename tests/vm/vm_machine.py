@@ -24,8 +24,8 @@ from pathlib import Path
 from vm_cache import REPOSITORY
 from vm_image import Image
 
-#: Generous, for a busy host: an emulated machine needs 12 s idle and a minute at worst.
-_BOOT_TIMEOUT_S = 300
+#: Generous, for a busy host: an emulated machine needs 12 s of an idle one.
+_BOOT_TIMEOUT_S = 1200
 NVDIMM_SIZE = "2G"
 #: Short: the path of ssh's control socket lies below.
 _SCRATCH = "harness-vm-"
@@ -105,7 +105,7 @@ class Vm:
             "StrictHostKeyChecking": "no",
             "UserKnownHostsFile": "/dev/null",
             "LogLevel": "ERROR",
-            "ConnectTimeout": "10",
+            "ConnectTimeout": "60",
             "ControlMaster": "auto",
             "ControlPersist": "120",
             "ControlPath": str(self.scratch / "ssh"),
@@ -113,7 +113,7 @@ class Vm:
         return [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
 
     def execute(
-        self, command: str, *, given: str = "", timeout_s: float = 300
+        self, command: str, *, given: str = "", timeout_s: float = 900
     ) -> subprocess.CompletedProcess[str]:
         """A shell command as root, however it ends; ``given`` is its standard input."""
         return subprocess.run(
@@ -126,7 +126,7 @@ class Vm:
         )
 
     def run(
-        self, command: str, *, check: bool = True, given: str = "", timeout_s: float = 300
+        self, command: str, *, check: bool = True, given: str = "", timeout_s: float = 900
     ) -> str:
         """Standard output of a shell command as root; an AssertionError shows what failed."""
         done = self.execute(command, given=given, timeout_s=timeout_s)
@@ -146,7 +146,7 @@ class Vm:
         pack = ["tar", "-C", str(base), "--dereference", "--exclude=__pycache__", "-cf", "-"]
         unpack = f"mkdir -p {shlex.quote(target)} && tar -C {shlex.quote(target)} -xf -"
         with subprocess.Popen([*pack, *names], stdout=subprocess.PIPE) as packing:
-            subprocess.run([*self._ssh(), unpack], stdin=packing.stdout, check=True, timeout=300)
+            subprocess.run([*self._ssh(), unpack], stdin=packing.stdout, check=True, timeout=900)
         assert packing.returncode == 0
 
     @contextlib.contextmanager

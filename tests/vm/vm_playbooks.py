@@ -16,8 +16,8 @@ from vm_cache import REPOSITORY
 from vm_machine import Vm
 
 PLAYBOOKS = REPOSITORY / "playbooks"
-_HOST = "vm"
-_TIMEOUT_S = 900
+_INVENTORY = REPOSITORY / "inventory" / "vm.yml"
+_TIMEOUT_S = 1800
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,22 @@ def play(
     vm: Vm, playbook: str, variables: Mapping[str, Any] | None = None, *, check: bool = False
 ) -> Played:
     """``ansible-playbook PLAYBOOK.yml -e VARIABLES [--check]`` from the folder of the playbooks."""
-    inventory, report = vm.scratch / "inventory.json", vm.scratch / "provisioning.json"
-    inventory.write_text(json.dumps(_inventory(vm)), encoding="ascii")
+    report = vm.scratch / "provisioning.json"
     report.unlink(missing_ok=True)
     told = {**(variables or {}), "provisioning_report": str(report)}
     program = Path(sys.executable).with_name("ansible-playbook")
-    argv = [str(program), "-i", str(inventory), f"{playbook}.yml", "-e", json.dumps(told)]
-    home = {"ANSIBLE_HOME": str(vm.scratch / "ansible"), "ANSIBLE_NOCOLOR": "1"}
+    argv = [str(program), "-i", str(_INVENTORY), f"{playbook}.yml", "-e", json.dumps(told)]
+    here = {
+        "HARNESS_VM_PORT": str(vm.ssh_port),
+        "HARNESS_VM_KEY": str(vm.image.key),
+        "ANSIBLE_SSH_ARGS": shlex.join(vm.ssh_options()),
+        "ANSIBLE_HOME": str(vm.scratch / "ansible"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
     done = subprocess.run(
         [*argv, "--check"] if check else argv,
         cwd=PLAYBOOKS,
-        env={**os.environ, **home},
+        env={**os.environ, **here},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -76,16 +81,3 @@ def applied(vm: Vm, playbook: str, variables: Mapping[str, Any] | None = None) -
 def destroyed(planned: Played) -> list[str]:
     """The objects whose contents the plan's steps would destroy."""
     return list(planned.report["destroy"])
-
-
-def _inventory(vm: Vm) -> dict[str, Any]:
-    reached = {
-        "ansible_connection": "ssh",
-        "ansible_host": "127.0.0.1",
-        "ansible_port": vm.ssh_port,
-        "ansible_user": "root",
-        "ansible_ssh_args": shlex.join(vm.ssh_options()),
-        "ansible_python_interpreter": "/usr/bin/python3",
-        "ansible_pipelining": True,
-    }
-    return {"servers": {"hosts": {_HOST: reached}}}
