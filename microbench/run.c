@@ -23,7 +23,7 @@
 
 #define STEP_NS 50000
 #define MOST_STEP (UINT64_C(1) << 24)
-#define PACED_BYTES (4 * MB_KIB)   /* of a step where bytes a second are set */
+#define PACED_STEP_NS 1000         /* where bytes a second are set: a step's time at that rate */
 #define PACE_CATCH_UP_NS 100000    /* what was lost to an interruption is made good up to so much */
 #define START_AHEAD_NS 200000
 
@@ -59,15 +59,22 @@ static bool paced(const struct mb_worker *worker)
     return pace->bytes_per_second || pace->pause_ns;
 }
 
+static uint64_t moved_bytes(const struct mb_counts *done)
+{
+    return done->read_bytes + done->written_bytes;
+}
+
 /* So many that a step takes 25 … 100 µs. Paced ones go in small steps: no bursts. */
 static void adapt_step(struct mb_worker *worker, uint64_t took_ns)
 {
     const struct mb_counts *done = &worker->thread.done;
-    if (worker->thread.job->pace.pause_ns)
+    const struct mb_pace *pace = &worker->thread.job->pace;
+    if (pace->pause_ns)
         worker->step = 1;
     else if (paced(worker)) {
-        uint64_t bytes = (done->read_bytes + done->written_bytes) / done->operations;
-        worker->step = bytes && bytes < PACED_BYTES ? PACED_BYTES / bytes : 1;
+        double bytes = (double)moved_bytes(done) / (double)done->operations;
+        double budget = (double)pace->bytes_per_second * PACED_STEP_NS / 1e9;
+        worker->step = bytes > 0 && bytes < budget ? (uint64_t)(budget / bytes) : 1;
     } else if (took_ns < STEP_NS / 2 && worker->step < MOST_STEP)
         worker->step *= 2;
     else if (took_ns > STEP_NS * 2 && worker->step > 1)
@@ -88,11 +95,6 @@ static uint64_t keep_pace(const struct mb_worker *worker, uint64_t due, uint64_t
     }
     wait_until(due);
     return due;
-}
-
-static uint64_t moved_bytes(const struct mb_counts *done)
-{
-    return done->read_bytes + done->written_bytes;
 }
 
 /* Has the first of all threads ended? Then this one's figures are what they are now. */
