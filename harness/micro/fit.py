@@ -18,6 +18,12 @@ from harness.units import format_bytes
 TargetKey = tuple[Place, Pages]
 #: Below so many last-level caches a range is found in them to a good part.
 _CACHES = 4
+_PAGE_CACHE = Finding(
+    what="page cache",
+    found="a mapped file of a tier without DAX lies in the kernel's page cache: its figures are "
+    "those of DRAM and of write-back, not of the device",
+    do="measure the device with the suites block-io, file-io and ioping",
+)
 _THREAD_AXES = ("threads", "number_threads")
 
 
@@ -26,7 +32,8 @@ class Room:
     """What the host has: processors near and far, bytes of each place, the last-level cache.
 
     ``bytes_free``: what one run may take of the tier and of DRAM; ``in_memory``: the tier's
-    bytes are DRAM, too, so that both share it. ``pages_matter``: the tier is DRAM and not files.
+    bytes are DRAM, too, so that both share it. ``pages_matter``: the tier is DRAM and not files;
+    ``page_cached``: its mapped files are the page cache.
     """
 
     near: tuple[int, ...]
@@ -35,6 +42,7 @@ class Room:
     in_memory: bool
     pages_matter: bool
     llc_bytes: int
+    page_cached: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,8 @@ def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
     findings += _sizes_told(threaded, sized)
     findings += _caches_told(kept, room)
     findings += _touched_told(kept)
+    if room.page_cached:
+        findings.append(_PAGE_CACHE)
     if not kept:
         raise UsageError(f"suite {suite.name}", "nothing of it can be measured here",
                          "; ".join(f["found"] for f in findings))  # fmt: skip

@@ -22,6 +22,8 @@ _CPU = "/sys/devices/system/cpu"
 #: Shares of what is free: of memory, since page tables, address rings and other processes
 #: want some; of a file system, so that it is not filled.
 _OF_MEMORY, _OF_FILES = 0.6, 0.8
+#: Directories whose mapped files are the kernel's page cache.
+_PAGE_CACHED = ("block", "sector", "fs-nodax")
 _SIZE = re.compile(r"^(\d+)([KM]?)$")
 
 
@@ -37,11 +39,13 @@ def room_of(tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE)
         of_tier = tier.facts.size_bytes or 0
     else:
         of_tier = int(_OF_FILES * (free_now(tier) or 0))
+        of_tier = of_tier if tier.facts.dax else min(of_tier, memory)  # its page cache
     return Room(
         near=near,
         far=far,
         bytes_free={"tier": of_tier, "dram": memory},
-        in_memory=kind in ("numa", "tmpfs"),
+        in_memory=kind not in ("fsdax", "devdax") or tier.emulated,
+        page_cached=kind in _PAGE_CACHED and not tier.emulated,
         pages_matter=kind == "numa",
         llc_bytes=llc_bytes(kernel),
     )
