@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,7 +41,8 @@ _DestroyOption = Annotated[
     typer.Option(
         "--destroy",
         metavar="NAME",
-        help="What the plan says it destroys, by its exact name; may repeat.",
+        help="What the plan says it destroys, by its exact name; of several hosts HOST:NAME; "
+        "may repeat.",
     ),
 ]
 _DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan; change nothing.")]
@@ -150,7 +152,17 @@ def _destruction(confirmed: bool, names: Sequence[str] | None) -> dict[str, Any]
         raise UsageError(
             f"--destroy {names[0]}", "it is not confirmed", "add --confirm-destroy to mean it"
         )
-    return {"confirm_destroy": True, "destroy": list(names or [])} if confirmed else {}
+    if not confirmed:
+        return {}
+    by_host: dict[str, list[str]] = {}
+    for name in names or ():
+        host, colon, object_ = name.partition(":")
+        if colon:
+            by_host.setdefault(host, []).append(object_)
+    if by_host and sum(map(len, by_host.values())) < len(names or ()):
+        raise UsageError("--destroy", "some names say their host, others do not",
+                         "write HOST:NAME for all of them")  # fmt: skip
+    return {"confirm_destroy": True, "destroy": by_host or list(names or [])}
 
 
 def _act(
@@ -167,11 +179,13 @@ def _act(
     asked = Asked(playbook, {**more, **variables}, check, where.inventory, where.limit)
     with progress_on_stderr(quiet) as progress:
         outcomes = run_playbook(asked, progress)
-    error = _error(action, mode, outcomes)
+    error = _error(action, mode, outcomes, check)
     if json_:
         told = {"action": action, "mode": mode.name, "playbook": playbook, "dry_run": check}
         hosts = [outcome.to_json() for outcome in outcomes]
         print_json(told | {"hosts": hosts, "error": error.to_json() if error else None})
+        if error:
+            print(f"harness: {error}", file=sys.stderr)
         raise typer.Exit(error.exit_code if error else 0)
     for outcome in outcomes:
         _print(outcome, planned=check or action == "verify")
@@ -190,14 +204,21 @@ def _print(outcome: HostOutcome, planned: bool) -> None:
             ("do", "object", "why"),
             [(s.get("do"), s.get("object"), s.get("why")) for s in outcome.steps],
         )
+    for note in told.get("notes", ()):
+        print(f"note: {note}")
+    if planned and told.get("destroy"):
+        names = " ".join(f"--destroy {name}" for name in told["destroy"])
+        print(f"destroys what is on it; to mean it: --confirm-destroy {names}")
     for missing in told.get("missing", ()):
         print(f"not here: {missing['what']}: {missing['found']}\n  {missing['do']}")
 
 
-def _error(action: Action, mode: Mode, outcomes: Sequence[HostOutcome]) -> HarnessError | None:
+def _error(
+    action: Action, mode: Mode, outcomes: Sequence[HostOutcome], check: bool
+) -> HarnessError | None:
     """A refusal is known before anything is touched (2); what deviates or fails is not (1)."""
     asked = f"{action} {mode.name}"
-    refused = [o for o in outcomes if o.refusals and not o.changed]
+    refused = [o for o in outcomes if o.refusals and (check or not o.changed)]
     failed = [o for o in outcomes if o.failures and o not in refused]
     if failed:
         found = "; ".join(f"{o.host}: {failure}" for o in failed for failure in o.failures)

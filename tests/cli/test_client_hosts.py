@@ -1,0 +1,107 @@
+"""TPC-C driven from other hosts: here through a stand-in for ssh, which runs what it is told on
+this host and makes the tunnel a symbolic link. (Over a real sshd: docs/provisioning.md.)"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.client_hosts import ClientHosts
+from harness.engine import Tunnel
+from harness.errors import UsageError
+from harness.workloads.tpcc.options import normalise
+
+_SSH = """#!/bin/sh
+# ssh -T -o A=B … [-R REMOTE:LOCAL] HOST COMMAND
+forward=
+while [ "${1#-}" != "$1" ]; do
+  case $1 in
+    -R) forward=$2; shift 2 ;;
+    -o) shift 2 ;;
+    *) shift ;;
+  esac
+done
+echo "$1" >> "$(dirname "$0")/hosts"
+case $1 in unreachable*) echo "ssh: connect to host $1: refused" >&2; exit 255 ;; esac
+[ -z "$forward" ] || ln -s "${forward#*:}" "${forward%%:*}"
+exec sh -c "$2"
+"""
+
+
+@pytest.fixture
+def ssh(harness, monkeypatch):
+    """A folder with the stand-in, first on the PATH."""
+    folder = harness.root / "bin"
+    folder.mkdir()
+    (folder / "ssh").write_text(_SSH)
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.setenv("HARNESS_CLIENT_PYTHON", sys.executable)
+    return folder
+
+
+@pytest.fixture
+def client(harness, ssh):
+    """``harness run tpcc`` as small as can be."""
+
+    def run(*more):
+        small = ("--warehouses", 1, "--users", 4, "--ramp-up", "0s", "--duration", "2s")
+        where = ("--engine", "postgres", "--placement", "ssd-both", "--json", "--quiet")
+        return harness("run", "tpcc", *where, *small, *more,
+                       HARNESS_CLIENT_PYTHON=sys.executable)  # fmt: skip
+
+    return run
+
+
+@pytest.mark.slow
+def test_two_hosts_make_one_run(harness, ssh, client):
+    done = client("-p", "client_hosts=client1,bench@client2")
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    assert run["status"] == "complete"
+    assert run["spec"]["params"]["clients"] == 2
+    asked = (ssh / "hosts").read_text().split()
+    assert sorted(asked) == ["bench@client2"] * 2 + ["client1"] * 2  # hello, and the run
+    assert not list(Path("/tmp").glob(".s.PGSQL.[2-5]????"))
+    assert harness.settled() == []
+
+
+def test_a_host_that_cannot_be_reached_is_named_beforehand(harness, client):
+    done = client("-p", "client_hosts=unreachable1")
+    assert done.code == 2
+    assert "drive the load from unreachable1: ssh: connect to host unreachable1" in done.err
+    assert not (harness.results / "runs").exists()
+
+
+def test_durability_is_looked_for_here_alone(client):
+    done = client("-p", "client_hosts=client1", "--test", "durability")
+    assert done.code == 2
+    assert "the journal of commits stays on the host of each client" in done.err
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"client_hosts": "-oProxyCommand=x"}, "not a host as ssh takes it"),
+        ({"client_hosts": "a,b", "clients": 1}, "every host needs a client process"),
+    ],
+)
+def test_refused_by_the_options(given, words):
+    with pytest.raises(UsageError, match=words):
+        normalise(given)
+
+
+def test_runs_without_hosts_keep_their_hash():
+    assert "client_hosts" not in normalise({})
+    assert normalise(normalise({"client_hosts": "a,b"}))["client_hosts"] == ["a", "b"]
+    assert normalise({"client_hosts": "a,b,c"})["clients"] == 3
+
+
+def test_processes_go_round_the_hosts():
+    hosts = ClientHosts(("one", "two"))
+    tunnel = Tunnel(Path("/run/here.sock"), "/tmp/there.sock", {})
+    argvs = [hosts.argv(index, "postgres", tunnel) for index in range(3)]
+    assert [argv[-2] for argv in argvs] == ["one", "two", "one"]
+    assert "/tmp/there.sock:/run/here.sock" in argvs[0]
