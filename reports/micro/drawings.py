@@ -18,7 +18,7 @@ from harness.reports.charts.drawing import (
     style,
 )
 from harness.reports.values import Summary
-from harness.reports.words import quantity_text, significant
+from harness.reports.words import quantity_text
 from harness.units import format_bytes
 
 _MARKERS = "osD^vPX*"
@@ -109,7 +109,7 @@ def x_text(value: float, unit: str) -> str:
     """A tick or a cell of the swept axis: sizes scaled, other numbers as they are."""
     if unit == "bytes":
         return format_bytes(value)
-    return quantity_text(value, unit) if unit else f"{significant(value):s}".removesuffix(".00")
+    return quantity_text(value, unit) if unit else f"{value:g}"
 
 
 def _alt(plots: Sequence[Plot]) -> str:

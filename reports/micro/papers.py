@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.reports.micro.beside import head
 from harness.reports.micro.drawings import x_text
 from harness.reports.micro.figures import AXES
-from harness.reports.micro.points import Device, Point, best
+from harness.reports.micro.points import Device, Point, best, points_of
 from harness.reports.micro.prices import NOTHING
 from harness.reports.published import PublishedPoint, PublishedSeries, read_published
 from harness.reports.words import quantity_text
@@ -80,8 +80,9 @@ def _read(paper: str, figures: set[str]) -> list[PublishedSeries]:
 def _rows(
     paper: str, series: PublishedSeries, devices: Sequence[Device]
 ) -> Iterator[tuple[str, ...]]:
+    repeating = [_repeating(device, paper, series.figure) for device in devices]
     for point in series.points:
-        measured = [_measured(series, point, device) for device in devices]
+        measured = [_measured(series, point, device) for device in repeating]
         error = f" ± {quantity_text(point.error_base, series.base_unit)}" * bool(point.error_base)
         yield (
             f"{paper} {series.figure}",
@@ -92,6 +93,15 @@ def _rows(
         )
 
 
+def _repeating(device: Device, paper: str, figure: str) -> Device:
+    """With what it has of suites that repeat this figure: others measure something else."""
+    runs = tuple(
+        run for run in device.runs
+        if any(t["paper"] == paper and figure in t["figures"] for t in _published(run))
+    )  # fmt: skip
+    return replace(device, runs=runs, points=tuple(points_of(runs)))
+
+
 def _measured(series: PublishedSeries, point: PublishedPoint, device: Device) -> str:
     """The device's own value of the same metric and labels at the same place."""
     match = _METRIC.match(series.metric)
@@ -99,6 +109,7 @@ def _measured(series: PublishedSeries, point: PublishedPoint, device: Device) ->
         return NOTHING
     labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
     labels = {_WORDS.get(name, name): value for name, value in labels.items()}
+    labels.setdefault("job", "")  # what runs beside something else is no figure of its own
     found = [p for p in device.select(match[1], **labels) if _is_at(p, point.x)]
     if not found or found[0].unit != series.base_unit:
         return NOTHING

@@ -174,7 +174,7 @@ def _device(key: _Key, runs: Sequence[StoredRun], every: Sequence[_Key]) -> Devi
         _told_apart(key, every),
         next(known, {}),
         tuple(runs),
-        tuple(_points(runs)),
+        tuple(points_of(runs)),
         tuple(emulated),
         len({one.host_id for one in every}) > 1,
     )
@@ -201,7 +201,8 @@ def _tier_name(run: StoredRun) -> str:
     return str(placement["data"] if placement else run.run["spec"]["label"] or "unknown")
 
 
-def _points(runs: Sequence[StoredRun]) -> Iterator[Point]:
+def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
+    """Every metric of these runs of one device."""
     found: dict[tuple[str, frozenset[tuple[str, str]]], list[Mapping[str, Any]]] = {}
     for run in runs:
         for metric in run.run["metrics"]:

@@ -1,0 +1,175 @@
+"""Finished runs of microbenchmarks with made-up figures, as real files through the store.
+
+``OPTANE`` and ``DRAM`` are shaped after what FAST'20 found of them: where the one loses by
+small random writes, many threads, flushed stores and remote processors, the other does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from report_runs import Case, write
+
+from harness.micro.fio_result import histogram
+from harness.store import StoredRun
+
+GB = 1e9
+KINDS = {
+    "load": {"operation": "load", "flush": "none", "fence": "none"},
+    "ntstore": {"operation": "ntstore", "flush": "none", "fence": "sfence"},
+    "clwb": {"operation": "store", "flush": "clwb", "fence": "sfence"},
+    "store": {"operation": "store", "flush": "none", "fence": "sfence"},
+}
+
+
+@dataclass
+class Model:
+    """GB/s by kind. ``small``, ``line``: at random 64 B and 256 B; ``crowd``: by threads."""
+
+    small: Mapping[str, float]
+    line: Mapping[str, float]
+    in_sequence: Mapping[str, tuple[float, float]]
+    large: Mapping[str, float]
+    crowd: Mapping[int, float]
+    far: float
+    latency_ns: float = 300.0
+    loaded: Mapping[float, float] = field(default_factory=dict)
+
+
+OPTANE = Model(
+    small={"load": 4, "ntstore": 2, "clwb": 1.5},
+    line={"load": 16, "ntstore": 8, "clwb": 6},
+    in_sequence={"load": (30, 32), "ntstore": (8, 9), "clwb": (6, 7)},
+    large={"ntstore": 11, "clwb": 7, "store": 2},
+    crowd={1: 2, 2: 4, 4: 8, 8: 7, 16: 5},
+    far=2.0,
+    loaded={0.0: 300, 2.0: 310, 4.0: 500, 8.0: 900, 12.0: 2000},
+)
+DRAM = Model(
+    small={"load": 60, "ntstore": 30, "clwb": 20},
+    line={"load": 62, "ntstore": 31, "clwb": 21},
+    in_sequence={"load": (62, 63), "ntstore": (31, 32), "clwb": (20, 21)},
+    large={"ntstore": 32, "clwb": 32, "store": 33},
+    crowd={1: 10, 2: 20, 4: 40, 8: 70, 16: 90},
+    far=7.9,
+    latency_ns=90.0,
+    loaded={0.0: 90, 40.0: 100, 80.0: 150},
+)
+
+
+def card_run(
+    root: Path,
+    model: Model = OPTANE,
+    tier: str = "pmem",
+    host: str = "lab1",
+    repeats: int = 6,
+    far: bool = True,
+    most_threads: int = 16,
+    **changes: Any,
+) -> StoredRun:
+    """A run of the suite device-card."""
+    metrics = [*_metrics(model, repeats, far, most_threads)]
+    return micro_run(root, metrics, tier=tier, host=host, **changes)
+
+
+def micro_run(
+    root: Path,
+    metrics: list[dict[str, Any]],
+    tier: str = "pmem",
+    host: str = "lab1",
+    suite: str = "device-card",
+    run_changes: Mapping[str, Any] | None = None,
+    manifest_changes: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> StoredRun:
+    """A run of any suite with these metrics."""
+    case = Case(
+        engine="microbench", placement=f"data={tier}", metrics=metrics, queries=(1,),
+        spec_changes={"workload": "micro", "params": {"suite": suite}, "memory_limit_bytes": None},
+        manifest_changes={"host.hostname": host, "host.host_id": f"{host}-id"}
+        | dict(manifest_changes or {}),
+        run_changes=dict(run_changes or {}), **changes,
+    )  # fmt: skip
+    return write(root, case)
+
+
+def rate(
+    measurement: str, gb_per_s: float, repeats: int = 6, scale: float = GB, **labels: object
+) -> dict[str, Any]:
+    """Bandwidth, a little more in each repeat."""
+    samples = [gb_per_s * scale * (1 + 0.01 * k) for k in range(repeats)]
+    return _metric(
+        "bandwidth_bytes_per_second", "B/s", "higher", measurement, labels, samples=samples
+    )
+
+
+def _metric(
+    name: str, unit: str, better: str, measurement: str, labels: Mapping[str, object], **value: Any
+) -> dict[str, Any]:
+    told = {key: str(text) for key, text in labels.items()}
+    job = told.get("job")
+    rest = ",".join(f"{k}={v}" for k, v in told.items() if k != "job" and not job)
+    configuration = told.pop("configuration", f"{measurement}/{rest}")
+    named = {"measurement": measurement, "configuration": configuration}
+    return {"name": name, "unit": unit, "better": better, "labels": named | told, **value}
+
+
+def duration(measurement: str, bins: Mapping[str, int], **labels: object) -> dict[str, Any]:
+    """A histogram of these times in ns."""
+    encoded = histogram(bins).encode()
+    return _metric("operation_duration_ns", "ns", "lower", measurement, labels, hdr=encoded)
+
+
+def operations(measurement: str, per_s: float, **labels: object) -> dict[str, Any]:
+    """Operations a second, the same in each repeat."""
+    return _metric("operations_per_second", "1/s", "higher", measurement, labels,
+                   samples=[per_s] * 6)  # fmt: skip
+
+
+def _metrics(model: Model, repeats: int, far: bool, most: int) -> Iterator[dict[str, Any]]:
+    def told(measurement: str, value: float, kind: str, **labels: object) -> dict[str, Any]:
+        return rate(measurement, value, repeats, **KINDS[kind], **labels)
+
+    for kind in model.small:
+        by_size = {64: model.small[kind], 256: model.line[kind], 4096: model.line[kind] * 1.02}
+        for size, value in by_size.items():
+            for threads, share in ((1, 0.2), (16, 1.0)):
+                yield told("access_size", value * share, kind, pattern="random",
+                           access_size_bytes=size, threads=threads)  # fmt: skip
+        for size, value in zip((64, 256), model.in_sequence[kind], strict=True):
+            yield told("access_size_sequential", value, kind, pattern="sequential",
+                       access_size_bytes=size, threads=16)  # fmt: skip
+        for threads, value in model.crowd.items():
+            if threads <= most:
+                yield told("threads", value, kind, pattern="sequential", access_size_bytes=256,
+                           threads=threads)  # fmt: skip
+    for kind, value in model.large.items():
+        for size, share in ((64, 0.3), (4096, 1.0), (65536, 1.01)):
+            labels = {"pattern": "sequential", "access_size_bytes": size, "threads": 1}
+            yield told("persist_size", value * share, kind, **labels)
+            yield told("persist", value * share, kind, **labels)
+    for where in ("near", "far") if far else ("near",):
+        labels = {"operation": "mixed", "read_share": 0.5, "threads": 4}
+        labels |= {"numa": "far"} if where == "far" else {}
+        yield rate("mix", 8.0 if where == "near" else model.far, repeats, **labels)
+    for bandwidth, latency in model.loaded.items():
+        yield from _loaded(bandwidth, latency, repeats)
+    yield duration("latency", {str(int(model.latency_ns)): 99, "9000": 1}, **KINDS["load"],
+                   pattern="random", access_size_bytes=64)  # fmt: skip
+
+
+def _loaded(bandwidth: float, latency: float, repeats: int) -> Iterator[dict[str, Any]]:
+    configuration = f"loaded_latency/pace={bandwidth}"
+    beside = {"load_operation": "load" if bandwidth else "none",
+              "load_threads": 3 if bandwidth else 0,
+              "load_bytes_per_second": bandwidth * GB if bandwidth else "none"}  # fmt: skip
+    job = {"job": "chase"} if bandwidth else {}
+    yield _metric("latency_ns", "ns", "lower", "loaded_latency",
+                  {"configuration": configuration, "operation": "chase"} | job | beside,
+                  samples=[latency] * repeats)  # fmt: skip
+    if bandwidth:
+        yield rate("loaded_latency", bandwidth, repeats, configuration=configuration, job="load",
+                   **KINDS["load"])  # fmt: skip

@@ -1,0 +1,304 @@
+"""The card of a device: what it says follows from the figures, and from nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from micro_runs import DRAM, GB, KINDS, OPTANE, card_run, duration, micro_run, operations, rate
+from report_runs import Case, write
+
+from harness.errors import UsageError
+from harness.reports.micro.figures import measurements
+from harness.reports.micro.findings import findings
+from harness.reports.micro.loaded import curves
+from harness.reports.micro.points import devices
+from harness.reports.micro.practices import practices
+from harness.reports.micro.prices import COLUMNS, price_table, read_prices
+from harness.reports.micro.report import write_cards
+
+_GIB = float(1 << 30)
+
+
+def _outcomes(root: Path, **changes: object) -> list[str]:
+    (device,) = devices([card_run(root, **changes)])  # type: ignore[arg-type]
+    return [practice.outcome for practice in practices(device)]
+
+
+def test_all_four_practices_are_confirmed_where_fast20_found_them(tmp_path: Path) -> None:
+    assert _outcomes(tmp_path, model=OPTANE) == ["confirmed"] * 4
+
+
+def test_all_four_are_refuted_where_nothing_is_gained(tmp_path: Path) -> None:
+    assert _outcomes(tmp_path, model=DRAM) == ["refuted"] * 4
+
+
+def test_the_figures_stand_beside_the_outcome(tmp_path: Path) -> None:
+    (device,) = devices([card_run(tmp_path)])
+    first = practices(device)[0].figures
+    # Random 64 B → 256 B gains 4×, in sequence 9/8.
+    assert "3.56×" in first
+    assert "random 1.91 GiB/s and 7.64 GiB/s" in first
+    third = practices(device)[2].figures
+    assert "best thread count against 16 threads: 4" in third
+
+
+def test_three_repeats_cannot_confirm_anything(tmp_path: Path) -> None:
+    (device,) = devices([card_run(tmp_path, repeats=3)])
+    found = practices(device)
+    assert [one.outcome for one in found] == ["not testable here"] * 4
+    assert "cannot be shown with 3 repeats, 6 are needed" in found[0].figures
+
+
+def test_two_processors_say_nothing_of_many_threads(tmp_path: Path) -> None:
+    (device,) = devices([card_run(tmp_path, most_threads=2)])
+    third = practices(device)[2]
+    assert third.outcome == "not testable here"
+    assert "only 2 threads here" in third.figures
+
+
+def test_without_a_far_node_nothing_is_said_of_numa(tmp_path: Path) -> None:
+    (device,) = devices([card_run(tmp_path, far=False)])
+    fourth = practices(device)[3]
+    assert fourth.outcome == "not testable here"
+    assert "everything is near here" in fourth.figures
+
+
+def test_what_was_not_measured_is_named(tmp_path: Path) -> None:
+    run = micro_run(tmp_path, [rate("sequential", 3.0, **KINDS["load"])], suite="quick")
+    (device,) = devices([run])
+    assert all("device-card" in practice.figures for practice in practices(device))
+    assert findings(device) == []
+
+
+def test_a_repeat_without_any_work_makes_no_ratio(tmp_path: Path) -> None:
+    run = card_run(tmp_path / "a")
+    metrics = [
+        metric | {"samples": [0.0] * len(metric["samples"])} if "samples" in metric else metric
+        for metric in run.run["metrics"]
+    ]
+    (device,) = devices([micro_run(tmp_path / "b", metrics)])
+    assert {p.outcome for p in practices(device)[:2]} == {"not testable here"}
+    assert "nothing was done" in practices(device)[0].figures
+
+
+def test_a_ratio_whose_interval_holds_the_bound_decides_nothing(tmp_path: Path) -> None:
+    model = replace(OPTANE, far=8.0 / 1.1)
+    run = card_run(tmp_path, model=model)
+    for metric in run.run["metrics"]:
+        if metric["labels"]["measurement"] == "mix" and "numa" in metric["labels"]:
+            metric["samples"] = [s * (0.9 if k % 2 else 1.1) for k, s in
+                                 enumerate(metric["samples"])]  # fmt: skip
+    (device,) = devices([run])
+    fourth = practices(device)[3]
+    assert (fourth.outcome, fourth.trials[0].why) == (
+        "not testable here", "the interval holds 1.1",
+    )  # fmt: skip
+
+
+# What it likes ------------------------------------------------------------------
+
+
+def test_the_knee_is_where_nine_tenths_are_reached(tmp_path: Path) -> None:
+    (device,) = devices([card_run(tmp_path)])
+    answers = {one.question: one for one in findings(device)}
+    size = answers["Access size, random ntstore+sfence"]
+    assert size.answer == "4 KiB; 256 B already 98 % of it"
+    threads = answers["Thread count, ntstore+sfence, 256 B"]
+    assert threads.answer == "sequential: 4 threads"
+    assert "16 threads: 4.77 GiB/s" in threads.figures
+
+
+def test_only_what_persists_is_called_a_persist_instruction(tmp_path: Path) -> None:
+    (device,) = devices([card_run(tmp_path, model=DRAM)])
+    answers = {one.question: one for one in findings(device)}
+    found = answers["Persist instruction, sequential writes"]
+    assert "4 KiB: ntstore+sfence or store+clwb+sfence" in found.answer  # 32 and 32 GB/s
+    assert " store+sfence" not in found.answer  # 33 GB/s, and gone with the power
+    assert "no flush" in found.figures
+
+
+def test_latency_under_load_is_taken_with_its_own_bandwidth(tmp_path: Path) -> None:
+    (device,) = devices([card_run(tmp_path)])
+    (curve,) = curves(device)
+    assert curve.idle == 300
+    assert [(round(p.rate / GB), p.latency) for p in curve.points] == [
+        (2, 310), (4, 500), (8, 900), (12, 2000),
+    ]  # fmt: skip
+    assert curve.knee is not None and curve.knee.latency == 500
+
+
+def test_every_measurement_has_its_table(tmp_path: Path) -> None:
+    (device,) = devices([card_run(tmp_path)])
+    tables = {one.title: one for one in measurements(device, "d")}
+    table = tables["access size: bandwidth"]
+    assert table.head == ("instructions", "threads", "access size", "median", "range", "n")
+    assert ("ntstore+sfence", "16", "64 B", "1.91 GiB/s", "1.86 – 1.96 GiB/s", "6") in table.rows
+    assert table.drawing is not None
+    latency = tables["latency: time of an operation"]
+    assert latency.rows[0][:2] == ("300 ns", "300 ns")
+
+
+# Prices -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "tier", "per_gb", "gib_per_s", "column", "printed"),
+    [
+        # Bandwidths from the text of Sections 4.2.1 and 4.2.3, results from Table 2.
+        ("apache128", "pmem", "9.22", {"write": 12}, 2, 0.78),
+        ("apache256", "pmem", "10.74", {"write": 17}, 2, 0.64),
+        ("barlow256", "pmem", "12.77", {"write": 21.6}, 2, 0.60),
+        ("barlow256", "pmem", "12.77", {"read": 58}, 0, 0.22),
+        ("apache256", "pmem", "10.74", {"read": 42}, 0, 0.25),
+        ("apache512", "pmem", "16.60", {"read": 29}, 0, 0.56),
+        ("barlow256", "dram", "59.38", {"read": 157}, 0, 0.38),
+    ],
+)
+def test_price_performance_is_that_of_perma_bench_table_2(
+    tmp_path: Path, host: str, tier: str, per_gb: str,
+    gib_per_s: dict[str, float], column: int, printed: float,
+) -> None:  # fmt: skip
+    metrics = []
+    for what, value in gib_per_s.items():
+        kind, size = {"read": ("load", 4096), "write": ("ntstore", 512)}[what]
+        metrics.append(rate("sequential", value, 1, _GIB, pattern="sequential", threads=16,
+                            access_size_bytes=size, **KINDS[kind]))  # fmt: skip
+    found = devices([micro_run(tmp_path, metrics, tier=tier, host=host)])
+    listed = read_prices(Path("profiles/prices/perma-bench-2022.yml"))
+    table = price_table(found, listed)
+    assert table is not None
+    assert table.rows[0][2] == per_gb
+    # The text rounds its bandwidths to whole GB/s or "around".
+    assert float(table.rows[0][3 + column]) == pytest.approx(printed, abs=0.02)
+    assert table.source.startswith("dell.de")
+
+
+def test_latency_multiplies_and_operations_divide(tmp_path: Path) -> None:
+    metrics = [
+        duration("random_read_latency", {"500": 100}, threads=16),
+        operations("hash_index_update", 23.6e6, threads=16),
+        operations("hash_index_update", 2e6, threads=1),
+    ]
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    by_name = {column.per: column.value(device, 9.21) for column in COLUMNS}
+    assert by_name["100 ns latency"] == pytest.approx(46.05, rel=0.002)  # 9.21 × 5 steps
+    assert by_name["M hash index updates/s"] == pytest.approx(0.39, abs=0.001)
+    assert by_name["M tree index lookups/s"] is None
+
+
+def test_the_host_files_price_is_taken_without_a_list(tmp_path: Path) -> None:
+    found = devices([card_run(tmp_path)])
+    table = price_table(found, None)
+    assert table is not None and table.rows[0][2] == "9.21"
+    assert table.source == "price_per_gb of the host file"
+
+
+def test_a_list_that_fits_no_device_is_refused(tmp_path: Path) -> None:
+    listed = read_prices(Path("profiles/prices/perma-bench-2022.yml"))
+    with pytest.raises(UsageError, match="no entry of the file fits"):
+        price_table(devices([card_run(tmp_path)]), listed)
+
+
+def test_an_unknown_key_of_a_price_list_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "prices.yml"
+    path.write_text("schema: 1\ncurrency: EUR\nsource: us\ndevices:\n  - {name: a, tire: pmem}\n")
+    with pytest.raises(UsageError, match=r"prices\.yml:5"):
+        read_prices(path)
+
+
+# Several servers ----------------------------------------------------------------
+
+
+def test_servers_stand_side_by_side(tmp_path: Path) -> None:
+    runs = [card_run(tmp_path, host="lab1"), card_run(tmp_path, DRAM, host="lab2")]
+    found = devices(runs)
+    assert [device.name for device in found] == ["lab1: pmem", "lab2: pmem"]
+    out = tmp_path / "out"
+    files = write_cards(runs, out)
+    assert files.devices == ("lab1: pmem", "lab2: pmem")
+    text = files.markdown.read_text()
+    assert "| 1. Avoid random accesses smaller than 256 B | confirmed | refuted |" in text
+
+
+def test_a_tier_that_was_made_anew_is_another_device(tmp_path: Path) -> None:
+    plain = card_run(tmp_path)
+    facts = plain.manifest["tiers"][0]
+    nodax = facts | {"facts": facts["facts"] | {"dax": False}}
+    other = card_run(tmp_path, manifest_changes={"tiers": [nodax]})
+    assert sorted(device.name for device in devices([plain, other])) == [
+        "pmem (dax false)", "pmem (dax true)",
+    ]  # fmt: skip
+
+
+def test_several_suites_of_one_device_make_one_card(tmp_path: Path) -> None:
+    fio = rate("random_read", 0.5, 2, operation="read", queue_depth=8, access_size_bytes=4096)
+    runs = [card_run(tmp_path), micro_run(tmp_path, [fio], suite="block-io")]
+    (device,) = devices(runs)
+    assert {"Queue depth, random read, 4 KiB"} < {one.question for one in findings(device)}
+
+
+def test_a_failed_run_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    runs = [card_run(tmp_path), card_run(tmp_path, status="failed")]
+    files = write_cards(runs, tmp_path / "out")
+    text = files.markdown.read_text()
+    assert re.search(r"Left out: .*server died", text)
+    with pytest.raises(UsageError, match="no finished run"):
+        devices(runs[1:])
+
+
+# Files --------------------------------------------------------------------------
+
+
+def test_the_card_is_one_file_that_fetches_nothing(tmp_path: Path) -> None:
+    run = card_run(tmp_path, emulated=({"tier": "pmem", "by": "tmpfs <b>"},))
+    files = write_cards([run], tmp_path / "out", title="A <script>")
+    html = files.html.read_text()
+    assert "default-src 'none'" in html
+    assert not re.search(r"(?:src|href)=\"(?:https?:|//)", html)
+    assert "<script>A" not in html and "A &lt;script&gt;" in html
+    assert "tmpfs &lt;b&gt;" in html
+    assert "EMULATED" in html and "pmem (EMULATED)" in html
+    assert len(list((tmp_path / "out" / "figures").glob("*.svg"))) > 3
+    assert files.csv.read_text().count("\n") > len(run.run["metrics"])
+
+
+_MAIN = "from harness.cli import main; main()"
+
+
+def _harness(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _MAIN, *argv, "--results", str(root)],
+        capture_output=True, text=True, check=False, cwd=root,
+    )  # fmt: skip
+
+
+def test_the_command_writes_a_card(tmp_path: Path) -> None:
+    card_run(tmp_path)
+    done = _harness(tmp_path, "card", "--out", str(tmp_path / "card"), "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)["card"]
+    assert told["devices"] == ["pmem"] and Path(told["html"]).exists()
+
+
+def test_a_store_without_microbenchmarks_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, Case())
+    done = _harness(tmp_path, "card", "--out", str(tmp_path / "card"))
+    assert done.returncode == 2
+    assert "harness run micro --suite device-card" in done.stderr
+    assert not (tmp_path / "card").exists()
+
+
+def test_a_report_puts_the_card_beside_the_engines(tmp_path: Path) -> None:
+    write(tmp_path, Case())
+    card_run(tmp_path)
+    done = _harness(tmp_path, "report", "--out", str(tmp_path / "report"), "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["report"]["runs"] == 1
+    assert Path(told["card"]["html"]).parent == Path(told["report"]["html"]).parent
