@@ -160,7 +160,9 @@ def test_leaving_system_ram_offlines_its_memory_before_anything_else() -> None:
     plan = make_plan(state_of("everything", dax=(device,)), REGION0)
     assert dos(plan)[:2] == [("release-memory", "dax0.0"), ("destroy-namespace", "namespace0.0")]
     assert plan.steps[0].command.startswith("daxctl offline-memory dax0.0; ")
-    to_device = make_plan(state_of("everything", dax=(device,)), Wish("devdax", ("region0",)))
+    record = Record(namespaces={"6bac18e0-e214-4adb-a050-f25743c3018e": {"asked_bytes": None}})
+    state = state_of("everything", dax=(device,), record=record)
+    to_device = make_plan(state, Wish("devdax", ("region0",)))
     assert dos(to_device)[0] == ("release-memory", "dax0.0")
     assert to_device.destroys == ()
 

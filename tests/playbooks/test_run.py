@@ -169,7 +169,7 @@ def test_another_namespace_under_a_confirmed_name_is_not_destroyed(host: Simulat
 def test_a_step_that_shows_no_effect_fails(host: SimulatedHost) -> None:
     host._ndctl_init_labels = host._daxctl_list  # type: ignore[method-assign]
     outcome = provision(host)
-    assert "the kernel shows no change" in outcome.failures[0].why
+    assert "ended without an error, and has no effect" in outcome.failures[0].why
 
 
 def test_programs_words_are_in_the_failure(host: SimulatedHost) -> None:

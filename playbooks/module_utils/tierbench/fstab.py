@@ -51,8 +51,12 @@ def our_points(text: str) -> list[str]:
 
 
 def with_line(text: str, line: str) -> str:
-    """The text with the line in place of ours for its mount point."""
-    kept = without_point(text, line.split()[1])
+    """The text with the line in place of ours for its mount point or its file system."""
+    source, point = line.split()[:2]
+    for fields in entries(text):
+        if is_ours(fields) and fields[0] == source:
+            text = without_point(text, fields[1])
+    kept = without_point(text, point)
     return kept + ("" if not kept or kept.endswith("\n") else "\n") + line + "\n"
 
 

@@ -69,8 +69,9 @@ def find_kept(state: State, region: Region, wish: Wish) -> Namespace | None:
     ours = [n for n in fitting if state.is_ours(n)]
     if ours:
         return ours[0]
+    # Somebody's nameless one may serve where a file system is made on it (if that is confirmed).
     alone = [n for n in fitting if not n.label and len(state.of_region(region)) == 1]
-    return alone[0] if alone else None
+    return alone[0] if alone and wish.has_filesystem else None
 
 
 def _fits(namespace: Namespace, region: Region, wish: Wish, state: State) -> bool:

@@ -194,6 +194,7 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
         state = host.state()
         plan = make_plan(state, host.wish)
     outcome.steps = []
+    came_up: list[tuple[Step, int]] = []
     for _ in range(_MOST_STEPS):
         if plan.refusals:
             outcome.failures += plan.refusals
@@ -201,6 +202,10 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
         if not plan.steps or plan.steps[0].do == "reboot":
             break
         step = plan.steps[0]
+        if (step, len(plan.steps)) in came_up:
+            why = f"{step.do} ended without an error, and has no effect: {step.why}"
+            raise StepFailed(step.object, why, "look at dmesg")
+        came_up.append((step, len(plan.steps)))
         _check_approved(step, state)
         try:
             carry_out(step, Hands(state, host.wish, host.commands, host.files))
@@ -213,9 +218,6 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
         _forget(step, host.files)
         state = host.state()
         plan = make_plan(state, host.wish)
-        if plan.steps and (plan.steps[0].do, plan.steps[0].object) == (step.do, step.object):
-            why = f"{step.do} ended without an error, and the kernel shows no change"
-            raise StepFailed(step.object, why, "look at dmesg")
     outcome.steps += [each.to_json() for each in plan.steps]
     outcome.reboot_needed = plan.reboot_needed
     return state
