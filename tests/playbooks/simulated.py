@@ -129,6 +129,9 @@ class SimulatedHost(Commands):
     def has(self, program: str) -> bool:
         return program != "ipmctl"
 
+    def unreadable(self, device: str) -> str | None:
+        return None
+
     def run(self, argv: Sequence[str]) -> Done:
         words = list(argv)
         reading = words[:2] in (["ndctl", "list"], ["daxctl", "list"]) or words[0] == "blkid"

@@ -80,6 +80,9 @@ class Answers(Commands):
     def has(self, program: str) -> bool:
         return True
 
+    def unreadable(self, device: str) -> str | None:
+        return None
+
     def run(self, argv: object) -> Done:
         return self.done
 

@@ -45,6 +45,19 @@ class Commands:
         """Whether the host has the program."""
         return shutil.which(program, path=_PATH) is not None
 
+    def unreadable(self, device: str) -> str | None:
+        """Why the beginning or the end of a device cannot be read; None where it can."""
+        try:
+            with open(device, "rb", buffering=0) as file:
+                size = file.seek(0, os.SEEK_END)
+                for at in (0, max(0, size - 4096)):
+                    file.seek(at)
+                    if not file.read(4096):
+                        return f"{device} has no bytes"
+        except OSError as error:
+            return f"{device} cannot be read: {error.strerror}"
+        return None
+
     def run(self, argv: Sequence[str]) -> Done:
         """The answer, whatever the exit code; 127 where there is no such program."""
         environment = {**os.environ, "LC_ALL": "C", "PATH": _PATH}

@@ -98,7 +98,9 @@ def probe(device: str, commands: Commands) -> Content:
     """What blkid's low-level probing finds (blkid(8): 0 found, 2 nothing, 8 ambivalent)."""
     done = commands.run(["blkid", "--probe", "--output", "export", device])
     if done.rc == 2 and not done.words:
-        return Content(True)
+        # The same answer as for a device that cannot be opened or read.
+        unread = commands.unreadable(device)
+        return Content(False, why=unread) if unread else Content(True)
     if done.rc != 0:
         what = "several signatures at once" if done.rc == 8 else done.words or "nothing"
         return Content(False, why=f"blkid cannot tell (exit {done.rc}: {what})")
