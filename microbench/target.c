@@ -6,6 +6,7 @@
  * (O_TMPFILE), so that nothing stays behind whatever happens.
  */
 #include "target.h"
+#include "kernel.h"
 #include "support.h"
 
 #include <errno.h>
@@ -40,38 +41,20 @@ static bool fail(const struct mb_target *target, const char *what, struct lg_err
 
 /* ---- reading ---- */
 
-static bool read_word(const struct mb_target *target, const json_t *given, const char *key,
-                      const char *const *words, int *value, struct lg_error *error)
-{
-    const json_t *found = json_object_get(given, key);
-    if (!found || json_is_null(found))
-        return true;
-    const char *text = json_string_value(found);
-    for (int i = 0; text && words[i]; i++) {
-        if (strcmp(text, words[i]) == 0) {
-            *value = i;
-            return true;
-        }
-    }
-    lg_fail(error, "target %s: %s: %s is not known (%s, %s …)", target->name, key,
-            text ? text : "what is given", words[0], words[1]);
-    return false;
-}
-
 static bool read_words(struct mb_target *target, const json_t *given, struct lg_error *error)
 {
     static const char *const kinds[] = {"dram", "file", "devdax", NULL};
     static const char *const pages[] = {"base", "huge", "1g", NULL};
     static const char *const syncs[] = {"required", "preferred", "off", NULL};
     static const char *const domains[] = {"none", "adr", "eadr", NULL};
-    int kind = -1, page = MB_HUGE, sync = MB_SYNC_PREFERRED, domain = MB_VOLATILE;
-    if (!read_word(target, given, "kind", kinds, &kind, error) ||
-        !read_word(target, given, "pages", pages, &page, error) ||
-        !read_word(target, given, "sync", syncs, &sync, error) ||
-        !read_word(target, given, "persistence_domain", domains, &domain, error))
-        return false;
-    if (kind < 0) {
-        lg_fail(error, "target %s: kind: is missing", target->name);
+    const struct mb_job keys = {.given = given}; /* read like a job's */
+    struct lg_error inner = {""};
+    int kind, page, sync, domain;
+    if (!mb_read_word(&keys, "kind", kinds, -1, &kind, &inner) ||
+        !mb_read_word(&keys, "pages", pages, MB_HUGE, &page, &inner) ||
+        !mb_read_word(&keys, "sync", syncs, MB_SYNC_PREFERRED, &sync, &inner) ||
+        !mb_read_word(&keys, "persistence_domain", domains, MB_VOLATILE, &domain, &inner)) {
+        lg_fail(error, "target %.100s: %.800s", target->name, inner.text);
         return false;
     }
     target->kind = (enum mb_target_kind)kind;

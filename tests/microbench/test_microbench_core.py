@@ -277,6 +277,10 @@ WORDS = {
         {"t": {"kind": "devdax", "path": "/dev/null", "size_bytes": MIB, "overwrite": True}},
         throughput(operations=1), 2, "is no DAX device",
     ),
+    "no such pages": (
+        {"t": {"kind": "dram", "size_bytes": MIB, "pages": "big"}}, throughput(operations=1), 2,
+        'target t: pages: "big" is none of "base", "huge", "1g"',
+    ),
     "no node": (
         {"t": {"kind": "dram", "size_bytes": MIB, "node": 999}},
         throughput(operations=1), 1, "memory of node 999 cannot be had",
