@@ -186,12 +186,12 @@ bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_
  *
  * Scattered ones come from a ring of line numbers that stays in the cache; with each round
  * it is turned by another random amount, so that a round touches other lines than the
- * rounds before.
+ * rounds before. It is turned as a whole: done for each access, as many misses would no longer
+ * fit into the core's window. A span ends with the next call of its cursor.
  */
 struct mb_span {
     char *base;            /* strided: the first access; scattered: the range */
     const uint32_t *lines; /* scattered; NULL: strided */
-    uint64_t turn, all;    /* scattered: line = (lines[i] + turn) modulo all */
     int64_t step_bytes;    /* strided */
     uint64_t count;
 };
@@ -200,9 +200,7 @@ static inline char *mb_span_at(const struct mb_span *span, uint64_t i)
 {
     if (!span->lines)
         return span->base + (int64_t)i * span->step_bytes;
-    uint64_t line = span->lines[i] + span->turn;
-    line -= line >= span->all ? span->all : 0;
-    return span->base + line * MB_LINE;
+    return span->base + span->lines[i] * MB_LINE;
 }
 
 /* Where a thread is in its pattern. */
@@ -214,7 +212,7 @@ struct mb_cursor {
     uint32_t sharers, place;
     uint64_t at, lap;     /* sequential, strided: access within the chunk or lap; which */
     uint32_t *ring;       /* scattered */
-    uint64_t ring_count, turn;
+    uint64_t ring_count;
     struct lg_random random;
 };
 /* `base` and `range_bytes`: the thread's own, or those of its part of the second target. */

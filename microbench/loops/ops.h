@@ -188,21 +188,22 @@ MB_INLINE mb_vector mb_stored(void)
 MB_INLINE void mb_access_do(enum mb_access access, enum mb_flush flush, bool flush_each_line,
                             char *at, uint64_t bytes, mb_vector value)
 {
-    for (uint64_t i = 0; i < bytes; i += MB_LINE) {
+    char *end = at + bytes;
+    for (char *line = at; line < end; line += MB_LINE) {
         if (access == MB_LOAD)
-            mb_line_load(at + i);
+            mb_line_load(line);
         else if (access == MB_NTLOAD)
-            mb_line_ntload(at + i);
+            mb_line_ntload(line);
         else if (access == MB_STORE)
-            mb_line_store(at + i, value);
+            mb_line_store(line, value);
         else if (access == MB_NTSTORE)
-            mb_line_ntstore(at + i, value);
+            mb_line_ntstore(line, value);
         if (flush_each_line)
-            mb_line_flush(at + i, flush);
+            mb_line_flush(line, flush);
     }
     if (flush != MB_NO_FLUSH && !flush_each_line)
-        for (uint64_t i = 0; i < bytes; i += MB_LINE)
-            mb_line_flush(at + i, flush);
+        for (char *line = at; line < end; line += MB_LINE)
+            mb_line_flush(line, flush);
 }
 
 #endif
