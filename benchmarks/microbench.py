@@ -53,6 +53,7 @@ from harness.reports.statistics import Estimate, compare_paired
 GIB = 2**30
 RANGE_BYTES = 2 * GIB
 LEAST_BANDWIDTH, MOST_CHASE_ERROR = 0.98, 0.03
+LEAST_CONFIDENCE = 0.9  # of an interval that decides
 #: Random operations that PerMA-Bench gets for each thread: a third of a second or so.
 PERMA_OPERATIONS = {
     ("read", 64): 20_000_000, ("read", 256): 9_000_000, ("none", 64): 24_000_000,
@@ -271,6 +272,8 @@ def verdict(found: Estimate, least: float, most: float) -> str:
     """Where the interval lies: within, outside, or on both sides of a limit."""
     if found.low is None or found.high is None:
         return "one pair tells nothing"
+    if found.confidence < LEAST_CONFIDENCE:
+        return f"too few pairs ({found.confidence:.0%})"
     if found.low >= least and found.high <= most:
         return "reached"
     return "MISSED" if found.high < least or found.low > most else "undecided"
