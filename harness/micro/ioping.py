@@ -76,10 +76,15 @@ def _plan(params: Mapping[str, Any]) -> _Plan:
             raise parameters.unknown("ioping", str(name), list(_DEFAULTS), {"size": "working_set"})
     given = {**_DEFAULTS, **params}
     return _Plan(
-        parameters.count("requests", given["requests"], 1_000_000),
+        parameters.count("requests", _number(given["requests"]), 1_000_000),
         parse_size(given["access"]),
         parse_size(given["working_set"]),
     )
+
+
+def _number(given: Any) -> Any:
+    """The command line gives texts."""
+    return int(given) if isinstance(given, str) and given.isdigit() else given
 
 
 def _argv(plan: _Plan, operation: str, pattern: str, direct: bool, seed: int) -> list[str]:

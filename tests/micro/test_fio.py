@@ -137,7 +137,7 @@ def test_partial_reads_find_the_file_in_the_page_cache(work: Workplace) -> None:
 
 
 def test_ioping_tells_every_request(work: Workplace) -> None:
-    measured = ioping.measure(work, {"requests": 8, "working_set": "4MiB"})
+    measured = ioping.measure(work, {"requests": "8", "working_set": "4MiB"})
     durations = [m for m in measured.metrics if m.name == "operation_duration_ns"]
     cases = {(m.labels["operation"], m.labels["pattern"]) for m in durations}
     assert cases == {(o, p) for o in ("read", "write") for p in ("random", "sequential")}
