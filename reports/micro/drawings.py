@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.axis import Axis
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    MultipleLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from harness.reports.charts.drawing import (
     ARM_COLOURS,
@@ -27,7 +35,7 @@ _DASHES = ("-", "--", ":", "-.")
 MOST_LINES = 8
 _ACROSS = 2
 _EACH_IN, _HIGH_IN, _LEGEND_IN = 4.6, 3.0, 0.2
-_MOST_TICKS = 9
+_MOST_TICKS = 6
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,7 @@ def _draw_plot(axes: Axes, plot: Plot, emulated: bool) -> None:
         )  # fmt: skip
     _dress_x(axes, plot)
     axes.set_ylim(bottom=0)
+    _binary_ticks(axes.yaxis, plot.unit, axes.get_ylim()[1])
     axes.set_xlabel(plot.x_title + (", log axis" if plot.x_log else ""))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity_text(value, plot.unit)))
     axes.set_title(plot.title, fontsize="medium", loc="left")
@@ -101,8 +110,15 @@ def _dress_x(axes: Axes, plot: Plot) -> None:
         axes.xaxis.set_minor_formatter(NullFormatter())
     else:
         axes.set_xlim(left=0)
+        _binary_ticks(axes.xaxis, plot.x_unit, axes.get_xlim()[1])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: x_text(value, plot.x_unit)))
     axes.tick_params(axis="x", labelsize="small")
+
+
+def _binary_ticks(axis: Axis, unit: str, most: float) -> None:
+    """Rates are told in GiB/s: ticks at powers of ten of bytes would not be round."""
+    if unit == "B/s" and most > _MOST_TICKS:
+        axis.set_major_locator(MultipleLocator(2.0 ** math.ceil(math.log2(most / _MOST_TICKS))))
 
 
 def x_text(value: float, unit: str) -> str:
