@@ -1,7 +1,8 @@
 /*
  * What this processor can: instruction sets, flushes, an invariant clock and its rate.
  *
- * The rate is measured against CLOCK_MONOTONIC. The core's own frequency is what a chain of
+ * The rate is measured against CLOCK_MONOTONIC, from mb_cpu_find to mb_cpu_settle: the time in
+ * between is not waited for where targets are made ready meanwhile. The core's own frequency is what a chain of
  * dependent additions shows, one a cycle; it is where the ceiling of plausible figures
  * comes from.
  */
@@ -108,14 +109,15 @@ static void read_both(uint64_t *cycles, uint64_t *ns)
     }
 }
 
-static void measure_clock(void)
+static uint64_t first_cycles, first_ns;
+
+void mb_cpu_settle(void)
 {
-    uint64_t cycles, ns, later_cycles, later_ns;
-    read_both(&cycles, &ns);
-    while (lg_monotonic_ns() - ns < CALIBRATION_NS)
+    uint64_t cycles, ns;
+    while (lg_monotonic_ns() - first_ns < CALIBRATION_NS)
         ;
-    read_both(&later_cycles, &later_ns);
-    mb_cpu.clock_hz = (double)(later_cycles - cycles) * 1e9 / (double)(later_ns - ns);
+    read_both(&cycles, &ns);
+    mb_cpu.clock_hz = (double)(cycles - first_cycles) * 1e9 / (double)(ns - first_ns);
 }
 
 void mb_cpu_measure_core(void)
@@ -142,7 +144,7 @@ bool mb_cpu_find(struct lg_error *error)
                        "of single operations cannot be measured with it", mb_cpu.model);
         return false;
     }
-    measure_clock();
+    read_both(&first_cycles, &first_ns);
     mb_cpu_measure_core();
     return true;
 }

@@ -134,6 +134,8 @@ struct mb_cpu {
 /* The machine's, looked up once at the start. */
 extern struct mb_cpu mb_cpu;
 bool mb_cpu_find(struct lg_error *error);
+/* The clock's rate, at least 50 ms behind mb_cpu_find; nothing is timed by it before. */
+void mb_cpu_settle(void);
 void mb_cpu_measure_core(void);
 
 /* "isa": auto takes the widest that this CPU has; another one must be there. */

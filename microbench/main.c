@@ -24,11 +24,10 @@ static int refuse(const struct lg_error *error)
 
 static json_t *new_result(void)
 {
-    return json_pack("{s:i, s:s, s:n, s:s, s:{s:I, s:I}, s:o, s:{}, s:[], s:[]}", "schema", 2,
+    return json_pack("{s:i, s:s, s:n, s:s, s:{s:I, s:I}, s:{}, s:[], s:[]}", "schema", 2,
                      "status", "complete", "error", "version", MICROBENCH_VERSION, "clock",
                      "monotonic_ns", (json_int_t)lg_monotonic_ns(), "realtime_ns",
-                     (json_int_t)lg_realtime_ns(), "cpu", mb_cpu_facts(), "targets",
-                     "measurements", "notes");
+                     (json_int_t)lg_realtime_ns(), "targets", "measurements", "notes");
 }
 
 static void note(json_t *result, const char *format, const char *name)
@@ -116,7 +115,10 @@ static bool run_measurement(struct mb_measurement *measurement, json_t *result,
 
 static bool run_all(struct mb_spec *spec, json_t *result, struct lg_error *error)
 {
-    if (!map_targets(spec, result, error))
+    bool mapped = map_targets(spec, result, error);
+    mb_cpu_settle();
+    json_object_set_new(result, "cpu", mb_cpu_facts());
+    if (!mapped)
         return false;
     for (size_t m = 0; m < spec->measurement_count; m++) {
         struct lg_error inner = {""};
