@@ -81,6 +81,7 @@ class SimulatedHost(Commands):
             fstab=self.root / "etc/fstab",
             daxctl_conf=self.root / "etc/daxctl.conf.d/tierbench.conf",
             grub=self.root / "etc/grub.cfg",
+            disk_tier=self.root / "var/tiers/ssd",
         )
 
     @property

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import PLAYBOOKS
-from tierbench.state import DEFAULT_TIER
+from tierbench.state import Files
 
 PACKAGE = PLAYBOOKS / "module_utils" / "tierbench"
 #: What of the tiers' code the package uses; the rest of that folder does not travel.
@@ -50,4 +50,4 @@ def test_the_default_tier_is_the_harnesss(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.delenv("HARNESS_DATA", raising=False)
     monkeypatch.setattr(paths.os, "geteuid", lambda: 0)
-    assert paths.default_tier() == DEFAULT_TIER
+    assert paths.default_tier() == Files().disk_tier

@@ -140,10 +140,14 @@ def _destroy_namespace(step: Step, hands: Hands) -> None:
 
 def _write_labels(step: Step, hands: Hands) -> None:
     _labels(step, hands, "init-labels", "-f")
+    if hands.record.zeroed.pop(step.object, None):
+        hands.save()
 
 
 def _zero_labels(step: Step, hands: Hands) -> None:
     _labels(step, hands, "zero-labels")
+    hands.record.zeroed[step.object] = hands.state.boot_id
+    hands.save()
 
 
 def _labels(step: Step, hands: Hands, *words: str) -> None:
@@ -282,7 +286,13 @@ def _write_host_file(step: Step, hands: Hands) -> None:
     if hands.state.host_file is None:
         hands.record.host_file_made = True
         hands.save()
-    _replace(hands.files.host_file, host_file(hands.state))
+    text = host_file(hands.state)
+    disk = hands.files.disk_tier
+    if text and str(disk) in text and not disk.exists():
+        hands.record.folders.append(str(disk))
+        hands.save()
+        disk.mkdir(parents=True, mode=0o755)
+    _replace(hands.files.host_file, text)
 
 
 def _replace(path: Path, text: str | None) -> None:

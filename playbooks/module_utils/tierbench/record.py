@@ -43,11 +43,14 @@ class Record:
     goal_asked: str | None = None
     goal_boot: str | None = None
     host_file_made: bool = False
+    #: Regions whose labels we zeroed to the boot we did it in: until the next, the kernel goes on
+    #: to show them as labelled.
+    zeroed: dict[str, str] = field(default_factory=dict)
 
     @property
     def blank(self) -> bool:
         """Whether nothing of ours is on the host."""
-        return self == Record()
+        return self == Record(zeroed=self.zeroed)
 
 
 def load_record(path: Path) -> Record:
@@ -66,8 +69,8 @@ def load_record(path: Path) -> Record:
 
 
 def save_record(record: Record, path: Path) -> None:
-    """Replace the record at once, durably; a blank one is removed."""
-    if record.blank:
+    """Replace the record at once, durably; an empty one is removed."""
+    if record == Record():
         path.unlink(missing_ok=True)
         return
     write_durably(path, json.dumps({"schema": _SCHEMA, **asdict(record)}, indent=2) + "\n", 0o600)

@@ -219,6 +219,7 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
         state = host.state()
         plan = make_plan(state, host.wish)
     outcome.steps += [each.to_json() for each in plan.steps]
+    outcome.notes = list(dict.fromkeys([*outcome.notes, *plan.notes]))
     outcome.reboot_needed = plan.reboot_needed
     return state
 
@@ -256,7 +257,7 @@ def _forget(step: Step, files: Files) -> None:
 def _close(record: Record, wish: Wish, files: Files) -> None:
     """All is as wanted: nothing is under way any more, and after a teardown nothing is ours."""
     if wish.mode == "teardown" and wish.regions is None:
-        record = Record()
+        record = Record(zeroed=record.zeroed)
     elif wish.mode == "teardown":
         for region in wish.regions or ():
             record.before.pop(region, None)

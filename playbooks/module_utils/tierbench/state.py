@@ -126,6 +126,8 @@ class Files:
     fstab: Path = Path("/etc/fstab")
     daxctl_conf: Path = Path("/etc/daxctl.conf.d/tierbench.conf")
     grub: Path = Path("/etc/default/grub.d/60-tierbench-memmap.cfg")
+    #: harness.paths.default_tier() as root (a test holds the two together).
+    disk_tier: Path = Path("/var/lib/tierbench/tiers/ssd")
 
 
 def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LIVE) -> State:
@@ -139,7 +141,13 @@ def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LI
         raise Unreadable(
             f"what was there before is on record, and cannot be read: {error}"
         ) from error
+    boot_id = kernel.read("/proc/sys/kernel/random/boot_id") or ""
     inventory, disabled = _inventory(commands, kernel)
+    shown = [each.name for each in inventory.regions if each.labelled]
+    zeroed = {n: b for n, b in record.zeroed.items() if n in shown and b == boot_id}
+    record = replace(record, zeroed=zeroed)
+    regions = (replace(r, labelled=r.labelled and r.name not in zeroed) for r in inventory.regions)
+    inventory = replace(inventory, regions=tuple(regions))
     points = _points(wish, inventory, record)
     found = uses(inventory.namespaces, commands, kernel)
     ours = [m.point for use in found.values() for m in use.mounts if m.point in points]
@@ -158,11 +166,11 @@ def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LI
         daxctl_conf=_text(files.daxctl_conf),
         goals=read_goals(commands) if _asks_ipmctl(wish, record) else None,
         cmdline=kernel.read("/proc/cmdline") or "",
-        boot_id=kernel.read("/proc/sys/kernel/random/boot_id") or "",
+        boot_id=boot_id,
         iomem=(kernel.read("/proc/iomem") or "") if wish.mode == "emulated" else "",
         boot_loader=_boot_loader(commands, files),
         disabled_regions=disabled,
-        default_tier=_default_tier(kernel),
+        default_tier=_default_tier(kernel, files.disk_tier),
     )
 
 
@@ -271,18 +279,14 @@ def _boot_loader(commands: Commands, files: Files) -> str | None:
     return None
 
 
-def _default_tier(kernel: Kernel) -> tuple[str, str] | None:
-    """A folder on the root disk, where that is a disk: what the harness calls ``ssd`` by itself."""
-    above = next(each for each in (DEFAULT_TIER, *DEFAULT_TIER.parents) if each.exists())
+def _default_tier(kernel: Kernel, folder: Path) -> tuple[str, str] | None:
+    """``folder``, where that is on a disk: what the harness calls ``ssd`` by itself."""
+    above = next(each for each in (folder, *folder.parents) if each.exists())
     try:
         facts = facts_of_directory(above, kernel)
     except OSError:
         return None
-    return ("block", str(DEFAULT_TIER)) if facts.kind == "block" and facts.disks else None
-
-
-#: harness.paths.default_tier() as root (a test holds the two together).
-DEFAULT_TIER = Path("/var/lib/tierbench/tiers/ssd")
+    return ("block", str(folder)) if facts.kind == "block" and facts.disks else None
 
 
 def ids_of(owner: str) -> tuple[int, int]:

@@ -136,6 +136,11 @@ def _create(draft: Draft, region: Region, wanted: dict[str, Any]) -> None:
 
 def _labels_away(draft: Draft, region: Region, others: list[Namespace]) -> None:
     if not region.labelled:
+        if region.name in draft.state.record.zeroed:
+            draft.notes.append(
+                f"{region.name} has no labels any more; the kernel shows its raw namespace again"
+                " after a restart"
+            )
         return
     if others:
         names = ", ".join(each.name for each in others)
