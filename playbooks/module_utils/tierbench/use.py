@@ -70,12 +70,14 @@ def uses(
     mounted = mounts_of_namespaces(kernel)
     swaps = _swaps(kernel)
     open_files = _open_devices() if kernel is LIVE else {}
+    loops = _loops(kernel)
     found = {}
     for each in namespaces:
         others = [f"swap on {device}" for name, device in swaps if name == each.name]
         others += _holders(each, kernel)
         device = f"/dev/{each.block or each.chardev}"
         others += [f"{device} is open in {who}" for who in open_files.get(device, [])]
+        others += [f"/dev/{loop} loops over it" for loop in loops.get(device, [])]
         here = mounted.get(each.name, ())
         if each.block and kernel is LIVE and not here and not others and _claimed(device):
             others.append(f"the kernel says {device} is busy: claimed, perhaps in a container")
@@ -168,6 +170,15 @@ def _holders(namespace: Namespace, kernel: Kernel) -> list[str]:
         if part.startswith(namespace.block) and kernel.read(f"{folder}/{part}/partition"):
             found.append(f"it has the partition {part}")
             found += [f"{n} is built on {part}" for n in kernel.names(f"{folder}/{part}/holders")]
+    return found
+
+
+def _loops(kernel: Kernel) -> dict[str, list[str]]:
+    """Loop devices by the device they are over: an exclusive open does not notice them."""
+    found: dict[str, list[str]] = {}
+    for name in kernel.names("/sys/block"):
+        if backing := kernel.read(f"/sys/block/{name}/loop/backing_file"):
+            found.setdefault(backing.strip(), []).append(name)
     return found
 
 
