@@ -50,6 +50,9 @@ class Region_:
     name: str
     labelled: bool = True
     enabled: bool = True
+    #: As Linux 6.1 has it: zeroed labels show only after a restart.
+    sticky: bool = False
+    erased: bool = False
     size: int = GIB
 
 
@@ -205,7 +208,7 @@ class SimulatedHost(Commands):
         inside = [each for each in self.spaces.values() if each.region == region.name]
         free = region.size - sum(each.raw for each in inside)
         raw = int(words[words.index("-s") + 1]) if "-s" in words else free
-        if not region.labelled or not raw or raw > free:
+        if not region.labelled or region.erased or not raw or raw > free:
             return Done(237, "", "failed to create namespace: No space left on device")
         self.numbers += 1
         taken = {each.name for each in inside}
@@ -247,10 +250,21 @@ class SimulatedHost(Commands):
         region = self.regions[f"region{dimm[-1]}"]
         if region.enabled:
             return Done(240, "", "Device or resource busy")
-        region.labelled = labelled
+        region.erased = region.sticky and not labelled
+        region.labelled = labelled or region.erased
         for name in [n for n, s in self.spaces.items() if s.region == region.name]:
             del self.spaces[name]
         return Done(0, "", "1 nmem")
+
+    def restart(self) -> None:
+        """The kernel reads the labels anew; whoever has none has one raw namespace."""
+        for region in self.regions.values():
+            if region.erased:
+                region.labelled = region.erased = False
+                self._ndctl_enable_region([region.name])
+        boot = self.root / "proc/sys/kernel/random/boot_id"
+        boot.parent.mkdir(parents=True, exist_ok=True)
+        boot.write_text("another boot\n")
 
     def _wipefs(self, words: list[str]) -> Done:
         self._at(words[-1]).signature = None

@@ -214,6 +214,24 @@ def test_teardown_goes_back_to_what_was_there(host: SimulatedHost) -> None:
     assert teardown(host, Leave()).steps == []
 
 
+def test_a_kernel_that_shows_zeroed_labels_until_a_restart(host: SimulatedHost) -> None:
+    """Teardown ends and says so; a set-up before the restart writes labels anew, and goes back."""
+    host.regions["region0"].sticky = True
+    provision(host)
+    for again in (True, False):
+        outcome = teardown(host)
+        assert (outcome.refusals, outcome.failures) == ([], [])
+        assert any("after a restart" in note for note in outcome.notes)
+        assert "namespace0.0" not in host.spaces
+        assert teardown(host, Leave()).steps == []
+        if again:
+            assert provision(host, Leave()).failures == []
+            assert host.spaces["namespace0.0"].mode == "fsdax"
+    host.restart()
+    assert host.spaces["namespace0.0"].mode == "raw"
+    assert teardown(host, Leave()).steps == []
+
+
 @pytest.mark.parametrize("where", ["cut_at", "cut_after"])
 @pytest.mark.parametrize("number", range(1, 6))
 def test_a_teardown_that_was_cut_off_goes_on(host: SimulatedHost, where: str, number: int) -> None:

@@ -139,8 +139,12 @@ def _destroy_namespace(step: Step, hands: Hands) -> None:
 
 
 def _write_labels(step: Step, hands: Hands) -> None:
+    if step.object not in hands.record.before:  # nothing was there that this destroys
+        hands.record.before[step.object] = {"labelled": False, "namespaces": []}
+        hands.save()
     _labels(step, hands, "init-labels", "-f")
-    if hands.record.zeroed.pop(step.object, None):
+    if step.object in hands.record.zeroed:
+        del hands.record.zeroed[step.object]
         hands.save()
 
 
