@@ -241,20 +241,6 @@ static inline uint64_t mb_clock_read(void)
 }
 static inline void mb_full_fence(void) { __asm__ volatile("mfence" ::: "memory"); }
 static inline void mb_load_fence(void) { __asm__ volatile("lfence" ::: "memory"); }
-static inline uint64_t mb_clock_begin(void)
-{
-    mb_full_fence();
-    uint64_t cycles = mb_clock_read();
-    mb_load_fence();
-    return cycles;
-}
-static inline uint64_t mb_clock_end(void)
-{
-    mb_full_fence();
-    uint64_t cycles = mb_clock_read();
-    mb_load_fence();
-    return cycles;
-}
 #elif defined(__aarch64__)
 static inline uint64_t mb_clock_read(void)
 {
@@ -264,6 +250,9 @@ static inline uint64_t mb_clock_read(void)
 }
 static inline void mb_full_fence(void) { __asm__ volatile("dsb sy" ::: "memory"); }
 static inline void mb_load_fence(void) { __asm__ volatile("dsb ld\n\tisb" ::: "memory"); }
+#else
+#error "microbench knows x86-64 and arm64"
+#endif
 static inline uint64_t mb_clock_begin(void)
 {
     mb_full_fence();
@@ -271,16 +260,7 @@ static inline uint64_t mb_clock_begin(void)
     mb_load_fence();
     return cycles;
 }
-static inline uint64_t mb_clock_end(void)
-{
-    mb_full_fence();
-    uint64_t cycles = mb_clock_read();
-    mb_load_fence();
-    return cycles;
-}
-#else
-#error "microbench knows x86-64 and arm64"
-#endif
+static inline uint64_t mb_clock_end(void) { return mb_clock_begin(); }
 
 static inline uint64_t mb_ns(uint64_t cycles)
 {
