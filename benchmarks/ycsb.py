@@ -178,7 +178,7 @@ def made(env: Environment, stack: ExitStack, given: argparse.Namespace, params: 
     root.chmod(0o755)
     stack.callback(shutil.rmtree, root)
     context = EngineContext(
-        SETTINGS, options, scratch, engines_prefix(), env.supervisor, env.credentials,
+        SETTINGS | dict(given.set), options, scratch, engines_prefix(), env.supervisor, env.credentials,
         threads=max(given.threads), memory_limit_bytes=None,
     )  # fmt: skip
     engine: Any = engine_factory("rocksdb").create(context)
@@ -288,6 +288,10 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--warm-up", type=float, default=1.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument(
+        "--set", type=lambda text: text.split("=", 1), action="append", default=[],
+        metavar="NAME=VALUE", help="another of RocksDB's options, for all arms",
+    )  # fmt: skip
     parser.add_argument("--prefix", help="another RocksDB [the pinned one]")
     parser.add_argument("--statistics", default="on", choices=("on", "off"))
     parser.add_argument("--official", action="store_true", help="compare with that client, too")
