@@ -178,8 +178,8 @@ def made(env: Environment, stack: ExitStack, given: argparse.Namespace, params: 
     root.chmod(0o755)
     stack.callback(shutil.rmtree, root)
     context = EngineContext(
-        SETTINGS | dict(given.set), options, scratch, engines_prefix(), env.supervisor, env.credentials,
-        threads=max(given.threads), memory_limit_bytes=None,
+        SETTINGS | dict(given.set), options, scratch, engines_prefix(), env.supervisor,
+        env.credentials, threads=max(given.threads), memory_limit_bytes=None,
     )  # fmt: skip
     engine: Any = engine_factory("rocksdb").create(context)
     places = Places(
