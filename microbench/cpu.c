@@ -2,19 +2,22 @@
  * What this processor can: instruction sets, flushes, an invariant clock and its rate.
  *
  * The rate is measured against CLOCK_MONOTONIC, from mb_cpu_find to mb_cpu_settle: the time in
- * between is not waited for where targets are made ready meanwhile. The core's own frequency is what a chain of
- * dependent additions shows, one a cycle; it is where the ceiling of plausible figures
- * comes from.
+ * between is not waited for where targets are made ready meanwhile. A counter that the processor
+ * does not call invariant (hypervisors may hide that) is held against the clock all along.
+ * The core's own frequency is what a chain of dependent additions shows, one a cycle; it is
+ * where the ceiling of plausible figures comes from.
  */
 #include "kernel.h"
 #include "support.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 struct mb_cpu mb_cpu;
 
 #define CALIBRATION_NS (50 * LG_MILLISECOND)
+#define MOST_DRIFT 0.01 /* of the counter's rate, from one look to the next */
 
 static void find_model(void)
 {
@@ -109,7 +112,7 @@ static void read_both(uint64_t *cycles, uint64_t *ns)
     }
 }
 
-static uint64_t first_cycles, first_ns;
+static uint64_t first_cycles, first_ns, last_cycles, last_ns;
 
 void mb_cpu_settle(void)
 {
@@ -118,6 +121,28 @@ void mb_cpu_settle(void)
         ;
     read_both(&cycles, &ns);
     mb_cpu.clock_hz = (double)(cycles - first_cycles) * 1e9 / (double)(ns - first_ns);
+    last_cycles = cycles;
+    last_ns = ns;
+}
+
+bool mb_cpu_clock_kept(struct lg_error *error)
+{
+    uint64_t cycles, ns;
+    if (mb_cpu.invariant_clock)
+        return true;
+    read_both(&cycles, &ns);
+    if (ns - last_ns < CALIBRATION_NS) /* too short to tell: with the next look */
+        return true;
+    double hz = (double)(int64_t)(cycles - last_cycles) * 1e9 / (double)(ns - last_ns);
+    last_cycles = cycles;
+    last_ns = ns;
+    if (fabs(hz / mb_cpu.clock_hz - 1) <= MOST_DRIFT)
+        return true;
+    lg_fail(error, "the time stamp counter went at %.3f GHz, and at %.3f GHz when it was measured: "
+                   "this processor does not call it invariant (%s), and it is not; durations of "
+                   "single operations cannot be measured with it",
+            hz / 1e9, mb_cpu.clock_hz / 1e9, mb_cpu.model);
+    return false;
 }
 
 void mb_cpu_measure_core(void)
@@ -133,18 +158,12 @@ void mb_cpu_measure_core(void)
     mb_cpu.core_hz = best;
 }
 
-bool mb_cpu_find(struct lg_error *error)
+void mb_cpu_find(void)
 {
     mb_cpu = (struct mb_cpu){.clock_hz = 0};
     find_model();
     find_caches();
     find_abilities();
-    if (!mb_cpu.invariant_clock) {
-        lg_fail(error, "this processor's time stamp counter is not invariant (%s): durations "
-                       "of single operations cannot be measured with it", mb_cpu.model);
-        return false;
-    }
     read_both(&first_cycles, &first_ns);
     mb_cpu_measure_core();
-    return true;
 }

@@ -13,7 +13,7 @@
 enum { SAMPLED_PAGES = 256 };
 
 /* Bytes of the target on pages of 2 MiB or more; -1 where the kernel does not tell. */
-static int64_t huge_bytes(const struct mb_target *target)
+static int64_t huge_by_smaps(const struct mb_target *target)
 {
     FILE *file = fopen("/proc/self/smaps", "r");
     char line[512];
@@ -33,6 +33,22 @@ static int64_t huge_bytes(const struct mb_target *target)
         return -1;
     fclose(file);
     return (int64_t)huge;
+}
+
+/*
+ * Likewise of DAX, whose huge pages smaps leaves out: touching took one fault a page, so that
+ * the faults tell how many of them were huge.
+ */
+static int64_t huge_by_faults(const struct mb_target *target)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), pages = target->mapped_bytes / page;
+    if (page != 4 * MB_KIB) /* a huge page is of another size there */
+        return -1;
+    if (target->touch_faults >= pages)
+        return 0;
+    uint64_t saved_by_each = MB_HUGE_PAGE / page - 1;
+    uint64_t bytes = (pages - target->touch_faults) / saved_by_each * MB_HUGE_PAGE;
+    return (int64_t)(bytes < target->size_bytes ? bytes : target->size_bytes);
 }
 
 /* Of pages spread over the target, how many lie on each node. */
@@ -83,7 +99,8 @@ json_t *mb_target_facts(const struct mb_target *target)
     static const char *const pages[] = {"base", "huge", "1g"};
     static const char *const domains[] = {"none", "adr", "eadr"};
     bool dram = target->kind == MB_DRAM;
-    int64_t huge = target->map_sync || target->kind == MB_DEVDAX ? -1 : huge_bytes(target);
+    bool dax = target->map_sync || target->kind == MB_DEVDAX;
+    int64_t huge = dax ? huge_by_faults(target) : huge_by_smaps(target);
     return json_pack(
         "{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:I}", "kind", kinds[target->kind],
         "size_bytes", (json_int_t)target->size_bytes, "pages",

@@ -44,6 +44,7 @@ struct mb_target {
     uint64_t mapped_bytes;
     bool map_sync;
     uint64_t map_ns, touch_ns;
+    uint64_t touch_faults; /* page faults that touching took: one a page, of whatever size */
 };
 
 /* How fast each thread may go; both 0: as fast as it can. */

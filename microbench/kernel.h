@@ -126,16 +126,21 @@ extern const char *const mb_fence_names[MB_FENCES + 1];
 struct mb_cpu {
     char model[128];
     bool isa[MB_ISAS], flush[MB_FLUSHES];
-    bool invariant_clock;
+    bool invariant_clock; /* as the processor says; false: looked after (mb_cpu_clock_kept) */
     double clock_hz; /* of the time stamp counter, against CLOCK_MONOTONIC */
     double core_hz;  /* of the core just now: dependent additions */
     uint64_t llc_bytes; /* the last-level cache, as the kernel tells it; 0: it does not */
 };
 /* The machine's, looked up once at the start. */
 extern struct mb_cpu mb_cpu;
-bool mb_cpu_find(struct lg_error *error);
+void mb_cpu_find(void);
 /* The clock's rate, at least 50 ms behind mb_cpu_find; nothing is timed by it before. */
 void mb_cpu_settle(void);
+/*
+ * A counter that the processor does not call invariant: has it kept its rate by CLOCK_MONOTONIC
+ * since the last look? False with the error.
+ */
+bool mb_cpu_clock_kept(struct lg_error *error);
 void mb_cpu_measure_core(void);
 
 /* "isa": auto takes the widest that this CPU has; another one must be there. */
@@ -228,7 +233,7 @@ struct mb_span mb_cursor_next(struct mb_cursor *cursor, uint64_t wanted);
 /* ---- clocks ------------------------------------------------------------------------- */
 
 /*
- * Cycles of the invariant counter. Begin: everything before is done and visible
+ * Cycles of the time stamp counter. Begin: everything before is done and visible
  * (mfence), nothing of what follows has begun (lfence). End: likewise; the mfence waits
  * until flushed lines and non-temporal stores have left the core's buffers.
  */

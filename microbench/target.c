@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -266,13 +267,22 @@ static bool map_file(struct mb_target *target, struct lg_error *error)
 struct toucher {
     pthread_t thread;
     char *base;
-    uint64_t bytes;
+    uint64_t bytes, faults;
     int failed; /* an errno */
 };
+
+/* Of this thread, since it began. */
+static uint64_t page_faults(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_THREAD, &used);
+    return (uint64_t)(used.ru_minflt + used.ru_majflt);
+}
 
 static void *touch(void *of)
 {
     struct toucher *part = of;
+    uint64_t before = page_faults();
     int status;
     do
         status = madvise(part->base, part->bytes, MADV_POPULATE_WRITE);
@@ -283,6 +293,7 @@ static void *touch(void *of)
         status = 0;
     }
     part->failed = status != 0 ? errno : 0;
+    part->faults = page_faults() - before;
     return NULL;
 }
 
@@ -309,6 +320,7 @@ static bool touch_all(struct mb_target *target, struct lg_error *error)
         if (!pthread_equal(parts[i].thread, pthread_self()))
             pthread_join(parts[i].thread, NULL);
         failed = parts[i].failed ? parts[i].failed : failed;
+        target->touch_faults += parts[i].faults;
     }
     errno = failed;
     return failed ? fail(target, "touching its pages", error) : true;

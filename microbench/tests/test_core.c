@@ -195,8 +195,7 @@ static void test_durable_only_where_all_of_it_is(void)
 
 static void test_the_clock_and_the_core_are_found(void)
 {
-    struct lg_error error = {""};
-    CHECK(mb_cpu_find(&error));
+    mb_cpu_find();
     mb_cpu_settle();
     CHECK(mb_cpu.clock_hz > 1e6 && mb_cpu.clock_hz < 1e10);
     CHECK(mb_cpu.core_hz > 1e8 && mb_cpu.core_hz < 1e10);
@@ -205,6 +204,34 @@ static void test_the_clock_and_the_core_are_found(void)
         end = lg_monotonic_ns();
     double measured = (double)mb_ns(mb_clock_end() - cycles), passed = (double)(end - begin);
     CHECK(measured >= passed && measured < passed * 1.5); /* it may have been interrupted */
+}
+
+static void wait_ns(uint64_t ns)
+{
+    uint64_t begin = lg_monotonic_ns();
+    while (lg_monotonic_ns() - begin < ns)
+        ;
+}
+
+static void test_a_counter_that_strays_from_the_clock_is_refused(void)
+{
+    struct lg_error error = {""};
+    mb_cpu_find();
+    mb_cpu_settle();
+    mb_cpu.invariant_clock = false; /* as under a hypervisor that does not tell */
+    wait_ns(60 * LG_MILLISECOND);
+    CHECK(mb_cpu_clock_kept(&error));
+    double settled = mb_cpu.clock_hz;
+    mb_cpu.clock_hz = settled * 1.05;
+    CHECK(mb_cpu_clock_kept(&error)); /* too soon to tell */
+    wait_ns(60 * LG_MILLISECOND);
+    CHECK(!mb_cpu_clock_kept(&error));
+    CHECK(strstr(error.text, "does not call it invariant") != NULL);
+    mb_cpu.invariant_clock = true; /* the processor's word is taken */
+    wait_ns(60 * LG_MILLISECOND);
+    CHECK(mb_cpu_clock_kept(&error));
+    mb_cpu_find();
+    mb_cpu_settle();
 }
 
 int main(void)
@@ -219,5 +246,6 @@ int main(void)
     test_what_cannot_be_is_refused();
     test_durable_only_where_all_of_it_is();
     test_the_clock_and_the_core_are_found();
+    test_a_counter_that_strays_from_the_clock_is_refused();
     return checks_failed();
 }
