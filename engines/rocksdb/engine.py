@@ -32,8 +32,14 @@ from harness.engine import (
 )
 from harness.engines._server import make_folder
 from harness.engines.rocksdb.binding import OfficialClient
-from harness.engines.rocksdb.installation import choose
-from harness.engines.rocksdb.options import Options, differing, read_settings, settings_of_file
+from harness.engines.rocksdb.installation import choose, row_cache_of
+from harness.engines.rocksdb.options import (
+    ROW_CACHE,
+    Options,
+    differing,
+    read_settings,
+    settings_of_file,
+)
 from harness.engines.rocksdb.optionsfile import OptionsFile, read_options_file
 from harness.errors import RunFailed, UsageError
 from harness.placement import Part
@@ -43,7 +49,7 @@ from harness.tiers.verify import may_enter
 
 _FOLDER = "rocksdb"
 _OPTIONS = "OPTIONS-[0-9]*"
-_LOGS = "LOG*"
+_LOG, _LOGS = "LOG", "LOG*"
 _WAL_DIR = re.compile(r"^(\s*wal_dir=).*$", re.MULTILINE)
 #: Of YCSB's updates: each way's verb of the native client.
 _UPDATES = {
@@ -135,7 +141,8 @@ class RocksDb(OfficialClient):
         size = self._used().block_cache_bytes  # which OPTIONS files do not tell
         cache = {} if size is None else {"block_cache": str(size)}
         return {
-            **found, **cache, "sync": _text(self._used().sync),
+            **found, **cache, ROW_CACHE: str(self._used().row_cache_bytes),
+            "sync": _text(self._used().sync),
             "disable_wal": _text(self._used().disable_wal), "statistics": _text(self._statistics),
         }  # fmt: skip
 
@@ -182,6 +189,7 @@ class RocksDb(OfficialClient):
 
         ``options``: all, as texts that RocksDB parses; ``db_options`` and ``cf_options`` are
         the same in two halves. ``classes``: folder of the library's Java classes, or None.
+        ``row_cache_bytes``: 0: none.
         """
         used = self._used()
         classes = self._installation.classes
@@ -191,6 +199,7 @@ class RocksDb(OfficialClient):
             "directory": str(self._data), "wal_directory": str(self._wal),
             "options": {**used.database, **used.of_family()},
             "db_options": dict(used.database), "cf_options": used.of_family(),
+            "row_cache_bytes": used.row_cache_bytes,
             "sync": used.sync, "disable_wal": used.disable_wal,
             "statistics": self._statistics, "create": self._loading,
         }  # fmt: skip
@@ -269,11 +278,19 @@ class RocksDb(OfficialClient):
                 f"it has written no OPTIONS file to {self._data}: nobody knows with which it ran",
             )
         found = told.options()
+        if self._used().row_cache_bytes:
+            found[ROW_CACHE] = self._row_cache_told()
         changed = differing(self._used().flat(), found)
         if Path(found.get("wal_dir", "")) != self._wal:
             changed.append(f"wal_dir={self._wal} would be {found.get('wal_dir', 'that of data')}")
         if changed:
             raise RunFailed("run RocksDB with the options asked for", "; ".join(changed))
+
+    def _row_cache_told(self) -> str:
+        """Of the last opening: bytes, or that nobody knows."""
+        log = self._data / _LOG
+        told = row_cache_of(log.read_text(errors="replace")) if log.exists() else None
+        return f"untold in {log}" if told is None else str(told)
 
     def _check_reachable(self) -> None:
         user, library = self._context.credentials, self._installation.library

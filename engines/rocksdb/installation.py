@@ -34,6 +34,7 @@ _FOLDERS = (".", "lib", "lib64", "lib/*-linux-gnu", "usr/lib/*-linux-gnu", "usr/
 _MACHINE = ("/usr", "/usr/local")
 _JAVA = "org/rocksdb/RocksDB.class"
 _RELEASE = re.compile(r"RocksDB version: (\d+(?:\.\d+)*)")
+_ROW_CACHE = re.compile(r"Options\.row_cache: (\d+|None)")
 _FACTS = (re.compile(r"Git sha (\S+)"), re.compile(r"Compile date (.+)"))
 
 
@@ -54,13 +55,18 @@ class Answer:
     """What a library says when it opens an empty database with some options.
 
     ``error``: why it does not, in its own words; ``options``: as it took them, but for the
-    block cache; None: it has none.
+    caches; None: it has none.
     """
 
     error: str
     log: str
     options: OptionsFile | None
     block_cache_bytes: int | None = None
+
+    @property
+    def row_cache_bytes(self) -> int | None:
+        """0: without one; None: it does not say."""
+        return row_cache_of(self.log)
 
 
 def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
@@ -77,10 +83,19 @@ def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
     )  # fmt: skip
 
 
-def ask(library: Path, options: str = "") -> Answer:
+def ask(library: Path, options: str = "", row_cache_bytes: int = 0) -> Answer:
     """Ask the library (see probe.py); the same question is asked once."""
     status = library.stat()
-    return _ask(library, options, status.st_mtime_ns)
+    return _ask(library, options, row_cache_bytes, status.st_mtime_ns)
+
+
+def row_cache_of(log: str) -> int | None:
+    """Size in bytes of the row cache that a database was opened with, by its info log.
+
+    0: it had none; None: the log does not say.
+    """
+    found = _ROW_CACHE.search(log)
+    return None if found is None else 0 if found[1] == "None" else int(found[1])
 
 
 def _of_prefix(prefix: Path) -> Installation:
@@ -143,10 +158,10 @@ def _digest(library: Path, _changed_ns: int) -> str:
 
 
 @lru_cache(maxsize=256)
-def _ask(library: Path, options: str, _changed_ns: int) -> Answer:
+def _ask(library: Path, options: str, row_cache_bytes: int, _changed_ns: int) -> Answer:
     user = unprivileged()
     request = {
-        "library": str(library), "options": options,
+        "library": str(library), "options": options, "row_cache_bytes": row_cache_bytes,
         "user": [user.uid, user.gid] if user and os.geteuid() == 0 else None,
     }  # fmt: skip
     code, out, err = _probed(library, json.dumps(request))

@@ -6,6 +6,7 @@
  *     "library": "/…/librocksdb.so",       opened with dlopen (loadgen_library.c)
  *     "directory": "/…", "wal_directory": "/…", "create": false,
  *     "options": {"write_buffer_size": "67108864", …},    texts that RocksDB parses
+ *     "row_cache_bytes": 0,                               of whole rows; 0: none
  *     "sync": false, "disable_wal": false,                of every write
  *     "statistics": true                                  tickers, for `counters`
  *   }

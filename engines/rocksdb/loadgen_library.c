@@ -71,6 +71,24 @@ static void render(struct lg_text *into, const json_t *options)
     lg_text_add(into, "", 1);
 }
 
+/* What no text of options can say. */
+static bool set_row_cache(struct rocksdb_database *database, const json_t *connection,
+                          struct lg_error *error)
+{
+    const struct rocksdb_library *call = &database->call;
+    json_int_t bytes = json_integer_value(json_object_get(connection, "row_cache_bytes"));
+    if (bytes <= 0)
+        return true;
+    if (!call->cache_create_lru || !call->cache_destroy || !call->options_set_row_cache) {
+        lg_fail(error, "row_cache_bytes: this RocksDB's C interface has no row cache");
+        return false;
+    }
+    rocksdb_cache_t *cache = call->cache_create_lru((size_t)bytes);
+    call->options_set_row_cache(database->options, cache);
+    call->cache_destroy(cache); /* the options keep it, and then the database */
+    return true;
+}
+
 static bool read_options(struct rocksdb_database *database, const json_t *connection,
                          struct lg_error *error)
 {
@@ -89,7 +107,8 @@ static bool read_options(struct rocksdb_database *database, const json_t *connec
     call->get_options_from_string(plain, text.bytes, database->options, &words);
     free(text.bytes);
     call->options_destroy(plain);
-    if (rocksdb_said(call, words, "options of RocksDB", error))
+    if (rocksdb_said(call, words, "options of RocksDB", error) ||
+        !set_row_cache(database, connection, error))
         return false;
     call->options_set_create_if_missing(database->options, is_true(connection, "create"));
     call->options_set_wal_dir(database->options, text_of(connection, "wal_directory"));

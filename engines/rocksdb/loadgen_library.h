@@ -8,6 +8,7 @@
 #include "backend.h"
 
 typedef struct rocksdb_t rocksdb_t;
+typedef struct rocksdb_cache_t rocksdb_cache_t;
 typedef struct rocksdb_options_t rocksdb_options_t;
 typedef struct rocksdb_readoptions_t rocksdb_readoptions_t;
 typedef struct rocksdb_writeoptions_t rocksdb_writeoptions_t;
@@ -81,6 +82,9 @@ typedef char *rocksdb_partial_merge(void *state, const char *key, size_t key_len
 
 /* Likewise, of newer releases: NULL where this one has none. */
 #define ROCKSDB_NEWER_FUNCTIONS(X) \
+    X(rocksdb_cache_t *, cache_create_lru, (size_t)) \
+    X(void, cache_destroy, (rocksdb_cache_t *)) \
+    X(void, options_set_row_cache, (rocksdb_options_t *, rocksdb_cache_t *)) \
     X(void, options_set_statistics_level, (rocksdb_options_t *, int)) \
     X(void, wait_for_compact, (rocksdb_t *, rocksdb_wait_for_compact_options_t *, char **)) \
     X(rocksdb_wait_for_compact_options_t *, wait_for_compact_options_create, (void)) \

@@ -2,7 +2,8 @@
 
 Settings are RocksDB's own names, without their section, as OPTIONS files have them:
 ``write_buffer_size`` and ``max_background_jobs`` as well as ``block_size`` of the table.
-Beside them stand ``sync`` and ``disable_wal``, which RocksDB is told with every write.
+Beside them stand ``sync`` and ``disable_wal``, which RocksDB is told with every write, and
+``row_cache``, an object that its options can hold and their text cannot name.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from harness.errors import UsageError, nearest
 
 #: Options of every write, and what RocksDB has them at.
 WRITES: Mapping[str, bool] = {"sync": False, "disable_wal": False}
+#: Size of the cache of whole rows, asked before the block cache; 0: there is none.
+ROW_CACHE = "row_cache"
+#: The native client reads sizes as signed numbers, and so does Java.
+_MOST_BYTES = 2**63 - 1
 #: Taken by the library, and not among what it writes to OPTIONS files, or only where it is set.
 _CACHE = "block_cache"
 _UNWRITTEN: Mapping[str, str] = {_CACHE: TABLE, "compression_per_level": FAMILY}
@@ -62,7 +67,7 @@ class Options:
     """``database``, ``family``, ``table``: options by name, as texts that RocksDB parses.
 
     ``usual``: what the library has them at where nothing is said. ``block_cache_bytes``: as it
-    was read back; None: there is none.
+    was read back; None: there is none. ``row_cache_bytes``: 0: there is none.
     """
 
     database: Mapping[str, str]
@@ -72,6 +77,7 @@ class Options:
     disable_wal: bool
     usual: Mapping[str, str] = field(repr=False)
     block_cache_bytes: int | None = None
+    row_cache_bytes: int = 0
 
     def of_family(self) -> dict[str, str]:
         """With the table's as the one option that they are then."""
@@ -80,7 +86,8 @@ class Options:
 
     def flat(self) -> dict[str, str]:
         """All of RocksDB's by their plain names."""
-        return {**self.database, **self.family, **self.table}
+        rows = {ROW_CACHE: str(self.row_cache_bytes)} if self.row_cache_bytes else {}
+        return {**self.database, **self.family, **self.table, **rows}
 
     def text(self) -> str:
         """As rocksdb_get_options_from_string takes them."""
@@ -102,7 +109,7 @@ def read_settings(installation: Installation, settings: Mapping[str, str]) -> Op
     homes = {name: section for section, part in usual.sections.items() for name in part}
     homes |= _UNWRITTEN
     for name, value in settings.items():
-        if name in WRITES:
+        if name in WRITES or name == ROW_CACHE:
             continue
         _check_name(title, name, value, homes)
         part = parts[homes[name] if homes[name] in parts else ""]
@@ -114,8 +121,9 @@ def read_settings(installation: Installation, settings: Mapping[str, str]) -> Op
             "write block_cache=0",
         )  # fmt: skip
     found = Options(
-        parts[DB], parts[""], parts[TABLE], writes["sync"], writes["disable_wal"], usual.options()
-    )
+        parts[DB], parts[""], parts[TABLE], writes["sync"], writes["disable_wal"], usual.options(),
+        row_cache_bytes=_row_cache(title, settings.get(ROW_CACHE, "0")),
+    )  # fmt: skip
     if found.sync and found.disable_wal:
         raise UsageError(
             f"{title}: sync with disable_wal", "there is no WAL to sync then", "leave one out"
@@ -126,9 +134,15 @@ def read_settings(installation: Installation, settings: Mapping[str, str]) -> Op
 def settings_of_file(file: OptionsFile, path: Path) -> dict[str, str]:
     """What an OPTIONS file says, as settings; what the harness decides is left out.
 
-    UsageError where the file's database kept its records in another way than ours.
+    UsageError where the file's database kept its records in another way than ours, and for a
+    line that RocksDB itself would not read.
     """
     found = file.options()
+    if ROW_CACHE in found:
+        raise UsageError(
+            f"{path}:{file.lines[ROW_CACHE]}", f"{ROW_CACHE}: no OPTIONS file of RocksDB has it",
+            f"take the line out, and say --set {ROW_CACHE}=SIZE",
+        )  # fmt: skip
     for name, ours in (("comparator", "leveldb.BytewiseComparator"),
                        ("table_factory", "BlockBasedTable")):  # fmt: skip
         if found.get(name, ours) != ours:
@@ -170,6 +184,24 @@ def _whole_size(text: str) -> str:
     return str(int(text[:-1]) * factor if factor else int(text))
 
 
+def _check_size(title: str, name: str, value: str) -> None:
+    if not _WHOLE_SIZE.fullmatch(value):
+        raise UsageError(  # RocksDB reads as far as it understands: 0.5G would be no cache
+            f"{title}: option {name}={value}", "not a whole number of bytes, K, M or G",
+            "write 67108864 or 64M",
+        )  # fmt: skip
+
+
+def _row_cache(title: str, value: str) -> int:
+    _check_size(title, ROW_CACHE, value)
+    if (size := int(_whole_size(value))) > _MOST_BYTES:
+        raise UsageError(
+            f"{title}: option {ROW_CACHE}={value}", "more bytes than can be counted",
+            "give it a part of the memory",
+        )  # fmt: skip
+    return size
+
+
 def _usual(installation: Installation) -> OptionsFile:
     found = ask(installation.library).options
     if found is None:
@@ -202,16 +234,13 @@ def _check_name(title: str, name: str, value: str, homes: Mapping[str, str]) -> 
             "write block_size=…, say",
         )  # fmt: skip
     if name not in homes:
-        known = [*homes, *WRITES]
+        known = [*homes, *WRITES, ROW_CACHE]
         raise UsageError(
             f"{title}: option {name}", f"no such option{nearest(name, known)}",
-            "names are those of RocksDB's OPTIONS files, and sync, disable_wal",
+            f"names are those of RocksDB's OPTIONS files, and {ROW_CACHE}, sync, disable_wal",
         )  # fmt: skip
-    if name == _CACHE and not _WHOLE_SIZE.fullmatch(value):
-        raise UsageError(  # RocksDB reads as far as it understands: 0.5G would be no cache
-            f"{title}: option {name}={value}", "not a whole number of bytes, K, M or G",
-            "write 67108864 or 64M",
-        )  # fmt: skip
+    if name == _CACHE:
+        _check_size(title, name, value)
     depth = 0
     for character in value:
         depth += {"{": 1, "}": -1}.get(character, 0)
@@ -229,11 +258,12 @@ def _checked(title: str, library: Path, options: Options) -> int | None:
 
     Returns the size of the block cache that it then has.
     """
-    answer = ask(library, options.text())
+    rows = options.row_cache_bytes
+    answer = ask(library, options.text(), rows)
     if answer.error.startswith(_FILE_SYSTEM):  # where it was tried, not where the data will lie
         indirect = {k: v for k, v in options.database.items() if not k.startswith(_DIRECT)}
         options = replace(options, database=indirect)
-        answer = ask(library, options.text())
+        answer = ask(library, options.text(), rows)
     if answer.error:
         raise UsageError(
             f"options for {title}", answer.error, "correct the value, or leave the option out"
@@ -241,7 +271,15 @@ def _checked(title: str, library: Path, options: Options) -> int | None:
     taken = answer.options.options() if answer.options else {}
     if answer.block_cache_bytes is not None:
         taken[_CACHE] = str(answer.block_cache_bytes)
-    if untold := sorted(name for name, v in options.flat().items() if v and name not in taken):
+    if answer.row_cache_bytes is not None:
+        taken[ROW_CACHE] = str(answer.row_cache_bytes)
+    untold = sorted(name for name, v in options.flat().items() if v and name not in taken)
+    if ROW_CACHE in untold:
+        raise UsageError(
+            f"options for {title}: {ROW_CACHE}", "it tells of it in its info log alone, and it "
+            "has written none", "leave info_log_level at INFO_LEVEL",
+        )  # fmt: skip
+    if untold:
         raise UsageError(
             f"options for {title}", f"it does not tell {', '.join(untold)} back",
             "leave them out: nobody would know with what it runs",

@@ -3,15 +3,15 @@
 ::
 
     python probe.py < {"library": "…/librocksdb.so", "options": "write_buffer_size=1048576;…",
-                       "user": [65534, 65534]}
+                       "row_cache_bytes": 0, "user": [65534, 65534]}
     {"error": "", "log": "…", "options_file": "…", "block_cache_bytes": 33554432}
 
 The library opens an empty database with the options, in a directory of its own that is gone
-at the end. What it says of itself is in the log it writes there, the options as it took them
-in its OPTIONS file, but for the size of the block cache, which it is asked for (null: it has
-none, or was not opened). Standard library only. A process of its own, because a library that does
-not fit this machine may take its process with it; and unprivileged (``user``: numeric user
-and group, where the harness is root), since any library may be named.
+at the end. What it says of itself is in the log it writes there, the size of its row cache, too;
+the options as it took them in its OPTIONS file, but for the size of the block cache, which it is
+asked for (null: it has none, or was not opened). Standard library only. A process of its own,
+because a library that does not fit this machine may take its process with it; and unprivileged
+(``user``: numeric user and group, where the harness is root), since any library may be named.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import resource
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 _POINTER = ctypes.c_void_p
 _TEXT = ctypes.c_char_p
@@ -39,6 +40,12 @@ _FUNCTIONS = {
     "rocksdb_property_int": (ctypes.c_int, (_POINTER, _TEXT, ctypes.POINTER(ctypes.c_uint64))),
     "rocksdb_close": (None, (_POINTER,)),
 }  # fmt: skip
+#: Likewise, where a row cache is asked for.
+_ROW_CACHE_FUNCTIONS = {
+    "rocksdb_cache_create_lru": (_POINTER, (ctypes.c_size_t,)),
+    "rocksdb_cache_destroy": (None, (_POINTER,)),
+    "rocksdb_options_set_row_cache": (None, (_POINTER, _POINTER)),
+}  # fmt: skip
 
 
 def main() -> int:
@@ -54,7 +61,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tb-rocksdb-") as folder:
         cache = None
         try:
-            error, cache = _open(request["library"], request["options"], folder)
+            error, cache = _open(request, folder)
         except (OSError, AttributeError) as missing:  # no library, or without the C interface
             error = str(missing)
         print(json.dumps({
@@ -66,12 +73,16 @@ def main() -> int:
     return 0
 
 
-def _open(library: str, options: str, folder: str) -> tuple[str, int | None]:
+def _open(request: dict[str, Any], folder: str) -> tuple[str, int | None]:
     """Open and close; the error in RocksDB's words, empty where there is none, and the size of
     the block cache in bytes.
     """
-    rocksdb = ctypes.CDLL(library)
-    for name, (returned, taken) in _FUNCTIONS.items():
+    rocksdb = ctypes.CDLL(request["library"])
+    options, rows = request["options"], request["row_cache_bytes"]
+    missing = [name for name in _ROW_CACHE_FUNCTIONS if not hasattr(rocksdb, name)]
+    if rows and missing:
+        return f"row_cache: {request['library']} has no function {missing[0]}", None
+    for name, (returned, taken) in {**_FUNCTIONS, **(_ROW_CACHE_FUNCTIONS if rows else {})}.items():
         function = getattr(rocksdb, name)
         function.restype, function.argtypes = returned, taken
     error, size, cache = ctypes.c_char_p(), ctypes.c_uint64(), None
@@ -79,6 +90,10 @@ def _open(library: str, options: str, folder: str) -> tuple[str, int | None]:
     rocksdb.rocksdb_options_set_create_if_missing(plain, 1)
     rocksdb.rocksdb_get_options_from_string(plain, options.encode(), asked, ctypes.byref(error))
     if not error.value:
+        if rows:
+            made = rocksdb.rocksdb_cache_create_lru(rows)
+            rocksdb.rocksdb_options_set_row_cache(asked, made)
+            rocksdb.rocksdb_cache_destroy(made)  # the options keep it
         database = rocksdb.rocksdb_open(asked, folder.encode(), ctypes.byref(error))
         if database:
             if not rocksdb.rocksdb_property_int(database, _CAPACITY, ctypes.byref(size)):

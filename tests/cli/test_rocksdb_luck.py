@@ -79,6 +79,7 @@ def test_a_disk_that_fills_up_fails_the_run_in_rocksdbs_words(harness, small_dis
         (["--placement", "data=ssd,wal=ssd,temp=ssd"], "it has no temporary files"),
         (["--placement", "ssd-both", "--set", "writebuffer=1M"], "no such option"),
         (["--placement", "ssd-both", "--set", "compression=kGzip"], "compression"),
+        (["--placement", "ssd-both", "--set", "row_cache=0.5G"], "not a whole number"),
         (["--placement", "ssd-both", "--option", "options_file=/none"], "No such file"),
         (["--placement", "ssd-both", "--option", "prefix=/none"], "librocksdb"),
         (["--placement", "ssd-both", "--option", "statistics=often"], "neither on nor off"),

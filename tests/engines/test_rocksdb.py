@@ -7,108 +7,29 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rocksdb_store import RECORDS, Store, loaded
 
-from harness import loadgen
-from harness.engine import CallsNatively, Places, RunsInClient, TakesOptionFile
+from harness.engine import CallsNatively, RunsInClient, TakesOptionFile
 from harness.engines.rocksdb import options
 from harness.engines.rocksdb.installation import Answer, ask
 from harness.errors import RunFailed, UsageError
-from harness.progress import SilentProgress
 from harness.registry import engine as factory_of
 from harness.supervise.process import alive
 from harness.tuning import settings_for
 from harness.workload import Clients
 
-RECORDS = 3000
 TABLE_FACTORY = "block_based_table_factory"
-SHAPE = {
-    "recordcount": RECORDS, "insertstart": 0, "fieldcount": 4, "fieldlength": 50,
-    "minfieldlength": 1, "fieldlengthdistribution": "constant", "insertorder": "hashed",
-    "zeropadding": 1, "readallfields": True, "writeallfields": False,
-    "requestdistribution": "zipfian", "data_seed": 1, "update": "read-modify-write",
-}  # fmt: skip
-
-
-@dataclass
-class Store:
-    """An engine and the native client on it."""
-
-    engine: Any
-    clients: Clients
-
-    @classmethod
-    def of(cls, lab: Any, settings: Any = None, options: Any = None) -> Store:
-        engine = lab.engine("rocksdb", settings, options)
-        return cls(engine, Clients(lab.supervisor, lab.credentials, lab.directory("c"), engine))
-
-    def spec(self, **more: Any) -> dict[str, Any]:
-        return {
-            "schema": 1,
-            "backend": self.engine.native_backend(),
-            "connection": dict(self.engine.native_connection()),
-            "workload": {"name": "ycsb", "params": SHAPE},
-            "threads": 2,
-            **more,
-        }
-
-    def load(self, places: Places) -> None:
-        self.engine.initialise(places)
-        self.engine.start()
-
-        def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
-            stored = loadgen.load({**self.spec(), "connection": dict(connection)}, self.clients)
-            rows: Mapping[str, int] = stored["rows"]
-            return rows
-
-        self.engine.native_load("ycsb", fill, {"usertable": RECORDS}, SilentProgress())
-        self.engine.stop()
-
-    def restored(self, golden: Path, places: Places) -> Store:
-        self.engine.restore(golden, places)
-        self.engine.start()
-        return self
-
-    def run(
-        self,
-        measuring: Callable[[], None] = lambda: None,
-        duration_ns: int = 500_000_000,
-        **proportions: float,
-    ) -> dict[str, Any]:
-        shares = {"readproportion": 0.5, "updateproportion": 0.5, "insertproportion": 0.0,
-                  "scanproportion": 0.0, "readmodifywriteproportion": 0.0}  # fmt: skip
-        params = {**SHAPE, **(proportions or shares)}
-        calls = self.engine.native_calls("ycsb", params)
-        spec = self.spec(
-            workload={"name": "ycsb", "params": params},
-            statements={name: calls[name] for name in ("read", "update")},
-            connections=2, mode={"kind": "closed"}, ramp_up_ns=0,
-            duration_ns=duration_ns, seed=1,
-        )  # fmt: skip
-        return loadgen.drive([spec], self.clients, loadgen.Watch(on_measuring=measuring))
-
-    def verified(self) -> dict[str, Any]:
-        calls = self.engine.native_calls("ycsb", SHAPE)
-        spec = self.spec(
-            task="verify", connections=2,
-            statements={name: calls[name] for name in ("read", "scan")},
-        )  # fmt: skip
-        found: dict[str, Any] = loadgen.verify(spec, self.clients)["verified"]
-        return found
 
 
 @pytest.fixture(scope="module")
 def golden(module_lab: Any) -> Path:
-    store = Store.of(module_lab)
-    store.load(module_lab.places())
-    folder: Path = module_lab.directory("golden")
-    store.engine.snapshot(folder)
-    return folder
+    return loaded(module_lab)
 
 
 @pytest.fixture
@@ -210,8 +131,8 @@ def test_a_block_cache_of_another_size_is_refused(
     lab: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: a library that takes half of it."""
-    monkeypatch.setattr(options, "ask", lambda library, text="": replace(
-        ask(library, text), block_cache_bytes=8 << 20
+    monkeypatch.setattr(options, "ask", lambda library, *asked: replace(
+        ask(library, *asked), block_cache_bytes=8 << 20
     ))  # fmt: skip
     with pytest.raises(UsageError, match="block_cache=16777216 would be 8388608"):
         lab.engine("rocksdb", {"block_cache": "16M"})
@@ -230,10 +151,10 @@ def test_without_direct_io_where_it_is_tried_it_is_not_refused(
 ) -> None:
     """Planted: a file system of temporary files that has none, as the library says it."""
 
-    def told(library: Path, text: str = "") -> Answer:
+    def told(library: Path, text: str = "", row_cache_bytes: int = 0) -> Answer:
         if "use_direct_reads=true" in text:
             return Answer("IO error: While open a file with O_DIRECT: Invalid argument", "", None)
-        return ask(library, text)
+        return ask(library, text, row_cache_bytes)
 
     monkeypatch.setattr(options, "ask", told)
     engine = lab.engine("rocksdb", {"use_direct_reads": "true", "block_cache": "16M"})

@@ -8,28 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rocksdb_store import built
 
-ROOT = Path(__file__).resolve().parents[2]
 THREADS, KEYS, ROUNDS = 4, 3, 2000
 
 
 @pytest.fixture(scope="session")
 def writers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("writers") / "rocksdb_writers"
-    sources = [
-        ROOT / "tests/engines/native/rocksdb_writers.c",
-        *sorted((ROOT / "engines/rocksdb").glob("loadgen*.c")),
-        ROOT / "loadgen/record.c",
-        ROOT / "loadgen/support.c",
-    ]
-    made = subprocess.run(
-        ["gcc", "-std=c11", "-O1", "-g", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
-         f"-I{ROOT}/loadgen", *map(str, sources), "-o", str(program),
-         "-ljansson", "-ldl", "-lpthread"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr
-    return program
+    return built("rocksdb_writers", tmp_path_factory.mktemp("writers"))
 
 
 def written(lab: Any, writers: Path, verb: str, settings: dict[str, str] | None = None) -> Any:

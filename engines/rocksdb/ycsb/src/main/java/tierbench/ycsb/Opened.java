@@ -3,11 +3,13 @@ package tierbench.ycsb;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
+import org.rocksdb.Cache;
 import org.rocksdb.ColumnFamilyDescriptor;
 import org.rocksdb.ColumnFamilyHandle;
 import org.rocksdb.ColumnFamilyOptions;
 import org.rocksdb.DBOptions;
 import org.rocksdb.FlushOptions;
+import org.rocksdb.LRUCache;
 import org.rocksdb.RocksDB;
 import org.rocksdb.RocksDBException;
 import org.rocksdb.Statistics;
@@ -20,6 +22,7 @@ import org.rocksdb.StatsLevel;
  *   <li>{@code rocksdb.directory}, {@code rocksdb.wal_directory}.
  *   <li>{@code rocksdb.db_option.NAME}, {@code rocksdb.cf_option.NAME}: option strings as
  *       RocksDB's own parser takes them, of the database and of its column family.
+ *   <li>{@code rocksdb.row_cache_bytes}: of whole rows; 0: none.
  *   <li>{@code rocksdb.create}: make the database where there is none.
  *   <li>{@code rocksdb.statistics}: keep tickers.
  *   <li>{@code tierbench.loading}: in the end everything is written to tables, and no compaction
@@ -33,6 +36,15 @@ final class Opened {
     "rocksdb.compaction-pending", "rocksdb.num-running-compactions",
   };
 
+  /**
+   * The cache is cut into as many shards as its size wants, and half of it is for rows that were
+   * found again: as RocksDB's C interface makes one, and other than Java's own defaults.
+   */
+  private static final int SHARD_BITS = -1;
+
+  private static final double FOUND_AGAIN_SHARE = 0.5;
+  private static final double LOW_PRIORITY_SHARE = 0;
+
   private static final int QUIET_POLLS = 5;
   private static final long POLL_MS = 20;
 
@@ -41,6 +53,7 @@ final class Opened {
   private final List<ColumnFamilyHandle> handles = new ArrayList<>();
   private final DBOptions options;
   private final ColumnFamilyOptions family;
+  private final Cache rowCache;
   private final Statistics statistics;
   private final boolean settle;
   private String last = "{}";
@@ -61,6 +74,10 @@ final class Opened {
     }
     options.setCreateIfMissing(is(properties, "rocksdb.create"));
     options.setWalDir(properties.getProperty("rocksdb.wal_directory"));
+    rowCache = rowCache(Long.parseLong(properties.getProperty("rocksdb.row_cache_bytes", "0")));
+    if (rowCache != null) {
+      options.setRowCache(rowCache);
+    }
     statistics = is(properties, "rocksdb.statistics") ? new Statistics() : null;
     if (statistics != null) {
       statistics.setStatsLevel(StatsLevel.EXCEPT_DETAILED_TIMERS);
@@ -113,7 +130,17 @@ final class Opened {
       }
       family.close();
       options.close();
+      if (rowCache != null) {
+        rowCache.close();
+      }
     }
+  }
+
+  /** Null: none. */
+  private static Cache rowCache(long bytes) {
+    return bytes > 0
+        ? new LRUCache(bytes, SHARD_BITS, false, FOUND_AGAIN_SHARE, LOW_PRIORITY_SHARE)
+        : null;
   }
 
   /** Option strings of one kind, as RocksDB's own parser takes them. */

@@ -1,0 +1,118 @@
+"""RocksDB with the native client beside it, and programs of ``native/`` over its back end."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import loadgen
+from harness.engine import Places
+from harness.progress import SilentProgress
+from harness.workload import Clients
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDS = 3000
+SHAPE = {
+    "recordcount": RECORDS, "insertstart": 0, "fieldcount": 4, "fieldlength": 50,
+    "minfieldlength": 1, "fieldlengthdistribution": "constant", "insertorder": "hashed",
+    "zeropadding": 1, "readallfields": True, "writeallfields": False,
+    "requestdistribution": "zipfian", "data_seed": 1, "update": "read-modify-write",
+}  # fmt: skip
+
+
+@dataclass
+class Store:
+    """An engine and the native client on it."""
+
+    engine: Any
+    clients: Clients
+
+    @classmethod
+    def of(cls, lab: Any, settings: Any = None, options: Any = None) -> Store:
+        engine = lab.engine("rocksdb", settings, options)
+        return cls(engine, Clients(lab.supervisor, lab.credentials, lab.directory("c"), engine))
+
+    def spec(self, **more: Any) -> dict[str, Any]:
+        return {
+            "schema": 1,
+            "backend": self.engine.native_backend(),
+            "connection": dict(self.engine.native_connection()),
+            "workload": {"name": "ycsb", "params": SHAPE},
+            "threads": 2,
+            **more,
+        }
+
+    def load(self, places: Places) -> None:
+        self.engine.initialise(places)
+        self.engine.start()
+
+        def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
+            stored = loadgen.load({**self.spec(), "connection": dict(connection)}, self.clients)
+            rows: Mapping[str, int] = stored["rows"]
+            return rows
+
+        self.engine.native_load("ycsb", fill, {"usertable": RECORDS}, SilentProgress())
+        self.engine.stop()
+
+    def restored(self, golden: Path, places: Places) -> Store:
+        self.engine.restore(golden, places)
+        self.engine.start()
+        return self
+
+    def run(
+        self,
+        measuring: Callable[[], None] = lambda: None,
+        duration_ns: int = 500_000_000,
+        **proportions: float,
+    ) -> dict[str, Any]:
+        shares = {"readproportion": 0.5, "updateproportion": 0.5, "insertproportion": 0.0,
+                  "scanproportion": 0.0, "readmodifywriteproportion": 0.0}  # fmt: skip
+        params = {**SHAPE, **(proportions or shares)}
+        calls = self.engine.native_calls("ycsb", params)
+        spec = self.spec(
+            workload={"name": "ycsb", "params": params},
+            statements={name: calls[name] for name in ("read", "update")},
+            connections=2, mode={"kind": "closed"}, ramp_up_ns=0,
+            duration_ns=duration_ns, seed=1,
+        )  # fmt: skip
+        return loadgen.drive([spec], self.clients, loadgen.Watch(on_measuring=measuring))
+
+    def verified(self) -> dict[str, Any]:
+        calls = self.engine.native_calls("ycsb", SHAPE)
+        spec = self.spec(
+            task="verify", connections=2,
+            statements={name: calls[name] for name in ("read", "scan")},
+        )  # fmt: skip
+        found: dict[str, Any] = loadgen.verify(spec, self.clients)["verified"]
+        return found
+
+
+def loaded(lab: Any) -> Path:
+    """Golden data of so many records."""
+    store = Store.of(lab)
+    store.load(lab.places())
+    folder: Path = lab.directory("golden")
+    store.engine.snapshot(folder)
+    return folder
+
+
+def built(name: str, folder: Path) -> Path:
+    """A program of ``native/``, with the back end for RocksDB in it."""
+    program = folder / name
+    sources = [
+        ROOT / f"tests/engines/native/{name}.c",
+        *sorted((ROOT / "engines/rocksdb").glob("loadgen*.c")),
+        ROOT / "loadgen/record.c",
+        ROOT / "loadgen/support.c",
+    ]
+    made = subprocess.run(
+        ["gcc", "-std=c11", "-O1", "-g", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
+         f"-I{ROOT}/loadgen", *map(str, sources), "-o", str(program),
+         "-ljansson", "-ldl", "-lpthread"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    return program
