@@ -24,9 +24,11 @@ def optane(name: str) -> str:
     return recording(name, "ipmctl-optane")
 
 
-def state_of(name: str, uses: dict[str, Use] | None = None, **more: Any) -> State:
+def state_of(
+    name: str, uses: dict[str, Use] | None = None, *, file: str = "nvdimm-guest", **more: Any
+) -> State:
     """The host of a recording of ``ndctl list``, on whose namespaces nothing is but ``uses``."""
-    inventory = parse_ndctl(recording(name))
+    inventory = parse_ndctl(recording(name, file))
     found = {each.name: EMPTY for each in inventory.namespaces} | (uses or {})
     return State(inventory=inventory, uses=found, **more)
 

@@ -226,15 +226,16 @@ def test_a_namespace_that_somebody_named_is_refused() -> None:
 
 
 def test_a_mount_with_dax_on_a_sector_namespace_is_told_for_what_it_is() -> None:
-    """xfs takes dax=always there with exit code 0, and without DAX (06-modes of the guest)."""
-    use = mounted("/mnt/theirs", "xfs", "rw", "dax=always")
+    """xfs takes dax=always there with exit code 0, and without DAX; its options then say
+    dax=never (mountinfo of tests/tiers/recordings/two-nvdimms-eadr.json)."""
+    use = mounted("/mnt/theirs", "xfs", "rw", "dax=never")
     state = state_of("two-fsdax", {"namespace0.0": use})
     sector = replace(state.inventory.namespaces[0], mode="sector", block="pmem0s")
     inventory = replace(
         state.inventory, namespaces=(sector,), regions=state_of("fresh-labels").inventory.regions
     )
     plan = make_plan(replace(state, inventory=inventory), REGION0)
-    assert "a sector namespace has no DAX, statx shows none" in refused(plan)["namespace0.0"]
+    assert "a sector namespace has no DAX" in refused(plan)["namespace0.0"]
 
 
 def test_a_disabled_namespace_is_refused_but_for_a_run_that_was_cut_off() -> None:
@@ -414,6 +415,45 @@ def test_memory_mode_says_how_the_modules_compare_to_the_cache() -> None:
     assert notes == ("the modules have 7.9 times the DRAM's capacity, within 1:4 to 1:16",)
     small = replace(IN_APP_DIRECT, app_direct_bytes=768 * GIB)
     assert "below 1:4" in make_plan(State(goals=small), Wish("memory-mode")).notes[0]
+
+
+# DRAM that stands in ---------------------------------------------------------------
+
+MEMMAP = "memmap=512M!4G"
+
+
+def with_memmap(**fields: object) -> State:
+    """The recording's region0, of the bus e820: to the kernel it is fsdax from the start."""
+    state = state_of("memmap", file="memmap-guest", cmdline=f"quiet {MEMMAP}")
+    provider = {"region0": "e820"}
+    regions = tuple(
+        replace(each, provider=provider.get(each.name, "ACPI.NFIT"))
+        for each in state.inventory.regions
+    )
+    return replace(state, inventory=replace(state.inventory, regions=regions), **fields)
+
+
+def test_dram_that_somebody_set_aside_is_not_taken_unasked() -> None:
+    plan = make_plan(with_memmap(), Wish("emulated"))
+    assert plan.destroys == ("namespace0.0",)
+    assert dos(plan)[0] == ("reconfigure-namespace", "namespace0.0")
+    assert any("EMULATED" in note for note in plan.notes)
+
+
+def test_dram_that_we_set_aside_needs_no_consent_until_something_is_on_it() -> None:
+    """Its name is not known before the restart: nobody could have consented."""
+    ours = Record(memmap=MEMMAP)
+    plan = make_plan(with_memmap(record=ours), Wish("emulated"))
+    assert plan.destroys == ()
+    assert plan.steps[0].command == (
+        "ndctl create-namespace -f -e namespace0.0 -m fsdax -M dev -a 2M"
+    )
+    used = with_memmap(record=ours, uses={"namespace0.0": filesystem("ext4", "theirs")})
+    assert "labelled 'theirs'" in refused(make_plan(used, Wish("emulated")))["namespace0.0"]
+
+
+def test_other_modes_leave_dram_that_stands_in_alone() -> None:
+    assert make_plan(with_memmap(), APPDIRECT).destroys == ("namespace1.0", "namespace2.0")
 
 
 # Teardown --------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from vm_cache import REPOSITORY
 from vm_machine import Vm
 
@@ -39,14 +40,19 @@ class Played:
 
 
 def play(
-    vm: Vm, playbook: str, variables: Mapping[str, Any] | None = None, *, check: bool = False
+    vm: Vm,
+    playbook: str,
+    variables: Mapping[str, Any] | None = None,
+    *,
+    check: bool = False,
+    inventory: Path = _INVENTORY,
 ) -> Played:
     """``ansible-playbook PLAYBOOK.yml -e VARIABLES [--check]`` from the folder of the playbooks."""
     report = vm.scratch / "provisioning.json"
     report.unlink(missing_ok=True)
     told = {**(variables or {}), "provisioning_report": str(report)}
     program = Path(sys.executable).with_name("ansible-playbook")
-    argv = [str(program), "-i", str(_INVENTORY), f"{playbook}.yml", "-e", json.dumps(told)]
+    argv = [str(program), "-i", str(inventory), f"{playbook}.yml", "-e", json.dumps(told)]
     here = {
         "HARNESS_VM_PORT": str(vm.ssh_port),
         "HARNESS_VM_KEY": str(vm.image.key),
@@ -66,6 +72,15 @@ def play(
     )
     written = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
     return Played(done.returncode, written, done.stdout + done.stderr)
+
+
+def inventory_with(vm: Vm, **host_variables: str) -> Path:
+    """The test machine's inventory with other variables of the host, as a file beside its disks."""
+    text = yaml.safe_load(_INVENTORY.read_text(encoding="utf-8"))
+    text["servers"]["hosts"]["vm"] |= host_variables
+    made = vm.scratch / "inventory.yml"
+    made.write_text(yaml.safe_dump(text), encoding="utf-8")
+    return made
 
 
 def applied(vm: Vm, playbook: str, variables: Mapping[str, Any] | None = None) -> Played:

@@ -175,10 +175,12 @@ def _reconfigure(draft: Draft, region: Region, there: list[Namespace], wish: Wis
         return
     name, state = there[0].name, draft.state
     argv = ["ndctl", "create-namespace", "-f", "-e", name, *mode_argv(wish)]
-    why, command = f"{_described(there[0])} is not {wish.namespace_mode}", " ".join(argv)
+    why = f"{_described(there[0])} is not {wish.namespace_mode} with map={wish.map}"
+    command = " ".join(argv)
     args = {"argv": argv, "asked_bytes": wish.size_bytes}
-    use = state.use(there[0])
-    if _is_our_dram(state) and there[0].mode == "raw" and use == Use(Content(True)):
+    # As the kernel has made it: fsdax with its page structures in DRAM, and no UUID.
+    untouched = there[0].uuid is None and state.use(there[0]) == Use(Content(True))
+    if _is_our_dram(state) and untouched:
         draft.add("reconfigure-namespace", name, why, command, **args)
     else:
         draft.destroy("reconfigure-namespace", name, why, command, there, **args)

@@ -80,7 +80,7 @@ def _destroy(draft: Draft, region: Region, namespace: Namespace) -> None:
         draft = _without_mounts(draft, namespace)
     if not region.dimms:
         argv = ["ndctl", "create-namespace", "-f", "-e", name, "-m", "raw"]
-        why = "it was raw before"
+        why = "it was the kernel's own before"
         draft.destroy(
             "reconfigure-namespace", name, why, " ".join(argv), [namespace], argv=argv, raw=True
         )
