@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from harness.engine import EngineContext, EngineKind, ProcessId
 from harness.engines._server import ServerProcess, Timeouts, readable_by_server
+from harness.engines._tls import Listening, listening
 
 
 class Directories(Protocol):
@@ -40,6 +41,8 @@ class ManagedServer(ABC, Generic[_Cluster, _Server]):
     _cluster: _Cluster | None = None
     _server: _Server | None = None
     _loading = False
+    #: Where the server listens besides its private socket: the same from start to start.
+    _listening: Listening | None = None
 
     def _manage(self, context: EngineContext, settings: Mapping[str, str]) -> None:
         """``settings``: the tuning profile's. UsageError for a timeout that is none."""
@@ -112,6 +115,14 @@ class ManagedServer(ABC, Generic[_Cluster, _Server]):
     def _loaded_with(self) -> dict[str, str]:
         """The settings of a start for loading, before the loader brings its own."""
         return self.stored_settings()
+
+    def _listens(self) -> Listening | None:
+        """Where the server to be started listens; a load has nobody on other hosts."""
+        if self._context.listen is None or self._loading:
+            return None
+        if self._listening is None:
+            self._listening = listening(self._context)
+        return self._listening
 
     def _placed(self) -> _Cluster:
         if self._cluster is None:

@@ -3,10 +3,11 @@
 ::
 
     python -m harness.client hello postgres        # facts as one line; then the time, a line a line
-    python -m harness.client run postgres SOCKET   # loadgen; spec on stdin
+    python -m harness.client run postgres [SOCKET] # loadgen; spec on stdin
 
 ``run`` prints loadgen's progress and, last, its result on stdout, a line each: ssh has no third
-descriptor. ``SOCKET`` is this end of the tunnel to the server, removed at the end.
+descriptor. ``SOCKET`` is this end of the tunnel to the server, removed at the end; there is none
+where the server listens for this host.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def main(argv: list[str]) -> int:
     task, backend, *rest = argv
     if task == "hello":
         return _hello(backend)
-    return _run(backend, Path(rest[0]))
+    return _run(backend, Path(rest[0]) if rest else None)
 
 
 def _hello(backend: str) -> int:
@@ -42,7 +43,7 @@ def _hello(backend: str) -> int:
     return 0
 
 
-def _run(backend: str, socket: Path) -> int:
+def _run(backend: str, socket: Path | None) -> int:
     try:
         program = loadgen_program(backend)
         # Descriptor 3 is stdout's: both write whole lines.
@@ -53,7 +54,8 @@ def _run(backend: str, socket: Path) -> int:
         print(f"{error}; {error.do}", file=sys.stderr)
         return 2
     finally:
-        socket.unlink(missing_ok=True)
+        if socket is not None:
+            socket.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 The server listens where it always does, on a socket of its own: each client process reaches it
 through a tunnel of its own ssh connection, from a socket on its host that only its user can open.
-What it is told (the password in it) and what it answers goes through the same connection.
+Where the run has the server listen on an address, they reach it there, by TLS and without a
+tunnel. What a process is told (the password in it) and what it answers goes through ssh.
 
 ::
 
@@ -64,12 +65,14 @@ class ClientHosts:
         """Each host's clock; UsageError where one cannot be reached, or lacks what it needs."""
         return {name: _hello(name, backend) for name in dict.fromkeys(self.names)}
 
-    def argv(self, index: int, backend: str, tunnel: Tunnel) -> list[str]:
-        """The command that is process ``index``; it ends with its tunnel."""
+    def argv(self, index: int, backend: str, tunnel: Tunnel | None) -> list[str]:
+        """The command that is process ``index``; it ends with its tunnel, where it needs one."""
         host = self.names[index % len(self.names)]
+        command = f"exec {_python()} -m harness.client run {backend}"
+        if tunnel is None:
+            return [*_ssh(), host, command]
         forward = ["-R", f"{tunnel.remote}:{tunnel.local}"]
-        return [*_ssh(), *forward, host, f"exec {_python()} -m harness.client run {backend} "
-                f"{tunnel.remote}"]  # fmt: skip
+        return [*_ssh(), *forward, host, f"{command} {tunnel.remote}"]
 
     @staticmethod
     def environment() -> dict[str, str]:

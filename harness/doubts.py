@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.driven import SERIES_NS, Driven
-from harness.engine import Engine, TellsDurability
+from harness.engine import Engine, Listens, TellsDurability
 from harness.host.uncontrolled import Finding
 
 #: A client thread that computes for more than this share of the window has no time to wait.
@@ -81,6 +81,24 @@ def closed_loop(nouns: Nouns) -> Finding:
         f"one {nouns.operation} of each {nouns.user} and not all that would have come "
         "(coordinated omission)",
         do="offer a rate with --rate to see waiting in the latencies",
+    )
+
+
+def clients_elsewhere(hosts: Sequence[str], engine: Engine) -> Iterator[Finding]:
+    """What is between the clients and the server is in every latency, and costs processors."""
+    if not hosts:
+        return
+    there = engine.from_elsewhere() if isinstance(engine, Listens) else None
+    if there is None:
+        what, way = "ssh between clients and server", "through ssh tunnels to its private socket"
+    else:
+        what, way = "TLS between clients and server", f"by TLS on {there['host']}"
+    yield Finding(
+        what=what,
+        found=f"the clients are on {', '.join(dict.fromkeys(hosts))} and reach the server {way}: a "
+        "network and encryption are part of each latency, and encryption takes processor time of "
+        "both sides",
+        do="compare with runs whose clients came the same way",
     )
 
 

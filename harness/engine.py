@@ -23,6 +23,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
+from harness.listening import Address
 from harness.placement import Part
 from harness.plan import ExecutedPlan
 from harness.progress import Progress
@@ -140,6 +141,7 @@ class EngineContext:
     files, short enough for a unix socket path. ``engines_prefix``: where engine
     installations of the private prefix live. ``credentials``: the unprivileged
     user that servers run as, None where the harness itself is unprivileged.
+    ``listen``: where its server listens besides its private socket, if it does.
     """
 
     settings: Mapping[str, str]
@@ -151,6 +153,7 @@ class EngineContext:
     threads: int
     memory_limit_bytes: int | None
     seed: int = 0
+    listen: Address | None = None
 
 
 class Engine(Protocol):
@@ -360,6 +363,18 @@ class TunnelsNatively(RunsNatively, Protocol):
 
     def tunnel(self, token: str) -> Tunnel:
         """``token``: five digits that tell this tunnel from others on the client's host."""
+
+
+@runtime_checkable
+class Listens(TunnelsNatively, Protocol):
+    """Engines whose server can listen on an address of this host (``EngineContext.listen``).
+
+    With TLS alone, by a certificate of the run and with its password; never while data are
+    loaded.
+    """
+
+    def from_elsewhere(self) -> Mapping[str, Any] | None:
+        """``connection`` of the client's spec on other hosts; None where it does not listen."""
 
 
 @runtime_checkable

@@ -30,7 +30,7 @@ from typing import Any
 
 from harness import hdr, schemas
 from harness.client_hosts import ClientHosts
-from harness.engine import Process, TunnelsNatively
+from harness.engine import Listens, Process, Tunnel, TunnelsNatively
 from harness.errors import RunFailed, UsageError
 from harness.natives import loadgen_for
 from harness.supervise.failures import log_tail
@@ -66,10 +66,20 @@ class Watch:
 
 @dataclass(frozen=True)
 class Afar:
-    """Processes on other hosts, which reach the engine's server through tunnels."""
+    """Processes on other hosts, which reach the engine's server through tunnels.
+
+    Or directly, by TLS, where it listens for them.
+    """
 
     hosts: ClientHosts
     engine: TunnelsNatively
+
+    def way(self) -> tuple[Tunnel | None, dict[str, Any]]:
+        """A tunnel of its own for one process, where it needs one, and its ``connection``."""
+        if isinstance(self.engine, Listens) and (there := self.engine.from_elsewhere()):
+            return None, dict(there)
+        tunnel = self.engine.tunnel(str(20_000 + secrets.randbelow(40_000)))
+        return tunnel, dict(tunnel.connection)
 
 
 def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
@@ -269,8 +279,8 @@ def _start(
     index: int, spec: Mapping[str, Any], clients: Clients, log: Path, afar: Afar | None
 ) -> _Client:
     if afar is not None:
-        tunnel = afar.engine.tunnel(str(20_000 + secrets.randbelow(40_000)))
-        spec = {**spec, "connection": dict(tunnel.connection)}
+        tunnel, connection = afar.way()
+        spec = {**spec, "connection": connection}
     schemas.validate(spec, "loadgen-spec", "loadgen's spec")
     if afar is not None:  # as the harness's own user, whose keys and agent ssh needs
         argv = afar.hosts.argv(index, spec["backend"], tunnel)

@@ -14,6 +14,7 @@ from harness.engine import (
     EngineContext,
     EngineFactory,
     EngineVersion,
+    Listens,
     MemoryPolicy,
     ProcessStarter,
     RunsSql,
@@ -23,6 +24,7 @@ from harness.engines._sqlfiles import text_of
 from harness.environment import Environment
 from harness.errors import UsageError, nearest
 from harness.golden import dataset_name
+from harness.listening import Address, check_listen, parse_listen
 from harness.placement import DIRECTORY_PARTS, Part, Placement
 from harness.processors import resolve_cpus
 from harness.spec import RunSpec, content_hash
@@ -54,6 +56,8 @@ class Prepared:
     threads: int
     #: Processors the engine is held to; empty for all of them.
     cpus: tuple[int, ...] = ()
+    #: Where the server listens for clients on other hosts; None: nowhere.
+    listen: Address | None = None
     #: Of an engine that loads files in bulk; decides how large its data become.
     load_format: str = ""
     #: Names of its datasets; no golden data of an external engine.
@@ -97,9 +101,18 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
         },
         {**of_file, **spec.settings},
     )
-    prepared = Prepared(spec, factory, version, workload, tiers, policy, settings, threads, cpus)
+    listen = _listen(spec, factory)
+    prepared = Prepared(
+        spec, factory, version, workload, tiers, policy, settings, threads, cpus, listen
+    )
     _check_cache(prepared)
     engine = factory.create(engine_context(prepared, env, env.supervisor, _NOWHERE))
+    if listen is not None and not isinstance(engine, Listens):
+        raise UsageError(
+            f"listen {listen} on {engine.name}",
+            "the harness cannot have its server listen",
+            "leave listen out",
+        )
     if isinstance(workload, AsksOfEngine):
         workload.check_engine(spec.params, spec.driver, engine, settings)
     source = workload.source_key(spec.params, engine) if isinstance(workload, HasSource) else ""
@@ -125,6 +138,7 @@ def engine_context(
         threads=prepared.threads,
         memory_limit_bytes=prepared.spec.memory_limit_bytes,
         seed=prepared.spec.seed,
+        listen=prepared.listen,
     )
 
 
@@ -205,6 +219,35 @@ def _processors(spec: RunSpec) -> tuple[int, ...]:
             "leave --cpus out",
         )
     return resolve_cpus(spec.cpus)
+
+
+def _listen(spec: RunSpec, factory: EngineFactory) -> Address | None:
+    """Where its server is to listen; UsageError where there is none, or nobody would come."""
+    if spec.listen is None:
+        return None
+    asked = f"listen {spec.listen} on {factory.name}"
+    if "managed" not in factory.kinds:
+        raise UsageError(
+            asked,
+            f"{factory.title} works inside the program that uses it: it has no server",
+            "leave listen out, or choose postgres, mysql or mariadb",
+        )
+    if spec.placement is None:
+        raise UsageError(
+            asked,
+            "the server is yours: it listens where you have set it up to",
+            "leave listen out; the DSN says where it is",
+        )
+    if not spec.params.get("client_hosts"):
+        raise UsageError(
+            asked,
+            "no other host would come: the client of this run is on this host, where the "
+            "server's private socket is",
+            "name the hosts with -p client_hosts=…, or leave listen out",
+        )
+    address = parse_listen(spec.listen)
+    check_listen(address)
+    return address
 
 
 def _check_cache(prepared: Prepared) -> None:

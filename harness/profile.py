@@ -28,6 +28,7 @@ from typing import Any
 
 from harness.errors import UsageError, nearest
 from harness.expression import evaluate, is_expression
+from harness.listening import parse_listen
 from harness.placement import parse_placement
 from harness.processors import parse_cpus
 from harness.spec import NATIVE, RunSpec, content_hash
@@ -385,6 +386,9 @@ def _spec(
     cpus = values.get("cpus")
     with _blaming(document, point.where("cpus")):
         held = parse_cpus(cpus) if cpus is not None else None
+    listen = values.get("listen")
+    with _blaming(document, point.where("listen")):
+        heard = str(parse_listen(str(listen))) if listen is not None else None
     return RunSpec(
         workload=point.workload,
         engine=engine,
@@ -401,6 +405,7 @@ def _spec(
         driver=values.get("driver") or _default_driver(document, point, driver),
         monitors=tuple(values.get("monitors", ("process",))),
         cpus=held,
+        listen=heard,
     )
 
 

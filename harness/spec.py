@@ -51,6 +51,8 @@ class RunSpec:
     monitors: tuple[str, ...] = ("process",)
     #: Processors the engine may run on (harness.processors); None: all of them.
     cpus: str | None = None
+    #: Where its server listens for clients on other hosts (harness.listening); None: nowhere.
+    listen: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As in spec.json, run.json and the manifest (schema run-spec)."""
@@ -74,6 +76,7 @@ class RunSpec:
             "monitors": list(self.monitors),
             # Only where set, so that specs without it keep their hashes.
             **({"cpus": self.cpus} if self.cpus is not None else {}),
+            **({"listen": self.listen} if self.listen is not None else {}),
         }
 
     @classmethod

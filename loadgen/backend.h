@@ -40,6 +40,13 @@ struct lg_error {
 void lg_fail(struct lg_error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/*
+ * For client libraries that take a certificate by its path alone: a file in memory, without a
+ * name, that has `text`; its path, for this process, goes to `path`. The descriptor, which keeps
+ * it, or -1 with the error. Nothing is left of it, however the process ends.
+ */
+int lg_text_file(const char *text, char *path, size_t size, struct lg_error *error);
+
 enum lg_kind {
     LG_INT,       /* integer */
     LG_CENTS,     /* integer: hundredths of a decimal number, 12.34 as 1234 */

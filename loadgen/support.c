@@ -4,10 +4,12 @@
 #include "support.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +19,31 @@ void lg_fail(struct lg_error *error, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(error->text, sizeof error->text, format, arguments);
     va_end(arguments);
+}
+
+static bool write_all(int descriptor, const char *bytes, size_t length)
+{
+    while (length > 0) {
+        ssize_t written = write(descriptor, bytes, length);
+        if (written < 0 && errno != EINTR)
+            return false;
+        bytes += written > 0 ? written : 0;
+        length -= written > 0 ? (size_t)written : 0;
+    }
+    return true;
+}
+
+int lg_text_file(const char *text, char *path, size_t size, struct lg_error *error)
+{
+    int descriptor = memfd_create("loadgen", MFD_CLOEXEC);
+    if (descriptor < 0 || !write_all(descriptor, text, strlen(text))) {
+        lg_fail(error, "a file in memory: %s", strerror(errno));
+        if (descriptor >= 0)
+            close(descriptor);
+        return -1;
+    }
+    snprintf(path, size, "/proc/self/fd/%d", descriptor);
+    return descriptor;
 }
 
 void *lg_allocate(size_t count, size_t size)

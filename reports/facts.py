@@ -20,8 +20,9 @@ Facts = Mapping[str, str]
 
 #: Settings that say where something is or what it is called, not how it works.
 _WHERE_SETTINGS = (
-    "port", "listen_addresses", "temp_tablespaces", "default_tablespace", "cluster_name",
-    "*_directory", "*_directories", "*_file", "*_path", "socket", "pid_file", "log_*",
+    "port", "listen_addresses", "bind_address", "temp_tablespaces", "default_tablespace",
+    "cluster_name", "*_directory", "*_directories", "*_file", "*_path", "socket", "pid_file",
+    "log_*",
 )  # fmt: skip
 #: Facts of a tier that decide its speed, and which disk or namespace it is: another one of
 #: the same model is another device (its wear, its firmware, its slot), whatever the tier is
@@ -72,6 +73,7 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension("cache", "params.cache"),
         Dimension("threads", "threads", _TUNED),
         Dimension("cpus", "cpus", ("threads", *_TUNED)),
+        Dimension("listen", "listen", _TUNED),
         # Each driver builds the data that it drives.
         Dimension("driver", "driver", ("tools.*", "dataset.*")),
         Dimension(

@@ -62,6 +62,8 @@ def value_text(fact: str, value: str | None) -> str:
         return f"{given} thread{'' if given == '1' else 's'}" if given else "default threads"
     if fact == "cpus":
         return f"processors {given}" if given else "all processors"
+    if fact == "listen":
+        return f"TLS on {given}" if given else "private socket alone"
     if fact.startswith("settings."):
         return f"{fact.removeprefix('settings.')} {value if value is not None else 'default'}"
     return given or "none"
@@ -126,7 +128,7 @@ def in_words(fact: str, value: str | None) -> str:
         return f"{parameter_words(fact)} {_number_or_word(readable(value))}"
     if fact == "memory_limit_bytes" and value not in (None, "null"):
         return f"memory limit {value_text(fact, value)}"
-    if fact in ("memory_limit_bytes", "threads", "cpus") or fact.startswith("settings."):
+    if fact in ("memory_limit_bytes", "threads", "cpus", "listen") or fact.startswith("settings."):
         return value_text(fact, value)
     return f"{fact.replace('_', ' ') if fact == 'host_mode' else fact} {readable(value)}"
 

@@ -24,6 +24,7 @@ _FIELDS: dict[str, _Field] = {
     "memory_limit": lambda run: str(run.run["spec"]["memory_limit_bytes"] or "none"),
     "threads": lambda run: str(run.run["spec"]["threads"] or "none"),
     "cpus": lambda run: str(run.run["spec"].get("cpus") or "all"),
+    "listen": lambda run: str(run.run["spec"].get("listen") or "none"),
     "driver": lambda run: str(run.run["spec"]["driver"]),
     "block": lambda run: str(run.run["spec"]["block"]),
     "status": lambda run: str(run.run["status"]),

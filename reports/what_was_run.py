@@ -25,6 +25,7 @@ _LAST = ("threads", "cpus", "memory_limit_bytes", "tuning", "seed", "monitors")
 _NAMES: Mapping[str, str] = {
     "memory_limit_bytes": "memory limit",
     "cpus": "processors",
+    "listen": "server listens, with TLS, on",
     "threads": "threads of the engine",
     "host_mode": "host mode",
     "params.workload": "core workload",

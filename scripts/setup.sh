@@ -16,6 +16,8 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 needed=(python3-venv:ensurepip gcc:gcc libc6-dev:/usr/include/stdio.h make:make)
 useful=(
   fio:fio ioping:ioping numactl:numactl
+  # The certificate of a server that listens for clients on other hosts.
+  openssl:openssl
   # The native programs, and the client's back ends for PostgreSQL and for MySQL and MariaDB.
   libjansson-dev:/usr/include/jansson.h zlib1g-dev:/usr/include/zlib.h
   libpq-dev:/usr/include/postgresql/libpq-fe.h libmariadb-dev:/usr/include/mariadb/mysql.h

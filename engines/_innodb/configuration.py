@@ -14,6 +14,7 @@ from harness.engines._innodb.accepted import Ask, accepted
 from harness.engines._innodb.cluster import Cluster
 from harness.engines._innodb.installation import Installation
 from harness.engines._innodb.values import same_value
+from harness.engines._tls import Listening
 from harness.errors import UsageError, nearest
 from harness.supervise.supervisor import minimal_environment
 
@@ -53,8 +54,9 @@ _FIXED = frozenset({*_OURS, *_OURS_WHERE_KNOWN, *BINARY}) | {
     "innodb_page_size", "innodb_read_only", "innodb_temp_data_file_path",
     "innodb_temp_tablespaces_dir", "innodb_tmpdir", "innodb_undo_directory", "lc_messages_dir",
     "log_bin_basename", "log_bin_index", "log_error", "lower_case_table_names", "pid_file",
-    "plugin_dir", "port", "replica_load_tmpdir", "skip_grant_tables", "skip_log_bin",
-    "slave_load_tmpdir", "socket", "tmpdir", "user",
+    "plugin_dir", "port", "replica_load_tmpdir", "require_secure_transport",
+    "skip_grant_tables", "skip_log_bin", "slave_load_tmpdir", "socket", "ssl_ca", "ssl_cert",
+    "ssl_key", "tmpdir", "user",
 }  # fmt: skip
 #: On or off is the profile's choice, the place is not: it is a log, and lies with the other.
 BINARY_LOG = "log_bin"
@@ -78,6 +80,7 @@ def write_configuration(
     settings: Mapping[str, str],
     format_settings: Mapping[str, str],
     init_statements: str = "",
+    listening: Listening | None = None,
 ) -> Path:
     """Write the option file of one start into the scratch folder.
 
@@ -92,6 +95,8 @@ def write_configuration(
         lines |= cluster.binary_log_options()
     else:
         lines[BINARY_LOG] = ""
+    if listening is not None:
+        lines |= _encrypted(listening, known)
     lines["socket"] = str(context.scratch / SOCKET)
     lines["pid_file"] = str(context.scratch / "server.pid")
     if init_statements:
@@ -101,6 +106,21 @@ def write_configuration(
     configuration = context.scratch / "server.cnf"
     _write(context, configuration, _render(lines))
     return configuration
+
+
+def _encrypted(listening: Listening, known: Collection[str]) -> dict[str, str]:
+    """Encrypted or not at all; the private socket counts as secure. Its user asks for it too."""
+    wanted = {
+        "skip_networking": "OFF",
+        "bind_address": listening.host,
+        "port": str(listening.port),
+        "ssl": "ON",
+        "ssl_ca": str(listening.authority),
+        "ssl_cert": str(listening.certificate),
+        "ssl_key": str(listening.key),
+        "require_secure_transport": "ON",
+    }
+    return {name: value for name, value in wanted.items() if name in known}
 
 
 def applied(installation: Installation, settings: Mapping[str, str]) -> dict[str, str]:

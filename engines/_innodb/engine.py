@@ -1,7 +1,8 @@
 """MySQL and MariaDB as engines: the managed server, and the base of their factories.
 
-The server listens on a Unix socket in the run's private scratch folder and nowhere else,
-with a password that is made for the run and kept in memory.
+The server listens on a Unix socket in the run's private scratch folder, with a password that is
+made for the run and kept in memory; on an address of the host only where the run says so, and
+then with TLS alone.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from harness.engines._innodb.verify import (
 from harness.engines._innodb.wire import LazyConnection
 from harness.engines._managed import ManagedServer
 from harness.engines._server import TIMEOUTS
+from harness.engines._tls import Listening
 from harness.placement import Part
 
 #: What a profile may say that decides what is stored: part of the golden key, loaded with.
@@ -137,6 +139,16 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         connection = {**self.native_connection(), "socket": remote}
         return Tunnel(self._used().socket, remote, connection)
 
+    def from_elsewhere(self) -> Mapping[str, Any] | None:
+        """By TLS, the server known by the run's own authority and its address."""
+        if (listening := self._listening) is None:
+            return None
+        return {
+            "host": listening.host, "port": listening.port, "user": ROLE,
+            "password": self._password, "database": DATABASE,
+            "ca_certificate": listening.authority_text(),
+        }  # fmt: skip
+
     def _open_database(self, name: str, local_infile: bool = False) -> LazyConnection:
         return open_connection(
             unix_socket=str(self._used().socket), user=ROLE, password=self._password,
@@ -145,8 +157,9 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
 
     def _start(self, settings: Mapping[str, str]) -> None:
         """The first start on these files also gives our user its password of this run."""
-        statements = self._access() if self._first_start else ""
-        configuration = self._configuration(settings, statements)
+        listening = self._listens()
+        statements = self._access(listening is not None) if self._first_start else ""
+        configuration = self._configuration(settings, statements, listening)
         try:
             self._used().start(configuration, lambda pid: self._verify(pid, settings))
         finally:
@@ -165,25 +178,37 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         variables = {str(name): str(value) for name, value in rows}
         verify_variables(pid, variables, cluster, {**settings, **self._format})
 
-    def _access(self) -> str:
-        """Our database and our user with the run's password; nobody else can log in."""
-        user = f"'{ROLE}'@'localhost'"
-        return "".join(
-            f"{statement};\n"
-            for statement in (
-                # In full: the session of an init file has the release's defaults, not ours.
-                f"CREATE DATABASE IF NOT EXISTS {DATABASE} {CHARACTERS}",
-                f"CREATE USER IF NOT EXISTS {user}",
-                f"ALTER USER {user} IDENTIFIED BY '{self._password}'",
-                f"GRANT ALL PRIVILEGES ON *.* TO {user} WITH GRANT OPTION",
-                "ALTER USER 'root'@'localhost' ACCOUNT LOCK",
-            )
-        )
+    def _access(self, listens: bool) -> str:
+        """Our database and our user with the run's password; nobody else can log in.
 
-    def _configuration(self, settings: Mapping[str, str], statements: str = "") -> Path:
+        From elsewhere: that user alone, on our database alone, with TLS alone.
+        """
+        user, elsewhere = f"'{ROLE}'@'localhost'", f"'{ROLE}'@'%'"
+        statements = [
+            # In full: the session of an init file has the release's defaults, not ours.
+            f"CREATE DATABASE IF NOT EXISTS {DATABASE} {CHARACTERS}",
+            f"CREATE USER IF NOT EXISTS {user}",
+            f"ALTER USER {user} IDENTIFIED BY '{self._password}'",
+            f"GRANT ALL PRIVILEGES ON *.* TO {user} WITH GRANT OPTION",
+            "ALTER USER 'root'@'localhost' ACCOUNT LOCK",
+        ]
+        if listens:
+            statements += [
+                f"CREATE USER {elsewhere} IDENTIFIED BY '{self._password}' REQUIRE SSL",
+                f"GRANT ALL PRIVILEGES ON {DATABASE}.* TO {elsewhere}",
+            ]
+        return "".join(f"{statement};\n" for statement in statements)
+
+    def _configuration(
+        self,
+        settings: Mapping[str, str],
+        statements: str = "",
+        listening: Listening | None = None,
+    ) -> Path:
         return write_configuration(
-            self._installation, self._context, self._placed(), settings, self._format, statements
-        )
+            self._installation, self._context, self._placed(), settings, self._format, statements,
+            listening,
+        )  # fmt: skip
 
     def _use(self, places: Places) -> Cluster:
         self._cluster = Cluster(self._installation, self._context, places, self._doublewrite)

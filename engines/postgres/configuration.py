@@ -10,9 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from harness.engine import EngineContext
+from harness.engines._tls import Listening
 from harness.engines.postgres.cluster import ROLE, TEMP_TABLESPACE
 from harness.engines.postgres.installation import Installation
 from harness.errors import UsageError, nearest
+from harness.listening import Address
 from harness.supervise.supervisor import minimal_environment
 
 #: What the harness itself decides: a tuning profile must not change it.
@@ -30,7 +32,8 @@ _OURS: Mapping[str, str] = {
 }
 _FIXED = frozenset(_OURS) | {
     "config_file", "data_directory", "default_tablespace", "external_pid_file", "hba_file",
-    "ident_file", "password_encryption", "unix_socket_directories",
+    "ident_file", "password_encryption", "ssl", "ssl_cert_file", "ssl_key_file",
+    "unix_socket_directories",
 }  # fmt: skip
 #: The default size of a WAL segment in MiB, and of how many the log must have room.
 SEGMENT_MB = 16
@@ -41,7 +44,9 @@ _PROBLEM = re.compile(r"^.*?(?:LOG|ERROR|FATAL|HINT|DETAIL):\s+(.*)$")
 _UNKNOWN = re.compile(r'unrecognized configuration parameter "([^"]+)"')
 
 
-def write_configuration(context: EngineContext, settings: Mapping[str, str]) -> Path:
+def write_configuration(
+    context: EngineContext, settings: Mapping[str, str], listening: Listening | None = None
+) -> Path:
     """Write postgresql.conf and its access rules into the scratch folder."""
     folder = context.scratch
     rules = folder / "pg_hba.conf"
@@ -50,7 +55,11 @@ def write_configuration(context: EngineContext, settings: Mapping[str, str]) -> 
     lines["unix_socket_directories"] = str(folder)
     lines["hba_file"] = str(rules)
     lines["ident_file"] = str(mapping)
-    rules.write_text(f"local all {ROLE} scram-sha-256\n")
+    access = [f"local all {ROLE} scram-sha-256\n"]
+    if listening is not None:
+        lines |= _listening(listening)
+        access.append(f"hostssl all {ROLE} all scram-sha-256\n")
+    rules.write_text("".join(access))
     mapping.write_text("")
     configuration = folder / "postgresql.conf"
     configuration.write_text(_render(lines))
@@ -59,6 +68,28 @@ def write_configuration(context: EngineContext, settings: Mapping[str, str]) -> 
         if context.credentials is not None:
             os.chown(path, context.credentials.uid, context.credentials.gid)
     return configuration
+
+
+def _listening(listening: Listening) -> dict[str, str]:
+    """Encrypted or not at all: the access rules know no connection without."""
+    return {
+        "listen_addresses": listening.host,
+        "port": str(listening.port),
+        "ssl": "on",
+        "ssl_cert_file": str(listening.certificate),
+        "ssl_key_file": str(listening.key),
+    }
+
+
+def check_tls(installation: Installation, address: Address) -> None:
+    """UsageError for a server that was built without TLS."""
+    if _read(installation, {"ssl": "on"}, "ssl").returncode != 0:
+        raise UsageError(
+            f"listen {address} on PostgreSQL {installation.version} ({installation.source})",
+            "it was built without TLS",
+            "choose another installation with the engine options version or prefix (the "
+            "releases of Debian and of postgresql.org have it), or leave listen out",
+        )
 
 
 def check_settings(

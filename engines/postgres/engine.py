@@ -2,8 +2,8 @@
 
 The four directory parts are the data directory, its pg_wal, and two tablespaces for
 indexes and temporary files (cluster.py). The server listens on a Unix socket in the
-run's private scratch folder and nowhere else, with a password that is made for the
-run and kept in memory.
+run's private scratch folder, with a password that is made for the run and kept in memory;
+on an address of the host only where the run says so, and then with TLS alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from harness.engines.postgres.cluster import (
     ROLE,
     Cluster,
 )
-from harness.engines.postgres.configuration import SEGMENT_MB, check_settings
+from harness.engines.postgres.configuration import SEGMENT_MB, check_settings, check_tls
 from harness.engines.postgres.installation import choose
 from harness.engines.postgres.load import Loader
 from harness.engines.postgres.server import Server
@@ -53,6 +53,9 @@ _STORED: Mapping[str, str | None] = {
     "shared_preload_libraries": None,
 }
 
+#: Of a server that listens on no network: only in the name of its socket.
+_PORT = 5432
+
 
 class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
     """A server of our own on directories of our own."""
@@ -68,6 +71,8 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         self._initdb_options = _initdb_options(context.options)
         segment_mb = int(context.options.get("wal_segment_size_mb") or SEGMENT_MB)
         check_settings(self._installation, context.settings, segment_mb)
+        if context.listen is not None:
+            check_tls(self._installation, context.listen)
         self._password = secrets.token_hex(16)
         self.threads = context.threads
 
@@ -104,7 +109,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
     def native_connection(self) -> Mapping[str, Any]:
         """The private socket."""
         return {
-            "host": str(self._context.scratch), "port": 5432, "user": ROLE,
+            "host": str(self._context.scratch), "port": self._port, "user": ROLE,
             "password": self._password, "database": DATABASE, "application_name": "harness",
             "options": f"{NATIVE_OPTIONS} {NO_ERRORS_LOGGED}",
         }  # fmt: skip
@@ -112,8 +117,22 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
     def tunnel(self, token: str) -> Tunnel:
         """libpq looks for a socket by the server's port, which therefore is the token."""
         connection = {**self.native_connection(), "host": "/tmp", "port": int(token)}
-        local = self._context.scratch / ".s.PGSQL.5432"
+        local = self._context.scratch / f".s.PGSQL.{self._port}"
         return Tunnel(local, f"/tmp/.s.PGSQL.{token}", connection)
+
+    def from_elsewhere(self) -> Mapping[str, Any] | None:
+        """By TLS, the server known by the run's own authority and its address."""
+        if (listening := self._listening) is None:
+            return None
+        return {
+            **self.native_connection(), "host": listening.host, "sslmode": "verify-full",
+            "ca_certificate": listening.authority_text(),
+        }  # fmt: skip
+
+    @property
+    def _port(self) -> int:
+        """The private socket has it in its name."""
+        return _PORT if self._listening is None else self._listening.port
 
     def _open_database(self, name: str) -> psycopg.Connection[Any]:
         keywords = {**self.native_connection(), "database": None, "dbname": name}
@@ -129,7 +148,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         )
 
     def _start(self, settings: Mapping[str, str]) -> None:
-        self._used().start(settings)
+        self._used().start(settings, self._listens())
         try:
             with self._open_database(MAINTENANCE_DATABASE) as connection:
                 verify_settings(

@@ -3,10 +3,11 @@
  *
  *   "backend": "postgres",
  *   "connection": {"host": "/run/server", "port": 5432, "user": "…", "password": "…",
- *                  "database": "…", "options": "-c search_path=…", "sslmode": "…"}
+ *                  "database": "…", "options": "-c search_path=…", "sslmode": "verify-full",
+ *                  "ca_certificate": "-----BEGIN CERTIFICATE-----…"}
  *
- * Members of "connection" are libpq's own keywords ("database" is its dbname); a member
- * that is null is left out. A statement is prepared once a connection; its parameters'
+ * Members of "connection" are libpq's own keywords ("database" is its dbname, and
+ * "ca_certificate" the text of its sslrootcert); a member that is null is left out. A statement is prepared once a connection; its parameters'
  * types are asked of the server and sent in their binary format, so that the server
  * parses nothing. An execution is one send and, where its answer fits libpq's buffer, one
  * receive: nothing here waits, asks the clock or copies a row.
@@ -22,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_KEYWORDS = 48 };
 
@@ -29,6 +31,7 @@ struct client {
     const char *keywords[MAX_KEYWORDS + 1];
     char *values[MAX_KEYWORDS + 1];
     size_t count;
+    int authority; /* the file of "ca_certificate"; -1 without one */
 };
 
 struct prepared {
@@ -68,10 +71,29 @@ static bool add_keyword(struct client *client, const char *name, const json_t *v
     return client->values[client->count++] != NULL;
 }
 
+/* Every connection that is opened reads it again. */
+static bool add_authority(struct client *client, const char *certificate, struct lg_error *error)
+{
+    char path[64];
+
+    if (client->count == MAX_KEYWORDS) {
+        lg_fail(error, "connection: more than %d members", MAX_KEYWORDS);
+        return false;
+    }
+    client->authority = lg_text_file(certificate, path, sizeof path, error);
+    if (client->authority < 0)
+        return false;
+    client->keywords[client->count] = "sslrootcert";
+    client->values[client->count] = strdup(path);
+    return client->values[client->count++] != NULL;
+}
+
 static void postgres_close(void *own)
 {
     struct client *client = own;
 
+    if (client->authority >= 0)
+        close(client->authority);
     for (size_t i = 0; i < client->count; i++)
         free(client->values[i]);
     free(client);
@@ -88,7 +110,14 @@ static void *postgres_open(const json_t *connection, struct lg_error *error)
         lg_fail(error, "connection: out of memory");
         return NULL;
     }
+    client->authority = -1;
     json_object_foreach((json_t *)connection, name, value) {
+        if (strcmp(name, "ca_certificate") == 0 && json_is_string(value)) {
+            if (add_authority(client, json_string_value(value), error))
+                continue;
+            postgres_close(client);
+            return NULL;
+        }
         if (!add_keyword(client, name, value)) {
             lg_fail(error, "connection.%s: neither a text nor a whole number", name);
             postgres_close(client);

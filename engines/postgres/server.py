@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.engine import EngineContext, MemoryPolicy
 from harness.engines._server import ServerProcess, Timeouts
+from harness.engines._tls import Listening
 from harness.engines.postgres.cluster import CLEAN, Cluster
 from harness.engines.postgres.configuration import write_configuration
 from harness.engines.postgres.installation import Installation
@@ -32,12 +33,12 @@ class Server(ServerProcess):
         self._installation = installation
         self._cluster = cluster
 
-    def start(self, settings: Mapping[str, str]) -> None:
+    def start(self, settings: Mapping[str, str], listening: Listening | None = None) -> None:
         """Start and return when it accepts connections; RunFailed with its log's last lines."""
         if self.running:
             return
         self._cluster.verify_locations()
-        configuration = write_configuration(self._context, settings)
+        configuration = write_configuration(self._context, settings, listening)
         (self._cluster.data / "postmaster.pid").unlink(missing_ok=True)
         self._launch(
             [

@@ -161,6 +161,7 @@ _TELLING = (
     "settings",
     "threads",
     "cpus",
+    "listen",
     "memory_limit_bytes",
     "required_host_mode",
 )

@@ -188,6 +188,14 @@ def run(
         str | None,
         typer.Option(help="Processors the engine may run on: 0-7,16-23, socket:0, node:0 [all]."),
     ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS[:PORT]",
+            help="Address of this host on which the server listens, with TLS, for the hosts of "
+            "-p client_hosts=… [none: they come through ssh].",
+        ),
+    ] = None,
     memory_limit: Annotated[
         str | None, typer.Option(help="Cap on the engine and its page cache: 4GiB.")
     ] = None,
@@ -253,7 +261,7 @@ def run(
     if workload == "micro":
         others = {"engine": engine, "placement": placement, "driver": driver, "dsn": dsn,
                   "properties": properties, "memory_limit": memory_limit, "set": set_,
-                  "option": option, "label": label}  # fmt: skip
+                  "option": option, "label": label, "listen": listen}  # fmt: skip
         micro.run_micro(
             micro.Options(
                 suite,
@@ -303,7 +311,8 @@ def run(
         profile["axes"]["driver"] = both
     if placement:
         profile["axes"]["placement"] = list(dict.fromkeys(placement))
-    given = {"threads": threads, "cpus": cpus, "memory_limit": memory_limit, "label": label}
+    given = {"threads": threads, "cpus": cpus, "memory_limit": memory_limit, "label": label,
+             "listen": listen}  # fmt: skip
     profile["fixed"] |= {key: value for key, value in given.items() if value is not None}
     plan = expand(
         Document("command line", profile, {}), registry.normalise, driver=registry.default_driver

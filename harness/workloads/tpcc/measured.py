@@ -24,6 +24,7 @@ from harness import hdr
 from harness.doubts import (
     Nouns,
     backlog,
+    clients_elsewhere,
     closed_loop,
     lost_without_power,
     saturation,
@@ -89,6 +90,7 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     kept = {name: document for name, document in artifacts.items() if document}
     doubts = [
         *_doubts(params, driven), *unseeded(driver.unseeded), *lost_without_power(session.engine),
+        *clients_elsewhere(params.get("client_hosts", ()), session.engine),
     ]  # fmt: skip
     return Outcome(metrics, checks, kept, doubts)
 

@@ -1,0 +1,121 @@
+"""An address of this host that a server of ours listens on, for clients on other hosts.
+
+``listen: 10.0.0.5`` of a profile or ``--listen 10.0.0.5``: the port is one that is free;
+``10.0.0.5:5433`` and ``[fd00::5]:5433`` name it, for a firewall that lets one through.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import re
+import shutil
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import UsageError
+
+_WITH_PORT = re.compile(r"(?:\[(?P<bracketed>[^\]]+)\]|(?P<plain>[^:]+)):(?P<port>\d{1,5})")
+_FORM = "write an IP address of this host, or ADDRESS:PORT ([ADDRESS]:PORT of IPv6)"
+_IPV4_TRIE, _IPV6_TABLE = Path("/proc/net/fib_trie"), Path("/proc/net/if_inet6")
+
+
+@dataclass(frozen=True)
+class Address:
+    """``host``: an IP address in its short form; ``port``: None where any free one will do."""
+
+    host: str
+    port: int | None = None
+
+    def __str__(self) -> str:
+        """As it is written: ``10.0.0.5:5433``."""
+        if self.port is None:
+            return self.host
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_listen(text: str) -> Address:
+    """UsageError where it is no address of one interface."""
+    asked = f"listen {text!r}"
+    match = _WITH_PORT.fullmatch(text)
+    host = (match["bracketed"] or match["plain"]) if match else text.strip("[]")
+    port = int(match["port"]) if match else None
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        raise UsageError(asked, "not an IP address", _FORM) from None
+    if address.is_unspecified:
+        raise UsageError(
+            asked,
+            "it means every address of this host",
+            f"name the one that the clients reach: {_told()}",
+        )
+    if port is not None and not 0 < port < 1 << 16:
+        raise UsageError(asked, f"{port} is no port", "choose one from 1 to 65535")
+    return Address(str(address), port)
+
+
+def check_listen(address: Address) -> None:
+    """UsageError where this host has no such address, its port is taken, or nothing encrypts."""
+    asked = f"listen {address}"
+    try:
+        free_port(address)
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            found = f"not an address of this host, which has {_told()}"
+            raise UsageError(asked, found, "name one of these") from error
+        found = (error.strerror or str(error)).lower()
+        raise UsageError(asked, found, "leave the port out, or name a free one") from error
+    if shutil.which("openssl") is None:
+        raise UsageError(
+            asked,
+            "there is no openssl on this host, which makes the run's certificate",
+            "install openssl",
+        )
+
+
+def free_port(address: Address) -> int:
+    """The address's port, or one that is free now; OSError where it cannot be had."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers set it
+        probe.bind((address.host, address.port or 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def own_addresses() -> list[str]:
+    """Addresses of this host's interfaces, as the kernel lists them; loopback last."""
+    found = dict.fromkeys([*_ipv4(), *_ipv6()])
+    return sorted(found, key=lambda address: ipaddress.ip_address(address).is_loopback)
+
+
+def _told() -> str:
+    return ", ".join(own_addresses()) or "none that the kernel lists"
+
+
+def _ipv4() -> list[str]:
+    """Leaves of the local table: ``|-- 10.0.0.5`` with ``/32 host LOCAL`` below."""
+    leaf, found = "", []
+    for line in _lines(_IPV4_TRIE):
+        words = line.split()
+        if words[:1] == ["|--"]:
+            leaf = words[1]
+        elif words == ["/32", "host", "LOCAL"]:
+            found.append(leaf)
+    return found
+
+
+def _ipv6() -> list[str]:
+    """But those that mean something on one link alone."""
+    packed = [bytes.fromhex(line.split()[0]) for line in _lines(_IPV6_TABLE)]
+    addresses = map(ipaddress.IPv6Address, packed)
+    return [str(address) for address in addresses if not address.is_link_local]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,140 @@
+"""TPC-C from other hosts that reach a listening server by TLS: ssh is a stand-in, which starts
+what it is told on this host and makes no tunnel."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+_SSH = """#!/bin/sh
+# ssh -T -o A=B … HOST COMMAND
+while [ "${1#-}" != "$1" ]; do
+  case $1 in
+    -R) echo "a tunnel was asked for" >&2; exit 1 ;;
+    -o) shift 2 ;;
+    *) shift ;;
+  esac
+done
+echo "$*" >> "$(dirname "$0")/commands"
+exec sh -c "$2"
+"""
+#: RFC 5737: an address that is nobody's.
+_NOBODYS = "203.0.113.9"
+_LISTEN = ("--listen", "127.0.0.1")
+
+
+@pytest.fixture
+def ssh(harness, monkeypatch):
+    """A folder with the stand-in, first on the PATH."""
+    folder = harness.root / "bin"
+    folder.mkdir()
+    (folder / "ssh").write_text(_SSH)
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return folder
+
+
+@pytest.fixture
+def client(harness, ssh):
+    """``harness run tpcc`` as small as can be."""
+
+    def run(engine, *more):
+        small = ("--warehouses", 1, "--users", 4, "--ramp-up", "0s", "--duration", "2s")
+        where = ("--engine", engine, "--placement", "ssd-both", "--json", "--quiet")
+        return harness("run", "tpcc", *where, *small, *more,
+                       HARNESS_CLIENT_PYTHON=sys.executable)  # fmt: skip
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["postgres", "mysql", "mariadb"])
+def test_two_hosts_drive_a_listening_server(harness, ssh, client, engine):
+    done = client(engine, *_LISTEN, "-p", "client_hosts=client1,bench@client2")
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    assert run["status"] == "complete"
+    assert run["spec"]["listen"] == "127.0.0.1"
+    (found,) = [one for one in run["uncontrolled"] if one["what"].startswith("TLS")]
+    assert "client1, bench@client2" in found["found"]
+    assert "by TLS on 127.0.0.1" in found["found"]
+    commands = (ssh / "commands").read_text().splitlines()
+    runs = [line for line in commands if " run " in line]
+    assert [line.split()[0] for line in runs] == ["client1", "bench@client2"]
+    backend = "postgres" if engine == "postgres" else "innodb"
+    assert all(line.endswith(f"harness.client run {backend}") for line in runs)
+    assert harness.settled() == []
+    report = harness("report", run["run_id"], "--out", harness.root / "report")
+    assert report.code == 0, report.err
+    text = (harness.root / "report" / "report.md").read_text()
+    assert "TLS between clients and server" in text
+    assert "server listens, with TLS, on" in text
+
+
+@pytest.mark.slow
+def test_kill_9_leaves_no_key_and_no_listener(harness, client, ssh):
+    process = harness.start(
+        "run", "tpcc", "--engine", "postgres", "--placement", "ssd-both", "--warehouses", 1,
+        "--ramp-up", "60s", "--duration", "60s", *_LISTEN, "-p", "client_hosts=client1",
+        HARNESS_CLIENT_PYTHON=sys.executable,
+    )  # fmt: skip
+    keys: list[Path] = []
+    while process.poll() is None and not keys:
+        keys = list((harness.root / "tmp").glob("tb-*/tls/server.key"))
+    assert keys, process.communicate()
+    process.kill()
+    process.communicate()
+    assert harness.settled() == []
+    assert not keys[0].exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (
+            ("tpcc", "--engine", "postgres", *_LISTEN),
+            "listen 127.0.0.1 on postgres: no other host would come",
+        ),
+        (
+            ("tpcc", "--engine", "mysql", "--listen", _NOBODYS, "-p", "client_hosts=client1"),
+            f"listen {_NOBODYS}: not an address of this host, which has ",
+        ),
+        (
+            ("tpcc", "--engine", "mariadb", "--listen", "0.0.0.0", "-p", "client_hosts=client1"),
+            "it means every address of this host",
+        ),
+        (
+            ("ycsb", "--engine", "rocksdb", *_LISTEN),
+            "listen 127.0.0.1 on rocksdb: RocksDB works inside the program that uses it",
+        ),
+        (
+            ("tpch", "--engine", "duckdb", *_LISTEN),
+            "listen 127.0.0.1 on duckdb: DuckDB works inside the program that uses it",
+        ),
+    ],
+)
+def test_refused_before_anything_is_touched(harness, ssh, argv, words):
+    done = harness("run", *argv, "--placement", "ssd-both")
+    assert done.code == 2, done.out + done.err
+    assert words in " ".join(done.err.split())
+    assert not (harness.results / "runs").exists()
+
+
+def test_a_profile_says_it_for_all_its_engines(harness, ssh):
+    profile = harness.root / "listening.yml"
+    profile.write_text(
+        "schema: 1\nname: listening\ndescription: by the network and through ssh\n"
+        "workload: tpcc\naxes:\n  listen: [null, 203.0.113.9]\nfixed:\n  engine: postgres\n"
+        "  placement: ssd-both\n  params: {client_hosts: client1}\n"
+    )
+    done = harness("experiment", "run", profile, HARNESS_CLIENT_PYTHON=sys.executable)
+    assert done.code == 2, done.out + done.err
+    assert f"listen {_NOBODYS}: not an address of this host" in " ".join(done.err.split())
+    profile.write_text(profile.read_text().replace(_NOBODYS, "server1"))
+    done = harness("experiment", "run", profile)
+    assert done.code == 2
+    words = " ".join(done.err.split())
+    assert "listening.yml:6" in words
+    assert "listen 'server1': not an IP address" in words

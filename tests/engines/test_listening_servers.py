@@ -1,0 +1,300 @@
+"""Servers that listen on an address of the host: TLS alone, known by the run's own authority."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+
+from harness import loadgen, paths, registry
+from harness.engine import EngineContext, Listens
+from harness.errors import RunFailed, UsageError
+from harness.listening import check_listen, own_addresses, parse_listen
+from harness.workload import Clients
+
+#: An answer that the workload takes for wrong, where the session is not encrypted.
+ENCRYPTED = {
+    "postgres": "select case when ssl then 1 else -1 end from pg_stat_ssl "
+    "where pid = pg_backend_pid()",
+    "mysql": "select if(variable_value = '', -1, 1) from performance_schema.session_status "
+    "where variable_name = 'Ssl_cipher'",
+    "mariadb": "select if(variable_value = '', -1, 1) from information_schema.session_status "
+    "where variable_name = 'Ssl_cipher'",
+}
+ADDRESS = "127.0.0.1"
+
+
+@dataclass
+class Listening:
+    name: str
+    engine: Any
+    lab: Any
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """As clients on other hosts get it."""
+        found = self.engine.from_elsewhere()
+        assert found is not None
+        return dict(found)
+
+    def ask(self, **other: Any) -> dict[str, Any]:
+        """The native client from elsewhere: a short run whose every answer tells of TLS."""
+        names = ("new_order", "payment", "order_status", "delivery", "stock_level")
+        spec = {
+            "schema": 1, "task": "run", "backend": self.engine.native_backend(),
+            "connection": self.connection | other,
+            "workload": {"name": "tpcc", "params": {"warehouses": 1, "data_seed": 1, "home": "all",
+                                                    "mix": {"stock_level": 100}}},
+            "statements": dict.fromkeys(names, ENCRYPTED[self.name]), "threads": 1,
+            "connections": 2, "mode": {"kind": "closed", "think_time": False}, "ramp_up_ns": 0,
+            "duration_ns": 300_000_000, "drain_ns": 10**9, "seed": 1,
+        }  # fmt: skip
+        clients = Clients(self.lab.supervisor, self.lab.credentials, self.lab.directory("c"))
+        return loadgen.drive([spec], clients)
+
+    def plain(self, password: str | None = None, **tls: Any) -> None:
+        """Connect with another client, without encryption unless ``tls`` asks for it."""
+        there = self.connection
+        common = {"host": there["host"], "port": there["port"], "user": there["user"],
+                  "password": password or there["password"]}  # fmt: skip
+        if self.name == "postgres":
+            psycopg.connect(**common, dbname=there["database"],
+                            **(tls or {"sslmode": "disable"})).close()  # fmt: skip
+        else:
+            pymysql.connect(**common, database=there["database"],
+                            **(tls or {"ssl_disabled": True})).close()  # fmt: skip
+
+    def encrypted(self, password: str | None = None) -> None:
+        """Connect with another client, which checks the certificate."""
+        authority = self.lab.directory("a") / "authority.pem"
+        authority.write_text(self.connection["ca_certificate"])
+        if self.name == "postgres":
+            self.plain(password, sslmode="verify-full", sslrootcert=str(authority))
+        else:
+            self.plain(password, ssl_ca=str(authority), ssl_verify_cert=True,
+                       ssl_verify_identity=True)  # fmt: skip
+
+
+def _engine(lab: Any, name: str, listen: str | None = ADDRESS, **options: Any) -> Any:
+    context = EngineContext(
+        settings={},
+        options=options,
+        scratch=lab.directory("s"),
+        engines_prefix=paths.engines_prefix(),
+        processes=lab.supervisor,
+        credentials=lab.credentials,
+        threads=2,
+        memory_limit_bytes=1 << 30,
+        listen=parse_listen(listen) if listen else None,
+    )
+    return registry.engine(name).create(context)
+
+
+@pytest.fixture(scope="module", params=("postgres", "mysql", "mariadb"))
+def server(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Iterator[Any]:
+    engine = _engine(module_lab, request.param)
+    engine.restore(empty_engines.data(request.param), module_lab.places())
+    engine.start()
+    yield Listening(request.param, engine, module_lab)
+    engine.kill()
+
+
+@contextmanager
+def _forwarded(address: str, to: tuple[str, int]) -> Iterator[int]:
+    """A port of another address that leads to a server."""
+
+    def copy(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                near, far = listener.accept()[0], socket.create_connection(to)
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=copy, args=pair, daemon=True).start()
+
+    with socket.create_server((address, 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1]
+
+
+def _ports(engine: Any) -> set[tuple[str, int]]:
+    """What the engine's processes listen on, by the kernel's word."""
+    descriptors = [
+        link for process in engine.processes() for link in Path(f"/proc/{process.pid}/fd").iterdir()
+    ]
+    mine = {str(link.readlink()) for link in descriptors}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and f"socket:[{words[9]}]" in mine:
+                address, port = words[1].split(":")
+                found.add((address, int(port, 16)))
+    return found
+
+
+def test_every_statement_of_the_client_is_encrypted(server: Listening) -> None:
+    result = server.ask()
+    assert {one["type"]: one["count"] for one in result["operations"]}["stock_level"] > 0
+
+
+def test_on_that_address_alone(server: Listening) -> None:
+    loopback = f"{int.from_bytes(socket.inet_aton(ADDRESS), 'little'):08X}"
+    assert _ports(server.engine) == {(loopback, server.connection["port"])}
+
+
+def test_without_encryption_nobody_comes_in(server: Listening) -> None:
+    server.encrypted()
+    with pytest.raises((psycopg.OperationalError, pymysql.Error)) as refused:
+        server.plain()
+    words = str(refused.value)
+    assert "no encryption" in words or "secure" in words.lower() or "Access denied" in words
+
+
+def test_a_wrong_password_is_refused(server: Listening) -> None:
+    with pytest.raises((psycopg.OperationalError, pymysql.Error), match=r"password|denied"):
+        server.encrypted(password="not-it")
+    with pytest.raises(RunFailed, match=r"password|denied"):
+        server.ask(password="not-it")
+
+
+def test_a_server_of_another_authority_is_not_believed(server: Listening, tmp_path: Path) -> None:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=B",
+         "-keyout", tmp_path / "other.key", "-out", tmp_path / "other.pem"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    with pytest.raises(RunFailed, match=r"(?i)certificate|TLS|SSL"):
+        server.ask(ca_certificate=(tmp_path / "other.pem").read_text())
+
+
+def test_at_another_address_it_is_not_believed(server: Listening) -> None:
+    """The certificate is of one address; the same server is found at another one."""
+    port = server.connection["port"]
+    with (
+        _forwarded("127.0.0.2", (ADDRESS, port)) as other,
+        pytest.raises(RunFailed, match=r"(?i)certificate|TLS|SSL"),
+    ):
+        server.ask(host="127.0.0.2", port=other)
+
+
+def test_the_certificate_is_the_addresss(server: Listening, tmp_path: Path) -> None:
+    authority = tmp_path / "authority.pem"
+    authority.write_text(server.connection["ca_certificate"])
+    files = server.engine._listening
+    decoded = ssl._ssl._test_decode_cert(str(files.certificate))  # type: ignore[attr-defined]
+    assert decoded["subjectAltName"] == (("IP Address", ADDRESS),)
+    verified = ["openssl", "verify", "-x509_strict", "-CAfile", authority, files.certificate]
+    assert subprocess.run(verified, check=False, capture_output=True).returncode == 0
+
+
+def test_keys_are_the_servers_users_alone(server: Listening) -> None:
+    files = server.engine._listening
+    assert sorted(p.name for p in files.key.parent.glob("*.key")) == ["server.key"]
+    found = files.key.stat()
+    assert found.st_mode & 0o077 == 0
+    if server.lab.credentials is not None:
+        assert found.st_uid == server.lab.credentials.uid
+        assert files.key.parent.stat().st_mode & 0o077 == 0
+
+
+def test_the_password_stands_in_no_log(server: Listening) -> None:
+    scratch = server.engine._context.scratch
+    password = server.connection["password"]
+    kept = [p for p in scratch.rglob("*") if p.is_file() and password in p.read_text("latin1")]
+    assert kept == []
+    for process in server.engine.processes():
+        assert password not in Path(f"/proc/{process.pid}/cmdline").read_text()
+
+
+def test_a_start_behind_a_stop_is_at_the_same_place(server: Listening) -> None:
+    before = server.connection
+    server.engine.stop()
+    server.engine.start()
+    assert server.connection == before
+    server.encrypted()
+
+
+@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+def test_a_load_listens_nowhere(lab: Any, name: str) -> None:
+    engine = _engine(lab, name)
+    try:
+        engine.initialise(lab.places())
+        engine.start()
+        assert engine.from_elsewhere() is None
+        assert _ports(engine) == set()
+    finally:
+        engine.kill()
+
+
+@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+def test_unless_asked_none_listens(lab: Any, empty_engines: Any, name: str) -> None:
+    engine = _engine(lab, name, listen=None)
+    engine.restore(empty_engines.data(name), lab.places())
+    engine.start()
+    try:
+        assert isinstance(engine, Listens)
+        assert engine.from_elsewhere() is None
+        assert _ports(engine) == set()
+        assert not (engine._context.scratch / "tls").exists()
+    finally:
+        engine.kill()
+
+
+def test_a_build_without_tls_is_refused(lab: Any) -> None:
+    """The pinned PostgreSQL of the private prefix is such a one."""
+    with pytest.raises(UsageError, match="it was built without TLS") as refused:
+        _engine(lab, "postgres", version="18.4")
+    assert "version or prefix" in refused.value.do
+    _engine(lab, "postgres", listen=None, version="18.4")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("0.0.0.0", "every address of this host"),
+        ("::", "every address of this host"),
+        ("server1", "not an IP address"),
+        ("10.0.0.1:70000", "70000 is no port"),
+        ("10.0.0.1:", "not an IP address"),
+    ],
+)
+def test_what_is_no_address_is_refused(given: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        parse_listen(given)
+
+
+def test_addresses_are_written_in_one_form() -> None:
+    given = ("127.0.0.1", "127.0.0.1:5433", "[fd00:0::1]:5433", "fd00:0::1", "[::1]")
+    assert [str(parse_listen(text)) for text in given] == [
+        "127.0.0.1", "127.0.0.1:5433", "[fd00::1]:5433", "fd00::1", "::1",
+    ]  # fmt: skip
+
+
+def test_another_hosts_address_is_refused_with_those_of_this_one() -> None:
+    with pytest.raises(UsageError, match="not an address of this host, which has") as refused:
+        check_listen(parse_listen("203.0.113.9"))  # RFC 5737: of nobody
+    assert all(address in refused.value.found for address in own_addresses())
+    assert "127.0.0.1" in own_addresses()
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    with socket.create_server((ADDRESS, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match="address already in use"):
+            check_listen(parse_listen(f"{ADDRESS}:{port}"))
+    check_listen(parse_listen(f"{ADDRESS}:{port}"))
