@@ -19,7 +19,7 @@ from harness.host.uncontrolled import Finding
 from harness.micro import external
 from harness.micro.fio_result import IoSample, metrics_of, sample_of
 from harness.micro.io_jobs import IoJob, IoPlan, plan_of
-from harness.micro.measured import Measured, Workplace
+from harness.micro.measured import Measured, Workplace, measuring
 from harness.result import Check, Metric
 from harness.tiers.model import Tier
 from harness.units import format_bytes
@@ -36,13 +36,18 @@ _SPARE_SHARE = 0.05
 def check(params: Mapping[str, Any]) -> None:
     """UsageError where fio is missing or a parameter is wrong, before anything is started."""
     plan_of(params)
-    external.require("fio", ["--version"], _OLDEST)
+    version()
+
+
+def version() -> str:
+    """Of the fio here; UsageError where it is missing or too old."""
+    return external.require("fio", ["--version"], _OLDEST)
 
 
 def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
     """Every configuration of ``params`` (see :mod:`harness.micro.io_jobs`) on the tier."""
     plan = plan_of(params)
-    version = external.require("fio", ["--version"], _OLDEST)
+    found_version = version()
     directory = _room(work, plan)
     past_cache = takes_direct(directory)
     _fill(work, plan, past_cache)
@@ -56,7 +61,8 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
             work.env.progress.say(f"{work.tier.name}: {job.configuration} ({done})")
             text = job_file(job, plan, past_cache, work.seed + repeat)
             files.setdefault(job.configuration, text)
-            found[job].append(sample_of(_fio(work, text), job))
+            with measuring(f"{job.configuration} (repeat {repeat + 1} of {work.repeats})"):
+                found[job].append(sample_of(_fio(work, text), job))
     metrics = [
         metric
         for job, samples in found.items()
@@ -65,8 +71,8 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
     return Measured(
         metrics=(*metrics, *_file_metrics(plan)),
         checks=(_everything(found),),
-        version=version,
-        build=f"fio {version}",
+        version=found_version,
+        build=f"fio {found_version}",
         source="Debian's or the host's own fio",
         artifacts={"fio": {"jobs": files}},
         uncontrolled=tuple(_findings(plan, past_cache)),

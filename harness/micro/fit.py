@@ -300,7 +300,7 @@ def _sizes_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> 
 def _caches_told(measurements: Sequence[Measurement], room: Room) -> list[Finding]:
     """Ranges that the last-level cache holds to a good part, where nobody asked for that.
 
-    A chase, a hot spot and a log are made small on purpose.
+    A chase, a hot spot and a log are made small on purpose, and streaming stores go past it.
     """
     small = {
         f"{one.name} ({format_bytes(job.range_bytes)})": None
@@ -308,6 +308,7 @@ def _caches_told(measurements: Sequence[Measurement], room: Room) -> list[Findin
         for job in one.jobs
         if job.kind in ("throughput", "chain")
         and job.keys.get("pattern") != "hotspot"
+        and job.keys.get("operation") != "ntstore"
         and job.range_bytes < _CACHES * room.llc_bytes
     }
     if not small:

@@ -16,7 +16,7 @@ from harness.errors import RunFailed
 from harness.micro import external
 from harness.micro.fio import takes_direct
 from harness.micro.fio_result import histogram
-from harness.micro.measured import Measured, Workplace
+from harness.micro.measured import Measured, Workplace, measuring
 from harness.result import Check, Metric
 from harness.units import parse_size
 
@@ -36,13 +36,18 @@ class _Plan:
 def check(params: Mapping[str, Any]) -> None:
     """UsageError where ioping is missing or a parameter is wrong."""
     _plan(params)
-    external.require("ioping", ["-v"])
+    version()
+
+
+def version() -> str:
+    """Of the ioping here; UsageError where it is missing."""
+    return external.require("ioping", ["-v"])
 
 
 def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
     """Random and sequential reads and writes; latencies of all repeats in one histogram."""
     plan = _plan(params)
-    version = external.require("ioping", ["-v"])
+    found_version = version()
     if work.directory is None:
         raise RunFailed(f"ioping on {work.tier.name}", "the tier is not a directory")
     direct = takes_direct(work.directory)
@@ -53,7 +58,9 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
                 f"{work.tier.name}: ioping {pattern} {operation} ({repeat + 1} of {work.repeats})"
             )
             argv = _argv(plan, operation, pattern, direct, work.seed + repeat)
-            times[operation, pattern].append(_times(external.run(work, argv), plan))
+            configuration = _configuration(operation, pattern)
+            with measuring(f"{configuration} (repeat {repeat + 1} of {work.repeats})"):
+                times[operation, pattern].append(_times(external.run(work, argv), plan))
     metrics = [
         metric
         for (operation, pattern), repeats in times.items()
@@ -63,8 +70,8 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
     return Measured(
         metrics=tuple(metrics),
         checks=(Check("io_without_errors", "passed", f"{done:,} requests, none failed"),),
-        version=version,
-        build=f"ioping {version}",
+        version=found_version,
+        build=f"ioping {found_version}",
         source="Debian's or the host's own ioping",
         artifacts={"ioping": {"argv": [_argv(plan, o, p, direct, work.seed) for o, p in _CASES]}},
     )
@@ -111,13 +118,17 @@ def _times(printed: str, plan: _Plan) -> list[int]:
     return found
 
 
+def _configuration(operation: str, pattern: str) -> str:
+    return f"ioping/operation={operation},pattern={pattern}"
+
+
 def _labels(
     work: Workplace, plan: _Plan, operation: str, pattern: str, direct: bool
 ) -> dict[str, str]:
     facts = work.tier.facts
     return {
         "measurement": "ioping",
-        "configuration": f"ioping/operation={operation},pattern={pattern}",
+        "configuration": _configuration(operation, pattern),
         "operation": operation,
         "pattern": pattern,
         "access_size_bytes": str(plan.access_bytes),

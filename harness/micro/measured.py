@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.environment import Environment
+from harness.errors import RunFailed
 from harness.host.uncontrolled import Finding
 from harness.result import Check, Metric
 from harness.tiers.model import Tier
@@ -46,3 +48,19 @@ class Measured:
     source: str = ""
     artifacts: Mapping[str, Any] = field(default_factory=dict)
     uncontrolled: tuple[Finding, ...] = ()
+
+
+def failed_in(configuration: str, error: RunFailed | OSError) -> RunFailed:
+    """The same failure, with the configuration that was being measured in what was asked."""
+    if isinstance(error, OSError):
+        return RunFailed(f"measure {configuration}", str(error))
+    return RunFailed(f"measure {configuration}: {error.asked}", error.found, error.do)
+
+
+@contextmanager
+def measuring(configuration: str) -> Iterator[None]:
+    """What fails inside names this configuration: one of many may be what a device cannot do."""
+    try:
+        yield
+    except (RunFailed, OSError) as error:
+        raise failed_in(configuration, error) from error

@@ -29,7 +29,8 @@ _LABELS = {
     "hotspot_bytes": "hotspot_bytes", "zipf_exponent": "zipf_exponent",
     "flush": "flush", "fence": "fence", "flush_when": "flush_when",
     "fence_every_bytes": "fence_every_bytes", "read_share": "read_share", "before": "before",
-    "node_bytes": "node_bytes", "mode": "mode", "writer": "writer", "padded": "padded",
+    "node_bytes": "node_bytes", "chains": "chains", "locality_bytes": "locality_bytes",
+    "mode": "mode", "writer": "writer", "padded": "padded",
     "entry_bytes": "entry_bytes", "method": "method", "page_bytes": "page_bytes",
     "dirty_lines": "dirty_lines",
 }  # fmt: skip
@@ -44,6 +45,10 @@ _STOLEN = 0.01
 _CLOCK = 0.05
 
 
+#: Said of a job whose figures would be zero, or those of fewer threads.
+NOTHING_DONE = "one of its threads got nothing done while all ran: give it more time (-p duration)"
+
+
 @dataclass(frozen=True)
 class JobResults:
     """What the repeats of one job of one configuration gave, in their order."""
@@ -54,8 +59,15 @@ class JobResults:
 
     @property
     def idle(self) -> bool:
-        """Whether it did nothing while all threads ran: its figures would be zero, and wrong."""
-        return any(repeat["window"]["operations"] == 0 for repeat in self.repeats)
+        """Whether one of its threads did nothing while all ran.
+
+        Its figures would be zero, or those of fewer threads than are told: either is wrong.
+        """
+        return any(
+            repeat["window"]["operations"] == 0
+            or any(thread["operations"] == 0 for thread in repeat["threads"])
+            for repeat in self.repeats
+        )
 
     def values(self, key: str) -> tuple[float, ...]:
         """One number of each repeat."""
@@ -100,25 +112,31 @@ def _rates(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
 
 
 def _times(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
-    hop = one.job.kind == "chase"  # its histogram is of many loads together
+    hop = one.job.kind == "chase"  # its histogram is of means over many loads
     if hop:
         yield Metric("latency_ns", "ns", "lower", labels, samples=tuple(_chased(one)))
     encoded = [repeat["latency_hdr"] for repeat in one.repeats if repeat["latency_hdr"]]
     if encoded:
         times = hdr.merge_encoded(encoded)
         if hdr.decode(times).total:
-            name = "hop_mean_ns" if hop else "operation_duration_ns"
+            name = f"mean_latency_of_{_hops(one)}_loads_ns" if hop else "operation_duration_ns"
             yield Metric(name, "ns", "none" if hop else "lower", labels, hdr=times)
     empty = [r["facts"]["empty_body_ns"] for r in one.repeats if "empty_body_ns" in r["facts"]]
     if empty:
         yield Metric("empty_body_ns", "ns", "none", labels, samples=tuple(map(float, empty)))
 
 
+def _hops(one: JobResults) -> int:
+    """Over how many loads each value of a chase's histogram is the mean."""
+    return int(one.repeats[0]["facts"]["hops_a_sample"])
+
+
 def _chased(one: JobResults) -> Iterator[float]:
-    """Time of a load: each waits for the one before, and threads go each its own chain."""
+    """Time of a load: each waits for the one before it in its chain; those go side by side."""
+    side_by_side = one.job.threads * int(one.job.keys.get("chains", 1))
     for repeat in one.repeats:
         window = repeat["window"]
-        yield one.job.threads * window["duration_ns"] / max(1, window["operations"])
+        yield side_by_side * window["duration_ns"] / max(1, window["operations"])
 
 
 def labels_of(one: JobResults, result: Mapping[str, Any]) -> dict[str, str]:
@@ -142,8 +160,22 @@ def labels_of(one: JobResults, result: Mapping[str, Any]) -> dict[str, str]:
         **({"dram_share": _text(job.dram_share)} if job.dram_share else {}),
         **({"isa": str(told["facts"]["isa"])} if "isa" in told["facts"] else {}),
         **({"persistent": told["durable"]} if told["durable"] else {}),
+        **_pace_label(measurement, job),
     }
     return labels | _load_beside(measurement, job)
+
+
+def _pace_label(measurement: Measurement, job: Job) -> dict[str, str]:
+    """What was asked of a job that is throttled, or is so in other configurations."""
+    swept = any(axis.key == "pace" and axis.job in ("", job.name) for axis in measurement.axes)
+    if job.kind not in _LOADING or not (job.pace or swept):
+        return {}
+    return {"pace_bytes_per_second": _pace_text(job)}
+
+
+def _pace_text(job: Job) -> str:
+    """``4000000000``, ``unlimited``; ``paused`` behind each operation."""
+    return str(job.pace.get("bytes_per_second", "paused")) if job.pace else UNLIMITED
 
 
 def _load_beside(measurement: Measurement, job: Job) -> dict[str, str]:
@@ -158,20 +190,18 @@ def _load_beside(measurement: Measurement, job: Job) -> dict[str, str]:
     told = {
         "load_operation": _text(load.keys["operation"]),
         "load_threads": str(load.threads),
-        "load_bytes_per_second": UNLIMITED,
+        "load_bytes_per_second": _pace_text(load),
     }
-    if load.pace is not None:
-        told["load_bytes_per_second"] = str(load.pace.get("bytes_per_second", "paused"))
     if load.keys["operation"] == "mixed":
         told["load_read_share"] = _text(load.keys["read_share"])
     return told
 
 
 def pages_of(target: Mapping[str, Any]) -> str:
-    """What its bytes really lie on: huge, base, or mixed pages; file where nobody tells."""
+    """What its bytes really lie on: huge, base, or mixed pages; file through the page cache."""
     huge = target["huge_bytes"]
-    if target["pages"] is None or huge is None:
-        return "file" if target["kind"] == "file" else target["kind"]
+    if huge is None or (target["kind"] == "file" and not target["map_sync"]):
+        return str(target["kind"])
     if target["pages"] == "1g":
         return "1g"
     share = huge / target["size_bytes"]
@@ -223,6 +253,14 @@ def _pages(result: Mapping[str, Any]) -> Iterator[Finding]:
                 found=f"{format_bytes(target['huge_bytes'] or 0)} of "
                 f"{format_bytes(target['size_bytes'])} lie on huge pages",
                 do="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and free memory",
+            )
+        elif target["pages"] is None and pages_of(target) in ("base", "mixed"):
+            yield Finding(
+                what=f"huge pages of {name}",
+                found=f"{format_bytes(target['huge_bytes'])} of "
+                f"{format_bytes(target['size_bytes'])} are mapped by pages of 2 MiB",
+                do="align namespace and file system to 2 MiB, as setup-appdirect.yml does, and "
+                "leave free space in one piece",
             )
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from harness import natives
 from harness.engine import Credentials
+from harness.errors import RunFailed
 from harness.micro.fit import Fitted, Room
-from harness.micro.measured import Measured, Workplace
-from harness.micro.metrics import collected, findings_of, metrics_of
+from harness.micro.measured import Measured, Workplace, failed_in
+from harness.micro.metrics import NOTHING_DONE, collected, findings_of, metrics_of
 from harness.micro.model import Suite
 from harness.micro.program import run_program
 from harness.micro.spec import BLOCK, spec_json
+from harness.progress import Task
 from harness.result import Check, CheckStatus
 
 NAME = "microbench"
+#: How the program begins what it says of one measurement, by the name that it has in the spec.
+_OF_MEASUREMENT = re.compile(rf"^measurement \d+{BLOCK}\d+: ")
 
 
 def check() -> None:
@@ -33,12 +39,13 @@ def measure(work: Workplace, fitted: Fitted, room: Room, suite: Suite) -> Measur
     program = natives.microbench_for(user, work.scratch)
     told = f"{suite.name} on {work.tier.name}"
     with env.progress.task(told, len(spec["measurements"])) as task:
-
-        def begins(name: str) -> None:
-            index = int(name.partition(BLOCK)[0])
-            task.advance(1, fitted.measurements[index].configuration)
-
-        result = run_program([str(program), "-"], spec, env.supervisor, work.scratch, user, begins)
+        under_way = _UnderWay(fitted, work.repeats, task)
+        try:
+            result = run_program(
+                [str(program), "-"], spec, env.supervisor, work.scratch, user, under_way.begins
+            )
+        except RunFailed as error:
+            raise under_way.named(error) from error
     return Measured(
         metrics=tuple(metrics_of(fitted.measurements, result, work.repeats)),
         checks=(
@@ -52,6 +59,30 @@ def measure(work: Workplace, fitted: Fitted, room: Room, suite: Suite) -> Measur
         artifacts={"microbench": {"spec": spec, "result": result}},
         uncontrolled=tuple(findings_of(fitted.measurements, result, work.repeats)),
     )
+
+
+@dataclass
+class _UnderWay:
+    """Which configuration is being measured: for progress, and for what fails meanwhile."""
+
+    fitted: Fitted
+    repeats: int
+    task: Task
+    said: str = ""
+
+    def begins(self, name: str) -> None:
+        """The program begins with a measurement, by the name that it has in the spec."""
+        index, _, block = name.partition(BLOCK)
+        configuration = self.fitted.measurements[int(index)].configuration
+        self.said = f"{configuration} (repeat {int(block) + 1} of {self.repeats})"
+        self.task.advance(1, configuration)
+
+    def named(self, error: RunFailed) -> RunFailed:
+        """The failure with the configuration in it; before the first one there is none."""
+        if not self.said:
+            return RunFailed(f"{error.asked}, before its first measurement", error.found, error.do)
+        found = _OF_MEASUREMENT.sub("", error.found)
+        return failed_in(self.said, RunFailed(error.asked, found, error.do))
 
 
 def _user(work: Workplace) -> Credentials | None:
@@ -74,8 +105,7 @@ def _got_nothing_done(fitted: Fitted, result: dict[str, Any], repeats: int) -> I
     for one in collected(fitted.measurements, result, repeats):
         if one.idle:
             labels = {"configuration": one.measurement.configuration, "job": one.job.name}
-            detail = "nothing was done while all threads ran: give it more time (-p duration)"
-            yield Check("measured", "unknown", detail, labels)
+            yield Check("measured", "unknown", NOTHING_DONE, labels)
 
 
 def _on_node(spec: dict[str, Any], result: dict[str, Any]) -> Iterator[Check]:

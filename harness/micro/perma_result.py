@@ -17,7 +17,7 @@ import numpy as np
 
 from harness import hdr
 from harness.errors import UsageError
-from harness.micro.metrics import JobResults, collected
+from harness.micro.metrics import NOTHING_DONE, JobResults, collected
 from harness.micro.model import Job, Measurement
 from harness.micro.perma_config import PermaConfig
 from harness.units import GIB, NS_PER_S
@@ -111,12 +111,16 @@ def _config(config: PermaConfig, job: Job) -> PermaConfig:
 
 
 def _result(one: JobResults, latency: JobResults | None) -> dict[str, Any]:
+    """``{"error": …}`` where there are no figures: zeros would be read as some."""
+    if one.idle:
+        return {"error": NOTHING_DONE}
     key = "operations_per_second" if one.job.kind == "chain" else "bandwidth_bytes_per_second"
     middle = statistics.median_low(one.values(key))
     repeat = next(repeat for repeat in one.repeats if repeat[key] == middle)
     seconds = repeat["duration_ns"] / NS_PER_S
     told = _chained(repeat, seconds) if one.job.kind == "chain" else _accessed(repeat, seconds)
-    encoded = [r["latency_hdr"] for r in (latency.repeats if latency else ()) if r["latency_hdr"]]
+    timed = latency.repeats if latency and not latency.idle else ()
+    encoded = [repeat["latency_hdr"] for repeat in timed if repeat["latency_hdr"]]
     if encoded:
         told["latency"] = _latency(hdr.decode(hdr.merge_encoded(encoded)))
     return told

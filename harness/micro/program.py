@@ -66,16 +66,17 @@ def _conversation(
             on_measurement(event["counts"]["measurement"])
     code = process.wait()
     reader.join()
-    return _result(code, printed.get(), log)
+    return of_printed(code, printed.get(), log_tail(log))
 
 
-def _result(code: int, printed: bytes, log: Path) -> dict[str, Any]:
+def of_printed(code: int, printed: bytes, last_words: str) -> dict[str, Any]:
+    """The result that it printed, checked; RunFailed in its own words where it ended otherwise."""
     try:
         document: dict[str, Any] = json.loads(printed)
     except ValueError:
         document = {}
     if code != 0 or document.get("status") != "complete":
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-        raise RunFailed(_ASKED, document.get("error") or f"it {how}: {log_tail(log)}")
+        raise RunFailed(_ASKED, document.get("error") or f"it {how}: {last_words}")
     schemas.validate(document, "microbench-result", "microbench's result")
     return document

@@ -37,7 +37,7 @@ from harness.yamlfile import Document
 WORKLOAD = "micro"
 #: Programs beside our own: modules of this package with a function ``measure``, and with
 #: ``check`` where something can be known beforehand.
-_OTHERS = ("fio", "files", "ioping")
+_OTHERS = ("fio", "ioping")
 #: Tiers that a suite's ``block`` is for: the kernel's block layer is what an engine meets there.
 _BLOCK_KINDS = ("block", "sector", "fs-nodax")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -36,6 +37,8 @@ MOST_LINES = 8
 _ACROSS = 2
 _EACH_IN, _HIGH_IN, _LEGEND_IN = 4.6, 3.0, 0.2
 _MOST_TICKS = 6
+#: Letters of a title beside the labels of its axis.
+_TITLE_PER_IN = 8.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Plot:
     title: str
     x_title: str
     x_unit: str
+    y_title: str
     unit: str
     curves: tuple[Curve, ...]
     x_log: bool = True
@@ -68,6 +72,8 @@ def draw(name: str, title: str, plots: Sequence[Plot], emulated: bool = False) -
         places = [axes for row in held for axes in row]
         for plot, axes in zip(plots, places, strict=False):
             _draw_plot(axes, plot, emulated)
+            if plot.title != title:
+                _title_in_lines(axes, plot.title)
         for axes in places[len(plots) :]:
             axes.set_visible(False)
         heading_above(figure, title + (" (EMULATED)" if emulated else ""))
@@ -93,11 +99,17 @@ def _draw_plot(axes: Axes, plot: Plot, emulated: bool) -> None:
     _binary_ticks(axes.yaxis, plot.unit, axes.get_ylim()[1])
     axes.set_xlabel(plot.x_title + (", log axis" if plot.x_log else ""))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity_text(value, plot.unit)))
-    axes.set_title(plot.title, fontsize="medium", loc="left")
+    axes.set_ylabel(plot.y_title)
     if len(plot.curves) > 1 or plot.curves[0].name:
         names = [curve.name for curve in plot.curves]
         axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), fontsize="small",
                     borderaxespad=0, ncols=columns(axes, names, 2))  # fmt: skip
+
+
+def _title_in_lines(axes: Axes, text: str) -> None:
+    """Above its axes, in lines that end before the neighbour's begin."""
+    lines = wrap(text, int(_EACH_IN * _TITLE_PER_IN), break_on_hyphens=False)
+    axes.set_title("\n".join(lines), fontsize="medium", loc="left")
 
 
 def _dress_x(axes: Axes, plot: Plot) -> None:

@@ -6,6 +6,8 @@ between its points tells its lines apart. What has no swept axis stands in the t
 
 from __future__ import annotations
 
+import re
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -40,7 +42,8 @@ AXES = {
     "dirty_lines": ("dirty cache lines of a page", ""),
     "read_share": ("share of reads", ""),
     "fence_every_bytes": ("bytes between fences", "bytes"),
-    "load_bytes_per_second": ("bandwidth offered beside it", "B/s"),
+    "load_bytes_per_second": ("bandwidth asked of the load beside it", "B/s"),
+    "pace_bytes_per_second": ("bandwidth asked for", "B/s"),
     "zipf_exponent": ("exponent of the Zipf distribution", ""),
     "threads": ("threads", ""),
 }
@@ -55,6 +58,10 @@ _TITLES = {
 _PARTS, _INSTRUCTIONS = ("operation", "flush", "fence"), "instructions"
 #: What follows from the others.
 _FOLLOW = ("persistent", "io_engine")
+#: The axis of what waits beside a load: drawn over what that had, not over what was asked of it.
+_LOAD = "load_bytes_per_second"
+#: Of a chase: the loads are timed so many together.
+_MEANS = re.compile(r"^mean_latency_of_(\d+)_loads_ns$")
 #: Of histograms: what a table tells beside the middle.
 _PERCENTS = (50.0, 99.0, 99.9, 99.99)
 
@@ -92,13 +99,22 @@ def _card_plots(device: Device) -> Iterator[Plot]:
                      "Sequential writes of one thread")  # fmt: skip
     if curves := loaded_curves(device):
         yield Plot(
-            "A dependent load beside a load", "bandwidth of the load", "B/s", "ns",
-            tuple(Curve(c.title, tuple(
-                (p.rate, Summary(1, p.latency, p.low, p.high)) for p in c.points)) for c in curves),
+            "A dependent load beside a load",
+            "bandwidth of the load", "B/s", _TITLES[LATENCY], "ns",
+            tuple(Curve(c.title, (*_idle(c.idle_samples), *(
+                (p.rate, Summary(len(p.samples) or 1, p.latency, p.low, p.high))
+                for p in c.points))) for c in curves),
             x_log=False,
         )  # fmt: skip
     yield from _plot(device, "random_read", "queue_depth", lambda p: p["measurement"],
                      "4 KiB reads at random places")  # fmt: skip
+
+
+def _idle(samples: Sequence[float]) -> Iterator[tuple[float, Summary]]:
+    """Where every curve of loaded latency begins: without any load."""
+    if samples:
+        told = Summary(len(samples), statistics.median(samples), min(samples), max(samples))
+        yield 0.0, told
 
 
 def _plot(
@@ -106,19 +122,19 @@ def _plot(
 ) -> Iterator[Plot]:
     points = [p for p in device.select(RATE, measurement=measurement) if p.number(axis)]
     x_title, x_unit = AXES[axis]
-    curves = tuple(_curves(points, axis, line))
+    curves = tuple(_curves(points, lambda p: p.number(axis), line))
     if any(len(curve.points) > 1 for curve in curves):
-        yield Plot(title, x_title, x_unit, "B/s", curves[:MOST_LINES])
+        yield Plot(title, x_title, x_unit, _TITLES[RATE], "B/s", curves[:MOST_LINES])
 
 
-def _curves(points: Sequence[Point], axis: str, line: Callable[[Point], str]) -> Iterator[Curve]:
+def _curves(
+    points: Sequence[Point], place: Callable[[Point], float], line: Callable[[Point], str]
+) -> Iterator[Curve]:
     """The best of the points at one place of one line stands for them."""
     for name in dict.fromkeys(map(line, points)):
         mine = [p for p in points if line(p) == name]
-        at = sorted({p.number(axis) for p in mine})
-        yield Curve(
-            name, tuple((x, best([p for p in mine if p.number(axis) == x]).summary) for x in at)
-        )
+        at = sorted(set(map(place, mine)))
+        yield Curve(name, tuple((x, best([p for p in mine if place(p) == x]).summary) for x in at))
 
 
 # Every measurement --------------------------------------------------------------
@@ -132,17 +148,26 @@ def measurements(device: Device, prefix: str) -> list[Measured]:
     held: dict[tuple[str, str, str], list[Point]] = {}
     for point in device.points:
         if point["measurement"] and point.metric != EMPTY:
-            key = (point["measurement"], point["job"], point.metric)
+            key = (point["measurement"], _waiting_job(point, device), point.metric)
             held.setdefault(key, []).append(point)
     return [
-        _measured(points, f"{prefix}-{number}", bool(device.emulated))
+        _measured(points, f"{prefix}-{number}", device)
         for number, points in enumerate(held.values(), 1)
     ]
 
 
-def _measured(points: Sequence[Point], name: str, emulated: bool) -> Measured:
+def _waiting_job(point: Point, device: Device) -> str:
+    """A point's job; of what waits without a load, the one that waits beside it elsewhere."""
+    if point["job"] or point["load_operation"] != "none":
+        return point["job"]
+    beside = device.select(point.metric, measurement=point["measurement"])
+    return next((one["job"] for one in beside if one["job"] and one["load_operation"]), "")
+
+
+def _measured(points: Sequence[Point], name: str, device: Device) -> Measured:
     first = points[0]
-    job = f", {first['job']}" if first["job"] else ""
+    named = next((point["job"] for point in points if point["job"]), "")
+    job = f", {named}" if named else ""
     title = f"{first['measurement'].replace('_', ' ')}{job}: {_title(first)}"
     varying = _varying(points)
     axis = _axis(points, varying)
@@ -150,7 +175,11 @@ def _measured(points: Sequence[Point], name: str, emulated: bool) -> Measured:
     ordered = sorted(
         points, key=lambda p: [natural(_cell(p, x)) for x in others] + [natural(p[axis or ""])]
     )
-    drawing = _drawing(ordered, axis, others, title, name, emulated) if axis else None
+    drawing = None
+    if axis == _LOAD:
+        drawing = _loaded_drawing(ordered, title, name, device)
+    elif axis:
+        drawing = _drawing(ordered, axis, others, title, name, bool(device.emulated))
     labels = [*others, *([axis] if axis else [])]
     return Measured(
         title, drawing, (*(_label(label) for label in labels), *_value_head(first)),
@@ -166,16 +195,49 @@ def _drawing(
 
     drawn = [p for p in points if p.number(axis) != float("inf")]
     x_title, x_unit = AXES[axis]
-    curves = [c for c in _curves(drawn, axis, line) if len(c.points) > 1]
+    curves = [c for c in _curves(drawn, lambda p: p.number(axis), line) if len(c.points) > 1]
     if not curves or len(curves) > MOST_LINES:
         return None
     log = all(x > 0 for curve in curves for x, _ in curve.points)
-    plot = Plot(title, x_title, x_unit, points[0].unit, tuple(curves), x_log=log)
+    y_title = _title(points[0])
+    plot = Plot(title, x_title, x_unit, y_title, points[0].unit, tuple(curves), x_log=log)
     return draw(name, title, [plot], emulated)
 
 
+def _loaded_drawing(
+    points: Sequence[Point], title: str, name: str, device: Device
+) -> Drawing | None:
+    """Over the bandwidth that the load beside it had, which may be less than was asked of it."""
+    waiting = {p["job"] for p in points}
+    rates = {p["configuration"]: p.median for p in device.select(RATE) if p["job"] not in waiting}
+    idle = [p for p in points if p["load_operation"] == "none"]
+    drawn = [p for p in points if p not in idle and p["configuration"] in rates]
+    others = [label for label in _varying(drawn) if label != _LOAD]
+
+    def line(point: Point) -> str:
+        return ", ".join(_cell(point, label, named=True) for label in others)
+
+    curves = [
+        Curve(one.name, (*((0.0, p.summary) for p in idle), *one.points))
+        for one in _curves(drawn, lambda p: rates[p["configuration"]], line)
+    ]
+    if not curves or len(curves) > MOST_LINES:
+        return None
+    plot = Plot(title, "bandwidth of the load beside it", "B/s", _title(points[0]),
+                points[0].unit, tuple(curves), x_log=False)  # fmt: skip
+    return draw(name, title, [plot], bool(device.emulated))
+
+
 def _title(point: Point) -> str:
+    if loads := _loads_a_mean(point):
+        return f"means over {loads} dependent loads each, not single loads"
     return _TITLES.get(point.metric, point.metric.replace("_", " "))
+
+
+def _loads_a_mean(point: Point) -> str:
+    """Over how many loads each value of a chase's histogram is the mean; empty of others."""
+    match = _MEANS.match(point.metric)
+    return match[1] if match else ""
 
 
 def _label(label: str) -> str:
@@ -203,9 +265,12 @@ def _axis(points: Sequence[Point], varying: Sequence[str]) -> str | None:
 
 
 def _value_head(point: Point) -> tuple[str, ...]:
-    if point.histogram is not None:
-        return (*(f"p{percent:g}" for percent in _PERCENTS), "most", "count")
-    return ("median", "range", "n")
+    if point.histogram is None:
+        return ("median", "range", "n")
+    percents = [f"p{percent:g}" for percent in _PERCENTS]
+    if loads := _loads_a_mean(point):
+        return (*(f"{p} of means over {loads}" for p in percents), "most of these", "loads")
+    return (*percents, "most", "count")
 
 
 def _values(point: Point) -> tuple[str, ...]:

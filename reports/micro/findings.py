@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.reports.micro.loaded import curves
+from harness.reports.micro.claims import Verdict
+from harness.reports.micro.knees import (
+    Knee,
+    access_size_knees,
+    by_sequence,
+    loaded_knees,
+    queue_knees,
+    thread_knees,
+)
 from harness.reports.micro.points import (
     DURATION,
     EMPTY,
@@ -17,12 +25,12 @@ from harness.reports.micro.points import (
     Point,
     best,
 )
-from harness.reports.micro.sequences import Instructions, sequence_of
-from harness.reports.words import counted, percent, quantity_text
+from harness.reports.micro.sequences import sequence_of
+from harness.reports.micro.verdicts import verdicts
+from harness.reports.words import counted, p_text, percent, quantity_text
 from harness.units import format_bytes, format_ns
 
-#: A knee is where a curve comes so near to its best value.
-NEAR = 0.9
+Judged = Mapping[str, Verdict]
 #: Two instructions closer than this are told as alike: repeats of one differ by as much.
 _ALIKE = 0.97
 _FLUSHES = ("clwb", "clflushopt", "clflush")
@@ -44,47 +52,45 @@ class Finding:
 
 def findings(device: Device) -> list[Finding]:
     """Everything that its runs tell; what was not measured is left out."""
+    judged = verdicts(device)
     return [
-        *_access_sizes(device),
-        *_threads(device),
+        *_access_sizes(device, judged),
+        *_threads(device, judged),
         *_persist(device),
         *_times(device),
         *_chased(device),
-        *_loaded(device),
+        *_loaded(device, judged),
         *_tail(device),
-        *_block(device),
+        *_queues(device, judged),
+        *_calls(device),
     ]
 
 
 # Bandwidth ----------------------------------------------------------------------
 
 
-def _access_sizes(device: Device) -> Iterator[Finding]:
-    for kind, points in _by_sequence(device.select(RATE, measurement="access_size")):
-        yield _knee("Access size", f"random {kind.title}", points, "access_size_bytes")
+def _access_sizes(device: Device, judged: Judged) -> Iterator[Finding]:
+    for knee in access_size_knees(device):
+        yield _of_knee("Access size", f"random {sequence_of(knee.top).title}", knee, judged)
 
 
-def _threads(device: Device) -> Iterator[Finding]:
-    for kind, same in _by_sequence(device.select(RATE, measurement="threads")):
-        told = [
-            _knee("", pattern, held, "threads")
-            for pattern in ("sequential", "random")
-            if (held := [p for p in same if p["pattern"] == pattern])
-        ]
-        patterns = [one.question.removeprefix(", ") for one in told]
+def _threads(device: Device, judged: Judged) -> Iterator[Finding]:
+    held: dict[str, list[Knee]] = {}
+    for knee in thread_knees(device):
+        size = knee.top["access_size_bytes"]
+        held.setdefault(f"{sequence_of(knee.top).title}, {size} B", []).append(knee)
+    for what, same in held.items():
+        told = [(one.top["pattern"], _of_knee("", "", one, judged)) for one in same]
         yield Finding(
-            f"Thread count, {kind.title}, {same[0]['access_size_bytes']} B",
-            "; ".join(f"{p}: {one.answer}" for p, one in zip(patterns, told, strict=True)),
-            "; ".join(f"{p} {one.figures}" for p, one in zip(patterns, told, strict=True)),
+            f"Thread count, {what}",
+            "; ".join(f"{pattern}: {one.answer}" for pattern, one in told),
+            "; ".join(f"{pattern} {one.figures}" for pattern, one in told),
         )
 
 
-def _knee(question: str, what: str, points: Sequence[Point], axis: str) -> Finding:
+def _of_knee(question: str, what: str, knee: Knee, judged: Judged) -> Finding:
     """Where the curve is best, from where on it is near that, and how it ends."""
-    curve = [best([p for p in points if p.number(axis) == x])
-             for x in sorted({p.number(axis) for p in points})]  # fmt: skip
-    top = best(curve)
-    near = next(p for p in curve if p.median >= NEAR * top.median)
+    curve, top, near, axis = knee.curve, knee.top, knee.near, knee.axis
     answer = _value(axis, top)
     if near is not top:
         answer += (
@@ -93,8 +99,20 @@ def _knee(question: str, what: str, points: Sequence[Point], axis: str) -> Findi
     ends = [
         f"{_value(axis, p)}: {_rate(p)}" for p in dict.fromkeys((curve[0], near, top, curve[-1]))
     ]
-    beside = "" if axis == "threads" else f" ({top['threads']} threads)"
-    return Finding(f"{question}, {what}", answer, ", ".join(ends) + beside)
+    beside = "" if axis == "threads" else f" ({counted(int(top.number('threads')), 'thread')})"
+    return Finding(
+        f"{question}, {what}", answer, ", ".join(ends) + beside + _said(knee.key, judged)
+    )
+
+
+def _said(key: str, judged: Judged) -> str:
+    """Whether the knee is shown among the card's verdicts; nothing where it makes no claim."""
+    verdict = judged.get(key)
+    if verdict is None:
+        return ""
+    if verdict.shown and verdict.claim.above:
+        return f", knee shown (p {p_text(verdict.judgement.adjusted_p)})"
+    return f", knee not shown ({verdict.why_not or 'its repeats say otherwise'})"
 
 
 def _persist(device: Device) -> Iterator[Finding]:
@@ -119,7 +137,7 @@ def _persist(device: Device) -> Iterator[Finding]:
 
 def _fastest_persisting(size: float, points: Sequence[Point]) -> tuple[str, str, str] | None:
     """Size, the fastest instructions (several where they are alike), and every one's rate."""
-    fastest = [best(held) for _, held in _by_sequence(points)]
+    fastest = [best(held) for _, held in by_sequence(points)]
     safe = sorted((p for p in fastest if _persists(p)), key=lambda p: -p.median)
     if not safe or not safe[0].median:
         return None
@@ -138,7 +156,7 @@ def _persists(point: Point) -> bool:
 
 
 def _times(device: Device) -> Iterator[Finding]:
-    for kind, same in _by_sequence(device.select(DURATION, measurement="latency")):
+    for kind, same in by_sequence(device.select(DURATION, measurement="latency")):
         told = [(p["pattern"], p.histogram) for p in same if p.histogram is not None]
         yield Finding(
             f"Latency, {kind.title}, {same[0]['access_size_bytes']} B",
@@ -179,17 +197,17 @@ def _range(point: Point) -> float:
     return point.number("range_bytes")
 
 
-def _loaded(device: Device) -> Iterator[Finding]:
-    for curve in curves(device):
-        if curve.idle is None:
-            continue
+def _loaded(device: Device, judged: Judged) -> Iterator[Finding]:
+    for one in loaded_knees(device):
+        curve = one.curve
+        assert curve.idle is not None
         knee, last = curve.knee, curve.points[-1]
         held = f"up to {quantity_text(knee.rate, 'B/s')}" if knee else "at no load of those tried"
         yield Finding(
             f"Latency beside {curve.title}",
             f"at most twice the idle one {held}",
             f"idle {format_ns(curve.idle)}; beside the most load, "
-            f"{quantity_text(last.rate, 'B/s')}, {format_ns(last.latency)}",
+            f"{quantity_text(last.rate, 'B/s')}, {format_ns(last.latency)}{_said(one.key, judged)}",
         )
 
 
@@ -219,13 +237,14 @@ def _tail(device: Device) -> Iterator[Finding]:
 # Block and file I/O -------------------------------------------------------------
 
 
-def _block(device: Device) -> Iterator[Finding]:
-    for measurement in ("random_read", "random_write", "sequential_read", "sequential_write"):
-        points = [p for p in device.select(RATE, measurement=measurement) if p["queue_depth"]]
-        if points:
-            size = format_bytes(points[0].number("access_size_bytes"))
-            what = f"{measurement.replace('_', ' ')}, {size}"
-            yield _knee("Queue depth", what, points, "queue_depth")
+def _queues(device: Device, judged: Judged) -> Iterator[Finding]:
+    for knee in queue_knees(device):
+        size = format_bytes(knee.top.number("access_size_bytes"))
+        what = f"{knee.top['measurement'].replace('_', ' ')}, {size}"
+        yield _of_knee("Queue depth", what, knee, judged)
+
+
+def _calls(device: Device) -> Iterator[Finding]:
     for point in device.select(MEAN, measurement=("wal", "ioping", "read", "write", "write_sync")):
         call = point["operation"] + (f"+{point['sync']}" if point["sync"] != "none" else "")
         past = ", past the page cache" if point["direct"] == "yes" else ""
@@ -240,11 +259,6 @@ def _block(device: Device) -> Iterator[Finding]:
 
 
 # Shared -------------------------------------------------------------------------
-
-
-def _by_sequence(points: Sequence[Point]) -> Iterator[tuple[Instructions, list[Point]]]:
-    for kind in dict.fromkeys(map(sequence_of, points)):
-        yield kind, [p for p in points if sequence_of(p) == kind]
 
 
 def _value(axis: str, point: Point) -> str:

@@ -8,37 +8,45 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.reports.micro.points import LATENCY, RATE, Device
+from harness.reports.micro.points import LATENCY, RATE, Device, best
 from harness.reports.words import counted
 
 #: The knee: the most bandwidth at which a load waits no longer than so many times idle.
-_TWICE = 2.0
+TWICE = 2.0
 
 
 @dataclass(frozen=True)
 class LoadedPoint:
-    """``rate``: of the load, B/s; ``latency``: of one dependent load, ns; with its range."""
+    """``rate``: of the load, B/s; ``latency``: of one dependent load, ns; with its range.
+
+    ``samples``: the latencies of its repeats, in their order.
+    """
 
     rate: float
     latency: float
     low: float
     high: float
+    samples: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class LoadedCurve:
-    """One kind of load, by rising bandwidth. ``idle``: latency without it, ns; None: unknown."""
+    """One kind of load, by rising bandwidth. ``idle``: latency without it, ns; None: unknown.
+
+    ``idle_samples``: that of its repeats, in their order.
+    """
 
     title: str
     idle: float | None
     points: tuple[LoadedPoint, ...]
+    idle_samples: tuple[float, ...] = ()
 
     @property
     def knee(self) -> LoadedPoint | None:
         """The last point before latency first doubles; None where that is at once."""
         last = None
         for point in self.points:
-            if self.idle is None or point.latency > _TWICE * self.idle:
+            if self.idle is None or point.latency > TWICE * self.idle:
                 break
             last = point
         return last
@@ -49,7 +57,7 @@ def curves(device: Device) -> list[LoadedCurve]:
     waits = device.select(LATENCY, measurement="loaded_latency", job=("", "chase"))
     rates = {p["configuration"]: p for p in device.select(RATE, measurement="loaded_latency")}
     idle = [p for p in waits if p["load_operation"] in ("", "none")]
-    quiet = min((p.median for p in idle), default=None)
+    quiet = best(idle) if idle else None
     found: dict[str, list[LoadedPoint]] = {}
     for wait in waits:
         load = rates.get(wait["configuration"])
@@ -60,9 +68,14 @@ def curves(device: Device) -> list[LoadedCurve]:
         threads = counted(int(wait.number("load_threads")), "thread")
         title = f"{wait['load_operation']}{reads} of {threads}"
         told = wait.summary
-        point = LoadedPoint(load.median, told.median, told.low, told.high)
+        point = LoadedPoint(load.median, told.median, told.low, told.high, wait.samples)
         found.setdefault(title, []).append(point)
     return [
-        LoadedCurve(title, quiet, tuple(sorted(points, key=lambda p: p.rate)))
+        LoadedCurve(
+            title,
+            quiet.median if quiet else None,
+            tuple(sorted(points, key=lambda p: p.rate)),
+            quiet.samples if quiet else (),
+        )
         for title, points in found.items()
     ]

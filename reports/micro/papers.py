@@ -22,6 +22,9 @@ from harness.reports.words import quantity_text
 from harness.store import StoredRun
 
 _PAPERS = Path(__file__).parents[2] / "profiles" / "papers"
+#: What only the DIMM's own counters tell: nothing that the processor sees.
+_COUNTED_BY_DIMM = ("effective_write_ratio", "xpbuffer_bytes")
+NEEDS_COUNTERS = "needs ipmctl/ipmwatch counters"
 _METRIC = re.compile(r"^([a-z0-9_]+)(?:\[(.*)\])?$")
 #: Labels by other names than in run.json.
 _WORDS = {"access_bytes": "access_size_bytes", "access": "access_size_bytes"}
@@ -107,6 +110,8 @@ def _measured(series: PublishedSeries, point: PublishedPoint, device: Device) ->
     match = _METRIC.match(series.metric)
     if match is None:
         return NOTHING
+    if match[1] in _COUNTED_BY_DIMM:
+        return NEEDS_COUNTERS
     labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
     labels = {_WORDS.get(name, name): value for name, value in labels.items()}
     labels.setdefault("job", "")  # what runs beside something else is no figure of its own

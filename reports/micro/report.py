@@ -21,7 +21,9 @@ from harness.reports.micro.papers import PaperRows, paper_rows
 from harness.reports.micro.points import Device, devices
 from harness.reports.micro.practices import BOUND, Practice, practices
 from harness.reports.micro.prices import PriceTable, price_table, read_prices
+from harness.reports.micro.verdicts import verdicts
 from harness.reports.report import html, markdown, write_files
+from harness.reports.statistics import ALPHA
 from harness.reports.table_csv import runs_as_csv
 from harness.reports.uncontrolled import uncontrolled
 from harness.reports.words import counted, utc
@@ -32,7 +34,10 @@ TITLE = "What this device likes"
 
 @dataclass(frozen=True)
 class Card:
-    """One device. ``drawing``: None where nothing was measured over an axis."""
+    """One device. ``drawing``: None where nothing was measured over an axis.
+
+    ``judged``: of how many verdicts it is said that they were judged together.
+    """
 
     name: str
     about: str
@@ -41,6 +46,7 @@ class Card:
     findings: tuple[Finding, ...]
     practices: tuple[Practice, ...]
     measured: tuple[Measured, ...]
+    judged: str
 
     @property
     def practice_rows(self) -> list[tuple[str, ...]]:
@@ -143,6 +149,19 @@ def _card(device: Device, name: str) -> Card:
         tuple(findings(device)),
         tuple(practices(device)),
         tuple(measurements(device, name)),
+        _judged(device),
+    )
+
+
+def _judged(device: Device) -> str:
+    """How many verdicts the card has; empty where it has none."""
+    family = verdicts(device)
+    if not family:
+        return ""
+    shown = sum(one.shown for one in family.values())
+    return (
+        f"{counted(len(family), 'verdict')} of practices and knees, judged as one family "
+        f"(Holm–Bonferroni, {ALPHA:.0%} for all of them together): {shown} shown; each p is Holm's"
     )
 
 

@@ -21,6 +21,7 @@ from harness.reports.micro.points import devices
 from harness.reports.micro.practices import practices
 from harness.reports.micro.prices import COLUMNS, price_table, read_prices
 from harness.reports.micro.report import write_cards
+from harness.reports.micro.verdicts import verdicts
 
 _GIB = float(1 << 30)
 
@@ -42,17 +43,61 @@ def test_the_figures_stand_beside_the_outcome(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path)])
     first = practices(device)[0].figures
     # Random 64 B → 256 B gains 4×, in sequence 9/8.
-    assert "3.56×" in first
+    assert "3.56×" in first and "p 0." in first
     assert "random 1.91 GiB/s and 7.64 GiB/s" in first
     third = practices(device)[2].figures
-    assert "best thread count against 16 threads: 4" in third
+    assert "4 threads (the best of fewer) against 16" in third
 
 
 def test_three_repeats_cannot_confirm_anything(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path, repeats=3)])
     found = practices(device)
     assert [one.outcome for one in found] == ["not testable here"] * 4
-    assert "cannot be shown with 3 repeats, 6 are needed" in found[0].figures
+    assert "cannot be shown with 3 repeats, 10 are needed" in found[0].figures
+
+
+def test_six_repeats_would_do_for_one_verdict_and_not_for_a_whole_card(tmp_path: Path) -> None:
+    (device,) = devices([card_run(tmp_path, repeats=6)])
+    found = practices(device)
+    assert [one.outcome for one in found] == ["not testable here"] * 4
+    tried = found[0].trials[0]
+    assert tried.verdict is not None and tried.verdict.claim.over_bound.p <= 0.05
+    assert tried.verdict.judgement.adjusted_p > 0.05
+    assert "10 are needed beside the card's" in tried.why
+
+
+def test_a_knee_is_shown_where_it_and_the_step_before_it_are(tmp_path: Path) -> None:
+    (device,) = devices([card_run(tmp_path)])
+    figures = {one.question: one.figures for one in findings(device)}
+    # 64 B reach a quarter of the best, 256 B 98 %: both clear in every repeat.
+    assert "knee shown (p 0." in figures["Access size, random ntstore+sfence"]
+    assert "knee shown" in figures["Latency beside load of 3 threads"]
+
+
+def test_a_knee_in_the_noise_is_not_shown(tmp_path: Path) -> None:
+    run = card_run(tmp_path)
+    for metric in run.run["metrics"]:
+        labels = metric["labels"]
+        if (labels["measurement"], labels.get("operation")) == ("access_size", "load"):
+            middle = metric["samples"][5]
+            # 256 B hover about nine tenths of 4 KiB.
+            near = 0.92 if labels["access_size_bytes"] == "256" else 1.0
+            swing = 0.05 if labels["access_size_bytes"] == "256" else 0.0
+            metric["samples"] = [middle * near * (1 + (swing if k % 2 else -swing))
+                                 for k in range(11)]  # fmt: skip
+    (device,) = devices([run])
+    figures = {one.question: one.figures for one in findings(device)}
+    assert "knee not shown" in figures["Access size, random load"]
+
+
+def test_the_card_says_of_how_many_verdicts_it_was_judged(tmp_path: Path) -> None:
+    run = card_run(tmp_path)
+    (device,) = devices([run])
+    family = len(verdicts(device))
+    text = write_cards([run], tmp_path / "out").markdown.read_text()
+    assert family > 15
+    assert f"{family} verdicts of practices and knees, judged as one family" in text
+    assert "Holm–Bonferroni" in text
 
 
 def test_two_processors_say_nothing_of_many_threads(tmp_path: Path) -> None:
@@ -138,7 +183,7 @@ def test_every_measurement_has_its_table(tmp_path: Path) -> None:
     tables = {one.title: one for one in measurements(device, "d")}
     table = tables["access size: bandwidth"]
     assert table.head == ("instructions", "threads", "access size", "median", "range", "n")
-    assert ("ntstore+sfence", "16", "64 B", "1.91 GiB/s", "1.86 – 1.96 GiB/s", "6") in table.rows
+    assert ("ntstore+sfence", "16", "64 B", "1.91 GiB/s", "1.86 – 1.96 GiB/s", "11") in table.rows
     assert table.drawing is not None
     latency = tables["latency: time of an operation"]
     assert latency.rows[0][:2] == ("300 ns", "300 ns")

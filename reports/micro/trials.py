@@ -1,0 +1,168 @@
+"""What is tried of the Empirical Guide's practices (FAST'20, Section 5): a ratio for each trial.
+
+1. *Avoid random accesses smaller than 256 B*: what 256 B gain over 64 B at random places,
+   beyond what they gain in sequence. An access has costs of its own (a fence, an
+   instruction) that have nothing to do with where it goes; those are in both.
+2. *Use non-temporal stores for large transfers, and control cache evictions*: ntstore
+   against store+clwb, 4 KiB and more; and store+clwb against store alone.
+3. *Limit the number of concurrent threads*: the best of fewer threads against the most.
+4. *Avoid accesses to remote NUMA nodes, above all mixed ones*: near against far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.reports.micro.claims import Claim, claim
+from harness.reports.micro.points import RATE, Device, Point, best
+from harness.reports.micro.sequences import CLWB, LOAD, NTSTORE, STORE, Instructions, sequence_of
+from harness.reports.words import counted, quantity_text
+from harness.units import format_bytes
+
+#: The least gain that is worth following a practice for.
+BOUND = 1.1
+#: FAST'20 sees bandwidth fall from 4 to 12 threads on: with fewer nothing can be said.
+_MANY_THREADS = 8
+#: "Large": where ntstore leads in FAST'20, Figure 12.
+_LARGE = 4096
+_SMALL, _LINE = "64", "256"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One ratio that decides about a practice, before it is judged.
+
+    ``figures``: of both sides; ``claim``: None where nothing can be said, with the reason ``why``.
+    """
+
+    practice: int
+    what: str
+    figures: str
+    claim: Claim | None
+    why: str = ""
+
+    @property
+    def key(self) -> str:
+        """Unique among the verdicts of a card."""
+        return f"practice {self.practice}: {self.what}"
+
+
+def trials(device: Device) -> list[Trial]:
+    """All of them, in the order of the practices."""
+    return [*_small(device), *_large(device), *_crowd(device), *_remote(device)]
+
+
+def _small(device: Device) -> Iterator[Trial]:
+    for kind in (LOAD, NTSTORE, CLWB):
+        held = {
+            (pattern, size): _fastest(device, kind, pattern, size)
+            for pattern in ("random", "sequential")
+            for size in (_SMALL, _LINE)
+        }
+        points = [point for point in held.values() if point is not None]
+        if len(points) < len(held):
+            continue
+        r64, r256, s64, s256 = (
+            held[pattern, size] for pattern in ("random", "sequential") for size in (_SMALL, _LINE)
+        )
+        assert r64 and r256 and s64 and s256
+        both = min(len(point.samples) for point in points)
+        gained = [a * b for a, b in _pairs(r256, s64)][:both]
+        against = [a * b for a, b in _pairs(r64, s256)][:both]
+        yield _trial(
+            1, f"random {kind.title}, 256 B against 64 B, beyond what they gain in sequence",
+            f"random {_rate(r64)} and {_rate(r256)}, sequential {_rate(s64)} and {_rate(s256)}",
+            gained, against,
+        )  # fmt: skip
+
+
+def _large(device: Device) -> Iterator[Trial]:
+    sizes = sorted({int(p.number("access_size_bytes")) for p in _of(device, "persist_size")})
+    large = [size for size in sizes if size >= _LARGE]
+    for kind, other in ((NTSTORE, CLWB), (CLWB, STORE)):
+        for size in dict.fromkeys(large[:1] + large[-1:]):
+            a, b = (
+                _one(device, "persist_size", one, access_size_bytes=str(size))
+                for one in (kind, other)
+            )
+            if a and b:
+                what = f"{kind.title} against {other.title}, {format_bytes(size)}"
+                yield _against(2, what, a, b)
+
+
+def _crowd(device: Device) -> Iterator[Trial]:
+    for kind in (LOAD, NTSTORE, CLWB):
+        points = [p for p in _of(device, "threads") if sequence_of(p) == kind
+                  and p["pattern"] == "sequential"]  # fmt: skip
+        most = max((p.number("threads") for p in points), default=0)
+        fewer = [p for p in points if p.number("threads") < most]
+        if not fewer:
+            continue
+        if most < _MANY_THREADS:
+            top = best(points)
+            why = f"only {counted(int(most), 'thread')} here; the paper's DIMMs slow "
+            yield Trial(
+                3, f"{kind.title}, best thread count against {most:g} threads",
+                f"best with {counted(int(top['threads']), 'thread')}, {_rate(top)}", None,
+                f"{why}down with 4 to 12",
+            )  # fmt: skip
+            continue
+        top, all_of_them = best(fewer), best([p for p in points if p.number("threads") == most])
+        what = f"{kind.title}, {top['threads']} threads (the best of fewer) against {most:g}"
+        yield _against(3, what, top, all_of_them)
+
+
+def _remote(device: Device) -> Iterator[Trial]:
+    far = [p for p in _of(device, "mix") if p["numa"] == "far"]
+    for point in far:
+        near = [
+            p for p in _of(device, "mix") if p["numa"] in ("", "near")
+            and all(p[label] == point[label] for label in ("threads", "read_share"))
+        ]  # fmt: skip
+        crowd = max(p.number("threads") for p in far)
+        if near and point.number("threads") == crowd and point["read_share"] in ("0", "0.5", "1"):
+            share = f"{100 * point.number('read_share'):g} % reads"
+            yield _against(4, f"near against far, {crowd:g} threads, {share}", near[0], point)
+
+
+def _against(practice: int, what: str, a: Point, b: Point) -> Trial:
+    pairs = _pairs(a, b)
+    figures = f"{_rate(a)} against {_rate(b)}"
+    return _trial(practice, what, figures, [x for x, _ in pairs], [y for _, y in pairs])
+
+
+def _trial(practice: int, what: str, figures: str, a: Sequence[float], b: Sequence[float]) -> Trial:
+    found = claim(a, b, BOUND)
+    return Trial(
+        practice, what, figures, found,
+        "" if found else "in one of the repeats nothing was done",
+    )  # fmt: skip
+
+
+# Finding points -----------------------------------------------------------------
+
+
+def _of(device: Device, measurement: str) -> list[Point]:
+    return device.select(RATE, measurement=measurement)
+
+
+def _one(device: Device, measurement: str, kind: Instructions, **labels: str) -> Point | None:
+    found = [p for p in device.select(RATE, measurement=measurement, **labels)
+             if sequence_of(p) == kind]  # fmt: skip
+    return best(found) if found else None
+
+
+def _fastest(device: Device, kind: Instructions, pattern: str, size: str) -> Point | None:
+    """Over the thread counts."""
+    measurement = "access_size" if pattern == "random" else "access_size_sequential"
+    return _one(device, measurement, kind, pattern=pattern, access_size_bytes=size)
+
+
+def _pairs(a: Point, b: Point) -> list[tuple[float, float]]:
+    """Repeat by repeat, as many as both have."""
+    return list(zip(a.samples, b.samples, strict=False))
+
+
+def _rate(point: Point) -> str:
+    return quantity_text(point.median, "B/s")
