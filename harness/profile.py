@@ -136,14 +136,17 @@ def load_profile(
     emulate: tuple[str, ...] = (),
     size: float | None = None,
     driver: DefaultDriver = native,
+    params: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Read, validate and expand a profile file.
 
-    ``emulate`` adds to the profile's own; ``size`` stands instead of it.
+    ``emulate`` adds to the profile's own; ``size`` and ``params`` stand instead of them.
     """
     document = load_yaml(path, "profile")
     if size is not None:
         document = _resized(document, size)
+    if params:
+        document = _with_params(document, params)
     published = path.with_name(_PUBLISHED)
     return expand(document, normalise, published if published.exists() else None, emulate, driver)
 
@@ -158,6 +161,22 @@ def _resized(document: Document, size: float) -> Document:
     if not (math.isfinite(size) and size > 0):
         raise UsageError(f"size {size:g}", "not a positive number", "give a size such as 0.5")
     return replace(document, value={**document.value, "size": size})
+
+
+def _with_params(document: Document, params: Mapping[str, Any]) -> Document:
+    """The profile with these workload parameters fixed, whatever it says of them itself."""
+    profile = document.value
+    together = [entry.get("params", {}) for entry in profile["axes"].get("configuration", ())]
+    for name in params:
+        if any(name in choices for choices in (profile["axes"].get("params", {}), *together)):
+            raise UsageError(
+                f"{name} {params[name]!r} in all runs of {document.path}",
+                f"{name!r} is an axis of this profile",
+                "leave it out here, or take the axis out of the profile",
+            )
+    fixed = profile.get("fixed", {})
+    fixed = {**fixed, "params": {**fixed.get("params", {}), **params}}
+    return replace(document, value={**profile, "fixed": fixed})
 
 
 def expand(

@@ -235,6 +235,16 @@ def test_another_size_scales_all_that_depends_on_it(tmp_path):
         load_profile(file, normalise, size=0.5)
 
 
+def test_a_parameter_of_the_command_line_stands_in_all_runs_unless_it_is_an_axis(tmp_path):
+    file = tmp_path / "p.yml"
+    file.write_text(PROFILE)
+    runs = load_profile(file, normalise, params={"scale": 0.1}).runs
+    assert {run.params["scale"] for run in runs} == {0.1}
+    file.write_text(TOGETHER)
+    with pytest.raises(UsageError, match="'queries' is an axis"):
+        load_profile(file, normalise, params={"queries": [1]})
+
+
 def test_a_profile_names_the_figures_that_it_repeats(tmp_path):
     file = tmp_path / "p.yml"
     file.write_text(PROFILE + "published: [fig2]\n")

@@ -15,6 +15,7 @@ from harness.cli.common import (
     JsonOption,
     QuietOption,
     ResultsOption,
+    key_values,
     print_json,
     print_table,
     store,
@@ -26,6 +27,7 @@ from harness.profile import find_profile, load_profile
 from harness.progress import progress_on_stderr
 from harness.spec import RunSpec, canonical_json
 from harness.units import format_bytes, format_ns, parse_duration_ns
+from harness.yamlfile import scalar
 
 app = typer.Typer(help="Run a profile: a YAML file of axes that expands to runs.")
 
@@ -49,6 +51,14 @@ def run(
         float | None,
         typer.Option(help="Instead of the profile's size: scales data and memory together."),
     ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            help="Instead of the profile's, in all its runs: a workload parameter, key=value.",
+        ),
+    ] = None,
     emulate: EmulateOption = None,
     host: HostOption = None,
     results: ResultsOption = None,
@@ -62,6 +72,7 @@ def run(
         tuple(emulate or ()),
         size,
         registry.default_driver,
+        {name: scalar(value) for name, value in key_values(param, "--param").items()},
     )
     into = store(results)
     with (

@@ -1,0 +1,296 @@
+"""run-experiment.yml's role on hosts that a stand-in for ssh reaches: the harness and its runs are
+real, and the line can be cut. (Over a real sshd with sudo: docs/provisioning.md.)"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import PLAYBOOKS
+
+from harness.store import Store
+
+#: Ansible's: ssh [-o A=B …] HOST COMMAND; the harness's also with -R REMOTE:LOCAL.
+_SSH = """#!/bin/sh
+here=$(dirname "$0")
+if [ -e "$here/cut" ]; then echo "connection closed by remote host" >&2; exit 255; fi
+forward=
+while [ "${1#-}" != "$1" ]; do
+  case $1 in
+    -R) forward=$2; shift 2 ;;
+    -[oipF]) shift 2 ;;
+    *) shift ;;
+  esac
+done
+echo "$1" >> "$here/hosts"
+[ -z "$forward" ] || ln -s "${forward#*:}" "${forward%%:*}"
+exec sh -c "$2"
+"""
+
+#: The real one, once the test lets it.
+_HARNESS = """#!/bin/sh
+case $* in *--dry-run*|runs*) ;; *) while [ -e @ROOT@/held ]; do sleep 0.1; done ;; esac
+exec @HARNESS@ "$@"
+"""
+
+_PLAY = """
+- hosts: servers
+  gather_facts: false
+  roles: [{role: experiment}]
+"""
+
+_PROFILE = """
+schema: 1
+name: fleet
+description: as small as can be
+workload: tpch
+axes: {engine: [duckdb]}
+fixed: {placement: ssd-both, params: {scale: 0.01, queries: [6], cache: warm}}
+repeats: 2
+"""
+
+
+class Fleet:
+    """A server `server1`, and a controller with a store."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.standin = root / "bin/ssh"
+        self.standin.parent.mkdir()
+        self.profile = root / "fleet.yml"
+        self.profile.write_text(_PROFILE)
+        (root / "play.yml").write_text(_PLAY)
+        self.program(self.standin, _SSH)
+        real = Path(sys.executable).with_name("harness")
+        text = _HARNESS.replace("@ROOT@", str(root)).replace("@HARNESS@", str(real))
+        self.program(root / "harness", text)
+        self.inventory()
+
+    @staticmethod
+    def program(path: Path, text: str) -> None:
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def inventory(self, *clients: str) -> None:
+        """``clients``: as lines of the inventory."""
+        python = f"ansible_python_interpreter={sys.executable}"
+        lines = ["[servers]", f"server1 ansible_ssh_executable={self.standin} {python}"]
+        lines += ["[clients]", *(f"{line} ansible_connection=local {python}" for line in clients)]
+        (self.root / "hosts").write_text("\n".join(lines) + "\n")
+
+    @property
+    def store(self) -> Store:
+        return Store(self.root / "store")
+
+    @property
+    def remote(self) -> Path:
+        return self.root / "fleet"
+
+    def start(self, **variables: object) -> subprocess.Popen[str]:
+        given = {
+            "experiment_profile": self.profile,
+            "experiment_results": self.store.root,
+            "experiment_harness": self.root / "harness",
+            "experiment_folder": self.remote,
+            "experiment_poll_s": 1,
+            "experiment_reconnect_s": 3,
+            **variables,
+        }
+        extra = [word for name, value in given.items() for word in ("-e", f"{name}={value}")]
+        play = [Path(sys.executable).with_name("ansible-playbook"), "-i", self.root / "hosts"]
+        environment = {
+            **os.environ,
+            "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"),
+            "HARNESS_DATA": str(self.root / "data"),
+            "HARNESS_CLIENT_PYTHON": sys.executable,
+            "PATH": f"{self.standin.parent}:{os.environ['PATH']}",
+            "TMPDIR": str(self.root / "tmp"),
+        }
+        return subprocess.Popen(
+            [*map(str, play), *extra, str(self.root / "play.yml")],
+            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def __call__(self, **variables: object) -> tuple[int, str]:
+        """Exit status and output."""
+        play = self.start(**variables)
+        out, _ = play.communicate(timeout=600)
+        return play.returncode, out
+
+    def imported(self) -> list[str]:
+        return sorted(run.run_id for run in self.store.runs())
+
+
+@pytest.fixture
+def fleet() -> Iterator[Fleet]:
+    root = Path(tempfile.mkdtemp(prefix="tierbench-test-", dir="/var/tmp"))
+    root.chmod(0o755)
+    (root / "tmp").mkdir()
+    (root / "tmp").chmod(0o1777)
+    yield Fleet(root)
+    (root / "held").unlink(missing_ok=True)
+    shutil.rmtree(root, ignore_errors=True)
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not what():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.1)
+
+
+def changes(out: str) -> int:
+    """Of server1, in the recap."""
+    (line,) = [line for line in out.splitlines() if line.startswith("server1 ") and "ok=" in line]
+    return int(line.split("changed=")[1].split()[0])
+
+
+@pytest.mark.slow
+def test_runs_come_once_and_a_second_time_changes_nothing(fleet: Fleet) -> None:
+    code, out = fleet()
+    assert code == 0, out
+    assert "2 runs, 2 to do" in out
+    first = fleet.imported()
+    assert len(first) == 2
+    code, out = fleet()
+    assert code == 0, out
+    assert "2 runs, 0 to do" in out
+    assert changes(out) == 0
+    assert fleet.imported() == first
+    fleet.profile.write_text(_PROFILE.replace("repeats: 2", "repeats: 3"))
+    code, out = fleet()
+    assert code == 0, out
+    assert "3 runs, 1 to do" in out
+    assert len(fleet.imported()) == 3
+    assert set(first) < set(fleet.imported())
+
+
+@pytest.mark.slow
+def test_what_is_under_way_when_the_line_is_cut_is_found_again(fleet: Fleet) -> None:
+    (fleet.root / "held").touch()
+    play = fleet.start()
+    wait_for((fleet.remote / "underway/command").exists)
+    (fleet.standin.parent / "cut").touch()
+    out, _ = play.communicate(timeout=300)
+    assert play.returncode != 0
+    assert "goes on there by itself; the same command" in " ".join(out.split())
+    assert fleet.imported() == []
+    (fleet.standin.parent / "cut").unlink()
+    again = fleet.start()
+    assert again.stdout is not None
+    seen = ""
+    while "is under way on server1" not in " ".join(seen.split()):
+        line = again.stdout.readline()
+        assert line, seen
+        seen += line
+    (fleet.root / "held").unlink()
+    out, _ = again.communicate(timeout=300)
+    assert again.returncode == 0, out
+    assert "to do" not in out  # nothing was started anew
+    assert len(fleet.imported()) == 2
+
+
+@pytest.mark.slow
+def test_a_line_that_comes_back_is_waited_for(fleet: Fleet) -> None:
+    (fleet.root / "held").touch()
+    play = fleet.start(experiment_reconnect_s=120)
+    wait_for((fleet.remote / "underway/command").exists)
+    (fleet.standin.parent / "cut").touch()
+    assert play.stdout is not None
+    seen = ""
+    while "goes on there; trying again" not in " ".join(seen.split()):
+        line = play.stdout.readline()
+        assert line, seen
+        seen += line
+    (fleet.standin.parent / "cut").unlink()
+    (fleet.root / "held").unlink()
+    out, _ = play.communicate(timeout=300)
+    assert play.returncode == 0, out
+    assert len(fleet.imported()) == 2
+
+
+@pytest.mark.slow
+def test_what_was_killed_is_told_and_gone_on_with(fleet: Fleet) -> None:
+    (fleet.root / "held").touch()
+    play = fleet.start()
+    wait_for((fleet.remote / "underway/command").exists)
+    keeper = [
+        int(folder.name)
+        for folder in Path("/proc").glob("[0-9]*")
+        if f"{fleet.remote}/results" in _command_of(folder)
+    ]
+    assert keeper
+    for pid in keeper:
+        os.kill(pid, 9)
+    out, _ = play.communicate(timeout=300)
+    assert play.returncode != 0
+    assert "the experiment was cut off" in out
+    (fleet.root / "held").unlink()
+    code, out = fleet()
+    assert code == 0, out
+    assert len(fleet.imported()) == 2
+
+
+def _command_of(process: Path) -> str:
+    try:
+        words = (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return "" if b"ansible" in b" ".join(words) else b" ".join(words).decode(errors="replace")
+
+
+def test_what_is_refused_is_told_with_its_reason(fleet: Fleet) -> None:
+    fleet.profile.write_text(_PROFILE.replace("duckdb", "duckbd"))
+    code, out = fleet()
+    assert code != 0
+    assert "did you mean 'duckdb'" in out
+    assert not (fleet.remote / "underway/command").exists()
+
+
+@pytest.mark.slow
+def test_the_inventorys_clients_drive_the_server(fleet: Fleet) -> None:
+    """By names that ssh takes, let in for as long as it lasts."""
+    (fleet.root / "key.pub").write_text("ssh-ed25519 AAAAC3 of the clients\n")
+    authorized = fleet.root / "authorized_keys"
+    authorized.write_text("ssh-ed25519 AAAA somebody\n")
+    fleet.inventory("client1 ansible_host=127.0.0.1", "client2 ansible_port=2222")
+    fleet.profile.write_text(
+        _PROFILE.replace("tpch", "tpcc").replace("duckdb", "postgres").replace(
+            "{scale: 0.01, queries: [6], cache: warm}",
+            "{warehouses: 1, users: 4, ramp_up: 0s, duration: 2s}",
+        ).replace("repeats: 2", "repeats: 1")
+    )  # fmt: skip
+    code, out = fleet(
+        experiment_client_host_keys=fleet.root / "key.pub",
+        experiment_client_authorized_keys=authorized,
+    )
+    assert code == 0, out
+    me = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+    (run,) = fleet.store.runs()
+    names = [f"{me}@127.0.0.1", f"ssh://{me}@client2:2222"]
+    assert run.spec.params["client_hosts"] == names
+    asked = (fleet.standin.parent / "hosts").read_text().split()
+    assert [asked.count(name) >= 2 for name in names] == [True, True]  # hello, and the run
+    assert authorized.read_text() == "ssh-ed25519 AAAA somebody\n"
+    assert not list(fleet.remote.glob("clients_key*"))
+
+
+def test_clients_for_what_they_cannot_drive_are_refused(fleet: Fleet) -> None:
+    (fleet.root / "key.pub").write_text("ssh-ed25519 AAAAC3 of the clients\n")
+    fleet.inventory("client1")
+    code, out = fleet(
+        experiment_client_host_keys=fleet.root / "key.pub",
+        experiment_client_authorized_keys=fleet.root / "authorized_keys",
+    )
+    assert code != 0
+    told = " ".join(out.split())
+    assert "client_hosts" in told and "-e experiment_clients=[]" in told
+    assert "tierbench" not in (fleet.root / "authorized_keys").read_text()
