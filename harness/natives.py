@@ -85,6 +85,12 @@ def microbench_program() -> Path:
     return program
 
 
+def microbench_interface() -> int | None:
+    """What the microbenchmark that was built here says of its interface; None without one."""
+    program = find_native("microbench")
+    return _manifest(program.parent, program.name).get("interface") if program else None
+
+
 def microbench_for(user: Credentials | None, scratch: Path) -> Path:
     """The microbenchmark where ``user`` can execute it: a copy in ``scratch`` if need be."""
     return _where_open([microbench_program()], user, scratch)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.cli.common import EmulateOption, HostOption, JsonOption, print_json, print_table
 from harness.cli.engines import engine_rows
+from harness.errors import UsageError
 from harness.host.doctor import examine
+from harness.micro.ready import programs
 from harness.natives import loadgen_backends, missing_packages
 from harness.supervise.credentials import unprivileged
 from harness.tiers.finding import find_tiers_and_problems
@@ -21,6 +24,8 @@ def doctor(
     found = examine(list(tiers.values()))
     found["tier_problems"] = [problem.to_json() for problem in problems]
     found["engines"] = engine_rows()
+    found["microbenchmarks"] = programs()
+    found["official_ycsb"] = _official_ycsb()
     found["native_client"] = {"backends": loadgen_backends(), "missing": missing_packages()}
     if json_:
         print_json(found)
@@ -48,6 +53,8 @@ def _print(found: dict[str, Any]) -> None:
     lacking = f"; to build the rest install {', '.join(native['missing'])}"
     print(f"client   loadgen for {', '.join(native['backends']) or 'no engine'}"
           f"{lacking if native['missing'] else ''}")  # fmt: skip
+    for line in _clients(found["official_ycsb"], found["microbenchmarks"]):
+        print(line)
     print()
     print_table(
         ("tier", "kind", "where", "what the kernel says"),
@@ -76,3 +83,36 @@ def _print(found: dict[str, Any]) -> None:
     print("Uncontrolled (each makes numbers less repeatable):")
     for finding in found["uncontrolled"]:
         print(f"  {finding['what']}: {finding['found']}\n    {finding['do']}")
+
+
+def _official_ycsb() -> dict[str, Any]:
+    """Whether the official client was built, for which bindings, and whether it can be."""
+    from harness.drivers import ycsb
+
+    missing = []
+    for find in (ycsb.find_java, ycsb.find_maven):
+        try:
+            find()
+        except UsageError as error:
+            missing.append(f"{error.found}; {error.do}")
+    return {"version": ycsb.VERSION, "built": ycsb.builds(), "missing": missing}
+
+
+def _clients(official: Mapping[str, Any], micro: Mapping[str, Any]) -> Iterator[str]:
+    """The official YCSB client, and the programs of microbenchmarks, a line each."""
+    built = ", ".join(official["built"])
+    state = f"built for {built}" if built else "not built: Maven builds it on first use"
+    said = "; ".join([state, *official["missing"]])
+    yield f"client   official YCSB {official['version']}: {said}"
+    own = micro["microbench"]
+    if own["missing"]:
+        yield f"micro    microbench: {own['missing']}"
+    else:
+        have = [name for name, there in own["instructions"].items() if there]
+        lack = [name for name, there in own["instructions"].items() if not there]
+        yield (
+            f"micro    microbench, interface {own['interface']}: {', '.join(have)} "
+            f"(not: {', '.join(lack) or 'none'}); flushes {', '.join(own['flushes']) or 'none'}"
+        )
+    for name in ("fio", "ioping"):
+        yield f"micro    {name} {micro[name]['version'] or 'missing: ' + micro[name]['missing']}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -184,7 +185,14 @@ def test_the_doctor_tells_tiers_engines_and_what_is_uncontrolled(loaded):
     assert found["mode"]["mode"] in {"Default", "AppDirect", "Memory", "Mixed", "unknown"}
     assert all(set(entry) == {"what", "found", "do"} for entry in found["uncontrolled"])
     assert found["native_client"] == {"backends": ["innodb", "postgres", "rocksdb"], "missing": []}
-    assert "Host" in loaded("doctor").out or "host" in loaded("doctor").out
+    own = found["microbenchmarks"]["microbench"]
+    assert own["missing"] is None and own["interface"] == own["wanted_interface"]
+    flags = Path("/proc/cpuinfo").read_text().split()
+    assert own["instructions"]["avx512"] == ("avx512f" in flags)
+    assert {found["microbenchmarks"][name]["missing"] for name in ("fio", "ioping")} == {None}
+    assert found["official_ycsb"]["version"] == "0.17.0"
+    shown = loaded("doctor").out
+    assert "host" in shown and "microbench, interface" in shown and "official YCSB" in shown
 
 
 def test_a_memory_limit_holds_for_the_engine_and_its_page_cache(loaded):

@@ -11,10 +11,10 @@ What it does otherwise than our client: docs/ycsb-client.md.
 
 from collections.abc import Mapping
 
-from harness.drivers.ycsb.build import VERSION, Build, built, check_buildable
+from harness.drivers.ycsb.build import VERSION, Build, builds, built, check_buildable
 from harness.drivers.ycsb.client import Done, run
 from harness.drivers.ycsb.conversation import Asked
-from harness.drivers.ycsb.java import Java, find_java
+from harness.drivers.ycsb.java import Java, find_java, find_maven
 from harness.drivers.ycsb.measured import Measured, measured
 
 NAME = f"YCSB {VERSION}"
@@ -24,14 +24,17 @@ LOADING: Mapping[str, str] = {"tierbench.loading": "true"}
 __all__ = [
     "LOADING",
     "NAME",
+    "VERSION",
     "Asked",
     "Build",
     "Done",
     "Java",
     "Measured",
+    "builds",
     "built",
     "check_buildable",
     "find_java",
+    "find_maven",
     "measured",
     "run",
 ]

@@ -53,6 +53,13 @@ def check_buildable(binding: YcsbBinding) -> None:
         find_maven()
 
 
+def builds() -> list[str]:
+    """The bindings that the client was built with here; changed sources are built anew."""
+    found = paths.engines_prefix().glob(f"ycsb-{VERSION}-*-{'?' * _DIGITS}")
+    names = (folder.name.removeprefix(f"ycsb-{VERSION}-") for folder in found if folder.is_dir())
+    return sorted({name[: -_DIGITS - 1] for name in names})
+
+
 def built(binding: YcsbBinding, progress: Progress) -> Build:
     """The client with this binding, built first where it is not; RunFailed in Maven's words."""
     folder = _folder(binding)
