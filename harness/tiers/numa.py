@@ -64,12 +64,30 @@ def _backing(number: int, kernel: Kernel) -> str | None:
             continue
         if not (device / "driver").exists() or (device / "driver").resolve().name != "kmem":
             continue
-        tree = str(device.resolve())
-        if "/ndbus" in tree:
-            return f"{name}, persistent memory used as system-ram"
-        kind = "CXL memory" if "cxl" in tree else "special-purpose memory (soft-reserved)"
-        return f"{name}, {kind}"
+        return f"{name}, {_ORIGINS[dax_origin(name, kernel)]}"
     return None
+
+
+_ORIGINS = {
+    "nvdimm": "persistent memory used as system-ram",
+    "cxl": "CXL memory",
+    "soft-reserved": "special-purpose memory (soft-reserved)",
+    None: "of a kind that its place in sysfs does not tell",
+}
+
+
+def dax_origin(name: str, kernel: Kernel) -> str | None:
+    """What a DAX device is of, by what it hangs below in sysfs: nvdimm, cxl or soft-reserved.
+
+    ``ndbus0/region0/dax0.1`` (drivers/nvdimm), ``region0/dax_region0`` (drivers/cxl/core/region.c),
+    ``hmem.0`` (drivers/dax/hmem: what firmware marks as special purpose).
+    """
+    tree = str(kernel.path(f"/sys/bus/dax/devices/{name}").resolve())
+    if "/ndbus" in tree:
+        return "nvdimm"
+    if "/dax_region" in tree or "cxl" in tree:
+        return "cxl"
+    return "soft-reserved" if "/hmem" in tree else None
 
 
 def latency_note(number: int, kernel: Kernel) -> str | None:

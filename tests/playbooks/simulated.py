@@ -57,6 +57,26 @@ class Region_:
 
 
 @dataclass
+class Dax_:
+    """A DAX device: of a namespace, or (``below`` tells what of) on no NVDIMM.
+
+    ``below``: where sysfs has it, as Linux names what it hangs below (tiers/numa.py has the
+    sources). ``stuck``: something in its memory cannot be moved away.
+    """
+
+    name: str
+    below: str
+    size: int = GIB
+    node: int = 2
+    mode: str = "devdax"
+    blocks: int = 8
+    online: int = 0
+    movable: bool = True
+    stuck: bool = False
+    namespace: str | None = None
+
+
+@dataclass
 class SimulatedHost(Commands):
     """``cut_at``: killed before the command of that number; ``cut_after``: right behind it."""
 
@@ -66,7 +86,8 @@ class SimulatedHost(Commands):
     mounts: dict[str, tuple[str, str, str]] = field(
         default_factory=dict
     )  # point: block, type, opts
-    system_ram: set[str] = field(default_factory=set)
+    devices: dict[str, Dax_] = field(default_factory=dict)
+    owners: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # of files below /dev
     ran: list[list[str]] = field(default_factory=list)
     cut_at: int | None = None
     cut_after: int | None = None
@@ -83,6 +104,7 @@ class SimulatedHost(Commands):
             host_file=self.root / "etc/harness/host.yml",
             fstab=self.root / "etc/fstab",
             daxctl_conf=self.root / "etc/daxctl.conf.d/tierbench.conf",
+            udev_rules=self.root / "etc/udev/rules.d/60-tierbench-dax.rules",
             grub=self.root / "etc/grub.cfg",
             disk_tier=self.root / "var/tiers/ssd",
         )
@@ -125,8 +147,29 @@ class SimulatedHost(Commands):
                         f"{len(lines) + 1} 1 260:{number} / {point} rw - {kind}"
                         f" /dev/{space.block} {options}"
                     )
+        for device in self.devices.values():
+            self._write_device(device)
         (self.root / "proc/self").mkdir(parents=True, exist_ok=True)
         (self.root / "proc/self/mountinfo").write_text("\n".join(lines) + "\n")
+
+    def _write_device(self, device: Dax_) -> None:
+        folder = self.root / "sys/devices" / device.below / device.name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "target_node").write_text(f"{device.node}\n")
+        (folder / "size").write_text(f"{device.size}\n")
+        (folder / "driver").unlink(missing_ok=True)
+        driver = "kmem" if device.mode == "system-ram" else "device_dax"
+        bus = self.root / "sys/bus/dax"
+        (bus / "drivers" / driver).mkdir(parents=True, exist_ok=True)
+        (folder / "driver").symlink_to(bus / "drivers" / driver)
+        (bus / "devices").mkdir(exist_ok=True)
+        (bus / "devices" / device.name).unlink(missing_ok=True)
+        (bus / "devices" / device.name).symlink_to(folder)
+        node = self.root / f"sys/devices/system/node/node{device.node}"
+        node.mkdir(parents=True, exist_ok=True)
+        kib = device.size * device.online // device.blocks // 1024
+        (node / "meminfo").write_text(f"Node {device.node} MemTotal: {kib} kB\n")
+        (node / "cpulist").write_text("\n")
 
     # The programs ------------------------------------------------------------------------
 
@@ -135,6 +178,10 @@ class SimulatedHost(Commands):
 
     def unreadable(self, device: str) -> str | None:
         return None
+
+    def owner_of(self, path: str) -> tuple[int, int, int] | None:
+        there = path.removeprefix("/dev/") in self.devices
+        return self.owners.get(path, (0, 0, 0o600)) if there else None
 
     def run(self, argv: Sequence[str]) -> Done:
         words = list(argv)
@@ -186,10 +233,70 @@ class SimulatedHost(Commands):
             **({"name": space.label} if space.label else {}),
             **({"map": "dev"} if space.mode == "fsdax" else {}),
             **({"sector_size": 4096} if space.mode == "sector" else {"sector_size": 512}),
-            "blockdev": space.block,
+            **self._node_of(space),
+        }
+
+    def _node_of(self, space: Space_) -> dict[str, object]:
+        of = [each for each in self.devices.values() if each.namespace == space.name]
+        if space.mode != "devdax" or not of:
+            return {"blockdev": space.block}
+        return {"map": "dev", "daxregion": {"id": 0, "devices": [self._device(of[0])]}}
+
+    def _device(self, device: Dax_) -> dict[str, object]:
+        """As daxctl-list(1) and daxctl-reconfigure-device(1) show one."""
+        told = {
+            "chardev": device.name,
+            "size": device.size,
+            "target_node": device.node,
+            "align": 2 << 20,
+            "mode": device.mode,
+        }
+        if device.mode != "system-ram":
+            return told
+        return told | {
+            "online_memblocks": device.online,
+            "total_memblocks": device.blocks,
+            "movable": device.movable,
         }
 
     def _daxctl_list(self, words: list[str]) -> Done:
+        """Nothing for none, an object for one, an array for several."""
+        told = [self._device(each) for each in self.devices.values()]
+        return Done(0, json.dumps(told[0] if len(told) == 1 else told) if told else "", "")
+
+    def _daxctl_reconfigure_device(self, words: list[str]) -> Done:
+        device = self.devices[words[-1]]
+        device.mode = words[2].removeprefix("--mode=")
+        if device.mode == "devdax" and device.online:
+            return Done(240, "", "error reconfiguring devices: Device or resource busy")
+        device.online = device.blocks if device.mode == "system-ram" else 0
+        return Done(0, json.dumps([self._device(device)]), "reconfigured 1 device")
+
+    def _daxctl_online_memory(self, words: list[str]) -> Done:
+        self.devices[words[-1]].online = self.devices[words[-1]].blocks
+        return Done(0, "", "onlined memory for 1 device")
+
+    def _daxctl_offline_memory(self, words: list[str]) -> Done:
+        device = self.devices[words[-1]]
+        if device.stuck:
+            return Done(240, "", "failed to offline memory: Device or resource busy")
+        device.online = 0
+        return Done(0, "", "offlined memory for 1 device")
+
+    def _modprobe(self, words: list[str]) -> Done:
+        return Done(0, "", "")
+
+    def _chown(self, words: list[str]) -> Done:
+        user, _, group = words[1].partition(":")
+        self.owners[words[2]] = (int(user), int(group), self.owner_of(words[2])[2])  # type: ignore[index]
+        return Done(0, "", "")
+
+    def _chmod(self, words: list[str]) -> Done:
+        user, group, _ = self.owner_of(words[2]) or (0, 0, 0)
+        self.owners[words[2]] = (user, group, int(words[1], 8))
+        return Done(0, "", "")
+
+    def _udevadm(self, words: list[str]) -> Done:
         return Done(0, "", "")
 
     def _blkid(self, words: list[str]) -> Done:
@@ -219,6 +326,10 @@ class SimulatedHost(Commands):
         old = ("xfs", "ghost", "dead-1")
         made = Space_(name, region.name, mode, raw, f"uuid-{self.numbers}", label, old)
         self.spaces[name] = made
+        if mode == "devdax":
+            number = region.name[-1]
+            below = f"ndbus0/{region.name}/dax{number}.1"
+            self.devices[f"dax{number}.0"] = Dax_(f"dax{number}.0", below, raw, namespace=name)
         return Done(0, json.dumps(self._namespace(made)), "")
 
     def _ndctl_destroy_namespace(self, words: list[str]) -> Done:
@@ -226,6 +337,9 @@ class SimulatedHost(Commands):
         if any(block == space.block for block, _, _ in self.mounts.values()):
             return Done(240, "", "error destroying namespaces: Device or resource busy")
         del self.spaces[words[-1]]
+        for device in [each for each in self.devices.values() if each.namespace == words[-1]]:
+            del self.devices[device.name]
+            self.owners.pop(f"/dev/{device.name}", None)
         return Done(0, "", "destroyed 1 namespace")
 
     def _ndctl_disable_region(self, words: list[str]) -> Done:

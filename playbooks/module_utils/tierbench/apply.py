@@ -14,9 +14,11 @@ from pathlib import Path
 
 from . import fstab
 from .commands import Commands, StepFailed
+from .devices import identity_on_record
 from .draft import Step
 from .ipmctl import current_goal
 from .ndctl import Namespace
+from .nodes import udev_rules
 from .plan import daxctl_conf
 from .record import Record, save_record, write_durably
 from .state import Files, State
@@ -171,7 +173,11 @@ def _enable_region(step: Step, hands: Hands) -> None:
 
 
 def _to_system_ram(step: Step, hands: Hands) -> None:
-    """Movable, so that it can be given back."""
+    """Movable, so that it can be given back. One that is of no namespace goes on record."""
+    device = next((each for each in hands.state.dax if each.name in step.destroys), None)
+    if device is not None:
+        hands.record.dax[device.name] = identity_on_record(device)
+        hands.save()
     hands.commands.run(["modprobe", "kmem"])  # built in on some kernels
     hands.must(step, "daxctl", "reconfigure-device", "--mode=system-ram", _dax_name(step, hands))
 
@@ -191,7 +197,15 @@ def _online_memory(step: Step, hands: Hands) -> None:
 
 def _release_memory(step: Step, hands: Hands) -> None:
     device = _dax_name(step, hands)
-    hands.must(step, "daxctl", "offline-memory", device)
+    done = hands.commands.run(["daxctl", "offline-memory", device])
+    if done.rc:
+        node = next(each.target_node for each in hands.state.dax if each.name == device)
+        raise StepFailed(
+            device,
+            f"daxctl offline-memory {device}: exit {done.rc}: {done.words[-600:]}",
+            f"what the memory of node {node} is used for must end first (numastat -c names"
+            " processes); what cannot be moved leaves it with a restart. Then run this again",
+        )
     hands.must(step, "daxctl", "reconfigure-device", "--mode=devdax", device)
 
 
@@ -286,6 +300,18 @@ def _write_daxctl_conf(step: Step, hands: Hands) -> None:
     _replace(hands.files.daxctl_conf, daxctl_conf(hands.state))
 
 
+def _own_device(step: Step, hands: Hands) -> None:
+    """Now; the rule is for the next time that the kernel makes the node."""
+    uid, gid = step.args["ids"]
+    hands.must(step, "chown", f"{uid}:{gid}", step.object)
+    hands.must(step, "chmod", f"{step.args['mode']:o}", step.object)
+
+
+def _write_udev_rules(step: Step, hands: Hands) -> None:
+    _replace(hands.files.udev_rules, udev_rules(hands.state, hands.wish))
+    hands.commands.run(["udevadm", "control", "--reload"])  # none where no udev runs
+
+
 def _write_host_file(step: Step, hands: Hands) -> None:
     if hands.state.host_file is None:
         hands.record.host_file_made = True
@@ -356,6 +382,8 @@ _STEPS: dict[str, Callable[[Step, Hands], None]] = {
     "remove-fstab": _remove_fstab,
     "remove-folder": _remove_folder,
     "own": _own,
+    "own-device": _own_device,
+    "write-udev-rules": _write_udev_rules,
     "write-daxctl-conf": _write_daxctl_conf,
     "write-host-file": _write_host_file,
     "create-goal": _create_goal,

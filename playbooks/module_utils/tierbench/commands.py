@@ -58,6 +58,14 @@ class Commands:
             return f"{device} cannot be read: {error.strerror}"
         return None
 
+    def owner_of(self, path: str) -> tuple[int, int, int] | None:
+        """User, group and mode bits of a file; None where there is none."""
+        try:
+            status = os.stat(path)
+        except OSError:
+            return None
+        return status.st_uid, status.st_gid, status.st_mode & 0o7777
+
     def run(self, argv: Sequence[str]) -> Done:
         """The answer, whatever the exit code; 127 where there is no such program."""
         environment = {**os.environ, "LC_ALL": "C", "PATH": _PATH}

@@ -70,7 +70,10 @@ class Namespace:
 
 @dataclass(frozen=True)
 class DaxDevice:
-    """A DAX device; ``online_blocks`` of ``total_blocks`` of memory are in use as system-ram."""
+    """A DAX device; ``online_blocks`` of ``total_blocks`` of memory are in use as system-ram.
+
+    ``origin``: nvdimm, cxl or soft-reserved, by the kernel's tree of devices; None: not known.
+    """
 
     name: str
     mode: str
@@ -79,6 +82,7 @@ class DaxDevice:
     online_blocks: int = 0
     total_blocks: int = 0
     movable: bool | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import ipmctl
+from .devices import plan_devices
 from .draft import Draft, Refusal, Step
 from .goals import plan_goal
 from .memmap import plan_memmap
 from .ndctl import Region
+from .nodes import udev_rules
 from .regions import plan_region
 from .state import State
 from .teardown import plan_teardown
@@ -43,6 +45,8 @@ def make_plan(state: State, wish: Wish) -> Plan:
     elif _is_ready(draft, wish, regions):
         for region in regions:
             plan_region(draft, region, wish)
+        if wish.mode == "system-ram":
+            plan_devices(draft, wish)
     _plan_files(draft, wish)
     return Plan(tuple(draft.steps), tuple(draft.refusals), tuple(draft.notes), draft.reboot)
 
@@ -82,12 +86,12 @@ def _is_ready(draft: Draft, wish: Wish, regions: Sequence[Region]) -> bool:
         draft, wish.goal, 0, wish.goal_reserved_percent, draft.state.inventory.regions
     ):
         return False
-    if not regions and not draft.refusals and wish.regions != ():
+    if not regions and not draft.refusals and wish.regions != () and wish.devices == ():
         draft.refuse(
             "regions",
             "this host has no region of persistent memory",
             "Optane: pmem_goal=AppDirect makes one of the modules. CXL memory has none, and needs"
-            " none: it is a memory node already, or daxctl makes it one. Without either,"
+            " none: it is a memory node already, or pmem_dax_devices makes it one. Without either,"
             " setup-emulated.yml sets DRAM aside for trying things out",
         )
     return not draft.refusals
@@ -108,10 +112,15 @@ def _plan_files(draft: Draft, wish: Wish) -> None:
     state = draft.state
     if draft.refusals or draft.reboot:
         return
+    if udev_rules(state, wish) != state.udev_rules or _gives_or_takes(draft):
+        draft.add(
+            "write-udev-rules",
+            "/etc/udev/rules.d/60-tierbench-dax.rules",
+            "DAX devices belong to whom they were given after a restart, too",
+            "(one line for each namespace that is not root's)",
+        )
     conf = daxctl_conf(state)
-    if any(
-        step.do in ("to-system-ram", "release-memory", "destroy-namespace") for step in draft.steps
-    ):
+    if any(_changes_memory(step, state) for step in draft.steps):
         relevant = wish.mode == "system-ram" or state.daxctl_conf is not None
     else:
         relevant = conf != state.daxctl_conf
@@ -134,6 +143,23 @@ def _plan_files(draft: Draft, wish: Wish) -> None:
             "the harness finds its tiers there",
             "(only our block of lines in it)",
         )
+
+
+def _changes_memory(step: Step, state: State) -> bool:
+    """Whether a namespace becomes memory, or ceases to be; other devices have no section."""
+    if step.do == "destroy-namespace":
+        return True
+    on_nvdimm = step.object not in step.destroys and step.object not in state.record.dax
+    return step.do in ("to-system-ram", "release-memory") and on_nvdimm
+
+
+def _gives_or_takes(draft: Draft) -> bool:
+    """Whether steps before will change what the rules are to say."""
+    dos = [step.do for step in draft.steps]
+    given = [step.object for step in draft.steps if step.do == "own-device"]
+    rules = draft.state.udev_rules is not None
+    still_made = any(not name.startswith("/dev/") for name in given)
+    return still_made or ("destroy-namespace" in dos and rules)
 
 
 _CHANGE_TIERS = (

@@ -43,6 +43,8 @@ class Record:
     goal_asked: str | None = None
     goal_boot: str | None = None
     host_file_made: bool = False
+    #: DAX devices on no NVDIMM that we made memory nodes to ``{size_bytes, target_node}``.
+    dax: dict[str, dict[str, int | None]] = field(default_factory=dict)
     #: Regions whose labels we zeroed to the boot we did it in: until the next, the kernel goes on
     #: to show them as labelled.
     zeroed: dict[str, str] = field(default_factory=dict)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from . import filesystems
+from .devices import plan_online
 from .draft import Draft
 from .ndctl import OUR_NAME, Namespace, Region
+from .nodes import plan_node
 from .state import State
 from .use import Content, Use
 from .wish import Wish
@@ -195,9 +197,10 @@ def _is_our_dram(state: State) -> bool:
 
 
 def _plan_dax_device(draft: Draft, region: Region, kept: Namespace | None, wish: Wish) -> None:
+    if wish.mode == "devdax" and kept is not None:
+        release_memory(draft, kept)
+    plan_node(draft, region, kept, wish)
     if wish.mode == "devdax":
-        if kept is not None:
-            release_memory(draft, kept)
         return
     device = draft.state.device(kept) if kept else None
     name = device.name if device else f"the DAX device of {region.name}"
@@ -208,9 +211,8 @@ def _plan_dax_device(draft: Draft, region: Region, kept: Namespace | None, wish:
             "its memory is not the kernel's",
             f"daxctl reconfigure-device --mode=system-ram {name}",
         )
-    elif device.online_blocks < device.total_blocks:
-        what = f"{device.online_blocks} of {device.total_blocks} blocks of memory are online"
-        draft.add("online-memory", name, what, f"daxctl online-memory {name}")
+    else:
+        plan_online(draft, device)
 
 
 def release_memory(draft: Draft, namespace: Namespace) -> None:

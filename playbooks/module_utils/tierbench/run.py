@@ -226,7 +226,7 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
 
 def _approve(plan: Plan, state: State, files: Files) -> None:
     """What this run may destroy goes on record, by name and identity, before the first step."""
-    named = {each.name: each.uuid or "" for each in state.inventory.namespaces}
+    named = state.identities()
     for name in plan.destroys:
         state.record.approved[name] = named[name]
     if state.record.approved or not state.record.blank:
@@ -236,9 +236,8 @@ def _approve(plan: Plan, state: State, files: Files) -> None:
 def _check_approved(step: Step, state: State) -> None:
     """A name may belong to another namespace by now: what goes is what was confirmed."""
     for name in step.destroys:
-        there = next((n for n in state.inventory.namespaces if n.name == name), None)
-        identity = "" if there is None else there.uuid or ""
-        if there is None or state.record.approved.get(name) != identity:
+        identity = state.identities().get(name)
+        if identity is None or state.record.approved.get(name) != identity:
             raise StepFailed(
                 name, "it is not the one that was confirmed any more", "run --check again"
             )

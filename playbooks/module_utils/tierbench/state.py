@@ -16,8 +16,9 @@ from .ndctl import OUR_NAME, DaxDevice, Inventory, Namespace, Region, parse_daxc
 from .record import Record, load_record
 from .tiers.kernel import LIVE, Kernel
 from .tiers.mounts import mounts
+from .tiers.numa import dax_origin
 from .tiers.probe import facts_of_directory
-from .use import Content, Use, users_of_mount, uses
+from .use import Content, Use, open_devices, users_of_mount, uses
 from .wish import Wish
 
 #: Program to the package that has it (Debian and RHEL families have the same names, but for xfs).
@@ -64,6 +65,11 @@ class State:
     fstab: str = ""
     host_file: str | None = None
     daxctl_conf: str | None = None
+    udev_rules: str | None = None
+    #: User, group and mode bits of the node of each DAX device, by the device's name.
+    nodes: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    #: Who has a DAX device open or mapped, in words, by its name.
+    dax_users: Mapping[str, Sequence[str]] = field(default_factory=dict)
     goals: Goals | None = None
     cmdline: str = ""
     #: Another one after every start of the host.
@@ -90,6 +96,13 @@ class State:
     def device(self, namespace: Namespace) -> DaxDevice | None:
         """The DAX device of a devdax namespace."""
         return next((each for each in self.dax if each.name == namespace.chardev), None)
+
+    def identities(self) -> dict[str, str]:
+        """What tells a thing that can be destroyed from another of its name, by the name."""
+        spaces = {each.name: each.uuid or "" for each in self.inventory.namespaces}
+        return {
+            f"{d.name}": f"{d.size_bytes} bytes, node {d.target_node}" for d in self.dax
+        } | spaces
 
     def to_json(self) -> dict[str, Any]:
         """What a person wants to see of it."""
@@ -125,6 +138,7 @@ class Files:
     host_file: Path = Path("/etc/harness/host.yml")
     fstab: Path = Path("/etc/fstab")
     daxctl_conf: Path = Path("/etc/daxctl.conf.d/tierbench.conf")
+    udev_rules: Path = Path("/etc/udev/rules.d/60-tierbench-dax.rules")
     grub: Path = Path("/etc/default/grub.d/60-tierbench-memmap.cfg")
     #: harness.paths.default_tier() as root (a test holds the two together).
     disk_tier: Path = Path("/var/lib/tierbench/tiers/ssd")
@@ -151,10 +165,13 @@ def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LI
     points = _points(wish, inventory, record)
     found = uses(inventory.namespaces, commands, kernel)
     ours = [m.point for use in found.values() for m in use.mounts if m.point in points]
+    dax = _dax_devices(commands, kernel)
+    nodes = {device.name: commands.owner_of(f"/dev/{device.name}") for device in dax}
+    users = open_devices() if kernel is LIVE and wish.mode == "system-ram" else {}
     return State(
         inventory=inventory,
         uses=found,
-        dax=_dax_devices(commands),
+        dax=dax,
         record=record,
         places={point: _place(point, kernel) for point in points},
         statx_dax={point: kernel.dax(Path(point)).dax for point in ours},
@@ -164,6 +181,9 @@ def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LI
         fstab=_text(files.fstab) or "",
         host_file=_text(files.host_file),
         daxctl_conf=_text(files.daxctl_conf),
+        udev_rules=_text(files.udev_rules),
+        nodes={name: node for name, node in nodes.items() if node is not None},
+        dax_users={path[len("/dev/") :]: who for path, who in users.items()},
         goals=read_goals(commands) if _asks_ipmctl(wish, record) else None,
         cmdline=kernel.read("/proc/cmdline") or "",
         boot_id=boot_id,
@@ -223,14 +243,15 @@ def _with_kernel(region: Region, found: Inventory, kernel: Kernel) -> Region:
     return replace(region, provider=provider, labelled=labelled)
 
 
-def _dax_devices(commands: Commands) -> tuple[DaxDevice, ...]:
+def _dax_devices(commands: Commands, kernel: Kernel) -> tuple[DaxDevice, ...]:
     done = commands.run(["daxctl", "list", "-D"])
     if done.rc:
         raise Unreadable(f"daxctl list -D: exit {done.rc}: {done.words}")
     try:
-        return parse_daxctl(done.out)
+        found = parse_daxctl(done.out)
     except ValueError as error:
         raise Unreadable(f"daxctl list -D printed no JSON: {error}") from error
+    return tuple(replace(each, origin=dax_origin(each.name, kernel)) for each in found)
 
 
 def _points(wish: Wish, inventory: Inventory, record: Record) -> set[str]:

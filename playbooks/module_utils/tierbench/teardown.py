@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from . import fstab, goals
+from .devices import plan_release
 from .draft import Draft
 from .memmap import plan_removal
 from .ndctl import Namespace, Region
@@ -25,6 +26,7 @@ def plan_teardown(draft: Draft, wish: Wish, regions: tuple[Region, ...]) -> None
         else:
             _plan_region(draft, region)
     if wish.regions is None:
+        plan_release(draft)
         _forget_mount_points(draft)
         plan_removal(draft)
         _goal_back(draft)

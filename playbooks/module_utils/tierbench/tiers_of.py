@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import hostfile
+from .devices import ours
 from .ndctl import Namespace
 from .state import State
 
@@ -16,6 +17,9 @@ def our_tiers(state: State) -> Wanted:
     found: Wanted = []
     for namespace in state.inventory.namespaces:
         found += _tiers_of(namespace, state)
+    for device in ours(state):
+        node = {"kind": "numa", "node": device.target_node, "policy": "bind"}
+        found.append(("cxl" if device.origin == "cxl" else "farmem", node))
     return found
 
 

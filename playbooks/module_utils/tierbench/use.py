@@ -69,7 +69,7 @@ def uses(
     """What is on and who uses each namespace, by its name."""
     mounted = mounts_of_namespaces(kernel)
     swaps = _swaps(kernel)
-    open_files = _open_devices() if kernel is LIVE else {}
+    open_files = open_devices() if kernel is LIVE else {}
     loops = _loops(kernel)
     found = {}
     for each in namespaces:
@@ -191,7 +191,7 @@ def _claimed(device: str) -> bool:
     return False
 
 
-def _open_devices() -> dict[str, list[str]]:
+def open_devices() -> dict[str, list[str]]:
     """``/dev/pmem…`` and ``/dev/dax…`` that processes have open or mapped, with who they are."""
     found: dict[str, list[str]] = {}
     for pid in (name for name in os.listdir("/proc") if name.isdigit()):

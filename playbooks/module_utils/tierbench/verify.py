@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from . import ipmctl
+from .devices import ours, wanted_devices
 from .draft import Draft, Refusal
-from .ndctl import Region
+from .ndctl import Namespace, Region
+from .nodes import GIVEN, wanted_owner
 from .plan import wanted_regions
 from .regions import find_kept
 from .state import State, mount_point
@@ -23,6 +25,9 @@ def deviations(state: State, wish: Wish, kernel: Kernel = LIVE) -> list[Refusal]
     found = []
     for region in wanted_regions(Draft(state), wish):
         found += _region(state, region, wish, kernel)
+    if wish.mode == "system-ram":
+        for device in wanted_devices(Draft(state), wish):
+            found += _memory_node(state, device.name, kernel)
     return found
 
 
@@ -36,7 +41,9 @@ def _region(state: State, region: Region, wish: Wish, kernel: Kernel) -> list[Re
     if facts is None:
         return [_other(namespace.name, "the kernel has no DAX device of it")]
     if wish.mode == "devdax":
-        return [] if facts.dax else [_other(str(facts.device), f"no device to map: {facts.notes}")]
+        if not facts.dax:
+            return [_other(str(facts.device), f"no device to map: {facts.notes}")]
+        return _node(state, namespace, wish)
     return _memory_node(state, str(namespace.chardev), kernel)
 
 
@@ -55,6 +62,14 @@ def _directory(region: Region, name: str, wish: Wish, kernel: Kernel) -> list[Re
     if facts.filesystem != wish.filesystem:
         return [_other(point, f"it has {facts.filesystem}, not {wish.filesystem}")]
     return []
+
+
+def _node(state: State, namespace: Namespace, wish: Wish) -> list[Refusal]:
+    """Whose the device is; where nobody is named it is whose it was."""
+    owner, name = wanted_owner(state, namespace, wish), str(namespace.chardev)
+    if owner is None or state.nodes.get(name) == (*owner, GIVEN):
+        return []
+    return [_other(f"/dev/{name}", f"user, group and mode are {state.nodes.get(name)}")]
 
 
 def _facts_of_device(chardev: str | None, kernel: Kernel) -> TierFacts | None:
@@ -92,6 +107,8 @@ def _teardown(state: State, wish: Wish, kernel: Kernel) -> list[Refusal]:
     for namespace in state.inventory.namespaces:
         if namespace.region in regions and state.is_ours(namespace):
             found.append(_other(namespace.name, "it is ours and still there"))
+    if wish.regions is None:
+        found += [_other(each.name, "it is still memory") for each in ours(state)]
     return found
 
 

@@ -47,6 +47,7 @@ class Wish:
     sector_size: int = 4096
     mount_root: str = "/mnt"
     owner: str | None = None
+    devices: tuple[str, ...] | None = ()  # None: all that are on no NVDIMM
     memory_mode_percent: int = 100
     memmap_bytes: int | None = None
     memmap_start: int | None = None
@@ -94,9 +95,11 @@ def parse_wish(given: Mapping[str, Any]) -> Wish:
 
 def _value(name: str, value: Any) -> Any:
     if value is None or value in ("", "null", "None"):
-        return {"regions": (), "goal": "none"}.get(name)
+        return {"regions": (), "devices": (), "goal": "none"}.get(name)
     if name == "regions":
-        return _regions(value)
+        return _names(name, value, r"region\d+", "region's name; all, or [region0, region1]")
+    if name == "devices":
+        return _names(name, value, r"dax\d+\.\d+", "DAX device's; all, or [dax1.0, dax2.0]")
     if name == "dax":
         return _truth(name, value)
     if name in ("mode", "goal", "map", "filesystem", "mount_root", "owner"):
@@ -104,16 +107,17 @@ def _value(name: str, value: Any) -> Any:
     return _number(name, value)
 
 
-def _regions(value: Any) -> tuple[str, ...] | None:
+def _names(setting: str, value: Any, pattern: str, what: str) -> tuple[str, ...] | None:
+    """None for ``all``."""
     if value == "all":
         return None
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, (list, tuple)):
-        raise ValueError(f"regions {value!r}: all, or names like [region0, region1]")
+        raise ValueError(f"{setting} {value!r}: no {what}")
     names = tuple(str(name).strip() for name in names)
     for name in names:
-        if not re.fullmatch(r"region\d+", name):
-            raise ValueError(f"regions: {name!r} is no region's name; all, or [region0, region1]")
+        if not re.fullmatch(pattern, name):
+            raise ValueError(f"{setting}: {name!r} is no {what}")
     return names
 
 

@@ -1,0 +1,88 @@
+"""Who may open a DAX device of ours: its node below /dev, now (chown) and after a restart (udev).
+
+The rule names a device by the UUID of its namespace, which the device's parent in sysfs shows
+(``ATTRS{uuid}``, drivers/nvdimm/pfn_devs.c): a name such as dax0.0 may be another device's at the
+next start. Owners stand in it by number, since no user database may be there when udev starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+from .draft import Draft
+from .ndctl import Namespace, Region
+from .state import State, ids_of
+from .wish import Wish
+
+#: Mode of the node of a device that is somebody's, and of one that is root's (the kernel's own).
+GIVEN, KEPT = 0o660, 0o600
+_ROOT = (0, 0)
+_HEAD = "# Written by tierbench's playbooks; teardown.yml takes it away.\n"
+_RULE = re.compile(r'^SUBSYSTEM=="dax", ATTRS\{uuid\}=="([^"]+)", OWNER="(\d+)", GROUP="(\d+)"')
+
+
+def owners(rules: str | None) -> dict[str, tuple[int, int]]:
+    """Owner and group of each namespace (by its UUID) that the rules give away."""
+    found = map(_RULE.match, (rules or "").splitlines())
+    return {m.group(1): (int(m.group(2)), int(m.group(3))) for m in found if m}
+
+
+def wanted_owner(state: State, namespace: Namespace, wish: Wish) -> tuple[int, int] | None:
+    """Whom the device of a namespace is to belong to; None: to root (or there is no such user).
+
+    What the wish is not about stays as it is.
+    """
+    meant = wish.regions is None or namespace.region in wish.regions
+    if wish.mode in ("devdax", "system-ram") and meant:
+        with contextlib.suppress(KeyError):
+            return _given(wish)
+        return None
+    return owners(state.udev_rules).get(namespace.uuid or "")
+
+
+def _given(wish: Wish) -> tuple[int, int] | None:
+    """The ids of ``pmem_owner``, where devices can be opened at all. KeyError: no such user."""
+    return ids_of(wish.owner) if wish.owner and wish.mode == "devdax" else None
+
+
+def udev_rules(state: State, wish: Wish) -> str | None:
+    """udev(7) rules for every devdax namespace of ours that is not root's; None without any."""
+    lines = []
+    for namespace in state.inventory.namespaces:
+        if namespace.mode != "devdax" or not namespace.uuid or not state.is_ours(namespace):
+            continue
+        owner = wanted_owner(state, namespace, wish)
+        if owner is not None:
+            lines.append(
+                f'SUBSYSTEM=="dax", ATTRS{{uuid}}=="{namespace.uuid}", OWNER="{owner[0]}",'
+                f' GROUP="{owner[1]}", MODE="{GIVEN:04o}"\n'
+            )
+    return _HEAD + "".join(lines) if lines else None
+
+
+def plan_node(draft: Draft, region: Region, kept: Namespace | None, wish: Wish) -> None:
+    """Give the node of a devdax namespace to ``pmem_owner``, or back to root."""
+    state = draft.state
+    try:
+        given = _given(wish)
+    except KeyError as error:
+        why = f"pmem_owner {wish.owner}: {error.args[0]}"
+        draft.refuse(region.name, why, "name a user and group of this host")
+        return
+    device = state.device(kept) if kept else None
+    was_given = kept is not None and (kept.uuid or "") in owners(state.udev_rules)
+    if given is None and not was_given:
+        return
+    ids, mode = given or _ROOT, KEPT if given is None else GIVEN
+    if device and state.nodes.get(device.name) == (*ids, mode):
+        return
+    name = f"/dev/{device.name}" if device else f"the DAX device of {region.name}"
+    draft.add(
+        "own-device",
+        name,
+        f"it is to be {wish.owner if given else 'root'}'s",
+        f"chown {ids[0]}:{ids[1]} {name}; chmod {mode:o} {name}",
+        ids=list(ids),
+        mode=mode,
+    )

@@ -1,0 +1,307 @@
+"""Devices that no NVDIMM is behind as memory nodes, and whom the nodes of DAX devices belong to.
+
+No recording of such a device is at hand: its JSON is daxctl-list(1)'s and
+daxctl-reconfigure-device(1)'s (which a recording of a device on an NVDIMM agrees with, in
+test_listings.py), its place in sysfs the kernel's sources' (tiers/numa.py).
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated import GIB, Cut, Dax_, Region_, SimulatedHost
+from tierbench.ndctl import DaxDevice
+from tierbench.plan import make_plan
+from tierbench.record import load_record
+from tierbench.run import Leave, Outcome, run
+from tierbench.state import State
+from tierbench.tiers.numa import dax_origin, nodes
+from tierbench.wish import Wish, parse_wish
+
+CXL = "platform/ACPI0017:00/root0/decoder0.0/region0/dax_region0"
+HMEM = "platform/hmem.0"
+CONFIRMED = Leave(True, ("dax1.0",))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> SimulatedHost:
+    made = SimulatedHost(tmp_path)
+    made.devices = {"dax1.0": Dax_("dax1.0", CXL), "dax2.0": Dax_("dax2.0", HMEM, node=3)}
+    (tmp_path / "etc").mkdir()
+    made.write_tree()
+    return made
+
+
+def memory(host: SimulatedHost, leave: Leave = CONFIRMED, **more: Any) -> Outcome:
+    wish = {"mode": "system-ram", "regions": [], "devices": ["dax1.0"], **more}
+    return run(wish, leave, host, host.files, host.kernel())
+
+
+def teardown(host: SimulatedHost) -> Outcome:
+    return run({"mode": "teardown"}, Leave(), host, host.files, host.kernel())
+
+
+def refused(outcome: Outcome) -> str:
+    return "; ".join(f"{each.object}: {each.why} ({each.do})" for each in outcome.refusals)
+
+
+# Memory on no NVDIMM ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("below", "origin"),
+    [
+        (CXL, "cxl"),
+        (HMEM, "soft-reserved"),
+        ("LNXSYSTM:00/ACPI0012:00/ndbus0/region0/dax0.1", "nvdimm"),
+        ("elsewhere", None),
+    ],
+)
+def test_what_a_device_is_of_is_told_by_its_place(
+    host: SimulatedHost, below: str, origin: str | None
+) -> None:
+    host.devices["dax7.0"] = Dax_("dax7.0", below)
+    host.write_tree()
+    assert dax_origin("dax7.0", host.kernel()) == origin
+
+
+def test_a_cxl_device_becomes_a_node_and_goes_back(host: SimulatedHost) -> None:
+    outcome = memory(host)
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert [step["do"] for step in outcome.steps] == ["to-system-ram", "write-host-file"]
+    assert ["daxctl", "reconfigure-device", "--mode=system-ram", "dax1.0"] in host.ran
+    assert (host.devices["dax1.0"].mode, host.devices["dax2.0"].mode) == ("system-ram", "devdax")
+    assert "cxl: {kind: numa, node: 2, policy: bind}" in host.files.host_file.read_text()
+    assert not host.files.daxctl_conf.exists()
+    assert any("after a restart" in note for note in outcome.notes)
+    backing = {node.node: node.backing for node in nodes(host.kernel())}
+    assert backing[2] == "dax1.0, CXL memory"
+    ran = len(host.ran)
+    assert memory(host).steps == []
+    assert memory(host, Leave(verify_only=True)).failures == []
+    assert len(host.ran) == ran
+    back = teardown(host)
+    assert (back.refusals, back.failures) == ([], [])
+    assert host.devices["dax1.0"].mode == "devdax"
+    assert not host.files.host_file.exists()
+    assert not host.files.record.exists()
+    assert teardown(host).steps == []
+
+
+def test_all_are_those_on_no_nvdimm(host: SimulatedHost) -> None:
+    host.devices["dax0.0"] = Dax_("dax0.0", "ndbus0/region0/dax0.1", node=4)
+    host.write_tree()
+    outcome = memory(host, Leave(True, ("dax1.0", "dax2.0")), devices="all")
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    modes = {name: device.mode for name, device in host.devices.items()}
+    assert modes == {"dax0.0": "devdax", "dax1.0": "system-ram", "dax2.0": "system-ram"}
+    assert "farmem: {kind: numa, node: 3" in host.files.host_file.read_text()
+
+
+@pytest.mark.parametrize(
+    "leave", [Leave(), Leave(True), Leave(True, ("dax2.0",)), Leave(False, ("dax1.0",))]
+)
+def test_unconfirmed_it_stays_as_it_is(host: SimulatedHost, leave: Leave) -> None:
+    outcome = memory(host, leave)
+    assert outcome.destroy == ["dax1.0"]
+    assert "dax1.0" in refused(outcome)
+    assert host.ran == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("dax9.0", {}, "those on no NVDIMM (daxctl list): dax1.0, dax2.0"),
+        ("dax1.0", {"below": "ndbus0/region0/dax1.1"}, "name its region (pmem_regions)"),
+        ("dax1.0", {"below": "elsewhere"}, "does not tell what it is of"),
+        ("dax1.0", {"mode": "unknown"}, "daxctl says its mode is unknown"),
+    ],
+)
+def test_refused_by_name(
+    host: SimulatedHost, name: str, change: dict[str, Any], words: str
+) -> None:
+    host.devices["dax1.0"] = replace(host.devices["dax1.0"], **change)
+    host.write_tree()
+    outcome = memory(host, Leave(True, (name,)), devices=[name])
+    assert words in refused(outcome)
+    assert host.ran == []
+
+
+def test_one_that_is_open_is_refused() -> None:
+    device = DaxDevice("dax1.0", "devdax", GIB, 2, origin="cxl")
+    state = State(dax=(device,), dax_users={"dax1.0": ["pid 7 (famfs)"]})
+    plan = make_plan(state, Wish("system-ram", regions=(), devices=("dax1.0",)))
+    assert [each.why for each in plan.refusals] == [
+        "it is in use: /dev/dax1.0 is open in pid 7 (famfs)"
+    ]
+    assert plan.steps == ()
+
+
+def test_another_device_under_a_confirmed_name_is_left_alone(host: SimulatedHost) -> None:
+    seen: list[list[str]] = []
+
+    def swap_it(words: list[str]) -> None:
+        if words[:2] == ["ndctl", "list"]:
+            seen.append(words)
+            if len(seen) == 2:  # behind the plan that was confirmed
+                host.devices["dax1.0"].size = 2 * GIB
+
+    host.before_command = swap_it
+    outcome = memory(host)
+    assert "not the one that was confirmed" in outcome.failures[0].why
+    assert host.devices["dax1.0"].mode == "devdax"
+
+
+def test_memory_of_before_stays_memory(host: SimulatedHost) -> None:
+    """CXL memory is the kernel's from its start mostly; that is nothing of ours to undo."""
+    device = host.devices["dax1.0"]
+    device.mode, device.online = "system-ram", 6
+    outcome = memory(host, Leave())
+    assert [step["do"] for step in outcome.steps] == ["online-memory"]
+    assert device.online == 8
+    assert teardown(host).steps == []
+    assert device.mode == "system-ram"
+
+
+def test_memory_that_does_not_come_back_is_told(host: SimulatedHost) -> None:
+    memory(host)
+    device = host.devices["dax1.0"]
+    device.stuck = True
+    outcome = teardown(host)
+    assert "Device or resource busy" in outcome.failures[0].why
+    assert "numastat" in outcome.failures[0].do
+    assert device.mode == "system-ram"
+    assert "dax1.0" in load_record(host.files.record).dax
+    device.stuck, device.movable = False, False
+    outcome = teardown(host)
+    assert "dax1.0: its memory went online as not movable" in refused(outcome)
+    assert "restart the host" in refused(outcome)
+    device.mode, device.online = "devdax", 0  # that restart
+    assert teardown(host).failures == []
+    assert not host.files.record.exists()
+
+
+@pytest.mark.parametrize("where", ["cut_at", "cut_after"])
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_same_command_goes_on(host: SimulatedHost, where: str, number: int) -> None:
+    setattr(host, where, number)
+    with pytest.raises(Cut):
+        memory(host)
+    setattr(host, where, None)
+    outcome = memory(host)
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert memory(host).steps == []
+    assert teardown(host).failures == []
+    assert host.devices["dax1.0"].mode == "devdax"
+
+
+def test_what_is_no_device_s_name_is_refused() -> None:
+    assert parse_wish({"mode": "system-ram", "devices": "all"}).devices is None
+    assert parse_wish({"mode": "system-ram", "devices": None}).devices == ()
+    with pytest.raises(ValueError, match="'region0' is no DAX device's"):
+        parse_wish({"mode": "system-ram", "devices": ["region0"]})
+
+
+# Whom devices belong to ------------------------------------------------------------
+
+
+@pytest.fixture
+def pmem(tmp_path: Path) -> SimulatedHost:
+    made = SimulatedHost(tmp_path)
+    made.regions = {"region0": Region_("region0")}
+    (tmp_path / "etc").mkdir()
+    made.write_tree()
+    return made
+
+
+def devdax(host: SimulatedHost, leave: Leave | None = None, **wish: Any) -> Outcome:
+    given = {"mode": "devdax", "regions": ["region0"], "owner": "nobody", **wish}
+    return run(given, leave or Leave(), host, host.files, host.kernel())
+
+
+NOBODY = (pwd.getpwnam("nobody").pw_uid, pwd.getpwnam("nobody").pw_gid)
+NODE = "/dev/dax0.0"
+
+
+def test_a_device_is_given_now_and_by_a_rule(pmem: SimulatedHost) -> None:
+    outcome = devdax(pmem)
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert [step["do"] for step in outcome.steps] == [
+        "create-namespace", "own-device", "write-udev-rules", "write-host-file",
+    ]  # fmt: skip
+    assert pmem.owners[NODE] == (*NOBODY, 0o660)
+    uuid = pmem.spaces["namespace0.0"].uuid
+    assert pmem.files.udev_rules.read_text().splitlines()[1:] == [
+        f'SUBSYSTEM=="dax", ATTRS{{uuid}}=="{uuid}", OWNER="{NOBODY[0]}", GROUP="{NOBODY[1]}",'
+        ' MODE="0660"'
+    ]
+    assert ["udevadm", "control", "--reload"] in pmem.ran
+    ran = len(pmem.ran)
+    assert devdax(pmem).steps == []
+    assert devdax(pmem, Leave(verify_only=True)).failures == []
+    assert len(pmem.ran) == ran
+
+
+def test_a_device_that_is_not_theirs_any_more_deviates(pmem: SimulatedHost) -> None:
+    devdax(pmem)
+    pmem.owners[NODE] = (0, 0, 0o600)
+    seen = devdax(pmem, Leave(verify_only=True))
+    assert [step["object"] for step in seen.steps] == [NODE]
+    assert devdax(pmem).failures == []
+    assert pmem.owners[NODE] == (*NOBODY, 0o660)
+
+
+def test_nobody_named_it_is_roots_again_and_teardown_takes_the_rule(pmem: SimulatedHost) -> None:
+    devdax(pmem)
+    outcome = devdax(pmem, owner=None)
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert pmem.owners[NODE] == (0, 0, 0o600)
+    assert not pmem.files.udev_rules.exists()
+    devdax(pmem)
+    back = run(
+        {"mode": "teardown"}, Leave(True, ("namespace0.0",)), pmem, pmem.files, pmem.kernel()
+    )
+    assert (back.refusals, back.failures) == ([], [])
+    assert not pmem.files.udev_rules.exists()
+    assert not pmem.files.record.exists()
+
+
+def test_as_memory_it_is_nobodys(pmem: SimulatedHost) -> None:
+    devdax(pmem)
+    outcome = devdax(pmem, mode="system-ram")
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert pmem.devices["dax0.0"].mode == "system-ram"
+    assert not pmem.files.udev_rules.exists()
+    assert pmem.files.daxctl_conf.exists()
+
+
+def test_an_owner_that_the_host_has_not_is_refused(pmem: SimulatedHost) -> None:
+    outcome = devdax(pmem, owner="no-such-user")
+    assert "pmem_owner no-such-user" in refused(outcome)
+    assert pmem.ran == []
+
+
+def test_a_rule_is_only_for_what_it_names(pmem: SimulatedHost) -> None:
+    """Somebody else's device, or one of another region of ours, stays whose it is."""
+    pmem.regions["region1"] = Region_("region1")
+    devdax(pmem, regions=["region0", "region1"])
+    devdax(pmem, regions=["region1"], owner=None)
+    rules = pmem.files.udev_rules.read_text()
+    assert str(pmem.spaces["namespace0.0"].uuid) in rules
+    assert str(pmem.spaces["namespace1.0"].uuid) not in rules
+    assert pmem.owners["/dev/dax1.0"] == (0, 0, 0o600)
+
+
+def test_the_mode_bits_are_read_from_the_file_itself(tmp_path: Path) -> None:
+    from tierbench.commands import Commands
+
+    file = tmp_path / "node"
+    file.touch(0o640)
+    file.chmod(0o640)
+    assert Commands().owner_of(str(file)) == (os.getuid(), file.stat().st_gid, 0o640)
+    assert Commands().owner_of(str(tmp_path / "none")) is None
