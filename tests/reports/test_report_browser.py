@@ -1,38 +1,19 @@
-"""The report in a real browser: Debian's headless Chromium, driven through its chromedriver."""
+"""The report in a real browser."""
 
 from __future__ import annotations
 
 import base64
-import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from report_browser import CONTRAST, open_at, requested
 from report_runs import EMULATED, Case, demo, write
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
+from selenium.webdriver import Chrome
 
 from harness.reports.report import write_report
 
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 HOSTILE = "<img src=x onerror=document.title='owned'>"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    options = ChromeOptions()
-    options.binary_location = str(shutil.which("chromium"))
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -49,21 +30,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
             {"what": HOSTILE, "found": "a-very-long-word" * 20, "do": HOSTILE}]}))
     )  # fmt: skip
     return write_report(runs, folder / "report", title="Does PMem pay?").html
-
-
-def open_at(browser: Chrome, page: Path, width: int) -> None:
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.get(page.as_uri())
-
-
-def requested(browser: Chrome) -> list[str]:
-    messages = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
-    return [
-        message["params"]["request"]["url"]
-        for message in messages
-        if message["method"] == "Network.requestWillBeSent"
-    ]
 
 
 def test_nothing_is_fetched_and_nothing_goes_wrong(browser: Chrome, page: Path) -> None:
@@ -139,23 +105,3 @@ def test_paper_shows_what_is_folded_on_screen(browser: Chrome, tmp_path: Path) -
     folded = browser.execute_script("return document.querySelectorAll('details').length")
     assert browser.execute_script("return opened") == folded > 0
     assert browser.execute_script("return document.querySelectorAll('details[open]').length") == 0
-
-
-#: The lowest contrast (WCAG 2.1, 1.4.3) of any text outside the charts.
-CONTRAST = """
-const rgb = c => c.match(/[\\d.]+/g).map(Number);
-const light = c => { const [r, g, b] = rgb(c).map(v => v / 255)
-  .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b };
-const behind = e => { for (; e; e = e.parentElement) {
-  const c = getComputedStyle(e).backgroundColor;
-  if (rgb(c)[3] !== 0) return c } return 'rgb(255,255,255)' };
-let worst = {ratio: 99};
-for (const e of document.querySelectorAll('h1,h2,p,th,td,dt,dd,figcaption,summary,caption')) {
-  if (!e.innerText || !e.innerText.trim()) continue;
-  const [a, b] = [light(getComputedStyle(e).color), light(behind(e))];
-  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  if (ratio < worst.ratio) worst = {ratio, text: e.innerText.slice(0, 40)};
-}
-return worst;
-"""
