@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -173,6 +176,62 @@ def test_options_of_micro_are_refused_of_other_workloads(harness):
     done = harness("run", "tpch", "--engine", "duckdb", "--tier", "dram")
     assert done.code == 2
     assert "--tier is an option of micro" in done.err
+
+
+def test_what_was_done_in_no_time_is_no_rate_of_nothing(harness, tmp_path):
+    """A window that ends before any thread has begun: once told as 0 GB/s."""
+    done = harness("run", "micro", "--suite", "quick", "--tier", "dram", "-p", "range=16MiB",
+                   "-p", "duration=1ns", "-p", "warm_up=1ns", "--json", "-q")  # fmt: skip
+    (run,) = done.json["runs"]
+    assert run["status"] == "unknown"
+    assert [m for m in run["metrics"] if m["better"] != "none"] == []
+    told = {c["labels"]["configuration"]: c for c in run["checks"] if c["name"] == "measured"}
+    assert len(told) >= 13
+    assert {c["status"] for c in told.values()} == {"unknown"}
+    assert "give it more time" in told["chase"]["detail"]
+
+
+def test_perma_benchs_form_has_no_rate_of_nothing_either(harness, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("w: {args: {operation: write, memory_range: 128M, run_time: 1}}")
+    done = harness("run", "micro", "--suite", file, "--tier", "dram", "--format", "perma", "-q",
+                   "-p", "duration=1ns", "-p", "warm_up=1ns")  # fmt: skip
+    (told,) = done.json
+    assert list(told["benchmarks"][0]["results"]) == ["error"]
+
+
+def test_a_program_that_dies_is_told_with_the_configuration_that_it_measured(harness):
+    process = harness.start("run", "micro", "--suite", "quick", "--tier", "dram", "--json",
+                            "-p", "only=chase", "-p", "range=16MiB",
+                            "-p", "duration=60s")  # fmt: skip
+    found = _microbench_of(harness)
+    time.sleep(1)  # threads touch its memory, too, before they measure
+    os.kill(found, signal.SIGKILL)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    (run,) = json.loads(out)["runs"]
+    assert run["status"] == "failed"
+    assert run["error"]["asked"] == "measure chase (repeat 1 of 1): measure with microbench"
+    assert "killed by signal 9" in run["error"]["found"]
+    stored = harness("runs", "show", run["run_id"]).out
+    assert "measure chase (repeat 1 of 1)" in stored
+
+
+def _microbench_of(harness):
+    """The process id of the program that measures for this store, once its chase has begun."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                name = (folder / "comm").read_text().strip()
+                mine = name == "microbench" and harness.root in (folder / "cwd").readlink().parents
+                threads = len(list((folder / "task").iterdir()))
+            except OSError:
+                continue
+            if mine and threads > 1:
+                return int(folder.name)
+        time.sleep(0.05)
+    raise AssertionError("microbench was never started")
 
 
 def test_ctrl_c_leaves_no_run_and_no_process(harness):
