@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
@@ -43,10 +43,14 @@ _TITLE_PER_IN = 8.0
 
 @dataclass(frozen=True)
 class Curve:
-    """One line: what x was, and what was measured there."""
+    """One line: what x was, and what was measured there.
+
+    ``hue``: lines with the same one have one colour in all plots of a figure; empty: the name.
+    """
 
     name: str
     points: tuple[tuple[float, Summary], ...]
+    hue: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,9 @@ def draw(name: str, title: str, plots: Sequence[Plot], emulated: bool = False) -
         figure = new_figure(0.6 + _EACH_IN * across, 0.5 + _HIGH_IN * down)
         held = figure.subplots(down, across, squeeze=False)
         places = [axes for row in held for axes in row]
+        colours = _colours(plots)
         for plot, axes in zip(plots, places, strict=False):
-            _draw_plot(axes, plot, emulated)
+            _draw_plot(axes, plot, colours, emulated)
             if plot.title != title:
                 _title_in_lines(axes, plot.title)
         for axes in places[len(plots) :]:
@@ -82,17 +87,24 @@ def draw(name: str, title: str, plots: Sequence[Plot], emulated: bool = False) -
         return finish(figure, name, title, _alt(plots), _caption(plots, emulated))
 
 
-def _draw_plot(axes: Axes, plot: Plot, emulated: bool) -> None:
+def _colours(plots: Sequence[Plot]) -> dict[str, str]:
+    """A colour for each hue of a figure, whatever plots it is in."""
+    hues = dict.fromkeys(curve.hue or curve.name for plot in plots for curve in plot.curves)
+    return {hue: ARM_COLOURS[place % len(ARM_COLOURS)] for place, hue in enumerate(hues)}
+
+
+def _draw_plot(axes: Axes, plot: Plot, colours: Mapping[str, str], emulated: bool) -> None:
     for index, curve in enumerate(plot.curves):
         at = [x for x, _ in curve.points]
         told = [summary for _, summary in curve.points]
-        colour = ARM_COLOURS[index % len(ARM_COLOURS)]
+        colour = colours[curve.hue or curve.name]
         axes.errorbar(
             at, [s.median for s in told],
             yerr=[[s.median - s.low for s in told], [s.high - s.median for s in told]],
             color=colour, linestyle=_DASHES[index % len(_DASHES)],
             marker=_MARKERS[index % len(_MARKERS)], mfc="white" if emulated else colour,
-            ms=4.5, linewidth=1.3, elinewidth=0.8, capsize=2, label=curve.name,
+            ms=4.5, linewidth=1.3, elinewidth=0.8, capsize=2, clip_on=False,
+            label=curve.name,
         )  # fmt: skip
     _dress_x(axes, plot)
     axes.set_ylim(bottom=0)

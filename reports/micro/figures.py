@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.reports.charts.drawing import Drawing
 from harness.reports.micro.drawings import MOST_LINES, Curve, Plot, draw, x_text
@@ -106,7 +106,7 @@ def _card_plots(device: Device) -> Iterator[Plot]:
                 for p in c.points))) for c in curves),
             x_log=False,
         )  # fmt: skip
-    yield from _plot(device, "random_read", "queue_depth", lambda p: p["measurement"],
+    yield from _plot(device, "random_read", "queue_depth", lambda p: "read",
                      "4 KiB reads at random places")  # fmt: skip
 
 
@@ -122,7 +122,10 @@ def _plot(
 ) -> Iterator[Plot]:
     points = [p for p in device.select(RATE, measurement=measurement) if p.number(axis)]
     x_title, x_unit = AXES[axis]
-    curves = tuple(_curves(points, lambda p: p.number(axis), line))
+    hues = {line(p): sequence_of(p).title for p in points}
+    curves = tuple(
+        replace(one, hue=hues[one.name]) for one in _curves(points, lambda p: p.number(axis), line)
+    )
     if any(len(curve.points) > 1 for curve in curves):
         yield Plot(title, x_title, x_unit, _TITLES[RATE], "B/s", curves[:MOST_LINES])
 
