@@ -305,3 +305,21 @@ def test_the_mode_bits_are_read_from_the_file_itself(tmp_path: Path) -> None:
     file.chmod(0o640)
     assert Commands().owner_of(str(file)) == (os.getuid(), file.stat().st_gid, 0o640)
     assert Commands().owner_of(str(tmp_path / "none")) is None
+
+
+#: As in the package daxctl 76.1-1 of Debian 12, and upstream's of later versions.
+_DEBIAN = 'ACTION=="add", SUBSYSTEM=="dax",\\\n  RUN+="/usr/bin/daxctl -C $env{DEVNAME}"\n'
+_LATER = 'ACTION=="add", SUBSYSTEM=="dax", ENV{SYSTEMD_WANTS}="daxdev-reconfigure@dax.service"\n'
+
+
+@pytest.mark.parametrize(("rule", "told"), [(None, True), (_DEBIAN, True), (_LATER, False)])
+def test_memory_that_a_restart_undoes_is_told(
+    pmem: SimulatedHost, rule: str | None, told: bool
+) -> None:
+    if rule is not None:
+        folder = pmem.root / "lib/udev/rules.d"
+        folder.mkdir(parents=True)
+        (folder / "90-daxctl-device.rules").write_text(rule)
+    outcome = devdax(pmem, mode="system-ram", owner=None)
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert any("acts by daxctl.conf(5)" in note for note in outcome.notes) is told

@@ -120,6 +120,11 @@ def _plan_files(draft: Draft, wish: Wish) -> None:
             "(one line for each namespace that is not root's)",
         )
     conf = daxctl_conf(state)
+    if wish.mode == "system-ram" and wish.regions != () and not state.daxctl_conf_is_read:
+        draft.notes.append(
+            "nothing on this host acts by daxctl.conf(5): after a restart its namespaces are devdax"
+            " until the same command makes them memory again"
+        )
     if any(_changes_memory(step, state) for step in draft.steps):
         relevant = wish.mode == "system-ram" or state.daxctl_conf is not None
     else:

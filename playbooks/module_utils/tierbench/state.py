@@ -65,6 +65,8 @@ class State:
     fstab: str = ""
     host_file: str | None = None
     daxctl_conf: str | None = None
+    #: Whether anything acts by daxctl.conf(5) when the host starts.
+    daxctl_conf_is_read: bool = True
     udev_rules: str | None = None
     #: User, group and mode bits of the node of each DAX device, by the device's name.
     nodes: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
@@ -181,6 +183,7 @@ def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LI
         fstab=_text(files.fstab) or "",
         host_file=_text(files.host_file),
         daxctl_conf=_text(files.daxctl_conf),
+        daxctl_conf_is_read=_daxctl_conf_is_read(kernel),
         udev_rules=_text(files.udev_rules),
         nodes={name: node for name, node in nodes.items() if node is not None},
         dax_users={path[len("/dev/") :]: who for path, who in users.items()},
@@ -252,6 +255,15 @@ def _dax_devices(commands: Commands, kernel: Kernel) -> tuple[DaxDevice, ...]:
     except ValueError as error:
         raise Unreadable(f"daxctl list -D printed no JSON: {error}") from error
     return tuple(replace(each, origin=dax_origin(each.name, kernel)) for each in found)
+
+
+def _daxctl_conf_is_read(kernel: Kernel) -> bool:
+    """Whether daxctl's udev rule works: that of Debian 12 (76.1) calls ``daxctl -C``, which is an
+    error; later ones start daxdev-reconfigure@.service.
+    """
+    folders = ("/usr/lib/udev/rules.d", "/lib/udev/rules.d")
+    texts = [kernel.read(f"{folder}/90-daxctl-device.rules") or "" for folder in folders]
+    return any(texts) and not any("daxctl -C " in text for text in texts)
 
 
 def _points(wish: Wish, inventory: Inventory, record: Record) -> set[str]:
