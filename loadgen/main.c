@@ -89,6 +89,7 @@ static json_t *do_job(const struct lg_spec *spec, const struct lg_workload *work
 static int print(json_t *result)
 {
     bool complete = strcmp(json_string_value(json_object_get(result, "status")), "complete") == 0;
+    lg_progress_close();
     if (!complete)
         fprintf(stderr, "loadgen: %s\n", json_string_value(json_object_get(result, "error")));
     if (json_dumpf(result, stdout, JSON_COMPACT) != 0 || putchar('\n') == EOF ||

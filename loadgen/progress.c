@@ -15,15 +15,23 @@
 #define PROGRESS_FD 3
 
 static bool opened;
+static int flags; /* as they were given to us */
 
 void lg_progress_open(void)
 {
-    int flags = fcntl(PROGRESS_FD, F_GETFL);
+    flags = fcntl(PROGRESS_FD, F_GETFL);
     opened = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
     if (opened) {
         fcntl(PROGRESS_FD, F_SETFL, flags | O_NONBLOCK);
         fcntl(PROGRESS_FD, F_SETFD, FD_CLOEXEC);
     }
+}
+
+void lg_progress_close(void)
+{
+    if (opened)
+        fcntl(PROGRESS_FD, F_SETFL, flags);
+    opened = false;
 }
 
 void lg_progress(const char *event, json_t *counts)

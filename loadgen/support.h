@@ -22,5 +22,10 @@ enum lg_rest lg_read_rest(void);
 
 /* Before anything else is opened: is there a descriptor 3 that takes progress? */
 void lg_progress_open(void);
+/*
+ * Nothing more is told. It may be the same pipe as stdout (on a client host: ssh has no third
+ * descriptor), and the result waits for its reader.
+ */
+void lg_progress_close(void);
 
 #endif

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import shutil
 import signal
@@ -365,6 +367,29 @@ def test_a_result_that_cannot_be_written_is_a_failure(start):
         _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "the result cannot be written: No space left" in stderr
+
+
+def test_a_result_behind_progress_on_one_pipe_waits_for_its_reader(loadgen_build):
+    """As on a client host. Progress never waits, and both are ends of one open file."""
+    reader, writer = os.pipe()
+    capacity = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    spec = spec_of(duration_ns=300 * MS, ramp_up_ns=0, series_interval_ns=1 * MS)
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", 'exec "$0" - 3>&1', loadgen_build / "loadgen"],
+        stdin=subprocess.PIPE, stdout=writer,
+    )  # fmt: skip
+    os.close(writer)
+    process.stdin.write(json.dumps(spec).encode())
+    process.stdin.close()
+    with pytest.raises(subprocess.TimeoutExpired):  # nobody reads yet
+        process.wait(timeout=5)
+    with os.fdopen(reader, "rb") as output:
+        lines = output.read().splitlines()
+    assert process.wait(PATIENCE_S) == 0
+    *progress, result = map(json.loads, lines)
+    assert len(lines[-1]) > capacity
+    assert progress[0]["event"] == "connected"
+    schemas.validate(result, "loadgen-result", "loadgen's result")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
