@@ -1,12 +1,13 @@
 #!/bin/bash
-# python3 for a machine whose / is on /dev/pmem0: in a mount namespace of its own that is the
-# truth. The file system must have been prepared (`prepare`); it is mounted read-only, so that not
-# even its superblock changes.
+# python3 for a machine whose / is on persistent memory: in a mount namespace of its own that is
+# the truth. The file system of that label must have been prepared (`prepare`); it is mounted
+# read-only, so that not even its superblock changes.
 set -euo pipefail
+root=LABEL=guest-root
 folders=(usr etc dev proc sys root tmp var run opt)
 
 if [ "${1-}" = prepare ]; then
-    mount /dev/pmem0 /mnt
+    mount "$root" /mnt
     (cd /mnt && mkdir old "${folders[@]}")
     cp -a /bin /sbin /lib /lib64 /mnt/
     umount /mnt
@@ -14,7 +15,7 @@ elif [ "${1-}" != inside ]; then
     exec unshare --mount --propagation private "$0" inside "$@"
 else
     shift
-    mount -o ro /dev/pmem0 /mnt
+    mount -o ro "$root" /mnt
     for folder in "${folders[@]}"; do
         mount --rbind "/$folder" "/mnt/$folder"
     done

@@ -7,7 +7,13 @@ import json
 import subprocess
 from pathlib import Path
 
-_FILES = ("/etc/fstab", "/etc/harness/host.yml", "/proc/cmdline")
+_FILES = (
+    "/etc/fstab",
+    "/etc/harness/host.yml",
+    "/etc/daxctl.conf.d/tierbench.conf",
+    "/etc/udev/rules.d/60-tierbench-dax.rules",
+    "/proc/cmdline",
+)
 
 
 def listed(*argv: str) -> object:

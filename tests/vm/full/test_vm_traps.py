@@ -1,155 +1,181 @@
 """What must never be destroyed, and is not: each trap is refused by name, its data unchanged.
 
-Every trap is sprung with full consent: ``confirm_destroy`` and the exact names.
+Every trap is sprung with full consent: ``confirm_destroy`` and the exact names. Those that can
+lie side by side in one region do, and are refused in one go, each for its own reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from vm_machine import Vm
-from vm_playbooks import Played, play
-from vm_probe import media, state
+from vm_playbooks import Played, inventory_with, play
+from vm_probe import media, modes, state
 
 pytestmark = pytest.mark.vm
 
-ONE = {"pmem_regions": ["region0"]}
 #: The kernel has nothing left to initialise behind its back.
 MKFS = "mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=0,lazy_journal_init=0"
 
 
+@dataclass(frozen=True)
+class Trap:
+    """A namespace of region0, what is done with its ``{device}``, and words of the refusal."""
+
+    build: str
+    words: tuple[str, ...]
+    make: str = "-m fsdax -s 144M"
+
+
+TRAPS = {
+    "foreign-file-system": Trap(f"{MKFS} -L payroll {{device}}", ("has ext4 labelled 'payroll'",)),
+    "mounted": Trap(
+        f"{MKFS} {{device}} && mkdir /srv/payroll && mount -o dax {{device}} /srv/payroll"
+        " && head -c 1M /dev/urandom >/srv/payroll/list && sync",
+        ("it is mounted at /srv/payroll (ext4)",),
+    ),
+    # The kernel mounts that without DAX and without a word. Frozen, since xfs writes to its
+    # log by itself.
+    "xfs-with-dax-on-sector": Trap(
+        "mkfs.xfs -q {device} && mkdir /srv/ledger && mount -o dax=always {device} /srv/ledger"
+        " && head -c 1M /dev/urandom >/srv/ledger/list && sync && fsfreeze -f /srv/ledger",
+        ("it is mounted at /srv/ledger (xfs)", "a sector namespace has no DAX"),
+        "-m sector -s 400M -l 4096",
+    ),
+    # As under LVM.
+    "device-mapper": Trap(
+        'dmsetup create payroll --table "0 $(blockdev --getsz {device}) linear {device} 0"',
+        ("dm-0 is built on it",),
+    ),
+    # The kernel itself has the device open, and no process.
+    "loop": Trap(
+        "modprobe loop && losetup /dev/loop0 {device}",
+        ("it is in use: /dev/loop0 loops over it",),
+    ),
+    "open": Trap(
+        "head -c 1M /dev/urandom >{device} && sync &&"
+        " {{ nohup sleep 10000 <{device} >/dev/null 2>&1 & }}",
+        ("(sleep)",),
+    ),
+    "swap": Trap("mkswap -q {device} && swapon {device}", ("it is in use: swap on {device}",)),
+    "named-by-its-label": Trap(
+        "head -c 1M /dev/urandom >{device}",
+        ("its label names it 'payroll'",),
+        "-m fsdax -s 144M -n payroll",
+    ),
+    "root": Trap(
+        f"{MKFS} -L guest-root {{device}} && /opt/harness/tests/vm/guest_root_on_pmem.sh prepare",
+        ("has ext4 labelled 'guest-root'",),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Trapped:
+    """The machine, and where each trap lies: namespace and device."""
+
+    vm: Vm
+    places: dict[str, tuple[str, str]]
+
+    @property
+    def names(self) -> list[str]:
+        """All namespaces: of region0, and that of region1, which has no labels."""
+        return [*(name for name, _ in self.places.values()), "namespace1.0"]
+
+
 @pytest.fixture(scope="module")
-def trapped(vm: Vm) -> Iterator[Vm]:
-    """region0 with labels and one fsdax namespace; region1 without labels."""
+def trapped(vm: Vm) -> Trapped:
+    """region0 with labels and a namespace for each trap; region1 without labels."""
     vm.run(
-        "ndctl disable-region region0 && ndctl init-labels -f nmem0 && "
-        "ndctl enable-region region0 && ndctl create-namespace -r region0 -m fsdax"
+        "ndctl disable-region region0 && ndctl init-labels -f nmem0 && ndctl enable-region region0"
     )
-    yield vm
+    places = {}
+    for name, trap in TRAPS.items():
+        made = json.loads(vm.run(f"ndctl create-namespace -r region0 {trap.make}"))
+        places[name] = (made["dev"], f"/dev/{made['blockdev']}")
+        vm.run(trap.build.format(device=places[name][1]))
+    vm.run(f"{MKFS} -L payroll /dev/pmem1")
+    return Trapped(vm, places)
 
 
-def refused(vm: Vm, playbook: str, variables: dict[str, Any], *names: str) -> Played:
-    """The refusal of a playbook that has everybody's consent; nothing has changed."""
+def refused(
+    vm: Vm, playbook: str, names: list[str], *, inventory: Path | None = None, **variables: Any
+) -> dict[str, str]:
+    """Why a playbook that has consent to ``names`` refuses, by object; nothing has changed."""
     before, kept = state(vm), media(vm)
-    consent = {"confirm_destroy": True, "destroy": list(names)}
-    done = play(vm, playbook, {**variables, **consent})
+    consent = {"confirm_destroy": True, "destroy": names}
+    elsewhere = {} if inventory is None else {"inventory": inventory}
+    done: Played = play(vm, playbook, {**variables, **consent}, **elsewhere)
     assert done.code != 0, done.out
+    assert done.report["changed"] is False
     assert state(vm) == before
     assert media(vm) == kept
-    return done
+    why: dict[str, str] = {}
+    for one in done.report["refusals"]:
+        assert one["do"], one
+        why[one["object"]] = f"{why.get(one['object'], '')}{one['why']}; "
+    return why
 
 
-def test_a_foreign_file_system(trapped: Vm) -> None:
-    trapped.run(f"{MKFS} -L payroll /dev/pmem0")
-    done = refused(trapped, "setup-sector", ONE, "namespace0.0")
-    assert "namespace0.0" in done.refusals
-    assert "ext4" in done.refusals
-    assert "payroll" in done.refusals
+@pytest.fixture(scope="module")
+def sprung(trapped: Trapped) -> dict[str, str]:
+    """All that is there is to become DAX devices, and its owner agrees by name."""
+    assert set(trapped.names) == set(modes(state(trapped.vm)))
+    return refused(trapped.vm, "setup-devdax", trapped.names)
 
 
-def test_a_mounted_namespace(trapped: Vm) -> None:
-    trapped.run("mkdir -p /srv/payroll && mount -o dax /dev/pmem0 /srv/payroll")
-    done = refused(trapped, "setup-devdax", ONE, "namespace0.0")
-    assert "namespace0.0" in done.refusals
-    assert "/srv/payroll" in done.refusals
-    trapped.run("umount /srv/payroll && wipefs -aq /dev/pmem0")
+@pytest.mark.parametrize("name", TRAPS)
+def test_a_trap_is_refused_by_name(trapped: Trapped, sprung: dict[str, str], name: str) -> None:
+    namespace, device = trapped.places[name]
+    for words in TRAPS[name].words:
+        assert words.format(device=device) in sprung[namespace]
 
 
-@pytest.mark.parametrize(
-    ("build", "remove", "name"),
-    [
-        # As under LVM.
-        (
-            'dmsetup create payroll --table "0 $(blockdev --getsz /dev/pmem0) linear /dev/pmem0 0"',
-            "dmsetup remove payroll",
-            "dm-0",
-        ),
-        # The kernel itself has the device open, and no process.
-        ("losetup /dev/loop0 /dev/pmem0", "losetup -d /dev/loop0", "loop0"),
-    ],
-    ids=["device-mapper", "loop"],
-)
-def test_a_namespace_under_another_device(trapped: Vm, build: str, remove: str, name: str) -> None:
-    trapped.run(build)
-    try:
-        done = refused(trapped, "setup-sector", ONE, "namespace0.0")
-    finally:
-        trapped.run(remove)
-    assert "namespace0.0" in done.refusals
-    assert name in done.refusals
-
-
-def test_a_namespace_that_somebody_has_open(trapped: Vm) -> None:
-    trapped.run("nohup sleep 1000 </dev/pmem0 >/dev/null 2>&1 & echo $! >/run/sleep.pid")
-    try:
-        done = refused(trapped, "setup-sector", ONE, "namespace0.0")
-    finally:
-        trapped.run("kill $(cat /run/sleep.pid)")
-    assert "namespace0.0" in done.refusals
-    assert "sleep" in done.refusals
-
-
-def test_swap_space(trapped: Vm) -> None:
-    trapped.run("mkswap -q /dev/pmem0 && swapon /dev/pmem0")
-    done = refused(trapped, "setup-sector", ONE, "namespace0.0")
-    assert "namespace0.0" in done.refusals
-    assert "swap" in done.refusals
-    trapped.run("swapoff /dev/pmem0 && wipefs -aq /dev/pmem0")
-
-
-def test_the_device_that_holds_the_root_file_system(trapped: Vm) -> None:
-    script = "/opt/harness/tests/vm/guest_root_on_pmem.sh"
-    trapped.run(f"{MKFS} /dev/pmem0 && {script} prepare")
-    python = {"ansible_python_interpreter": script}
-    done = refused(trapped, "setup-sector", {**ONE, **python}, "namespace0.0")
-    assert "namespace0.0" in done.refusals
-    assert "it holds / (ext4 on /dev/pmem0)" in done.refusals
-    trapped.run("wipefs -aq /dev/pmem0")
-
-
-def test_a_region_that_is_not_there(trapped: Vm) -> None:
-    done = refused(trapped, "setup-appdirect", {"pmem_regions": ["region7"]}, "namespace0.0")
-    assert all(name in done.refusals for name in ("region7", "region0", "region1"))
-
-
-def test_a_size_off_the_regions_alignment(trapped: Vm) -> None:
-    odd = {**ONE, "pmem_namespace_size": (512 << 20) + 4096}
-    done = refused(trapped, "setup-appdirect", odd, "namespace0.0")
-    assert "region0" in done.refusals
-    assert str(16 << 20) in done.refusals
-
-
-def test_a_region_without_labels_that_nobody_consented_to(trapped: Vm) -> None:
+def test_a_region_without_labels_and_with_a_file_system_that_is_not_ours(
+    sprung: dict[str, str],
+) -> None:
     """Writing labels destroys what is on it."""
-    trapped.run("dd if=/dev/urandom of=/dev/pmem1 bs=1M count=4 conv=fsync status=none")
-    wish = {"pmem_regions": ["region1"]}
-    done = refused(trapped, "setup-appdirect", wish, "namespace0.0")
-    assert "namespace1.0" in done.refusals
+    assert "/dev/pmem1 has ext4 labelled 'payroll'" in sprung["namespace1.0"]
 
 
-def test_a_name_too_many_in_the_consent(trapped: Vm) -> None:
-    """A list that is not exactly the plan's was written for something else."""
-    done = refused(trapped, "setup-sector", ONE, "namespace0.0", "namespace1.0")
-    assert "namespace1.0" in done.refusals
+def test_the_device_that_holds_the_root_file_system(trapped: Trapped) -> None:
+    script = "/opt/harness/tests/vm/guest_root_on_pmem.sh"
+    there = inventory_with(trapped.vm, ansible_python_interpreter=script)
+    why = refused(trapped.vm, "setup-sector", trapped.names, inventory=there)
+    namespace, device = trapped.places["root"]
+    assert f"it holds / (ext4 on {device})" in why[namespace]
 
 
-def test_xfs_that_claims_dax_on_a_sector_namespace(trapped: Vm) -> None:
-    """The kernel mounts that without DAX and without a word: it is told in the refusal."""
-    trapped.run(
-        "ndctl create-namespace -f -e namespace0.0 -m sector -l 4096 && "
-        "mkfs.xfs -q /dev/pmem0s && mount -o dax=always /dev/pmem0s /srv/payroll"
+def test_a_region_that_is_not_there(trapped: Trapped) -> None:
+    why = refused(trapped.vm, "setup-appdirect", trapped.names, pmem_regions=["region7"])
+    assert "there is no such region" in why["region7"]
+
+
+def test_a_size_off_the_regions_alignment(trapped: Trapped) -> None:
+    odd = (512 << 20) + 4096
+    why = refused(trapped.vm, "setup-appdirect", trapped.names, pmem_namespace_size=odd)
+    for region in ("region0", "region1"):
+        assert f"{odd} is no multiple of its alignment, {16 << 20}" in why[region]
+
+
+def test_a_region_without_labels_that_nobody_consented_to(trapped: Trapped) -> None:
+    """Nothing is on it that could be told apart from nothing: only its owner knows."""
+    trapped.vm.run(
+        "wipefs -aq /dev/pmem1 && head -c 4M /dev/urandom | dd of=/dev/pmem1 bs=1M seek=8"
+        " iflag=fullblock conv=fsync status=none"
     )
-    done = refused(trapped, "setup-appdirect", ONE, "namespace0.0")
-    assert "namespace0.0" in done.refusals
-    assert "/srv/payroll" in done.refusals
-    assert "a sector namespace has no DAX" in done.refusals
-    trapped.run("umount /srv/payroll && wipefs -aq /dev/pmem0s")
+    others = [name for name in trapped.names if name != "namespace1.0"]
+    why = refused(trapped.vm, "setup-appdirect", others, pmem_regions=["region1"])
+    assert "destroy does not name namespace1.0" in why["namespace1.0"]
 
 
-def test_a_namespace_that_its_label_gives_to_somebody(trapped: Vm) -> None:
-    trapped.run("ndctl create-namespace -f -e namespace0.0 -m fsdax -n payroll")
-    done = refused(trapped, "setup-sector", ONE, "namespace0.0")
-    assert "namespace0.0" in done.refusals
-    assert "payroll" in done.refusals
+def test_a_name_too_many_in_the_consent(trapped: Trapped) -> None:
+    """A list that is not exactly the plan's was written for something else."""
+    why = refused(trapped.vm, "setup-appdirect", trapped.names, pmem_regions=["region1"])
+    (one,) = why.values()
+    assert all(name in one for name, _ in trapped.places.values())
+    assert "which the plan does not destroy" in one
