@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from harness.errors import UsageError, nearest
 from harness.units import parse_duration_ns
 
 _LONGEST_NS = 7 * 24 * 3600 * 10**9
+#: A destination of ssh's; never one that it would take for an option.
+_HOST = re.compile(r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:%-]*")
 _UNITS = (("h", 3600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3))
 
 
@@ -84,6 +87,29 @@ def duration(name: str, value: Any, least_ns: int) -> str:
 def duration_ns(params: Mapping[str, Any], name: str) -> int:
     """A duration of normalised parameters."""
     return parse_duration_ns(params[name])
+
+
+def client_hosts(given: Any) -> list[str]:
+    """``client1,bench@client2`` or a list of such; empty: this host."""
+    names = given.split(",") if isinstance(given, str) else list(given or [])
+    for name in names:
+        if not isinstance(name, str) or not _HOST.fullmatch(name):
+            raise UsageError(
+                f"client_hosts {name!r}",
+                "not a host as ssh takes it",
+                "write host, user@host, or ssh://user@host:port",
+            )
+    return names
+
+
+def check_clients(clients: int, hosts: Sequence[str]) -> None:
+    """UsageError for fewer client processes than hosts of them."""
+    if clients < len(hosts):
+        raise UsageError(
+            f"{clients} clients on {len(hosts)} client_hosts",
+            "every host needs a client process at least",
+            f"choose clients={len(hosts)} or more, or fewer hosts",
+        )
 
 
 def _text_of(nanoseconds: int) -> str:

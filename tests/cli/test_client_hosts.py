@@ -1,5 +1,5 @@
-"""TPC-C driven from other hosts: here through a stand-in for ssh, which runs what it is told on
-this host and makes the tunnel a symbolic link. (Over a real sshd: docs/provisioning.md.)"""
+"""TPC-C and YCSB driven from other hosts: here through a stand-in for ssh, which runs what it is
+told on this host and makes the tunnel a symbolic link. (Over a real sshd: docs/provisioning.md.)"""
 
 from __future__ import annotations
 
@@ -66,6 +66,33 @@ def test_two_hosts_make_one_run(harness, ssh, client):
     assert sorted(asked) == ["bench@client2"] * 2 + ["client1"] * 2  # hello, and the run
     assert not list(Path("/tmp").glob(".s.PGSQL.[2-5]????"))
     assert harness.settled() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("engine", "core"), [("postgres", "a"), ("mysql", "f")])
+def test_two_hosts_read_and_update_the_same_records(harness, ssh, engine, core):
+    done = harness("run", "ycsb", "--engine", engine, "--placement", "ssd-both", "--workload", core,
+                   "--records", 2000, "--operations", 4000, "--threads", 4, "--json", "--quiet",
+                   "-p", "client_hosts=client1,client2", "-p", "verify_reads=true",
+                   HARNESS_CLIENT_PYTHON=sys.executable)  # fmt: skip
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    assert run["status"] == "complete"  # the records are as they were written last, among others
+    counts = [m["value"] for m in run["metrics"] if m["name"] == "operation_count"]
+    assert sum(counts) == 4000
+    (found,) = [one for one in run["uncontrolled"] if one["what"].startswith("ssh")]
+    assert "client1, client2 and reach the server through ssh tunnels" in found["found"]
+    asked = (ssh / "hosts").read_text().split()
+    assert sorted(asked) == ["client1"] * 2 + ["client2"] * 2
+    assert harness.settled() == []
+
+
+def test_an_engine_inside_the_client_is_not_driven_from_elsewhere(harness, ssh):
+    done = harness("run", "ycsb", "--engine", "rocksdb", "--placement", "ssd-both",
+                   "-p", "client_hosts=client1,client2")  # fmt: skip
+    assert done.code == 2, done.err
+    assert "client_hosts client1,client2 on rocksdb" in done.err
+    assert not (ssh / "hosts").exists()
 
 
 def test_a_host_that_cannot_be_reached_is_named_beforehand(harness, client):

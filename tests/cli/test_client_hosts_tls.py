@@ -1,4 +1,4 @@
-"""TPC-C from other hosts that reach a listening server by TLS: ssh is a stand-in, which starts
+"""Clients on other hosts that reach a listening server by TLS: ssh is a stand-in, which starts
 what it is told on this host and makes no tunnel."""
 
 from __future__ import annotations
@@ -71,6 +71,21 @@ def test_two_hosts_drive_a_listening_server(harness, ssh, client, engine):
     text = (harness.root / "report" / "report.md").read_text()
     assert "TLS between clients and server" in text
     assert "server listens, with TLS, on" in text
+
+
+@pytest.mark.slow
+def test_two_hosts_read_and_update_records_by_tls(harness, ssh):
+    done = harness("run", "ycsb", "--engine", "mariadb", "--placement", "ssd-both",
+                   "--workload", "a", "--records", 2000, "--operations", 4000, "--threads", 4,
+                   "--json", "--quiet", *_LISTEN, "-p", "client_hosts=client1,client2",
+                   HARNESS_CLIENT_PYTHON=sys.executable)  # fmt: skip
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    assert run["status"] == "complete"
+    counts = [m["value"] for m in run["metrics"] if m["name"] == "operation_count"]
+    assert sum(counts) == 4000
+    assert [one for one in run["uncontrolled"] if one["what"].startswith("TLS")]
+    assert harness.settled() == []
 
 
 @pytest.mark.slow

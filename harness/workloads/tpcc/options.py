@@ -31,12 +31,21 @@ texts with their unit (``30s``, ``3m``, ``500ms``) and stand in the result in on
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from harness.errors import UsageError, nearest
-from harness.parameters import count, duration, flag, given_or, one_of, rate, unknown
+from harness.parameters import (
+    check_clients,
+    client_hosts,
+    count,
+    duration,
+    flag,
+    given_or,
+    one_of,
+    rate,
+    unknown,
+)
 
 Test = Literal["throughput", "durability"]
 Home = Literal["all", "fixed"]
@@ -88,8 +97,6 @@ _LARGEST: Mapping[str, int] = {
     "data_seed": 2**32 - 1,
 }
 _SHORTEST_WINDOW_NS = 10**9
-#: A destination of ssh's; never one that it would take for an option.
-_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:%-]*")
 
 
 def normalise(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,16 +139,11 @@ def event_loops(connections: float) -> int:
 
 def _client(given: Mapping[str, Any], users: int, think_time: bool) -> dict[str, Any]:
     """How the client side is laid out: hosts, processes, event loops and connections."""
-    hosts = _hosts(given["client_hosts"])
+    hosts = client_hosts(given["client_hosts"])
     shared = min(users, _SHARED_CONNECTIONS) if think_time else users
     connections = _count("connections", given_or(given["connections"], shared))
     clients = _count("clients", given_or(given["clients"], max(1, len(hosts))))
-    if clients < len(hosts):
-        raise UsageError(
-            f"{clients} clients on {len(hosts)} client_hosts",
-            "every host needs a client process at least",
-            f"choose clients={len(hosts)} or more, or fewer hosts",
-        )
+    check_clients(clients, hosts)
     found: dict[str, Any] = {
         "connections": connections,
         "client_threads": _count(
@@ -162,17 +164,6 @@ def _client(given: Mapping[str, Any], users: int, think_time: bool) -> dict[str,
             "choose fewer clients or client_threads, or more connections",
         )
     return found | ({"client_hosts": hosts} if hosts else {})
-
-
-def _hosts(given: Any) -> list[str]:
-    """``client1,bench@client2`` or a list of such; empty: this host."""
-    names = given.split(",") if isinstance(given, str) else list(given or [])
-    for name in names:
-        if not isinstance(name, str) or not _HOST.fullmatch(name):
-            raise UsageError(
-                f"client_hosts {name!r}", "not a host as ssh takes it", "write user@host or host"
-            )
-    return names
 
 
 def shares(mix: str | Mapping[str, float]) -> dict[str, float]:

@@ -26,7 +26,7 @@ from harness.workloads.ycsb.options import loaded_records, shares
 #: of what is done with them; and what its values have anyway.
 _CLIENT = frozenset({
     "workload", "threadcount", "target", "ramp_up", "duration", "clients", "client_threads",
-    "dataintegrity",
+    "client_hosts", "dataintegrity",
 })  # fmt: skip
 #: An engine inside the client may hold up every writer until it has made room; a server that
 #: gives nobody an answer for so long has stopped.
@@ -47,6 +47,8 @@ class Loadgen:
         native = client.loadable(engine, "ycsb")
         loadgen_program(native.native_backend())
         _statements(params, engine)
+        if hosts := params.get("client_hosts"):
+            client.afar(hosts, engine).hosts.check(native.native_backend())
         if isinstance(engine, RunsInClient):
             _check_inside(params, engine)
         else:
@@ -100,7 +102,9 @@ class Loadgen:
         with session.progress.task(what, _seconds(params), "s") as task:
             clock = client.Clock(task, "operations")
             specs = loadgen.split(spec, params["clients"])
-            result = loadgen.drive(specs, session.clients(), clock.watch(drives))
+            hosts = params.get("client_hosts")
+            afar = client.afar(hosts, session.engine) if hosts else None
+            result = loadgen.drive(specs, session.clients(), clock.watch(drives), afar)
         return _driven(result, shares(params))
 
     def verify(self, params: Mapping[str, Any], session: Session, driven: Driven) -> list[Check]:

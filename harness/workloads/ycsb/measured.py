@@ -13,6 +13,7 @@ from typing import Any
 from harness.doubts import (
     Nouns,
     backlog,
+    clients_elsewhere,
     closed_loop,
     lost_without_power,
     saturation,
@@ -103,6 +104,7 @@ def _doubts(
     if params["target"] is None:
         yield closed_loop(_NOUNS)
     yield from lost_without_power(session.engine)
+    yield from clients_elsewhere(params.get("client_hosts", ()), session.engine)
 
 
 def _unanswered(driven: Driven) -> Iterator[Finding]:

@@ -29,7 +29,9 @@ from harness.workloads.ycsb.options import PROPORTIONS, loaded_records, shares
 
 _NAME = "ycsb"
 #: Parameters that the client has nothing for, with the value that leaves them alone.
-_OURS_ALONE: Mapping[str, Any] = {"clients": 1, "client_threads": None, "data_seed": 1}
+_OURS_ALONE: Mapping[str, Any] = {
+    "client_hosts": None, "clients": 1, "client_threads": None, "data_seed": 1,
+}  # fmt: skip
 #: Those that it takes by the same name.
 _SAME = (
     *data.SHAPE, *PROPORTIONS, "requestdistribution", "readallfields", "hotspotdatafraction",
@@ -67,7 +69,7 @@ class Official:
         client.find_java()
         client.check_buildable(binding)
         for name, value in _OURS_ALONE.items():
-            if params[name] != value:
+            if params.get(name) != value:
                 raise UsageError(
                     f"{name} {params[name]} with driver ycsb",
                     "the official client has no such option",

@@ -60,7 +60,10 @@ dataintegrity             false          official client: whether it writes valu
                                          can check by themselves. They are the same whenever
                                          a field is written, so that an update changes
                                          nothing. (The native client's can be always.)
-clients                   1              client processes
+clients                   1, or one a    client processes
+                          host
+client_hosts              this host      hosts of them, as ssh takes them; no inserts then,
+                                         unless it is one process on one host
 client_threads            as fits        event loops in a client process
 data_seed                 1              of the values of the records
 ========================= ============== =================================================
@@ -69,11 +72,21 @@ data_seed                 1              of the values of the records
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.errors import UsageError
-from harness.parameters import count, duration, flag, given_or, one_of, rate, unknown
+from harness.parameters import (
+    check_clients,
+    client_hosts,
+    count,
+    duration,
+    flag,
+    given_or,
+    one_of,
+    rate,
+    unknown,
+)
 from harness.workloads.ycsb.driven import OPERATIONS
 
 #: The weights of operations, in the order of OPERATIONS.
@@ -128,7 +141,7 @@ _COUNTS: Mapping[str, tuple[int | None, int, int]] = {
     "minscanlength": (1, 1, 1_000_000),
     "maxscanlength": (1000, 1, 1_000_000),
     "threadcount": (8, 1, 10_000),
-    "clients": (1, 1, 64),
+    "clients": (None, 1, 64),
     "client_threads": (None, 1, 1_024),
     "data_seed": (1, 0, 2**32 - 1),
 }
@@ -149,6 +162,7 @@ _OTHERS: Mapping[str, Any] = {
     "target": None,
     "ramp_up": None,
     "duration": None,
+    "client_hosts": None,
 }
 _WEIGHTS: Mapping[str, float] = dict(zip(PROPORTIONS, (0.95, 0.05, 0, 0, 0), strict=True))
 _DEFAULTS: Mapping[str, Any] = {
@@ -190,6 +204,8 @@ def normalise(params: Mapping[str, Any]) -> dict[str, Any]:
             raise unknown("ycsb", name, PARAMETERS, _ELSEWHERE)
     said = {name: value for name, value in params.items() if value is not None}
     given = {**_DEFAULTS, **_preset(said), **said}
+    hosts = client_hosts(given["client_hosts"])
+    given["clients"] = given_or(given["clients"], max(1, len(hosts)))
     found: dict[str, Any] = {
         "workload": None,
         **{name: _count(name, given[name]) for name in _COUNTS},
@@ -203,7 +219,8 @@ def normalise(params: Mapping[str, Any]) -> dict[str, Any]:
     }
     _check_mix(found)
     _check_records(found)
-    _check_client(found)
+    _check_client(found, hosts)
+    found |= {"client_hosts": hosts} if hosts else {}
     return {**found, **dict.fromkeys(_idle(found)), "workload": _described(found)}
 
 
@@ -363,8 +380,18 @@ def _check_loaded(found: Mapping[str, Any]) -> None:
         )
 
 
-def _check_client(found: Mapping[str, Any]) -> None:
+def _check_client(found: Mapping[str, Any], hosts: Sequence[str]) -> None:
     processes, loops = found["clients"], found["client_threads"]
+    check_clients(processes, hosts)
+    if hosts and processes > 1 and found["insertproportion"]:
+        raise UsageError(
+            f"insertproportion {found['insertproportion']} with {processes} clients on "
+            f"client_hosts {','.join(hosts)}",
+            "new records take their numbers from one counter, which the processes of this host "
+            "share and other hosts do not: two would insert the same record, and none could ask "
+            "for what another has inserted",
+            "choose workload a, b, c or f, or a single client process on one host",
+        )
     if processes * given_or(loops, 1) > found["threadcount"]:
         raise UsageError(
             f"{processes} clients of {given_or(loops, 1)} event loops for "

@@ -19,7 +19,7 @@ def test_defaults_are_written_out_and_stay_as_they_are():
     assert (params["fieldcount"], params["fieldlength"]) == (10, 100)
     assert (params["operationcount"], params["duration"]) == (None, "1m")
     assert normalise(params) == params
-    assert set(params) == set(PARAMETERS)
+    assert set(params) | {"client_hosts"} == set(PARAMETERS)  # runs without keep their hash
 
 
 #: As Cooper et al. (SoCC 2010, Table 2) and the official files have them.
@@ -31,6 +31,14 @@ CORE = {
     "e": ({"scan": 0.95, "insert": 0.05}, "zipfian"),
     "f": ({"read": 0.5, "read_modify_write": 0.5}, "zipfian"),
 }
+
+
+def test_each_client_host_has_a_process():
+    params = normalise({"client_hosts": "one,bench@two"})
+    assert (params["client_hosts"], params["clients"]) == (["one", "bench@two"], 2)
+    assert normalise(params) == params
+    assert normalise({"client_hosts": "one,two", "clients": 4})["clients"] == 4
+    assert normalise({"client_hosts": "one", "workload": "d"})["clients"] == 1
 
 
 @pytest.mark.parametrize("name", CORE)
@@ -147,6 +155,13 @@ def test_room_grows_with_records_and_with_what_is_written():
         ({"insertstart": 5, "requestdistribution": "latest"}, ["asks for records before"]),
         ({"target": 0}, ["nothing would be offered"]),
         ({"threadcount": 2, "clients": 3}, ["a client thread of its own"]),
+        ({"client_hosts": "a,b", "clients": 1}, ["every host needs a client process"]),
+        ({"client_hosts": "-oProxyCommand=x"}, ["not a host as ssh takes it"]),
+        (
+            {"client_hosts": "a,b", "workload": "d"},
+            ["insertproportion 0.05 with 2 clients", "two would insert the same", "a, b, c or f"],
+        ),
+        ({"client_hosts": "a", "clients": 2, "workload": "e"}, ["two would insert the same"]),
         ({"update": "blindly"}, ["did you mean 'blind'"]),
         ({"duration": "1ms"}, ["from 1s"]),
         ({"fieldlengthdistribution": "uniform", "minfieldlength": 101}, ["more than fieldlength"]),
