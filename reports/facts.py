@@ -65,6 +65,10 @@ class Dimension:
 
 
 _TUNED = ("engine.settings.*", "engine.config.*")
+#: What a server is set to that listens on an address.
+_LISTENING = tuple(
+    f"engine.config.{name}" for name in ("ssl", "require_secure_transport", "skip_networking")
+)
 #: From the narrowest to the widest: where several explain a difference, the first does.
 DIMENSIONS: dict[str, Dimension] = {
     dimension.name: dimension
@@ -73,7 +77,7 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension("cache", "params.cache"),
         Dimension("threads", "threads", _TUNED),
         Dimension("cpus", "cpus", ("threads", *_TUNED)),
-        Dimension("listen", "listen", _TUNED),
+        Dimension("listen", "listen", _LISTENING),
         # Each driver builds the data that it drives.
         Dimension("driver", "driver", ("tools.*", "dataset.*")),
         Dimension(

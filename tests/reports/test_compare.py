@@ -120,6 +120,22 @@ def test_runs_of_one_side_must_agree_too(tmp_path: Path) -> None:
         compare(a, b)
 
 
+def test_a_server_that_listens_beside_one_that_does_not(tmp_path: Path) -> None:
+    config = "engine.effective_config"
+    by_tls = {
+        "spec_changes": {"listen": "10.0.0.5"},
+        "manifest_changes": {f"{config}.ssl": "on", f"{config}.port": "40123"},
+        "placement": "ssd-both",
+    }
+    comparison = compare(*sides(tmp_path / "both", 2, b=by_tls), ["listen"])
+    assert not comparison.differences
+    assert "TLS on 10.0.0.5" in printed(comparison)
+    assert "private socket alone" in printed(comparison)
+    by_tls["manifest_changes"] = {f"{config}.fsync": "off"}
+    with pytest.raises(UsageError, match="fsync"):
+        compare(*sides(tmp_path / "more", 2, b=by_tls), ["listen"])
+
+
 def test_what_follows_from_the_compared_dimension_is_no_difference(tmp_path: Path) -> None:
     tuned = {
         "spec_changes": {"tuning": "paper"},
