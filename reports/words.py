@@ -11,6 +11,8 @@ from harness.reports.statistics import Estimate
 from harness.units import format_bytes, format_ns
 
 EMULATED = "EMULATED"
+#: Between parts of a table's cell: a page shows one a line, Markdown all in one.
+LINE = ";\n"
 
 
 def significant(value: float) -> str:

@@ -218,26 +218,31 @@ def _print_plan(ready: Sequence[Ready], json_: bool) -> None:
                 for m in fitted.measurements
             ],
             title=f"{one.suite.name} on {one.tier.name}: {count} configurations × {one.repeats}, "
-            f"at least {format_ns(_least_ns(one))}; nothing is run",
+            f"{_duration_text(one)}; nothing is run",
         )
         for finding in fitted.findings:
             print(f"{finding['what']}: {finding['found']}")
 
 
-def _least_ns(ready: Ready) -> int:
-    """Warm-up and time-bounded measurements; counts take what they take."""
-    measurements = ready.fitted.measurements if ready.fitted else ()
-    return ready.repeats * sum(m.warm_up_ns + (m.duration_ns or 0) for m in measurements)
+def _duration_text(ready: Ready) -> str:
+    """``about 3 min 20 s``, with what is not in it."""
+    expected = ready.expected
+    assert expected is not None
+    counted = f" and {expected.counted} that end by a count" if expected.counted else ""
+    return f"about {format_ns(expected.total_ns)}{counted}"
 
 
 def _plan_json(ready: Ready) -> dict[str, Any]:
     measurements = ready.fitted.measurements if ready.fitted else ()
+    expected = ready.expected
     return {
         "suite": ready.suite.name,
         "tier": ready.tier.name,
         "program": ready.program,
         "repeats": ready.repeats,
-        "least_duration_s": _least_ns(ready) / NS_PER_S,
+        "measuring_s": expected.measuring_ns / NS_PER_S if expected else None,
+        "setup_s": expected.setup_ns / NS_PER_S if expected else None,
+        "ended_by_a_count": expected.counted if expected else None,
         "configurations": [m.configuration for m in measurements],
         "scaled": list(ready.fitted.findings) if ready.fitted else [],
     }

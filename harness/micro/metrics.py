@@ -41,6 +41,9 @@ _LOADING = ("throughput",)
 _WAITING = ("chase", "latency", "chain")
 #: So much of a measurement's time the hypervisor may take before it is told.
 _STOLEN = 0.01
+#: So much of a thread's time other processes may have its processor before it is told; threads
+#: that ran for less time than this say nothing of it.
+_SHARED, _LEAST_NS = 0.02, 1_000_000
 #: So far the core's clock may move between the repeats of a configuration.
 _CLOCK = 0.05
 
@@ -226,6 +229,7 @@ def findings_of(
     yield from _persistence(measurements, result, repeats)
     every = [one["repeats"][0] for one in result["measurements"]]
     yield from _stolen(every)
+    yield from _shared(every)
     yield from _clock(every)
 
 
@@ -293,6 +297,30 @@ def _stolen(repeats: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
             f"guests, up to {worst:.0%}",
             do="ask for dedicated processors, or repeat",
         )
+
+
+def _shared(repeats: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Threads wait by turning, never by sleeping: what they did not run, somebody else did."""
+    lost = [_most_lost(one) for one in repeats]
+    many = sum(share > _SHARED for share in lost)
+    if many:
+        yield Finding(
+            what="processors shared while measuring",
+            found=f"in {many} of {len(lost)} measurements other processes had more than "
+            f"{_SHARED:.0%} of a thread's time, up to {max(lost):.0%}: these figures are not the "
+            "device's",
+            do="measure while nothing else runs, or on processors of its own (--cpus)",
+        )
+
+
+def _most_lost(repeat: Mapping[str, Any]) -> float:
+    """The largest share of a thread's time that it did not run, of all threads."""
+    ran = (
+        (thread["cpu_ns"], thread["end_ns"] - thread["begin_ns"])
+        for job in repeat["jobs"]
+        for thread in job["threads"]
+    )
+    return max((1 - cpu / wall for cpu, wall in ran if wall >= _LEAST_NS), default=0.0)
 
 
 def _clock(repeats: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

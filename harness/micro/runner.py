@@ -19,6 +19,7 @@ from harness.errors import HarnessError, RunFailed, UsageError, interruption, ne
 from harness.host.uncontrolled import Finding, uncontrolled
 from harness.measuring import one_at_a_time
 from harness.micro import native
+from harness.micro.estimate import Estimate, estimate
 from harness.micro.fit import Fitted, Room, fit
 from harness.micro.limits import Limits, parse_limits
 from harness.micro.measured import Measured, Workplace
@@ -79,6 +80,13 @@ class Ready:
     def repeats(self) -> int:
         """Samples of each configuration."""
         return self.asked.repeats or self.suite.repeats
+
+    @property
+    def expected(self) -> Estimate | None:
+        """How long it takes; None of another program, which tells it itself."""
+        if self.fitted is None or self.room is None:
+            return None
+        return estimate(self.fitted.measurements, self.room, self.repeats)
 
     def spec(self) -> RunSpec:
         """As it is stored; its hash follows from all that was asked for."""

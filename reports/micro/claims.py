@@ -1,8 +1,9 @@
-"""A claim of a card: that a ratio of paired repeats lies above a bound.
+"""A claim of a card: that a ratio of repeats lies above a bound.
 
-All repeats were measured in blocks, so that repeat k of both sides ran in the same minute. The
-test is that of the ratio over its bound (harness.reports.statistics), and the claims of a card
-are one family: with thirty verdicts at 5 % each, one or two would come out by chance.
+Repeats of a run were measured in blocks, so that repeat k of both sides ran in the same minute:
+they are compared as pairs; those of different runs are not. The test is that of the ratio over
+its bound (harness.reports.statistics), and the claims of a card are one family: with thirty
+verdicts at 5 % each, one or two would come out by chance.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.reports.statistics import ALPHA, Estimate, Judgement, compare_paired, judge
+from harness.reports.micro.points import Point
+from harness.reports.statistics import (
+    ALPHA,
+    Estimate,
+    Judgement,
+    compare_paired,
+    compare_unpaired,
+    judge,
+)
 from harness.reports.words import counted, p_text
 
 
@@ -37,15 +46,19 @@ class Claim:
         return low is None or high is None or low <= self.bound <= high
 
 
-def claim(a: Sequence[float], b: Sequence[float], bound: float) -> Claim | None:
+def claim(
+    a: Sequence[float], b: Sequence[float], bound: float, paired: bool = True
+) -> Claim | None:
     """That a/b lies above ``bound``; None without repeats, or where one of them is zero."""
     if not a or not b or min(*a, *b) <= 0:
         return None
-    pairs = min(len(a), len(b))
-    scaled = [bound * value for value in b[:pairs]]
-    return Claim(
-        compare_paired(a[:pairs], b[:pairs]), compare_paired(a[:pairs], scaled), bound
-    )  # fmt: skip
+    compared = compare_paired if paired else compare_unpaired
+    return Claim(compared(a, b), compared(a, [bound * value for value in b]), bound)
+
+
+def claim_of(a: Point, b: Point, bound: float) -> Claim | None:
+    """The same of two points, as pairs where they were measured side by side."""
+    return claim(a.samples, b.samples, bound, a.beside(b))
 
 
 @dataclass(frozen=True)

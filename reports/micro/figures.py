@@ -94,7 +94,8 @@ def _card_plots(device: Device) -> Iterator[Plot]:
 
     yield from _plot(device, "access_size", "access_size_bytes", sequence,
                      "Random access, best thread count")  # fmt: skip
-    yield from _plot(device, "threads", "threads", with_pattern, "256 B accesses")
+    yield from _plot(device, "threads", "threads", with_pattern, "256 B accesses",
+                     access_size_bytes="256")  # fmt: skip
     yield from _plot(device, "persist_size", "access_size_bytes", sequence,
                      "Sequential writes of one thread")  # fmt: skip
     if curves := loaded_curves(device):
@@ -118,9 +119,15 @@ def _idle(samples: Sequence[float]) -> Iterator[tuple[float, Summary]]:
 
 
 def _plot(
-    device: Device, measurement: str, axis: str, line: Callable[[Point], str], title: str
+    device: Device,
+    measurement: str,
+    axis: str,
+    line: Callable[[Point], str],
+    title: str,
+    **labels: str,
 ) -> Iterator[Plot]:
-    points = [p for p in device.select(RATE, measurement=measurement) if p.number(axis)]
+    held = device.select(RATE, measurement=measurement, **labels)
+    points = [p for p in held if p.number(axis)]
     x_title, x_unit = AXES[axis]
     hues = {line(p): sequence_of(p).title for p in points}
     curves = tuple(
@@ -212,9 +219,13 @@ def _loaded_drawing(
 ) -> Drawing | None:
     """Over the bandwidth that the load beside it had, which may be less than was asked of it."""
     waiting = {p["job"] for p in points}
-    rates = {p["configuration"]: p.median for p in device.select(RATE) if p["job"] not in waiting}
+    rates = {
+        (p["configuration"], p.runs): p.median
+        for p in device.select(RATE)
+        if p["job"] not in waiting
+    }
     idle = [p for p in points if p["load_operation"] == "none"]
-    drawn = [p for p in points if p not in idle and p["configuration"] in rates]
+    drawn = [p for p in points if p not in idle and (p["configuration"], p.runs) in rates]
     others = [label for label in _varying(drawn) if label != _LOAD]
 
     def line(point: Point) -> str:
@@ -222,7 +233,7 @@ def _loaded_drawing(
 
     curves = [
         Curve(one.name, (*((0.0, p.summary) for p in idle), *one.points))
-        for one in _curves(drawn, lambda p: rates[p["configuration"]], line)
+        for one in _curves(drawn, lambda p: rates[p["configuration"], p.runs], line)
     ]
     if not curves or len(curves) > MOST_LINES:
         return None

@@ -27,7 +27,7 @@ from harness.reports.micro.points import (
 )
 from harness.reports.micro.sequences import sequence_of
 from harness.reports.micro.verdicts import verdicts
-from harness.reports.words import counted, p_text, percent, quantity_text
+from harness.reports.words import LINE, counted, p_text, percent, quantity_text
 from harness.units import format_bytes, format_ns
 
 Judged = Mapping[str, Verdict]
@@ -83,8 +83,8 @@ def _threads(device: Device, judged: Judged) -> Iterator[Finding]:
         told = [(one.top["pattern"], _of_knee("", "", one, judged)) for one in same]
         yield Finding(
             f"Thread count, {what}",
-            "; ".join(f"{pattern}: {one.answer}" for pattern, one in told),
-            "; ".join(f"{pattern} {one.figures}" for pattern, one in told),
+            LINE.join(f"{pattern}: {one.answer}" for pattern, one in told),
+            LINE.join(f"{pattern} {one.figures}" for pattern, one in told),
         )
 
 
@@ -99,7 +99,8 @@ def _of_knee(question: str, what: str, knee: Knee, judged: Judged) -> Finding:
     ends = [
         f"{_value(axis, p)}: {_rate(p)}" for p in dict.fromkeys((curve[0], near, top, curve[-1]))
     ]
-    beside = "" if axis == "threads" else f" ({counted(int(top.number('threads')), 'thread')})"
+    threads = int(top.number("threads"))
+    beside = f" ({counted(threads, 'thread')})" if threads and axis != "threads" else ""
     return Finding(
         f"{question}, {what}", answer, ", ".join(ends) + beside + _said(knee.key, judged)
     )
@@ -130,8 +131,8 @@ def _persist(device: Device) -> Iterator[Finding]:
         if said:
             yield Finding(
                 f"Persist instruction, {pattern} writes",
-                "; ".join(f"{size}: {answer}" for size, answer, _ in said),
-                "; ".join(f"{size}: {figures}" for size, _, figures in said),
+                LINE.join(f"{size}: {answer}" for size, answer, _ in said),
+                LINE.join(f"{size}: {figures}" for size, _, figures in said),
             )
 
 
@@ -157,11 +158,16 @@ def _persists(point: Point) -> bool:
 
 def _times(device: Device) -> Iterator[Finding]:
     for kind, same in by_sequence(device.select(DURATION, measurement="latency")):
-        told = [(p["pattern"], p.histogram) for p in same if p.histogram is not None]
+        several = len({p["pattern"] for p in same}) < len(same)
+        told = [
+            (p["pattern"] + several * f" in {format_bytes(_range(p))}", p.histogram)
+            for p in same
+            if p.histogram is not None
+        ]
         yield Finding(
             f"Latency, {kind.title}, {same[0]['access_size_bytes']} B",
             ", ".join(f"{pattern} {format_ns(h.percentile(50))}" for pattern, h in told),
-            "; ".join(
+            LINE.join(
                 f"{pattern} p99 {format_ns(h.percentile(99))}, "
                 f"p99.99 {format_ns(h.percentile(99.99))}, most {format_ns(h.max)}"
                 for pattern, h in told
@@ -212,26 +218,28 @@ def _loaded(device: Device, judged: Judged) -> Iterator[Finding]:
 
 
 def _tail(device: Device) -> Iterator[Finding]:
-    points = sorted(
-        device.select(DURATION, measurement="overwrite_tail"),
-        key=lambda p: p.number("hotspot_bytes"),
-    )
+    points = sorted(device.select(DURATION, measurement="overwrite_tail"), key=_spot)
     told = []
     for point in points:
         assert point.histogram is not None
         p999, p9999 = point.histogram.percentiles([99.9, 99.99])
-        told.append((point, p999, p9999, point.histogram.max))
+        told.append((_spot(point), p999, p9999, point.histogram.max))
     if told:
         worst = max(told, key=lambda one: one[2])
         yield Finding(
             "Tail of overwrites in a hot spot",
-            f"p99.99 {format_ns(worst[2])} at {format_bytes(worst[0].number('hotspot_bytes'))}",
-            "; ".join(
-                f"{format_bytes(p.number('hotspot_bytes'))}: p99.9 {format_ns(a)}, "
+            f"p99.99 {format_ns(worst[2])} at {format_bytes(worst[0])}",
+            LINE.join(
+                f"{format_bytes(spot)}: p99.9 {format_ns(a)}, "
                 f"p99.99 {format_ns(b)}, most {format_ns(c)}"
-                for p, a, b, c in told
+                for spot, a, b, c in told
             ),
         )
+
+
+def _spot(point: Point) -> float:
+    """Bytes that are overwritten: a hot spot, or the whole of a small range."""
+    return point.number("hotspot_bytes") or _range(point)
 
 
 # Block and file I/O -------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.reports.micro.claims import Claim, claim
+from harness.reports.micro.claims import Claim, claim, claim_of
 from harness.reports.micro.loaded import TWICE, LoadedCurve, curves
 from harness.reports.micro.points import RATE, Device, Point, best
 from harness.reports.micro.sequences import Instructions, sequence_of
@@ -57,7 +57,8 @@ def access_size_knees(device: Device) -> Iterator[Knee]:
 
 def thread_knees(device: Device) -> Iterator[Knee]:
     """By instructions and pattern."""
-    for kind, same in by_sequence(device.select(RATE, measurement="threads")):
+    points = device.select(RATE, measurement="threads", access_size_bytes="256")
+    for kind, same in by_sequence(points):
         for pattern in ("sequential", "random"):
             if held := [p for p in same if p["pattern"] == pattern]:
                 yield _knee(f"threads, {pattern} {kind.title}", held, "threads")
@@ -92,9 +93,9 @@ def _knee(key: str, points: Sequence[Point], axis: str) -> Knee:
     near = curve[place]
     told = []
     if near is not top:
-        told.append(claim(near.samples, top.samples, NEAR))
+        told.append(claim_of(near, top, NEAR))
     if place:
-        told.append(claim(top.samples, curve[place - 1].samples, 1 / NEAR))
+        told.append(claim_of(top, curve[place - 1], 1 / NEAR))
     return Knee(key, axis, curve, top, near, _weakest(told))
 
 
@@ -103,9 +104,10 @@ def _of_loaded(curve: LoadedCurve) -> Claim | None:
     place = curve.points.index(knee) if knee else -1
     told = []
     if knee:
-        told.append(claim(curve.idle_samples, knee.samples, 1 / TWICE))
+        told.append(claim(curve.idle_samples, knee.samples, 1 / TWICE, knee.beside_idle))
     if place + 1 < len(curve.points):
-        told.append(claim(curve.points[place + 1].samples, curve.idle_samples, TWICE))
+        behind = curve.points[place + 1]
+        told.append(claim(behind.samples, curve.idle_samples, TWICE, behind.beside_idle))
     return _weakest(told)
 
 

@@ -19,7 +19,8 @@ TWICE = 2.0
 class LoadedPoint:
     """``rate``: of the load, B/s; ``latency``: of one dependent load, ns; with its range.
 
-    ``samples``: the latencies of its repeats, in their order.
+    ``samples``: the latencies of its repeats, in their order; ``beside_idle``: whether those
+    without load were measured in the same blocks.
     """
 
     rate: float
@@ -27,6 +28,7 @@ class LoadedPoint:
     low: float
     high: float
     samples: tuple[float, ...] = ()
+    beside_idle: bool = True
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,14 @@ class LoadedCurve:
 def curves(device: Device) -> list[LoadedCurve]:
     """Every kind of load that was put beside the chase."""
     waits = device.select(LATENCY, measurement="loaded_latency", job=("", "chase"))
-    rates = {p["configuration"]: p for p in device.select(RATE, measurement="loaded_latency")}
+    rates = {
+        (p["configuration"], p.runs): p for p in device.select(RATE, measurement="loaded_latency")
+    }
     idle = [p for p in waits if p["load_operation"] in ("", "none")]
     quiet = best(idle) if idle else None
     found: dict[str, list[LoadedPoint]] = {}
     for wait in waits:
-        load = rates.get(wait["configuration"])
+        load = rates.get((wait["configuration"], wait.runs))
         if load is None or wait in idle:
             continue
         share = wait["load_read_share"]
@@ -68,7 +72,10 @@ def curves(device: Device) -> list[LoadedCurve]:
         threads = counted(int(wait.number("load_threads")), "thread")
         title = f"{wait['load_operation']}{reads} of {threads}"
         told = wait.summary
-        point = LoadedPoint(load.median, told.median, told.low, told.high, wait.samples)
+        point = LoadedPoint(
+            load.median, told.median, told.low, told.high, wait.samples,
+            quiet is not None and wait.beside(quiet),
+        )  # fmt: skip
         found.setdefault(title, []).append(point)
     return [
         LoadedCurve(

@@ -33,7 +33,10 @@ NAMES = ("measurement", "configuration", "job")
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """One metric of one configuration. ``samples``: one a repeat; ``histogram`` has none."""
+    """One metric of one configuration. ``samples``: one a repeat; ``histogram`` has none.
+
+    ``runs``: their ids. Repeats of two points were measured side by side in the same runs alone.
+    """
 
     metric: str
     unit: str
@@ -41,6 +44,11 @@ class Point:
     labels: Labels
     samples: tuple[float, ...] = ()
     encoded: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+
+    def beside(self, other: Point) -> bool:
+        """Whether repeat k of both was measured in the same block of the same run."""
+        return self.runs == other.runs and len(self.samples) == len(other.samples)
 
     def __getitem__(self, label: str) -> str:
         return self.labels.get(label, "")
@@ -203,19 +211,21 @@ def _tier_name(run: StoredRun) -> str:
 
 def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
     """Every metric of these runs of one device."""
-    found: dict[tuple[str, frozenset[tuple[str, str]]], list[Mapping[str, Any]]] = {}
+    found: dict[tuple[str, frozenset[tuple[str, str]]], list[tuple[str, Mapping[str, Any]]]] = {}
     for run in runs:
         for metric in run.run["metrics"]:
             key = (metric["name"], frozenset(metric["labels"].items()))
-            found.setdefault(key, []).append(metric)
-    for (name, _), same in found.items():
+            found.setdefault(key, []).append((run.run_id, metric))
+    for (name, _), held in found.items():
+        same = [metric for _, metric in held]
         first = same[0]
         samples = [value for one in same for value in _samples(one)]
         encoded = tuple(one["hdr"] for one in same if "hdr" in one)
         if samples or encoded:
             yield Point(
-                name, first["unit"], first["better"], first["labels"], tuple(samples), encoded
-            )
+                name, first["unit"], first["better"], first["labels"], tuple(samples), encoded,
+                tuple(run_id for run_id, _ in held),
+            )  # fmt: skip
 
 
 def _samples(metric: Mapping[str, Any]) -> Iterator[float]:

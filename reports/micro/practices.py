@@ -16,7 +16,7 @@ from harness.reports.micro.claims import Verdict
 from harness.reports.micro.points import RATE, Device
 from harness.reports.micro.trials import BOUND, Trial, trials
 from harness.reports.micro.verdicts import verdicts
-from harness.reports.words import interval_text, p_text, times
+from harness.reports.words import LINE, interval_text, p_text, times
 
 __all__ = ["BOUND", "Outcome", "Practice", "Tried", "practices"]
 
@@ -74,8 +74,8 @@ class Practice:
 
     @property
     def figures(self) -> str:
-        """What every trial says, or why there is none."""
-        return "; ".join(trial.said for trial in self.trials) or self.missing
+        """What every trial says, one a line, or why there is none."""
+        return LINE.join(trial.said for trial in self.trials) or self.missing
 
 
 _TEXTS = {

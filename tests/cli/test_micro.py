@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 #: Small and short: what is right must not depend on it.
-BRIEF = ("-p", "range=16MiB", "-p", "duration=50ms", "-p", "warm_up=5ms")
+BRIEF = ("-p", "range=16MiB", "-p", "duration=200ms", "-p", "warm_up=5ms")
 
 PERMA = """
 writes:
@@ -198,6 +198,20 @@ def test_perma_benchs_form_has_no_rate_of_nothing_either(harness, tmp_path):
                    "-p", "duration=1ns", "-p", "warm_up=1ns")  # fmt: skip
     (told,) = done.json
     assert list(told["benchmarks"][0]["results"]) == ["error"]
+
+
+def test_a_processor_that_others_had_is_told(harness, tmp_path):
+    file = tmp_path / "mine.yml"
+    file.write_text(
+        "schema: 1\nname: mine\ndescription: d\nmeasurements:\n  both:\n"
+        "    args: {duration: 200ms}\n    jobs:\n"
+        "      a: {args: {kernel: load, access: 64, pattern: random, range: 16MiB}}\n"
+        "      b: {args: {kernel: load, access: 64, pattern: random, range: 16MiB}}\n"
+    )
+    done = harness("run", "micro", "--suite", file, "--tier", "dram", "--cpus", "0", "--json", "-q")
+    (run,) = done.json["runs"]
+    told = {one["what"]: one["found"] for one in run["uncontrolled"]}
+    assert "in 1 of 1 measurements" in told["processors shared while measuring"]
 
 
 def test_a_program_that_dies_is_told_with_the_configuration_that_it_measured(harness):

@@ -90,6 +90,41 @@ def test_a_knee_in_the_noise_is_not_shown(tmp_path: Path) -> None:
     assert "knee not shown" in figures["Access size, random load"]
 
 
+def test_repeats_of_different_runs_are_no_pairs(tmp_path: Path) -> None:
+    place = {"pattern": "sequential", "threads": 1, "access_size_bytes": 4096}
+    one = micro_run(tmp_path, [rate("persist_size", 9.0, 11, **KINDS["ntstore"], **place)])
+    other = micro_run(
+        tmp_path, [rate("persist_size", 3.0, 7, **KINDS["clwb"], **place)], suite="mine"
+    )
+    (device,) = devices([one, other])
+    tried = practices(device)[1].trials[0]
+    assert tried.verdict is not None and tried.verdict.claim.ratio.pairing == "unpaired"
+    assert tried.outcome == "confirmed"
+
+
+def test_what_waits_is_drawn_over_the_bandwidth_that_the_load_had(tmp_path: Path) -> None:
+    run = card_run(tmp_path)
+    for metric in run.run["metrics"]:
+        labels = metric["labels"]
+        if labels.get("job") == "chase":  # ten times as much was asked for
+            labels["load_bytes_per_second"] = str(10 * float(labels["load_bytes_per_second"]))
+    (device,) = devices([run])
+    (one,) = [one for one in measurements(device, "d")
+              if one.title.startswith("loaded latency, chase")]  # fmt: skip
+    assert one.drawing is not None
+    assert "300 ns at 0 B/s, 2 µs at 11.5 GiB/s" in one.drawing.alt
+    assert len(one.rows) == 5  # without load, too
+
+
+def test_a_chases_histogram_is_said_to_be_of_means(tmp_path: Path) -> None:
+    means = duration("chase", {"90": 99, "400": 1}, operation="chase", range_bytes=1 << 30)
+    means |= {"name": "mean_latency_of_256_loads_ns", "better": "none"}
+    (device,) = devices([micro_run(tmp_path, [means])])
+    (table,) = measurements(device, "d")
+    assert "means over 256 dependent loads each, not single loads" in table.title
+    assert "p99.99 of means over 256" in table.head
+
+
 def test_the_card_says_of_how_many_verdicts_it_was_judged(tmp_path: Path) -> None:
     run = card_run(tmp_path)
     (device,) = devices([run])
