@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ def run_client(
     )  # fmt: skip
     if done.returncode != 0:
         lines = [*done.stdout.strip().splitlines(), *done.stderr.strip().splitlines()]
-        told = [line for line in lines if line.startswith(("E:", "[ERROR]", "ERROR"))]
+        told = [line for line in lines if re.match(r"(E:|\[ERROR\]|ERROR)\s*\S", line)]
         found = (told[:1] or lines[-1:] or [f"exit status {done.returncode}"])[0]
         raise RunFailed(what, found, do)
     return done.stdout
