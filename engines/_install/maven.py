@@ -62,7 +62,10 @@ class MavenArchive:
             if self.inner:
                 inner = Path(zipped.extract(self.inner, folder))
                 with tarfile.open(inner) as archive:
-                    archive.extractall(whole, filter="data")
+                    # Python before 3.11.4, which Debian 12 has, knows none; what is unpacked is
+                    # the pinned archive in any case.
+                    archive.extraction_filter = getattr(tarfile, "data_filter", None)
+                    archive.extractall(whole)
             else:
                 unzip(zipped, whole)
         source = whole / self.below
