@@ -37,6 +37,10 @@ MOST_LINES = 8
 _ACROSS = 2
 _EACH_IN, _HIGH_IN, _LEGEND_IN = 4.6, 3.0, 0.2
 _MOST_TICKS = 6
+#: Rates are long words.
+_MOST_RATES = 4
+#: Letters of the vertical axis' name in a line.
+_Y_TITLE = 28
 #: Letters of a title beside the labels of its axis.
 _TITLE_PER_IN = 8.0
 
@@ -111,7 +115,7 @@ def _draw_plot(axes: Axes, plot: Plot, colours: Mapping[str, str], emulated: boo
     _binary_ticks(axes.yaxis, plot.unit, axes.get_ylim()[1])
     axes.set_xlabel(plot.x_title + (", log axis" if plot.x_log else ""))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity_text(value, plot.unit)))
-    axes.set_ylabel(plot.y_title)
+    axes.set_ylabel("\n".join(wrap(plot.y_title, _Y_TITLE)))
     if len(plot.curves) > 1 or plot.curves[0].name:
         names = [curve.name for curve in plot.curves]
         axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), fontsize="small",
@@ -128,7 +132,7 @@ def _dress_x(axes: Axes, plot: Plot) -> None:
     values = sorted({x for curve in plot.curves for x, _ in curve.points})
     if plot.x_log and values[0] > 0:
         axes.set_xscale("log", base=2)
-        step = -(-len(values) // _MOST_TICKS)
+        step = -(-len(values) // (_MOST_RATES if plot.x_unit == "B/s" else _MOST_TICKS))
         axes.xaxis.set_major_locator(FixedLocator(values[::step]))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_minor_formatter(NullFormatter())

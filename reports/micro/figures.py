@@ -56,6 +56,8 @@ _TITLES = {
 }
 #: Labels that are shown together, as instructions.
 _PARTS, _INSTRUCTIONS = ("operation", "flush", "fence"), "instructions"
+#: What several labels stand for; and what says nothing without its name.
+_PARTED, _SAID = (_INSTRUCTIONS,), ("load_read_share", "load_threads")
 #: What follows from the others.
 _FOLLOW = ("persistent", "io_engine")
 #: The axis of what waits beside a load: drawn over what that had, not over what was asked of it.
@@ -201,7 +203,7 @@ def _drawing(
     points: Sequence[Point], axis: str, others: Sequence[str], title: str, name: str, emulated: bool
 ) -> Drawing | None:
     def line(point: Point) -> str:
-        return ", ".join(_cell(point, label, named=True) for label in others)
+        return _line(point, others)
 
     drawn = [p for p in points if p.number(axis) != float("inf")]
     x_title, x_unit = AXES[axis]
@@ -229,7 +231,7 @@ def _loaded_drawing(
     others = [label for label in _varying(drawn) if label != _LOAD]
 
     def line(point: Point) -> str:
-        return ", ".join(_cell(point, label, named=True) for label in others)
+        return _line(point, others)
 
     curves = [
         Curve(one.name, (*((0.0, p.summary) for p in idle), *one.points))
@@ -254,6 +256,12 @@ def _loads_a_mean(point: Point) -> str:
     return match[1] if match else ""
 
 
+def _line(point: Point, labels: Sequence[str]) -> str:
+    """What tells a point's line from others: the labels that it has."""
+    told = (_cell(point, label, named=True) for label in labels if point[label] or label in _PARTED)
+    return ", ".join(filter(None, told))
+
+
 def _label(label: str) -> str:
     return AXES[label][0] if label in AXES else label.replace("_", " ")
 
@@ -263,7 +271,8 @@ def _cell(point: Point, label: str, named: bool = False) -> str:
     text = sequence_of(point).title if label == _INSTRUCTIONS else point[label]
     if label in AXES and text.replace(".", "", 1).isdigit():
         text = x_text(point.number(label), AXES[label][1])
-    return f"{_label(label)} {text}" if named and (label in AXES or text in ("yes", "no")) else text
+    said = named and (label in AXES or label in _SAID or text in ("yes", "no"))
+    return f"{_label(label)} {text}" if said else text
 
 
 def _varying(points: Sequence[Point]) -> list[str]:
