@@ -26,6 +26,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]  # fmt: skip
     own += [duration("overwrite_tail", {"90": 99, "70000": 1}, hotspot_bytes=size,
                      **KINDS["ntstore"]) for size in (256, 4096, 65536)]  # fmt: skip
+    own += _beside_loads()
     depths = [rate("random_read", depth / 4, 11, operation="read", queue_depth=depth,
                    access_size_bytes=4096) for depth in (1, 2, 4, 8, 16, 32)]  # fmt: skip
     runs = [
@@ -35,6 +36,22 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         card_run(folder, DRAM, host="lab2", emulated=EMULATED),
     ]
     return write_cards(runs, folder / "card").html
+
+
+def _beside_loads() -> list[dict[str, Any]]:
+    """What loads and what waits, as the suite of FAST'20's Figure 6 stores it."""
+    found = []
+    for place, pace in enumerate((250e6, 500e6, 1e9, 2e9, 4e9, 8e9, 16e9)):
+        for kind, share in (("load", {}), ("mixed", {"load_read_share": 0.67})):
+            named = {"configuration": f"write_latency/kernel={kind},pace={pace:g}"}
+            had = rate("write_latency", 0.9 * pace / 1e9, 3, **named, job="load", operation=kind,
+                       pace_bytes_per_second=f"{pace:.0f}")  # fmt: skip
+            waits = duration("write_latency", {str(90 + 20 * place): 99}, **named, job="probe",
+                             load_operation=kind, load_bytes_per_second=f"{pace:.0f}",
+                             **share)  # fmt: skip
+            waits |= {"name": "mean_latency_of_256_loads_ns", "better": "none"}
+            found += [had, waits]
+    return found
 
 
 def open_all(browser: Chrome, page: Path, width: int) -> None:
