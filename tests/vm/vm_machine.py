@@ -153,13 +153,13 @@ class Vm:
     def tunnel(self, guest_socket: str, here: Path) -> Iterator[None]:
         """The machine's unix socket as the socket ``here``, for as long as the context lasts."""
         alone = ["-o", "ControlMaster=no", "-o", "ControlPath=none", "-N"]
-        bound = ["-o", "ExitOnForwardFailure=yes", "-o", "StreamLocalBindUnlink=yes"]
         ssh, *others = self._ssh()
-        argv = [ssh, *alone, *bound, "-L", f"{here}:{guest_socket}", *others]
-        with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as process:
+        bound = ["-o", "ExitOnForwardFailure=yes", "-L", f"{here}:{guest_socket}"]
+        here.unlink(missing_ok=True)
+        with subprocess.Popen([ssh, *alone, *bound, *others], stdin=subprocess.DEVNULL) as process:
             try:
                 deadline = time.monotonic() + _BOOT_TIMEOUT_S
-                while not here.exists():
+                while not _listens(here):
                     assert process.poll() is None, "ssh has ended"
                     assert time.monotonic() < deadline, f"no tunnel to {guest_socket}"
                     time.sleep(0.1)
@@ -167,6 +167,7 @@ class Vm:
             finally:
                 process.terminate()
                 process.wait()
+                here.unlink(missing_ok=True)  # ssh leaves it
 
     def serial_tail(self, lines: int = 30) -> str:
         """The last lines of the machine's console."""
@@ -258,6 +259,16 @@ def _greets(port: int) -> bool:
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False
+
+
+def _listens(path: Path) -> bool:
+    """Whether a server accepts connections at a unix socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def _tail(path: Path, lines: int) -> str:
