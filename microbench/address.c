@@ -3,11 +3,13 @@
  *
  * Sequential threads that share a partition take its chunks in turn; strided ones each have
  * a slice, and start each lap one access further, so that a lap finds other lines than the
- * one before. Random addresses come from a ring that stays in the second-level cache (16384
- * line numbers, 64 KiB): generated in the timed loop they would cost 40 % at 64 bytes, and
- * a ring as long as the range would itself be memory traffic. So that a short ring does not
- * come back to lines that are still cached, each round is turned by a new random distance.
- * Zipf's draws cannot be turned, for its hot lines stay where they are: their ring is long.
+ * one before. Random addresses come from a ring: generated in the timed loop they would cost
+ * 40 % at 64 bytes. All rings of a job together stay in half of the last-level cache, for they
+ * would otherwise be memory traffic themselves, and are as long as that allows, up to a million
+ * addresses: with shorter ones 64-byte reads came up to 15 % slower. So that a ring does not come
+ * back to lines that are still cached, it is turned by a new random distance behind each
+ * round; that time is taken off. Zipf's draws cannot be turned, for its hot lines stay
+ * where they are: their ring is the longest.
  */
 #include "kernel.h"
 #include "support.h"
@@ -16,9 +18,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define RING_DRAWS (UINT64_C(1) << 14)
-#define RING_ZIPF_DRAWS (UINT64_C(1) << 20)
-#define MOST_LINES (UINT64_C(1) << 32)
+#define LEAST_DRAWS (UINT64_C(1) << 13)
+#define MOST_DRAWS (UINT64_C(1) << 20)
 #define DEFAULT_CHUNK (64 * MB_MIB)
 
 bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
@@ -37,10 +38,7 @@ bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_
     pattern->order = (enum mb_order)order;
     bool scattered = order == MB_RANDOM || order == MB_ZIPF || order == MB_HOTSPOT;
     uint64_t sharers = job->threads / job->partitions;
-    if (scattered && range / MB_LINE > MOST_LINES)
-        lg_fail(error, "range_bytes: random addresses reach no further than %" PRIu64 " GiB "
-                       "(more partitions, perhaps?)", MOST_LINES * MB_LINE / MB_GIB);
-    else if (pattern->hotspot_bytes > range || pattern->hotspot_bytes < access_bytes)
+    if (pattern->hotspot_bytes > range || pattern->hotspot_bytes < access_bytes)
         lg_fail(error, "hotspot_bytes: from one access to a partition's range (%" PRIu64
                        " bytes) is wanted", range);
     else if (!scattered && range / sharers < access_bytes)
@@ -119,26 +117,33 @@ static uint64_t slots_of(const struct mb_cursor *cursor)
     return bytes / cursor->access_bytes;
 }
 
-static uint64_t random_line(struct mb_cursor *cursor)
+static uint64_t random_offset(struct mb_cursor *cursor)
 {
     int64_t last = (int64_t)slots_of(cursor) - 1;
-    return (uint64_t)lg_random_between(&cursor->random, 0, last) *
-           (cursor->access_bytes / MB_LINE);
+    return (uint64_t)lg_random_between(&cursor->random, 0, last) * cursor->access_bytes;
 }
 
-static void draw_ring(struct mb_cursor *cursor)
+static uint64_t draws_of(uint32_t threads)
+{
+    uint64_t draws = MOST_DRAWS;
+    while (draws > LEAST_DRAWS && draws * sizeof(char *) * threads > mb_cpu.llc_bytes / 2)
+        draws /= 2;
+    return draws;
+}
+
+static void draw_ring(struct mb_cursor *cursor, uint64_t draws)
 {
     uint64_t slots = slots_of(cursor), factor = spreading_factor(slots);
     bool skewed = cursor->pattern.order == MB_ZIPF;
     struct zipf zipf;
     zipf_init(&zipf, cursor->pattern.zipf_exponent, slots);
-    cursor->ring_count = skewed ? RING_ZIPF_DRAWS : RING_DRAWS;
+    cursor->ring_count = skewed ? MOST_DRAWS : draws;
     cursor->ring = lg_allocate(cursor->ring_count, sizeof *cursor->ring);
     for (uint64_t i = 0; i < cursor->ring_count; i++) {
         uint64_t rank = skewed ? zipf_rank(&zipf, &cursor->random) - 1 : 0;
         uint64_t slot = (uint64_t)((__uint128_t)rank * factor % slots);
-        cursor->ring[i] = (uint32_t)(skewed ? slot * (cursor->access_bytes / MB_LINE)
-                                            : random_line(cursor));
+        cursor->ring[i] = cursor->base + (skewed ? slot * cursor->access_bytes
+                                                 : random_offset(cursor));
     }
 }
 
@@ -180,7 +185,7 @@ void mb_cursor_init(struct mb_cursor *cursor, const struct mb_thread *thread,
     else if (pattern->order == MB_SEQUENTIAL || pattern->order == MB_SEQUENTIAL_DESC)
         take_chunks(cursor);
     else
-        draw_ring(cursor);
+        draw_ring(cursor, draws_of(thread->job->threads));
 }
 
 void mb_cursor_free(struct mb_cursor *cursor)
@@ -194,29 +199,31 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Each line number plus one random distance, modulo the range: vectors do it in 1 % of a round. */
-static void turn_ring(struct mb_cursor *cursor)
+/* Each address plus one random distance, around the range. The time that it takes. */
+static uint64_t turn_ring(struct mb_cursor *cursor)
 {
-    uint64_t all = slots_of(cursor) * (cursor->access_bytes / MB_LINE);
-    uint64_t distance = random_line(cursor), count = cursor->ring_count;
-    uint32_t *ring = cursor->ring, up = (uint32_t)distance, down = (uint32_t)(all - distance);
-    if (distance == 0)
-        return;
-    for (uint64_t i = 0; i < count; i++)
-        ring[i] = ring[i] >= down ? ring[i] - down : ring[i] + up;
+    uint64_t began = lg_monotonic_ns(), range = slots_of(cursor) * cursor->access_bytes;
+    uint64_t distance = random_offset(cursor);
+    char **ring = cursor->ring, *end = cursor->base + range;
+    for (uint64_t i = 0; i < cursor->ring_count; i++) {
+        int64_t beyond = (int64_t)(ring[i] + distance) - (int64_t)end;
+        ring[i] = end + beyond - (beyond < 0 ? 0 : range);
+    }
+    return lg_monotonic_ns() - began;
 }
 
 static struct mb_span next_scattered(struct mb_cursor *cursor, uint64_t wanted)
 {
+    uint64_t beside_ns = 0;
     if (cursor->at == cursor->ring_count) {
         cursor->at = 0;
         if (cursor->pattern.order != MB_ZIPF)
-            turn_ring(cursor);
+            beside_ns = turn_ring(cursor);
     }
     struct mb_span span = {
-        .base = cursor->base,
-        .lines = cursor->ring + cursor->at,
+        .scattered = cursor->ring + cursor->at,
         .count = least(wanted, cursor->ring_count - cursor->at),
+        .beside_ns = beside_ns,
     };
     cursor->at += span.count;
     return span;

@@ -14,7 +14,7 @@
  *   report                   each repeat: what is to be known besides counts and durations
  *
  * `work` does exactly so many operations and adds to `done`. The core chooses so many that
- * the clock is read every 50 µs or so, so what costs more than some ns belongs before the
+ * the clock is read every 200 µs or so, so what costs more than some ns belongs before the
  * loop of a `work`, not into it. A thread whose `recording` is false leaves histograms alone:
  * it warms up, or other threads have already ended and it no longer runs beside them.
  */
@@ -191,23 +191,23 @@ bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_
 /*
  * A run of accesses: the i-th begins at mb_span_at(span, i).
  *
- * Scattered ones come from a ring of line numbers that stays in the cache; with each round
- * it is turned by another random amount, so that a round touches other lines than the
- * rounds before. It is turned as a whole: done for each access, as many misses would no longer
- * fit into the core's window. A span ends with the next call of its cursor.
+ * Scattered ones come from a ring of addresses. Behind each round all of them move on by another
+ * random distance, so that a round touches other lines than the rounds before. A span ends
+ * with the next call of its cursor.
  */
 struct mb_span {
-    char *base;            /* strided: the first access; scattered: the range */
-    const uint32_t *lines; /* scattered; NULL: strided */
-    int64_t step_bytes;    /* strided */
+    char *base;          /* strided: the first access */
+    char **scattered;    /* each access; NULL: strided */
+    int64_t step_bytes;  /* strided */
     uint64_t count;
+    uint64_t beside_ns;  /* what moving the ring has just taken: not the accesses' time */
 };
 
 static inline char *mb_span_at(const struct mb_span *span, uint64_t i)
 {
-    if (!span->lines)
+    if (!span->scattered)
         return span->base + (int64_t)i * span->step_bytes;
-    return span->base + span->lines[i] * MB_LINE;
+    return span->scattered[i];
 }
 
 /* Where a thread is in its pattern. */
@@ -218,7 +218,7 @@ struct mb_cursor {
     uint64_t range_bytes;
     uint32_t sharers, place;
     uint64_t at, lap;     /* sequential, strided: access within the chunk or lap; which */
-    uint32_t *ring;       /* scattered */
+    char **ring;          /* scattered: where accesses begin */
     uint64_t ring_count;
     struct lg_random random;
 };

@@ -5,7 +5,7 @@
  *                       barrier     barrier
  *
  * A thread looks at the clock once a step, and a step is as many operations as take about
- * 50 µs. A thread ends by the clock, with the last of its operations, or (where it has
+ * 200 µs. A thread ends by the clock, with the last of its operations, or (where it has
  * neither) with the last of the others'. As soon as one ends, the others are no longer
  * measured under the load that was asked for: each notes what it had done by then, and rates
  * are taken from that.
@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define STEP_NS 50000
+#define STEP_NS 200000 /* reading the clock waits for every load under way */
 #define MOST_STEP (UINT64_C(1) << 24)
 #define PACED_STEP_NS 1000         /* where bytes a second are set: a step's time at that rate */
 #define PACE_CATCH_UP_NS 100000    /* what was lost to an interruption is made good up to so much */
@@ -64,7 +64,7 @@ static uint64_t moved_bytes(const struct mb_counts *done)
     return done->read_bytes + done->written_bytes;
 }
 
-/* So many that a step takes 25 … 100 µs. Paced ones go in small steps: no bursts. */
+/* So many that a step takes 100 … 400 µs. Paced ones go in small steps: no bursts. */
 static void adapt_step(struct mb_worker *worker, uint64_t took_ns)
 {
     const struct mb_counts *done = &worker->thread.done;

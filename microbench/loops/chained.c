@@ -53,7 +53,7 @@ static uint64_t MB_FOR(chained_read)(char *at, uint64_t bytes, uint64_t value)
 MB_INLINE uint64_t write_do(enum mb_access access, enum mb_flush flush, enum mb_fence fence,
                             char *at, uint64_t bytes, uint64_t value)
 {
-    mb_access_do(access, flush, false, at, bytes, mb_stored());
+    mb_access_do(access, flush, false, at, bytes, 1, mb_stored());
     mb_fence_do(fence);
     return value;
 }

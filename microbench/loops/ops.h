@@ -181,29 +181,38 @@ MB_INLINE mb_vector mb_stored(void)
     return value;
 }
 
+/* The lines from `at` on, `step` of them without a branch in between; bytes: a multiple of that. */
+MB_INLINE void mb_lines_do(enum mb_access access, enum mb_flush flush, char *at, uint64_t bytes,
+                           unsigned step, mb_vector value)
+{
+    char *end = at + bytes;
+    for (; at < end; at += step * MB_LINE) {
+        MB_UNROLL
+        for (unsigned i = 0; i < step; i++) {
+            char *line = at + i * MB_LINE;
+            if (access == MB_LOAD)
+                mb_line_load(line);
+            else if (access == MB_NTLOAD)
+                mb_line_ntload(line);
+            else if (access == MB_STORE)
+                mb_line_store(line, value);
+            else if (access == MB_NTSTORE)
+                mb_line_ntstore(line, value);
+            mb_line_flush(line, flush);
+        }
+    }
+}
+
 /*
  * One access of `bytes` without its fence. All but `at` and `bytes` are constants of the
  * place where it is inlined, so that nothing of these questions is left in a loop.
  */
 MB_INLINE void mb_access_do(enum mb_access access, enum mb_flush flush, bool flush_each_line,
-                            char *at, uint64_t bytes, mb_vector value)
+                            char *at, uint64_t bytes, unsigned step, mb_vector value)
 {
-    char *end = at + bytes;
-    for (char *line = at; line < end; line += MB_LINE) {
-        if (access == MB_LOAD)
-            mb_line_load(line);
-        else if (access == MB_NTLOAD)
-            mb_line_ntload(line);
-        else if (access == MB_STORE)
-            mb_line_store(line, value);
-        else if (access == MB_NTSTORE)
-            mb_line_ntstore(line, value);
-        if (flush_each_line)
-            mb_line_flush(line, flush);
-    }
+    mb_lines_do(access, flush_each_line ? flush : MB_NO_FLUSH, at, bytes, step, value);
     if (flush != MB_NO_FLUSH && !flush_each_line)
-        for (char *line = at; line < end; line += MB_LINE)
-            mb_line_flush(line, flush);
+        mb_lines_do(MB_EMPTY, flush, at, bytes, step, value);
 }
 
 #endif

@@ -2,13 +2,13 @@
  * The loops of kernels/throughput.c, once for each instruction set (ops.h).
  *
  * Each is one function of nothing but its accesses: what it executes is known when it is
- * compiled, and an access of one line, the common small one, has no inner loop.
+ * compiled, and the common small accesses have no inner loop.
  */
 #include "throughput.h"
 #include "ops.h"
 
-MB_INLINE uint64_t walk(const struct mb_span *span, uint64_t bytes, uint64_t pieces,
-                        uint64_t group, uint64_t since, enum mb_access access,
+MB_INLINE uint64_t walk(const struct mb_span *span, uint64_t bytes, unsigned step,
+                        uint64_t pieces, uint64_t group, uint64_t since, enum mb_access access,
                         enum mb_flush flush, bool each_line, enum mb_fence fence,
                         bool scattered)
 {
@@ -17,37 +17,50 @@ MB_INLINE uint64_t walk(const struct mb_span *span, uint64_t bytes, uint64_t pie
     char *at = local.base;
     for (uint64_t i = 0; i < local.count; i++) {
         if (scattered)
-            at = mb_span_at(&local, i);
-        if (fence == MB_NO_FENCE) {
-            mb_access_do(access, flush, each_line, at, bytes * pieces, value);
-        } else {
-            for (uint64_t piece = 0; piece < pieces; piece++) {
-                mb_access_do(access, flush, each_line, at + piece * bytes, bytes, value);
-                if (++since < group)
-                    continue;
-                mb_fence_do(fence);
-                since = 0;
-            }
+            at = local.scattered[i];
+        for (uint64_t piece = 0; piece < pieces; piece++) {
+            mb_access_do(access, flush, each_line, at + piece * bytes, bytes, step, value);
+            if (fence == MB_NO_FENCE || ++since < group)
+                continue;
+            mb_fence_do(fence);
+            since = 0;
         }
         at += local.step_bytes;
     }
     return since;
 }
 
-/* The four shapes that are worth a loop of their own. */
+/*
+ * The shapes that are worth a loop of their own, by the bytes of an access with a fence behind
+ * each or none: one line, four, so many times eight, and the rest. In a loop within the loop
+ * more instructions than loads stand in the core's window, and fewer misses fit into it.
+ */
+MB_INLINE uint64_t by_size(const struct mb_span *span, const struct mb_shape *shape,
+                           uint64_t since, enum mb_access access, enum mb_flush flush,
+                           bool each_line, enum mb_fence fence, bool scattered)
+{
+    bool plain = shape->pieces == 1 && (fence == MB_NO_FENCE || shape->group == 1);
+    uint64_t bytes = shape->piece_bytes;
+    if (plain && bytes == MB_LINE)
+        return walk(span, MB_LINE, 1, 1, 1, 0, access, flush, each_line, fence,
+                    scattered);
+    if (plain && bytes == 4 * MB_LINE)
+        return walk(span, 4 * MB_LINE, 4, 1, 1, 0, access, flush, each_line, fence,
+                    scattered);
+    if (plain && bytes % (8 * MB_LINE) == 0)
+        return walk(span, bytes, 8, 1, 1, 0, access, flush, each_line, fence, scattered);
+    return walk(span, bytes, 1, shape->pieces, shape->group, since, access, flush, each_line,
+                fence, scattered);
+}
+
+/* Whether addresses are computed or come from the ring is a question before the loop. */
 MB_INLINE uint64_t dispatch(const struct mb_span *span, const struct mb_shape *shape,
                             uint64_t since, enum mb_access access, enum mb_flush flush,
                             bool each_line, enum mb_fence fence)
 {
-    bool one_line = shape->piece_bytes == MB_LINE && shape->pieces == 1 &&
-                    (fence == MB_NO_FENCE || shape->group == 1);
-    if (span->lines)
-        return one_line ? walk(span, MB_LINE, 1, 1, 0, access, flush, each_line, fence, true)
-                        : walk(span, shape->piece_bytes, shape->pieces, shape->group, since,
-                               access, flush, each_line, fence, true);
-    return one_line ? walk(span, MB_LINE, 1, 1, 0, access, flush, each_line, fence, false)
-                    : walk(span, shape->piece_bytes, shape->pieces, shape->group, since,
-                           access, flush, each_line, fence, false);
+    if (span->scattered)
+        return by_size(span, shape, since, access, flush, each_line, fence, true);
+    return by_size(span, shape, since, access, flush, each_line, fence, false);
 }
 
 #define LOOP(name, ...)                                                                      \

@@ -48,14 +48,14 @@ static __attribute__((noinline)) char *prepare(struct mb_timed *timed, char *at)
 {
     mb_vector value = mb_stored();
     if (timed->before == MB_LOADED) {
-        mb_access_do(MB_LOAD, MB_NO_FLUSH, false, at, timed->bytes, value);
+        mb_access_do(MB_LOAD, MB_NO_FLUSH, false, at, timed->bytes, 1, value);
     } else if (timed->before == MB_FLUSHED) {
-        mb_access_do(MB_EMPTY, MB_CLFLUSH, false, at, timed->bytes, value);
+        mb_access_do(MB_EMPTY, MB_CLFLUSH, false, at, timed->bytes, 1, value);
     } else if (timed->before == MB_WRITTEN) {
         if (timed->written_by == MB_NTSTORE)
-            mb_access_do(MB_NTSTORE, MB_NO_FLUSH, false, at, timed->bytes, value);
+            mb_access_do(MB_NTSTORE, MB_NO_FLUSH, false, at, timed->bytes, 1, value);
         else
-            mb_access_do(MB_STORE, MB_NO_FLUSH, false, at, timed->bytes, value);
+            mb_access_do(MB_STORE, MB_NO_FLUSH, false, at, timed->bytes, 1, value);
         for (uint64_t i = 0; i < timed->bytes; i += MB_LINE)
             mb_line_flush(at + i, timed->written_flush);
         mb_fence_do(MB_SFENCE);
@@ -81,7 +81,7 @@ MB_INLINE void timed_do(enum mb_access access, enum mb_flush flush, enum mb_fenc
         if (words)
             words_do(access, flush, flush_each_line, at, bytes);
         else
-            mb_access_do(access, flush, flush_each_line, at, bytes, value);
+            mb_access_do(access, flush, flush_each_line, at, bytes, 1, value);
         mb_fence_do(fence);
         uint64_t taken = mb_clock_end() - begin;
         cycles[i] = taken > UINT32_MAX ? UINT32_MAX : (uint32_t)taken;

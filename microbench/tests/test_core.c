@@ -16,7 +16,8 @@ static struct mb_cursor cursor_of(enum mb_order order, uint64_t access, uint64_t
                                  .hotspot_bytes = 8192,
                                  .chunk_bytes = 65536,
                                  .zipf_exponent = 0.9};
-    struct mb_thread thread = {.sharers = sharers, .place = place};
+    static const struct mb_job job = {.threads = 1};
+    struct mb_thread thread = {.job = &job, .sharers = sharers, .place = place};
     struct mb_cursor cursor;
     lg_random_seed(&thread.random, seed, place);
     mb_cursor_init(&cursor, &thread, &pattern, access, NULL, range, 0);

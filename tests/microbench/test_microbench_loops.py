@@ -20,8 +20,11 @@ ORDINARY = {"sse2": "movdqa", "avx2": "vmovdqa", "avx512": "vmovdqa64"}
 STREAMED = {"sse2": "movntdq", "avx2": "vmovntdq", "avx512": "vmovntdq"}
 LOADS = ("load", "ntload")
 FLUSHES = ("clwb", "clflushopt", "clflush")
-#: Ways of walking (addresses computed, or from the ring) × sizes (one line, any size).
-SHAPES = 4
+#: Ways of walking (addresses computed, or from the ring).
+WAYS = 2
+#: Loops of each: lines without a branch between them, of an access of one line, of four, of
+#: any multiple of eight, and of any size.
+LINES = (1, 4, 8, 1)
 
 LOOPS = [
     f"{access}{fence}"
@@ -104,8 +107,10 @@ def test_a_loop_does_what_its_name_says_once_for_each_line(compiled, isa: str, n
     counts = counted(compiled[isa][name], isa)
     access, *rest = name.split("_")
     expected = dict.fromkeys(counts, 0)
-    expected[access] = SHAPES * LINE // VECTOR[isa]
-    expected.update({word: SHAPES for word in rest if word != "line"})
+    lines = WAYS * sum(LINES)
+    expected[access] = lines * LINE // VECTOR[isa]
+    expected |= {word: lines if word in FLUSHES else WAYS * len(LINES) for word in rest
+                 if word != "line"}  # fmt: skip
     assert counts == expected
 
 

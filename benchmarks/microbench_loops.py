@@ -1,0 +1,127 @@
+"""Our loops against those of others on the same memory, in turns of some milliseconds.
+
+    cmake -S benchmarks/peers -B /tmp/peers …       # see there
+    .venv/bin/python benchmarks/microbench_loops.py --program /tmp/peers/microbench_peers
+
+benchmarks/microbench.py compares whole programs. Each of those gets other pages of the host's
+and another moment of a shared machine, which makes up to 30 % of a figure. Here the others'
+loops are kinds of job of our program: each pair is taken on the same 2 GiB, arms one behind
+the other in windows of 40 ms, the other way round in every second pair. Several processes,
+each with memory of its own, hold a part of the pairs each.
+
+The bars are those of microbench.py: bandwidth at least 0.98 of the better of both, the chase
+within 3 % of multichase's walk on the same buffer and pages, each on the whole interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from microbench import CELLS, CHASES, GIB, OURS, RANGE_BYTES, Cell, Chase, Samples, Seen, report
+
+WINDOW_NS, WARM_UP_NS, CHASE_NS = 40_000_000, 5_000_000, 400_000_000
+CHASE_BYTES = GIB
+
+
+def jobs(what: Cell | Chase) -> dict[str, dict[str, Any]]:
+    """The same job by each program's loops."""
+    if isinstance(what, Chase):
+        common: dict[str, Any] = {"name": "job", "target": what.pages, "threads": 1}
+        return {
+            "ours": {**common, "kind": "chase", "order": "random"},
+            "multichase": {**common, "kind": "multichase"},
+        }
+    common = {
+        "name": "job", "target": "huge", "threads": what.threads, "partitions": what.threads,
+        "pattern": what.pattern, "access_bytes": what.access_bytes,
+    }  # fmt: skip
+    return {
+        "ours": {**common, "kind": "throughput", **OURS[what.kind]},
+        "refbench": {**common, "kind": "refbench", "operation": what.kind},
+        "PerMA-Bench": {**common, "kind": "perma", "operation": what.kind},
+    }
+
+
+def measurements(what: Cell | Chase, pairs: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """With the name of the arm that each belongs to, one pair behind the other."""
+    duration = CHASE_NS if isinstance(what, Chase) else WINDOW_NS
+    for number in range(pairs):
+        arms = list(jobs(what).items())
+        turned = number % len(arms)  # each arm comes behind each other one
+        arms = arms[turned:] + arms[:turned]
+        for arm, job in arms if number % 2 == 0 else arms[::-1]:
+            yield arm, {
+                "name": f"{what.name} {number} {arm}", "warm_up_ns": WARM_UP_NS,
+                "duration_ns": duration, "jobs": [job],
+            }  # fmt: skip
+
+
+def measured(program: Path, what: Cell | Chase, pairs: int) -> list[dict[str, float]]:
+    """Bytes a second (of a chase ns a load) of each arm, by pair."""
+    planned = list(measurements(what, pairs))
+    pages = what.pages if isinstance(what, Chase) else "huge"
+    size = CHASE_BYTES if isinstance(what, Chase) else RANGE_BYTES
+    spec = {
+        "schema": 2,
+        "seed": time.time_ns() % 2**31,
+        "targets": {pages: {"kind": "dram", "pages": pages, "size_bytes": size}},
+        "measurements": [one for _, one in planned],
+    }
+    done = subprocess.run(
+        [program, "-"], input=json.dumps(spec), capture_output=True, text=True, check=False
+    )
+    result = json.loads(done.stdout or "{}")
+    if result.get("status") != "complete":
+        raise SystemExit(f"{what.name}: {result.get('error')} {done.stderr}")
+    found: list[dict[str, float]] = [{} for _ in range(pairs)]
+    arms = len(jobs(what))
+    for at, ((arm, _), one) in enumerate(zip(planned, result["measurements"], strict=True)):
+        (job,) = one["repeats"][0]["jobs"]
+        found[at // arms][arm] = (
+            1e9 / job["operations_per_second"]
+            if isinstance(what, Chase)
+            else job["bandwidth_bytes_per_second"]
+        )
+    return found
+
+
+def keep(path: Path, name: str, pairs: Sequence[Mapping[str, float]]) -> None:
+    """Add the pairs of a cell to the file."""
+    with path.open("a") as kept:
+        for pair in pairs:
+            kept.write(json.dumps({name: pair}) + "\n")
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--program", type=Path, required=True, help="microbench_peers")
+    parser.add_argument("--pairs", type=int, default=10, help="of each process")
+    parser.add_argument("--processes", type=int, default=3)
+    parser.add_argument("--only", help="cells whose name has this in it")
+    parser.add_argument("--samples", type=Path, help="write each pair there, a line of JSON each")
+    given = parser.parse_args()
+    everything: list[Cell | Chase] = [*CELLS, *CHASES]
+    what = [one for one in everything if given.only is None or given.only in one.name]
+    samples: dict[str, Samples] = defaultdict(Samples)
+    for _ in range(given.processes):
+        for one in what:
+            pairs = measured(given.program, one, given.pairs)
+            if given.samples:
+                keep(given.samples, one.name, pairs)
+            for pair in pairs:
+                seen = {arm: Seen(value) for arm, value in pair.items()}
+                samples[one.name].add({one.name: seen})
+    for one in what:
+        print("\n".join(report(samples[one.name], [one])))
+
+
+if __name__ == "__main__":
+    main()
