@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+from unpacked_postgres import options_with_tls
 
 from harness import paths
 
@@ -62,6 +63,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return Groups(config, log)
+
+
+@pytest.fixture(scope="session")
+def listening_options() -> dict[str, dict[str, str]]:
+    """Options by engine for a server that can listen; PostgreSQL's pinned build has no TLS."""
+    return {"postgres": options_with_tls(), "mysql": {}, "mariadb": {}}
 
 
 _left_out: set[str] = set()

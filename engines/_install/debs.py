@@ -53,7 +53,7 @@ class Debs:
 
     def fetch(self, folder: Path) -> list[str]:
         """Bring the packages into ``folder``; returns those that are not the pinned ones."""
-        apt = _Apt(folder, self.suites, self.label)
+        apt = Apt(folder, self.suites, self.label)
         offered = apt.versions([package.name for package in self.packages])
         moved_on: list[str] = []
         wanted: list[str] = []
@@ -105,7 +105,7 @@ def _file(folder: Path, name: str) -> Path:
     return next(folder.glob(f"{name}_*.deb"))
 
 
-class _Apt:
+class Apt:
     """apt with lists, cache and status of its own, below a folder that goes away."""
 
     def __init__(self, folder: Path, suites: tuple[str, ...], label: str) -> None:

@@ -37,12 +37,24 @@ def ssh(harness, monkeypatch):
 
 
 @pytest.fixture
-def client(harness, ssh):
+def options(listening_options):
+    """``--option`` for a server that can listen."""
+
+    def told(engine):
+        return [word for pair in listening_options[engine].items()
+                for word in ("--option", "=".join(pair))]  # fmt: skip
+
+    return told
+
+
+@pytest.fixture
+def client(harness, ssh, options):
     """``harness run tpcc`` as small as can be."""
 
     def run(engine, *more):
         small = ("--warehouses", 1, "--users", 4, "--ramp-up", "0s", "--duration", "2s")
-        where = ("--engine", engine, "--placement", "ssd-both", "--json", "--quiet")
+        where = ("--engine", engine, "--placement", "ssd-both", "--json", "--quiet",
+                 *options(engine))  # fmt: skip
         return harness("run", "tpcc", *where, *small, *more,
                        HARNESS_CLIENT_PYTHON=sys.executable)  # fmt: skip
 
@@ -89,10 +101,11 @@ def test_two_hosts_read_and_update_records_by_tls(harness, ssh):
 
 
 @pytest.mark.slow
-def test_kill_9_leaves_no_key_and_no_listener(harness, client, ssh):
+def test_kill_9_leaves_no_key_and_no_listener(harness, ssh, options):
     process = harness.start(
         "run", "tpcc", "--engine", "postgres", "--placement", "ssd-both", "--warehouses", 1,
         "--ramp-up", "60s", "--duration", "60s", *_LISTEN, "-p", "client_hosts=client1",
+        *options("postgres"),
         HARNESS_CLIENT_PYTHON=sys.executable,
     )  # fmt: skip
     keys: list[Path] = []

@@ -88,19 +88,20 @@ class Empty:
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
-        self._made: dict[tuple[str, str], Path] = {}
+        self._made: dict[tuple[str, str, str], Path] = {}
 
-    def data(self, name: str, version: str = "") -> Path:
-        """Made, started and stopped once; ``version``: another than a run would take."""
-        if (name, version) not in self._made:
-            engine = self._lab.engine(name, options={"version": version} if version else {})
+    def data(self, name: str, version: str = "", prefix: str = "") -> Path:
+        """Made, started and stopped once; ``version``, ``prefix``: another than a run's choice."""
+        if (key := (name, version, prefix)) not in self._made:
+            given = {"version": version, "prefix": prefix}
+            engine = self._lab.engine(name, options={k: v for k, v in given.items() if v})
             engine.initialise(self._lab.places())
             engine.start()
             engine.stop()
             golden = self._lab.directory("golden")
             engine.snapshot(golden)
-            self._made[name, version] = golden
-        return self._made[name, version]
+            self._made[key] = golden
+        return self._made[key]
 
 
 @pytest.fixture(scope="session")

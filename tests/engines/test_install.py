@@ -245,7 +245,7 @@ def test_what_the_machine_does_after_an_update_is_not_done_and_its_settings_hold
     monkeypatch.setenv("APT_CONFIG", str(configuration))
     folder = tmp_path / "folder"
     folder.mkdir()
-    apt = debs._Apt(folder, ("unstable",), "a test")
+    apt = debs.Apt(folder, ("unstable",), "a test")
     assert apt.versions(["tinyd"]) == {"tinyd": ["1.0"]}
     assert not done.exists()
     dump = subprocess.run(

@@ -101,9 +101,12 @@ def _engine(lab: Any, name: str, listen: str | None = ADDRESS, **options: Any) -
 
 
 @pytest.fixture(scope="module", params=("postgres", "mysql", "mariadb"))
-def server(request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any) -> Iterator[Any]:
-    engine = _engine(module_lab, request.param)
-    engine.restore(empty_engines.data(request.param), module_lab.places())
+def server(
+    request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any, listening_options: Any
+) -> Iterator[Any]:
+    options = listening_options[request.param]
+    engine = _engine(module_lab, request.param, **options)
+    engine.restore(empty_engines.data(request.param, **options), module_lab.places())
     engine.start()
     yield Listening(request.param, engine, module_lab)
     engine.kill()
@@ -133,10 +136,13 @@ def _forwarded(address: str, to: tuple[str, int]) -> Iterator[int]:
 
 def _ports(engine: Any) -> set[tuple[str, int]]:
     """What the engine's processes listen on, by the kernel's word."""
-    descriptors = [
-        link for process in engine.processes() for link in Path(f"/proc/{process.pid}/fd").iterdir()
-    ]
-    mine = {str(link.readlink()) for link in descriptors}
+    mine: set[str] = set()
+    for process in engine.processes():
+        with suppress(FileNotFoundError):  # a worker of a moment that has ended
+            for link in Path(f"/proc/{process.pid}/fd").iterdir():
+                with suppress(FileNotFoundError):  # closed meanwhile
+                    mine.add(str(link.readlink()))
+    assert mine, "no process of the engine is there"
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
@@ -230,8 +236,8 @@ def test_a_start_behind_a_stop_is_at_the_same_place(server: Listening) -> None:
 
 
 @pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
-def test_a_load_listens_nowhere(lab: Any, name: str) -> None:
-    engine = _engine(lab, name)
+def test_a_load_listens_nowhere(lab: Any, name: str, listening_options: Any) -> None:
+    engine = _engine(lab, name, **listening_options[name])
     try:
         engine.initialise(lab.places())
         engine.start()
