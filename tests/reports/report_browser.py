@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from selenium.webdriver import Chrome
 
@@ -46,3 +47,13 @@ for (const e of document.querySelectorAll('h1,h2,p,th,td,dt,dd,figcaption,summar
 }
 return worst;
 """
+
+
+def worst_contrast(browser: Chrome, page: Path, scheme: str) -> Any:
+    """The text that stands out least from what is behind it, in ``light`` or ``dark``."""
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    open_at(browser, page, 1280)
+    worst = browser.execute_script(CONTRAST)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    return worst

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from micro_runs import DRAM, KINDS, card_run, duration, micro_run, rate
-from report_browser import CONTRAST, open_at, requested
+from report_browser import open_at, requested, worst_contrast
 from report_runs import EMULATED
 from selenium.webdriver import Chrome
 
@@ -120,11 +120,7 @@ def test_what_decides_is_said_beside_the_verdicts(browser: Chrome, page: Path) -
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_is_readable_in_either_scheme(browser: Chrome, page: Path, scheme: str) -> None:
-    feature = {"name": "prefers-color-scheme", "value": scheme}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    open_at(browser, page, 1280)
-    worst = browser.execute_script(CONTRAST)
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    worst = worst_contrast(browser, page, scheme)
     assert worst["ratio"] >= 4.5, worst
 
 

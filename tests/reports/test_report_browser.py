@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_browser import CONTRAST, open_at, requested
+from report_browser import open_at, requested, worst_contrast
 from report_runs import EMULATED, Case, demo, write
 from selenium.webdriver import Chrome
 
@@ -84,11 +84,7 @@ def test_the_reader_sees_what_must_be_seen(browser: Chrome, page: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_is_readable_in_either_scheme(browser: Chrome, page: Path, scheme: str) -> None:
-    feature = {"name": "prefers-color-scheme", "value": scheme}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    open_at(browser, page, 1280)
-    worst = browser.execute_script(CONTRAST)
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    worst = worst_contrast(browser, page, scheme)
     assert worst["ratio"] >= 4.5, worst
 
 
