@@ -99,8 +99,10 @@ static enum lg_verdict execute(struct lg_ycsb *ycsb, struct lg_terminal *termina
     terminal->values[YCSB_FIELD].integer = field;
     terminal->reader = reads && ycsb->params.verify_reads ? &own->reader : NULL;
     own->rows = 0;
-    own->last_length = own->key_length;
-    memcpy(own->last, own->key, own->key_length);
+    if (call == YCSB_SCAN) {
+        own->last_length = own->key_length;
+        memcpy(own->last, own->key, own->key_length);
+    }
     return LG_EXECUTE;
 }
 

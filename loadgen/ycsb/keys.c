@@ -119,37 +119,68 @@ int64_t lg_ycsb_scan_length(const struct lg_ycsb_keys *keys, struct lg_random *r
     return length < params->maxscanlength ? length : params->maxscanlength;
 }
 
-/* Eight decimal digits at once: halves, quarters, digits, each in a part of one word. */
-static void write_eight(char *to, uint64_t number)
+/*
+ * Eight decimal digits at once, those of a number below 10^8 with its zeros before it:
+ * halves, quarters, digits, each in a part of one word. The first digit is the lowest octet.
+ */
+static uint64_t eight_digits(uint64_t number)
 {
     uint64_t halves = number / 10000 | (number % 10000) << 32;
     uint64_t hundreds = (halves * 10486 >> 20) & UINT64_C(0x0000007f0000007f);
     uint64_t quarters = hundreds | (halves - 100 * hundreds) << 16;
     uint64_t tens = (quarters * 103 >> 10) & UINT64_C(0x000f000f000f000f);
-    uint64_t digits = htole64((tens | (quarters - 10 * tens) << 8) +
-                              UINT64_C(0x3030303030303030));
 
-    memcpy(to, &digits, sizeof digits);
+    return tens | (quarters - 10 * tens) << 8;
+}
+
+static void write_word(char *to, uint64_t digits)
+{
+    uint64_t text = htole64(digits + UINT64_C(0x3030303030303030));
+
+    memcpy(to, &text, sizeof text);
+}
+
+/* Without the zeros; eight octets are written all the same. How many of them count. */
+static size_t write_first(char *to, uint64_t number)
+{
+    static const uint64_t last = UINT64_C(1) << 56; /* of 0, one zero counts */
+    uint64_t digits = eight_digits(number);
+    int zeros = __builtin_ctzll(digits | last) / 8;
+
+    write_word(to, digits >> 8 * zeros);
+    return (size_t)(8 - zeros);
+}
+
+/* Every digit goes where it belongs at once: to copy what was just written stalls a processor. */
+static size_t write_number(char *to, uint64_t number)
+{
+    static const uint64_t eight = 100000000;
+    size_t count;
+
+    if (number < eight)
+        return write_first(to, number);
+    if (number < eight * eight) {
+        count = write_first(to, number / eight);
+    } else {
+        count = write_first(to, number / eight / eight);
+        write_word(to + count, eight_digits(number / eight % eight));
+        count += 8;
+    }
+    write_word(to + count, eight_digits(number % eight));
+    return count + 8;
 }
 
 size_t lg_ycsb_key(const struct lg_ycsb_params *params, int64_t number, char *key)
 {
-    static const uint64_t eight = 100000000;
     uint64_t value = params->ordered ? (uint64_t)number : lg_ycsb_fnv((uint64_t)number);
-    enum { DIGITS = 24 };
-    char digits[2 * DIGITS]; /* the second half is copied with the first, and counts for nothing */
-    size_t at = 0, count, fill;
+    size_t wanted = params->zeropadding > 0 ? (size_t)params->zeropadding : 0, count;
 
-    write_eight(digits, value / eight / eight);
-    write_eight(digits + 8, value / eight % eight);
-    write_eight(digits + 16, value % eight);
-    while (at < DIGITS - 1 && digits[at] == '0')
-        at++;
-    count = DIGITS - at;
-    fill = (size_t)params->zeropadding > count ? (size_t)params->zeropadding - count : 0;
     memcpy(key, "user", 4);
-    if (fill > 0)
-        memset(key + 4, '0', fill);
-    memcpy(key + 4 + fill, digits + at, DIGITS); /* a length known beforehand costs nothing */
-    return 4 + fill + count;
+    count = write_number(key + 4, value);
+    if (count < wanted) {
+        memmove(key + 4 + wanted - count, key + 4, count);
+        memset(key + 4, '0', wanted - count);
+        count = wanted;
+    }
+    return 4 + count;
 }

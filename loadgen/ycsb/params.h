@@ -28,7 +28,7 @@ enum {
     YCSB_MAX_PADDING = 100,
     YCSB_MAX_FIELD_BYTES = 1 << 20,
     /* "user", padded digits, and what their writer runs over. */
-    YCSB_KEY_BYTES = 4 + YCSB_MAX_PADDING + 28,
+    YCSB_KEY_BYTES = 4 + YCSB_MAX_PADDING + 24,
 };
 
 /*
