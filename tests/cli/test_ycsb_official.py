@@ -38,8 +38,6 @@ def test_both_drivers_run_on_one_rocksdb_and_data_of_their_own(loaded):
     assert engines[0] == engines[1]
     for manifest in manifests.values():
         assert manifest["engine"]["effective_config"]["row_cache"] == str(16 << 20)
-    # The official client's counters of a short window may come too late for it.
-    assert told(runs["loadgen"], "window_rocksdb_row_cache_hit_count") > 0
     golden = {one["dataset"]["key"] for one in manifests.values()}
     assert len(golden) == 2
     for name, run in runs.items():

@@ -65,9 +65,9 @@ def test_a_load_has_of_the_profile_only_what_the_golden_key_has(
     started: list[dict[str, str]] = []
     start = Server.start
 
-    def recorded(server: Server, settings: Mapping[str, str]) -> None:
+    def recorded(server: Server, settings: Mapping[str, str], *listens: Any) -> None:
         started.append(dict(settings))
-        start(server, settings)
+        start(server, settings, *listens)
 
     monkeypatch.setattr(Server, "start", recorded)
     profile = {"default_statistics_target": "20", "random_page_cost": "1.1", "work_mem": "1MB"}
