@@ -41,7 +41,7 @@ test-vm: setup-dev
 	.venv/bin/pytest -q --durations=15 tests/vm
 
 test-vm-full: setup-dev
-	.venv/bin/pytest -q --durations=30 -o norecursedirs= tests/vm
+	.venv/bin/pytest -v -n 2 --durations=30 -o norecursedirs= tests/vm
 
 clean:
 	rm -rf .venv build .cache .mypy_cache .ruff_cache .pytest_cache

@@ -6,8 +6,8 @@
 benchmarks/microbench.py compares whole programs. Each of those gets other pages of the host's
 and another moment of a shared machine, which makes up to 30 % of a figure. Here the others'
 loops are kinds of job of our program: each pair is taken on the same 2 GiB, arms one behind
-the other in windows of 40 ms, the other way round in every second pair. Several processes,
-each with memory of its own, hold a part of the pairs each.
+the other in windows of 40 ms, in an order drawn anew for each pair. Several processes, each
+with memory of its own, hold a part of the pairs each.
 
 The bars are those of microbench.py: bandwidth at least 0.98 of the better of both, the chase
 within 3 % of multichase's walk on the same buffer and pages, each on the whole interval.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import subprocess
 import time
 from collections import defaultdict
@@ -52,11 +53,11 @@ def jobs(what: Cell | Chase) -> dict[str, dict[str, Any]]:
 def measurements(what: Cell | Chase, pairs: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """With the name of the arm that each belongs to, one pair behind the other."""
     duration = CHASE_NS if isinstance(what, Chase) else WINDOW_NS
+    order = random.Random(time.time_ns())
     for number in range(pairs):
         arms = list(jobs(what).items())
-        turned = number % len(arms)  # each arm comes behind each other one
-        arms = arms[turned:] + arms[:turned]
-        for arm, job in arms if number % 2 == 0 else arms[::-1]:
+        order.shuffle(arms)  # an arm that always comes behind the same other one has its caches
+        for arm, job in arms:
             yield arm, {
                 "name": f"{what.name} {number} {arm}", "warm_up_ns": WARM_UP_NS,
                 "duration_ns": duration, "jobs": [job],

@@ -4,12 +4,11 @@
  * Sequential threads that share a partition take its chunks in turn; strided ones each have
  * a slice, and start each lap one access further, so that a lap finds other lines than the
  * one before. Random addresses come from a ring: generated in the timed loop they would cost
- * 40 % at 64 bytes. All rings of a job together stay in half of the last-level cache, for they
- * would otherwise be memory traffic themselves, and are as long as that allows, up to a million
- * addresses: with shorter ones 64-byte reads came up to 15 % slower. So that a ring does not come
- * back to lines that are still cached, it is turned by a new random distance behind each
- * round; that time is taken off. Zipf's draws cannot be turned, for its hot lines stay
- * where they are: their ring is the longest.
+ * 40 % at 64 bytes. The ring stays in the core's own cache, for it would otherwise be memory
+ * traffic itself (at 64 bytes an eighth of what is measured). So that it does not come back to
+ * lines that are still cached, it is turned by a new random distance behind each round; that
+ * time is taken off. Zipf's draws cannot be turned, for its hot lines stay where they are:
+ * their ring is long.
  */
 #include "kernel.h"
 #include "support.h"
@@ -18,8 +17,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define LEAST_DRAWS (UINT64_C(1) << 13)
-#define MOST_DRAWS (UINT64_C(1) << 20)
+#define DRAWS (UINT64_C(1) << 13)
+#define ZIPF_DRAWS (UINT64_C(1) << 20)
 #define DEFAULT_CHUNK (64 * MB_MIB)
 
 bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
@@ -123,21 +122,13 @@ static uint64_t random_offset(struct mb_cursor *cursor)
     return (uint64_t)lg_random_between(&cursor->random, 0, last) * cursor->access_bytes;
 }
 
-static uint64_t draws_of(uint32_t threads)
-{
-    uint64_t draws = MOST_DRAWS;
-    while (draws > LEAST_DRAWS && draws * sizeof(char *) * threads > mb_cpu.llc_bytes / 2)
-        draws /= 2;
-    return draws;
-}
-
-static void draw_ring(struct mb_cursor *cursor, uint64_t draws)
+static void draw_ring(struct mb_cursor *cursor)
 {
     uint64_t slots = slots_of(cursor), factor = spreading_factor(slots);
     bool skewed = cursor->pattern.order == MB_ZIPF;
     struct zipf zipf;
     zipf_init(&zipf, cursor->pattern.zipf_exponent, slots);
-    cursor->ring_count = skewed ? MOST_DRAWS : draws;
+    cursor->ring_count = skewed ? ZIPF_DRAWS : DRAWS;
     cursor->ring = lg_allocate(cursor->ring_count, sizeof *cursor->ring);
     for (uint64_t i = 0; i < cursor->ring_count; i++) {
         uint64_t rank = skewed ? zipf_rank(&zipf, &cursor->random) - 1 : 0;
@@ -185,7 +176,7 @@ void mb_cursor_init(struct mb_cursor *cursor, const struct mb_thread *thread,
     else if (pattern->order == MB_SEQUENTIAL || pattern->order == MB_SEQUENTIAL_DESC)
         take_chunks(cursor);
     else
-        draw_ring(cursor, draws_of(thread->job->threads));
+        draw_ring(cursor);
 }
 
 void mb_cursor_free(struct mb_cursor *cursor)

@@ -24,6 +24,10 @@ _GROUPS = {
     ),
     # What shares servers, data or builds over several files.
     "vm": ("vm/",),
+    **{
+        f"vm-{name}": (f"vm/full/test_vm_{name}",)
+        for name in ("modes", "micro", "traps", "power_loss", "interrupted", "emulated")
+    },
     "innodb": ("engines/test_innodb_",),
     "driven": ("cli/test_tpcc", "cli/test_ycsb", "cli/test_rocksdb"),
     "tpch": ("workloads/tpch/",),
