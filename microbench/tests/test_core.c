@@ -95,7 +95,7 @@ static void test_random_addresses_are_uniform_and_from_the_seed(void)
     CHECK(sqrt(off / SLOTS) < 100); /* Poisson alone would give 20, a ring not turned 200 */
 }
 
-/* A ring that is not turned would come back to 16384 lines, which a cache holds. */
+/* A ring that is not turned would come back to 4096 lines, which a cache holds. */
 static void test_rounds_of_the_ring_touch_other_lines(void)
 {
     enum { WIDE = 1 << 28, SLOTS = WIDE / 64, ROUND = 1 << 14 };
