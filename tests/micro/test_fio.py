@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -235,6 +238,51 @@ def test_nothing_stays_on_the_tier(tier_path: Path, number: signal.Signals) -> N
         process.kill()
         process.wait()
     assert list(tier_path.iterdir()) == []
+
+
+LONG_FIO = {
+    "size": "8MiB", "duration": "10m",
+    "measurements": {"r": {"operation": "read", "pattern": "random", "access": "4KiB"}},
+}  # fmt: skip
+LONG_IOPING = {"requests": 1_000_000, "working_set": "4MiB"}
+
+
+@pytest.mark.parametrize(
+    ("measure", "params", "named"),
+    [
+        (fio.measure, LONG_FIO, r"r/access=4096,.* \(repeat 1 of 2\)"),
+        (ioping.measure, LONG_IOPING, r"ioping/operation=read,pattern=\w+ \(repeat 1 of 2\)"),
+    ],
+)
+def test_a_program_that_dies_is_named_with_its_configuration(
+    work: Workplace, tier_path: Path, measure: Any, params: dict[str, Any], named: str
+) -> None:
+    """As the kernel kills it where memory is short."""
+    killed: list[int] = []
+    end = threading.Thread(target=lambda: killed.extend(_kill_when_steady(tier_path)))
+    end.start()
+    with pytest.raises(RunFailed, match="was killed by signal 9") as failed:
+        measure(work, params)
+    end.join()
+    assert killed
+    assert re.search(named, str(failed.value)), failed.value
+    assert _working_in(tier_path) == []
+
+
+def _kill_when_steady(folder: Path) -> list[int]:
+    """What works there for a second on end: not what only lays the file out."""
+    before: set[int] = set()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        now = set(_working_in(folder))
+        if steady := before & now:
+            for process in steady:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            return sorted(steady)
+        before = now
+        time.sleep(1)
+    return []
 
 
 def _until(done: Any) -> None:
