@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
 
 import harness
@@ -18,12 +17,11 @@ from harness.profile import Plan
 from harness.spec import RunSpec
 from harness.store import Store, StoredRun
 
-_PLAYBOOKS = Path(__file__).parent / "playbooks"
 _MODES = {
-    "AppDirect": ("setup-appdirect.yml", "ipmctl create -goal PersistentMemoryType=AppDirect"),
-    "Memory": ("setup-memory-mode.yml", "ipmctl create -goal MemoryMode=100"),
-    "Mixed": ("setup-mixed.yml", "ipmctl create -goal MemoryMode=50"),
-    "Default": ("setup-default.yml", "removing the modules, or not using them"),
+    "AppDirect": "`harness host apply appdirect --set pmem_goal=AppDirect`",
+    "Memory": "`harness host apply memory-mode`",
+    "Mixed": "`harness host apply memory-mode --set memory_mode_percent=50`",
+    "Default": "removing the modules, or not using them",
 }
 
 
@@ -169,9 +167,7 @@ def _one(
 
 
 def _how_to_switch(spec: RunSpec) -> str:
-    playbook, command = _MODES[(spec.required_host_mode or "").split("|")[0]]
-    path = _PLAYBOOKS / playbook
-    return f"`ansible-playbook {path}`" if path.exists() else command
+    return _MODES[(spec.required_host_mode or "").split("|")[0]]
 
 
 def _complete(store: Store, env: Environment) -> dict[str, list[StoredRun]]:

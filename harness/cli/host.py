@@ -188,12 +188,12 @@ def _act(
             print(f"harness: {error}", file=sys.stderr)
         raise typer.Exit(error.exit_code if error else 0)
     for outcome in outcomes:
-        _print(outcome, planned=check or action == "verify")
+        _print(outcome, planned=check or action == "verify", one_of=len(outcomes))
     if error:
         raise error
 
 
-def _print(outcome: HostOutcome, planned: bool) -> None:
+def _print(outcome: HostOutcome, planned: bool, one_of: int) -> None:
     told = outcome.provisioning
     if not outcome.steps and not outcome.refusals and not outcome.failures:
         print(f"{outcome.host}: nothing to do")
@@ -207,10 +207,16 @@ def _print(outcome: HostOutcome, planned: bool) -> None:
     for note in told.get("notes", ()):
         print(f"note: {note}")
     if planned and told.get("destroy"):
-        names = " ".join(f"--destroy {name}" for name in told["destroy"])
-        print(f"destroys what is on it; to mean it: --confirm-destroy {names}")
+        words = consent_words(told["destroy"], outcome.host if one_of > 1 else None)
+        print(f"destroys what is on it; to mean it: {words}")
     for missing in told.get("missing", ()):
         print(f"not here: {missing['what']}: {missing['found']}\n  {missing['do']}")
+
+
+def consent_words(names: Sequence[str], host: str | None) -> str:
+    """The options that consent to a plan; ``host``: where it is one of several."""
+    of_host = f"{host}:" if host else ""
+    return " ".join(["--confirm-destroy", *(f"--destroy {of_host}{name}" for name in names)])
 
 
 def _error(

@@ -174,7 +174,7 @@ def test_a_run_that_needs_another_host_mode_stops_and_says_how_to_switch(loaded)
     file.write_text(PROFILE.replace("name: small", "name: mode") + "  host_mode: Memory\n")
     done = loaded("experiment", "run", file)
     assert done.code == 2
-    assert "ansible-playbook" in done.err or "ipmctl" in done.err
+    assert "harness host apply memory-mode" in done.err
     assert "--resume" in done.err
 
 
