@@ -48,6 +48,7 @@ class Outcome:
     failures: list[Refusal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     changed: bool = False
+    #: Whether all is done that comes before a restart, and nothing was refused or went wrong.
     reboot_needed: bool = False
     missing_tools: list[str] = field(default_factory=list)
     tiers: list[dict[str, Any]] = field(default_factory=list)
@@ -148,9 +149,14 @@ def _tell(outcome: Outcome, plan: Plan, state: State) -> None:
     outcome.steps = [step.to_json() for step in plan.steps]
     outcome.destroy = list(plan.destroys)
     outcome.notes = list(plan.notes)
-    outcome.reboot_needed = plan.reboot_needed
+    outcome.reboot_needed = _waits_for_restart(plan)
     outcome.state = state.to_json()
     outcome.tiers = [{"base": base, **tier} for base, tier in our_tiers(state)]
+
+
+def _waits_for_restart(plan: Plan) -> bool:
+    """Whether the restart is all that is left to do: a plan may need one, and be refused."""
+    return not plan.refusals and {step.do for step in plan.steps} == {"reboot"}
 
 
 # Confirmation ----------------------------------------------------------------------
@@ -193,7 +199,7 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
         _approve(plan, state, host.files)
         state = host.state()
         plan = make_plan(state, host.wish)
-    outcome.steps = []
+    outcome.steps, outcome.reboot_needed = [], False
     came_up: list[tuple[Step, int]] = []
     for _ in range(_MOST_STEPS):
         if plan.refusals:
@@ -220,7 +226,7 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
         plan = make_plan(state, host.wish)
     outcome.steps += [each.to_json() for each in plan.steps]
     outcome.notes = list(dict.fromkeys([*outcome.notes, *plan.notes]))
-    outcome.reboot_needed = plan.reboot_needed
+    outcome.reboot_needed = _waits_for_restart(plan)
     return state
 
 
