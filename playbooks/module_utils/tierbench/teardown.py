@@ -11,6 +11,7 @@ from .draft import Draft
 from .memmap import plan_removal
 from .ndctl import Namespace, Region
 from .regions import release_memory
+from .use import MountedAt
 from .wish import Wish
 
 
@@ -35,11 +36,10 @@ def plan_teardown(draft: Draft, wish: Wish, regions: tuple[Region, ...]) -> None
 def _plan_region(draft: Draft, region: Region) -> None:
     state = draft.state
     ours = [each for each in state.of_region(region) if state.is_ours(each)]
-    for namespace in ours:
-        _unmount(draft, namespace)
+    unmounted = {namespace.name: _unmount(draft, namespace) for namespace in ours}
     for namespace in ours:
         release_memory(draft, namespace)
-        _destroy(draft, region, namespace)
+        _destroy(draft, region, namespace, unmounted[namespace.name])
     before = state.record.before.get(region.name)
     if before is None:
         return
@@ -51,8 +51,9 @@ def _plan_region(draft: Draft, region: Region) -> None:
             _create(draft, region, wanted)
 
 
-def _unmount(draft: Draft, namespace: Namespace) -> None:
-    """Our mounts only; somebody's own mount of our namespace is refused with the destruction."""
+def _unmount(draft: Draft, namespace: Namespace) -> list[MountedAt]:
+    """Our mounts only, which it returns; any other mount of our namespace is refused."""
+    planned = []
     for mount in draft.state.use(namespace).mounts:
         point = mount.point
         ours = point in draft.state.record.filesystems.values() or point in fstab.our_points(
@@ -73,13 +74,16 @@ def _unmount(draft: Draft, namespace: Namespace) -> None:
             )
             continue
         draft.add("unmount", point, f"{namespace.name} goes", f"umount {point}")
+        planned.append(mount)
+    return planned
 
 
-def _destroy(draft: Draft, region: Region, namespace: Namespace) -> None:
+def _destroy(
+    draft: Draft, region: Region, namespace: Namespace, unmounted: list[MountedAt]
+) -> None:
     """Behind its unmounting; what speaks against it otherwise is refused as everywhere."""
     name = namespace.name
-    if any(step.do == "unmount" for step in draft.steps):
-        draft = _without_mounts(draft, namespace)
+    draft = _without(draft, namespace, unmounted)
     if not region.dimms:
         argv = ["ndctl", "create-namespace", "-f", "-e", name, "-m", "raw"]
         why = "it was the kernel's own before"
@@ -91,12 +95,15 @@ def _destroy(draft: Draft, region: Region, namespace: Namespace) -> None:
     draft.destroy("destroy-namespace", name, "it is ours", command, [namespace])
 
 
-def _without_mounts(draft: Draft, namespace: Namespace) -> Draft:
-    """The same draft, seen as if the unmounting that it plans were done.
+def _without(draft: Draft, namespace: Namespace, unmounted: list[MountedAt]) -> Draft:
+    """The same draft, seen as if these mounts of the namespace were no more; nobody else's use
+    is left out.
 
     The state is read anew before the destruction: were it still mounted then, it is refused.
     """
-    use = replace(draft.state.use(namespace), mounts=(), others=())
+    use = draft.state.use(namespace)
+    left = tuple(mount for mount in use.mounts if mount not in unmounted)
+    use = replace(use, mounts=left)
     state = replace(draft.state, uses={**draft.state.uses, namespace.name: use})
     return Draft(state, draft.steps, draft.refusals, draft.notes)
 

@@ -1,0 +1,68 @@
+"""The way back on a simulated host: all or nothing, and nothing left of what goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated import Region_, SimulatedHost
+from tierbench.run import Leave, Outcome, run
+
+CONFIRMED = Leave(True, ("namespace0.0", "namespace1.0"))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> SimulatedHost:
+    """Two regions with labels, each with a namespace and a mounted file system of ours."""
+    made = SimulatedHost(tmp_path)
+    made.regions = {name: Region_(name) for name in ("region0", "region1")}
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "mnt").mkdir()
+    made.files.fstab.write_text("# mine\nUUID=x /srv ext4 defaults 0 2\n")
+    made.write_tree()
+    outcome = given(made, mode="appdirect", mount_root=str(made.mount_root))
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert sorted(made.mounts) == [f"{made.mount_root}/pmem{n}" for n in (0, 1)]
+    made.ran.clear()
+    return made
+
+
+def given(host: SimulatedHost, leave: Leave = CONFIRMED, **wish: Any) -> Outcome:
+    return run(wish, leave, host, host.files, host.kernel())
+
+
+def refused(outcome: Outcome) -> list[tuple[str, str]]:
+    return [(each.object, each.why) for each in outcome.refusals]
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_somebodys_use_of_one_namespace_spares_all_of_them(
+    host: SimulatedHost, mounted: bool
+) -> None:
+    """The other one's mount is ours, and is planned to go; this one is under device mapper."""
+    if not mounted:
+        del host.mounts[f"{host.mount_root}/pmem1"]
+    (host.root / "sys/class/block/pmem1/holders/dm-0").mkdir(parents=True)
+    host.write_tree()
+    outcome = given(host, mode="teardown")
+    assert ("namespace1.0", "it is in use: dm-0 is built on it") in refused(outcome)
+    assert host.ran == []
+    assert set(host.spaces) == {"namespace0.0", "namespace1.0"}
+
+
+def test_somebodys_mount_of_one_namespace_spares_all_of_them(host: SimulatedHost) -> None:
+    host.mounts["/srv"] = host.mounts.pop(f"{host.mount_root}/pmem1")
+    host.write_tree()
+    outcome = given(host, mode="teardown")
+    assert ("namespace1.0", "it is mounted at /srv, which is not a mount of ours") in refused(
+        outcome
+    )
+    assert host.ran == []
+
+
+def test_our_own_mounts_keep_nothing(host: SimulatedHost) -> None:
+    outcome = given(host, mode="teardown")
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert (host.mounts, host.spaces) == ({}, {})
+    assert host.files.fstab.read_text() == "# mine\nUUID=x /srv ext4 defaults 0 2\n"
