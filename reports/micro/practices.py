@@ -111,6 +111,9 @@ def _absent(measurements: str) -> str:
 
 
 def _no_far(device: Device) -> str:
-    if not device.select(RATE, measurement="mix"):
+    points = device.select(RATE, measurement="mix")
+    if not points:
         return _absent("mix")
+    if any(p["numa"] == "far" for p in points):
+        return "near and far were not measured in one experiment"
     return "no processors of another NUMA node: everything is near here"

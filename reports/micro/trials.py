@@ -11,11 +11,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.reports.micro.claims import Claim, claim, claim_of
 from harness.reports.micro.points import RATE, Device, Point, best
+from harness.reports.micro.questions import alike, largest
 from harness.reports.micro.sequences import CLWB, LOAD, NTSTORE, STORE, Instructions, sequence_of
 from harness.reports.words import counted, quantity_text
 from harness.units import format_bytes
@@ -116,16 +117,21 @@ def _crowd(device: Device) -> Iterator[Trial]:
 
 
 def _remote(device: Device) -> Iterator[Trial]:
-    far = [p for p in _of(device, "mix") if p["numa"] == "far"]
-    for point in far:
-        near = [
-            p for p in _of(device, "mix") if p["numa"] in ("", "near")
-            and all(p[label] == point[label] for label in ("threads", "read_share"))
-        ]  # fmt: skip
-        crowd = max(p.number("threads") for p in far)
-        if near and point.number("threads") == crowd and point["read_share"] in ("0", "0.5", "1"):
-            share = f"{100 * point.number('read_share'):g} % reads"
-            yield _against(4, f"near against far, {crowd:g} threads, {share}", near[0], point)
+    points = _of(device, "mix")
+    for pattern in dict.fromkeys(p["pattern"] for p in points):
+        same = [p for p in points if p["pattern"] == pattern]
+        held = largest(same, "numa", "threads", "read_share", having=_near_and_far)
+        crowd = max((p.number("threads") for p in held), default=0)
+        for far in (p for p in held if p["numa"] == "far" and p.number("threads") == crowd):
+            near = next((p for p in held if p["numa"] != "far" and alike(p, far, "numa")), None)
+            if near and far["read_share"] in ("0", "0.5", "1"):
+                share = f"{100 * far.number('read_share'):g} % reads"
+                what = f"{pattern}, {crowd:g} threads, {share}".removeprefix(", ")
+                yield _against(4, f"near against far, {what}", near, far)
+
+
+def _near_and_far(points: Sequence[Point]) -> bool:
+    return len({p["numa"] == "far" for p in points}) == 2
 
 
 def _against(practice: int, what: str, a: Point, b: Point) -> Trial:
