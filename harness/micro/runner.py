@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import harness
@@ -140,11 +141,18 @@ def prepare(asked: Asked, env: Environment) -> Ready:
 def _other_program(asked: Asked, tier: Tier) -> Mapping[str, Any] | None:
     """``{program, params}`` where another program measures this suite on this tier."""
     (first, *more) = [document.value for document in asked.documents]
+    on_blocks = tier.facts.kind in _BLOCK_KINDS
+    if more and on_blocks and any("block" in document.value for document in asked.documents):
+        raise UsageError(
+            f"suite {asked.suite} on tier {tier.name!r}",
+            "on a block device its files are measured by other programs, each by its own",
+            f"name one of them: {asked.suite}/{Path(asked.documents[0].path).stem} …",
+        )
     if more or "schema" not in first:  # PerMA-Bench's
         return None
     if "program" in first:
         return {"program": first["program"], "params": first.get("params", {})}
-    return first.get("block") if tier.facts.kind in _BLOCK_KINDS else None
+    return first.get("block") if on_blocks else None
 
 
 def _tier(name: str, env: Environment) -> Tier:

@@ -110,6 +110,12 @@ def suite_of(name: str, documents: list[Document], variables: Variables) -> Suit
         elif "measurements" in document.value:
             measurements += _measurements(document, variables)
             descriptions.append(document.value["description"])
+        else:
+            raise UsageError(
+                document.at(()),
+                "it is measured by another program than the files beside it",
+                "name each suite of the folder by itself",
+            )
     _check_names(measurements)
     first = _mapping(documents[0])
     return Suite(
@@ -117,7 +123,7 @@ def suite_of(name: str, documents: list[Document], variables: Variables) -> Suit
         "; ".join(descriptions),
         tuple(measurements),
         block=first.get("block") if len(documents) == 1 else None,
-        repeats=first.get("repeats", 1) if len(documents) == 1 else 1,
+        repeats=max(_mapping(document).get("repeats", 1) for document in documents),
         published=first.get("published") if len(documents) == 1 else None,
         documents={Path(document.path).name: document.value for document in documents},
     )

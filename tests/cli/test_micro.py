@@ -163,6 +163,7 @@ def test_a_stored_suite_is_repeated_from_what_is_stored(harness, quick):
         (["--suite", "quick", "--tier", "dram", "--format", "perma"], "no suite of PerMA-Bench's"),
         (["--suite", "quick", "--tier", "dram", "--threads", "1", "-p", "threads=2"],
          "threads is 1 already"),
+        (["--suite", "nvm-for-databases", "--tier", "ssd"], "name one of them"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_before_anything_is_done(harness, argv, words):

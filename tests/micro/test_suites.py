@@ -55,6 +55,22 @@ def test_the_papers_figures_that_are_promised_are_there():
     assert [name for name in promised if name not in known] == []
 
 
+def test_a_folder_is_repeated_as_often_as_its_suites_ask():
+    asked = [load_suite(find_suite(f"empirical-guide/fig{n}"), HERE).repeats for n in (5, 6)]
+    assert asked == [5, 3]
+    assert load_suite(find_suite("empirical-guide"), HERE).repeats == 5
+
+
+def test_a_folder_with_a_file_for_another_program_is_refused(tmp_path):
+    body = "schema: 1\nname: n\ndescription: d\n"
+    measured = "defaults: {range: 1MiB, duration: 1s}\nmeasurements: {m: {args: {kind: chase}}}\n"
+    (tmp_path / "a.yml").write_text(body + measured)
+    (tmp_path / "b.yml").write_text(f"{body}program: ioping\n")
+    with pytest.raises(UsageError, match="another program") as refused:
+        load_suite(tmp_path, HERE)
+    assert "b.yml" in str(refused.value)
+
+
 @pytest.mark.parametrize("paper", ["perma-bench", "empirical-guide", "pmem-io-primitives"])
 def test_a_papers_numbers_can_be_read_and_have_an_error_each(paper):
     series = read_published(PAPERS / paper / "published.csv")
