@@ -36,14 +36,26 @@ bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_
         !mb_read_number(job, "zipf_exponent", 0.01, 10, 0.9, &pattern->zipf_exponent, error))
         return false;
     pattern->order = (enum mb_order)order;
-    bool scattered = order == MB_RANDOM || order == MB_ZIPF || order == MB_HOTSPOT;
-    uint64_t sharers = job->threads / job->partitions;
-    if (pattern->hotspot_bytes > range || pattern->hotspot_bytes < access_bytes)
+    if (pattern->hotspot_bytes > range) {
         lg_fail(error, "hotspot_bytes: from one access to a partition's range (%" PRIu64
                        " bytes) is wanted", range);
-    else if (!scattered && range / sharers < access_bytes)
+        return false;
+    }
+    return mb_pattern_fits(job, pattern, access_bytes, range, error);
+}
+
+bool mb_pattern_fits(const struct mb_job *job, const struct mb_pattern *pattern,
+                     uint64_t access_bytes, uint64_t range_bytes, struct lg_error *error)
+{
+    enum mb_order order = pattern->order;
+    bool scattered = order == MB_RANDOM || order == MB_ZIPF || order == MB_HOTSPOT;
+    uint64_t sharers = job->threads / job->partitions;
+    if (order == MB_HOTSPOT && pattern->hotspot_bytes < access_bytes)
+        lg_fail(error, "hotspot_bytes: %" PRIu64 " are less than an access of %" PRIu64,
+                pattern->hotspot_bytes, access_bytes);
+    else if (range_bytes / (scattered ? 1 : sharers) < access_bytes)
         lg_fail(error, "range_bytes: %" PRIu64 " threads share a partition of %" PRIu64
-                       " bytes: less than an access each", sharers, range);
+                       " bytes: less than an access each", sharers, range_bytes);
     else
         return true;
     return false;
@@ -157,6 +169,11 @@ static void take_chunks(struct mb_cursor *cursor)
     cursor->lap = cursor->place;
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 void mb_cursor_init(struct mb_cursor *cursor, const struct mb_thread *thread,
                     const struct mb_pattern *pattern, uint64_t access_bytes, char *base,
                     uint64_t range_bytes, uint64_t stream)
@@ -170,6 +187,8 @@ void mb_cursor_init(struct mb_cursor *cursor, const struct mb_thread *thread,
         .place = thread->place,
         .random = thread->random,
     };
+    /* Asked for of a partition, it may be more than a second target has, or a chain's step. */
+    cursor->pattern.hotspot_bytes = least(pattern->hotspot_bytes, cursor->range_bytes);
     lg_random_seed(&cursor->random, lg_random_next(&cursor->random), stream);
     if (pattern->order == MB_STRIDED)
         take_slice(cursor);
@@ -183,11 +202,6 @@ void mb_cursor_free(struct mb_cursor *cursor)
 {
     free(cursor->ring);
     cursor->ring = NULL;
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 static struct mb_span next_scattered(struct mb_cursor *cursor, uint64_t wanted)

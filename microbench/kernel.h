@@ -185,6 +185,12 @@ struct mb_pattern {
 };
 bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
                      struct lg_error *error);
+/*
+ * Has a range room for accesses of that size in this order, for each thread that shares it? False
+ * with the error. For ranges that mb_pattern_read does not know: a second target, a chain's step.
+ */
+bool mb_pattern_fits(const struct mb_job *job, const struct mb_pattern *pattern,
+                     uint64_t access_bytes, uint64_t range_bytes, struct lg_error *error);
 #define MB_PATTERN_KEYS \
     "pattern", "stride_bytes", "hotspot_bytes", "chunk_bytes", "zipf_exponent"
 

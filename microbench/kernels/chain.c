@@ -157,6 +157,11 @@ static bool fits(const struct mb_job *job, const struct chain *chain, struct lg_
                     step->second ? second : range);
             return false;
         }
+        struct lg_error why = {""};
+        if (!step->write && !mb_pattern_fits(job, &chain->pattern, step->bytes, room, &why)) {
+            lg_fail(error, "steps[%zu]: %s", i, why.text);
+            return false;
+        }
     }
     return true;
 }

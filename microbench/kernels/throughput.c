@@ -104,9 +104,11 @@ static bool read(struct mb_job *job, struct lg_error *error)
         !mb_second_read(job, &params->second, error) || !read_mix(job, params, error) ||
         !choose_loops(params, error))
         return false;
+    uint64_t part = params->second.range_bytes / job->partitions / MB_LINE * MB_LINE;
+    struct lg_error why = {""};
     if (params->second.target &&
-        params->second.range_bytes / job->partitions < params->operation.bytes) {
-        lg_fail(error, "second: its range is less than an access for each partition");
+        !mb_pattern_fits(job, &params->pattern, params->operation.bytes, part, &why)) {
+        lg_fail(error, "second: %s", why.text);
         return false;
     }
     return true;

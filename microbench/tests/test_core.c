@@ -120,6 +120,18 @@ static void test_a_hot_spot_stays_in_its_bytes(void)
     mb_cursor_free(&cursor);
 }
 
+/* A second target or what writes leave of a range may be smaller: the spot is no larger then. */
+static void test_a_hot_spot_does_not_leave_a_smaller_range(void)
+{
+    enum { SMALL = 4096 };
+    static uint32_t times[SMALL / 64];
+    struct mb_cursor cursor = cursor_of(MB_HOTSPOT, 64, SMALL, 1, 0, 3);
+    CHECK(count(&cursor, 3 << 14, SMALL, times));
+    for (size_t i = 0; i < SMALL / 64; i++)
+        CHECK_CASE(times[i] > 0, i);
+    mb_cursor_free(&cursor);
+}
+
 static void test_laps_of_strides_are_shifted(void)
 {
     static uint32_t times[RANGE / 64];
@@ -242,6 +254,7 @@ int main(void)
     test_random_addresses_are_uniform_and_from_the_seed();
     test_rounds_of_the_ring_touch_other_lines();
     test_a_hot_spot_stays_in_its_bytes();
+    test_a_hot_spot_does_not_leave_a_smaller_range();
     test_laps_of_strides_are_shifted();
     test_zipf_has_the_frequencies_of_its_exponent();
     test_what_cannot_be_is_refused();

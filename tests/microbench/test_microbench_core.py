@@ -308,6 +308,15 @@ WORDS = {
     "no hot spot": (
         DRAM, throughput(operations=1, pattern="hotspot", hotspot_bytes=1 << 30), 2, "hotspot_byt",
     ),
+    "a hot spot of less than an access": (
+        DRAM, throughput(operations=1, pattern="hotspot", hotspot_bytes=64, access_bytes=512), 2,
+        "hotspot_bytes: 64 are less than an access of 512",
+    ),
+    "a share of the second target": (
+        DRAM, throughput(operations=2, threads=2, second={"target": "near", "share": 0.5,
+                                                          "range_bytes": 64}), 2,
+        "second: range_bytes: 2 threads share a partition of 64 bytes",
+    ),
     "a wide hot range": (DRAM, throughput(operations=1, range_bytes=1 << 40), 2, "range_bytes: a"),
 }  # fmt: skip
 

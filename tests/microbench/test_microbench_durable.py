@@ -106,9 +106,29 @@ def test_a_chain_stays_within_its_range(microbench: Run):
     assert found["operations"] == 2000
 
 
+def test_a_hot_spot_of_chains_leaves_their_writes_room(microbench: Run, tmp_path: Path):
+    """Asked for or by default as large as the range: what lies behind the range stays as it was."""
+    path = tmp_path / "target"
+    target = {"t0": {"kind": "file", "path": str(path), "size_bytes": 8192, "overwrite": True}}
+    for keys in ({}, {"hotspot_bytes": 4096}):
+        path.write_bytes(bytes(8192))
+        job = chain("r_64,w_64_none_1024", dependent=False, pattern="hotspot", **keys)
+        microbench(target, measured({**job, "range_bytes": 4096}))
+        written = path.read_bytes()
+        assert written[1024:4096] != bytes(3072)
+        assert written[4096:] == bytes(4096)
+
+
 @pytest.mark.parametrize(
     ("job", "words"),
     [
+        (chain("r_512", dependent=True, pattern="hotspot", hotspot_bytes=64),
+         "steps[0]: hotspot_bytes: 64 are less than an access of 512"),
+        (chain("r_64,r_512", dependent=True, pattern="sequential", threads=4, range_bytes=1024),
+         "steps[1]: range_bytes: 4 threads share a partition of 1024 bytes"),
+        (chain("rd_512", dependent=True, pattern="strided", threads=2,
+               second={"target": "t1", "share": 0, "range_bytes": 512}),
+         "steps[0]: range_bytes: 2 threads share a partition of 512 bytes"),
         (chain("w_64_cache", dependent=True), "steps[0]: a write goes to the memory"),
         (chain("r_64,wd_64_cache", dependent=True), "steps[1]: a write goes to the memory"),
         (chain("rd_64", dependent=True), 'steps[0]: "target": "second"'),
