@@ -345,17 +345,21 @@ def _create_goal(step: Step, hands: Hands) -> None:
 
 
 def _set_memmap(step: Step, hands: Hands) -> None:
-    hands.record.memmap = step.args["parameter"]
+    hands.record.memmap, hands.record.memmap_done = step.args["parameter"], False
     hands.save()
     if hands.state.boot_loader == "grubby":
         hands.must(step, "grubby", "--update-kernel=ALL", f"--args={step.args['parameter']}")
-        return
-    line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {step.args["parameter"]}"\n'
-    write_durably(hands.files.grub, line, 0o644)
-    hands.must(step, "update-grub")
+    else:
+        line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {step.args["parameter"]}"\n'
+        write_durably(hands.files.grub, line, 0o644)
+        hands.must(step, "update-grub")
+    hands.record.memmap_done = True
+    hands.save()
 
 
 def _remove_memmap(step: Step, hands: Hands) -> None:
+    hands.record.memmap_done = False  # from here on the boot loader may not have it any more
+    hands.save()
     if hands.state.boot_loader == "grubby":
         hands.must(step, "grubby", "--update-kernel=ALL", f"--remove-args={step.args['parameter']}")
     else:

@@ -36,8 +36,11 @@ class Record:
     creating: str | None = None
     #: Mount points that we made.
     folders: list[str] = field(default_factory=list)
-    #: The kernel parameter ``memmap=`` that we added, and what the firmware's goal was before.
+    #: The kernel parameter ``memmap=`` that we add: on record before the boot loader is told, so
+    #: that it can be taken back, and done once the boot loader has it.
     memmap: str | None = None
+    memmap_done: bool = False
+    #: What the firmware's goal was before.
     goal_before: str | None = None
     #: The goal that we asked for last, and the boot that we asked in.
     goal_asked: str | None = None
