@@ -185,7 +185,8 @@ class SimulatedHost(Commands):
 
     def run(self, argv: Sequence[str]) -> Done:
         words = list(argv)
-        reading = words[:2] in (["ndctl", "list"], ["daxctl", "list"]) or words[0] == "blkid"
+        lists = (["ndctl", "list"], ["daxctl", "list"], ["ipmctl", "show"])
+        reading = words[:2] in lists or words[0] == "blkid"
         if not reading:
             self.changing += 1
             if self.cut_at == self.changing:

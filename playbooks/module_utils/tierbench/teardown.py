@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from . import fstab, goals
+from . import fstab, goals, ipmctl
 from .devices import plan_release
 from .draft import Draft
 from .memmap import plan_removal
@@ -16,8 +16,13 @@ from .wish import Wish
 
 
 def plan_teardown(draft: Draft, wish: Wish, regions: tuple[Region, ...]) -> None:
-    """Region by region, then what belongs to none of them."""
+    """Region by region, then what belongs to none of them.
+
+    What was there before the goal of ours comes again only in the regions of the goal of before:
+    after that one has been made again, and the restart.
+    """
     record = draft.state.record
+    goal_is_back = _goal_is_back(draft)
     if record.blank and not any(map(draft.state.is_ours, draft.state.inventory.namespaces)):
         draft.notes.append("nothing of ours is on this host")
     for region in regions:
@@ -25,15 +30,23 @@ def plan_teardown(draft: Draft, wish: Wish, regions: tuple[Region, ...]) -> None
             command = f"ndctl enable-region {region.name}"
             draft.add("enable-region", region.name, "a run was cut off", command)
         else:
-            _plan_region(draft, region)
+            _plan_region(draft, region, bring_back=goal_is_back)
+            if not goal_is_back and wish.regions is not None:
+                _refuse_to_forget(draft, region)
     if wish.regions is None:
         plan_release(draft)
         _forget_mount_points(draft)
         plan_removal(draft)
-        _goal_back(draft)
+        if not goal_is_back:
+            _goal_back(draft)
+        elif record.goal_before is None and record.goal_asked is not None:
+            draft.notes.append(
+                f"the modules stay as {record.goal_asked} made them: no goal brings back what they"
+                " were before (not configured, or of several types)"
+            )
 
 
-def _plan_region(draft: Draft, region: Region) -> None:
+def _plan_region(draft: Draft, region: Region, *, bring_back: bool) -> None:
     state = draft.state
     ours = [each for each in state.of_region(region) if state.is_ours(each)]
     unmounted = {namespace.name: _unmount(draft, namespace) for namespace in ours}
@@ -41,7 +54,7 @@ def _plan_region(draft: Draft, region: Region) -> None:
         release_memory(draft, namespace)
         _destroy(draft, region, namespace, unmounted[namespace.name])
     before = state.record.before.get(region.name)
-    if before is None:
+    if before is None or not bring_back:
         return
     others = [each for each in state.of_region(region) if each not in ours]
     if region.dimms and not before["labelled"]:
@@ -174,10 +187,33 @@ def _forget_mount_points(draft: Draft) -> None:
         draft.add("remove-folder", point, "we made it", f"rmdir {point}")
 
 
+def _goal_is_back(draft: Draft) -> bool:
+    """Whether the modules are as before any goal of ours; so, too, where that cannot be told."""
+    record, now = draft.state.record, draft.state.goals
+    if record.goal_before is None:
+        return True
+    percent, _, kind = record.goal_before.partition(" ")
+    return now is not None and not now.error and ipmctl.is_met(now, kind, int(percent))
+
+
 def _goal_back(draft: Draft) -> None:
-    """The firmware's goal of before; nothing is there any more that it could destroy."""
-    before = draft.state.record.goal_before
-    if before is None or draft.steps:
-        return
-    percent, _, kind = before.partition(" ")
-    goals.plan_goal(draft, kind, int(percent), 0, draft.state.inventory.regions)
+    """The firmware's goal of before, behind the steps by which what is ours goes."""
+    percent, _, kind = str(draft.state.record.goal_before).partition(" ")
+    state = draft.state
+    theirs = tuple(each for each in state.inventory.namespaces if not state.is_ours(each))
+    state = replace(state, inventory=replace(state.inventory, namespaces=theirs))
+    without_ours = Draft(state, draft.steps, draft.refusals, draft.notes)
+    goals.plan_goal(without_ours, kind, int(percent), 0, state.inventory.regions)
+    draft.reboot = draft.reboot or without_ours.reboot
+
+
+def _refuse_to_forget(draft: Draft, region: Region) -> None:
+    """One region cannot go back to a goal, and with its teardown its past would be forgotten."""
+    before = draft.state.record.before.get(region.name)
+    if before and before["namespaces"]:
+        draft.refuse(
+            region.name,
+            f"its namespaces of before are of another goal ({draft.state.record.goal_before}),"
+            " to which only all regions together can go back",
+            "teardown_regions: all",
+        )

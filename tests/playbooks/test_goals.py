@@ -1,0 +1,96 @@
+"""Goals on a simulated host with Optane modules: there by a restart, and back by another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated import GIB, Space_
+from simulated_optane import Goal_, OptaneHost
+from tierbench.run import Leave, Outcome, run
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> OptaneHost:
+    """One interleaved region, in it a devdax namespace without a name."""
+    made = OptaneHost(tmp_path, goal=Goal_("AppDirect"))
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "mnt").mkdir()
+    made.files.fstab.write_text("")
+    made.reshape()
+    made.spaces["namespace0.0"] = Space_("namespace0.0", "region0", "sector", 8 * GIB, "theirs")
+    made.restart()
+    return made
+
+
+def given(host: OptaneHost, *names: str, **wish: Any) -> Outcome:
+    leave = Leave(True, names or ("namespace0.0",))
+    outcome = run(wish, leave, host, host.files, host.kernel())
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    return outcome
+
+
+def dos(outcome: Outcome) -> list[tuple[str, bool]]:
+    return [(step["do"], step["done"]) for step in outcome.steps]
+
+
+SPLIT = {"mode": "sector", "goal": "AppDirectNotInterleaved"}
+
+
+def split(host: OptaneHost) -> None:
+    """Our goal of a region for each module, carried out, and our namespaces in them."""
+    wish = {**SPLIT, "mount_root": str(host.mount_root)}
+    assert given(host, **wish).reboot_needed
+    host.restart()
+    assert not given(host, **wish).reboot_needed
+    assert [(s.region, s.label) for s in host.spaces.values()] == [
+        ("region0", "tierbench"), ("region1", "tierbench"),
+    ]  # fmt: skip
+
+
+def test_teardown_makes_the_goal_of_before_and_then_what_was_in_its_regions(
+    host: OptaneHost,
+) -> None:
+    split(host)
+    outcome = given(host, "namespace0.0", "namespace1.0", mode="teardown")
+    assert outcome.reboot_needed
+    assert dos(outcome)[-2:] == [("create-goal", True), ("reboot", False)]
+    assert "create-namespace" not in [do for do, _ in dos(outcome)]
+    assert host.files.fstab.read_text() == ""
+    assert host.asked == Goal_("AppDirect")
+    assert dos(given(host, mode="teardown")) == [("reboot", False)]
+    host.restart()
+    outcome = given(host, mode="teardown")
+    assert ("create-namespace", True) in dos(outcome)
+    assert not outcome.reboot_needed
+    assert [(s.region, s.mode, s.raw) for s in host.spaces.values()] == [
+        ("region0", "sector", 8 * GIB)
+    ]
+    assert not host.files.record.exists()
+    assert run({"mode": "teardown"}, Leave(), host, host.files, host.kernel()).steps == []
+
+
+def test_one_region_alone_does_not_go_back_and_its_past_is_not_forgotten(
+    host: OptaneHost,
+) -> None:
+    split(host)
+    leave = Leave(True, ("namespace0.0",))
+    wish = {"mode": "teardown", "regions": ["region0"]}
+    outcome = run(wish, leave, host, host.files, host.kernel())
+    assert "of another goal (0 AppDirect)" in outcome.refusals[0].why
+    assert set(host.spaces) == {"namespace0.0", "namespace1.0"}
+
+
+def test_where_no_goal_brings_back_what_was_teardown_says_so(tmp_path: Path) -> None:
+    """Modules as they come from the factory are not configured."""
+    host = OptaneHost(tmp_path)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "mnt").mkdir()
+    host.files.fstab.write_text("")
+    host.restart()
+    split(host)
+    outcome = given(host, "namespace0.0", "namespace1.0", mode="teardown")
+    assert not outcome.reboot_needed
+    assert [note for note in outcome.notes if "no goal brings back what they were before" in note]
+    assert host.goal == Goal_("AppDirectNotInterleaved")
