@@ -19,7 +19,7 @@ from harness.reports.micro.findings import findings
 from harness.reports.micro.loaded import curves
 from harness.reports.micro.points import devices
 from harness.reports.micro.practices import practices
-from harness.reports.micro.prices import COLUMNS, price_table, read_prices
+from harness.reports.micro.prices import COLUMNS, HASH_UPDATE, price_table, read_prices
 from harness.reports.micro.report import write_cards
 from harness.reports.micro.verdicts import verdicts
 
@@ -262,8 +262,8 @@ def test_price_performance_is_that_of_perma_bench_table_2(
 def test_latency_multiplies_and_operations_divide(tmp_path: Path) -> None:
     metrics = [
         duration("random_read_latency", {"500": 100}, threads=16),
-        operations("hash_index_update", 23.6e6, threads=16),
-        operations("hash_index_update", 2e6, threads=1),
+        operations("hash_index_update", 23.6e6, threads=16, chain=HASH_UPDATE),
+        operations("hash_index_update", 2e6, threads=1, chain=HASH_UPDATE),
     ]
     (device,) = devices([micro_run(tmp_path, metrics)])
     by_name = {column.per: column.value(device, 9.21) for column in COLUMNS}
