@@ -15,7 +15,7 @@ from harness.micro.model import Job, Measurement
 from harness.units import GIB
 
 #: Of processor time on an EPYC of 2023 with 1 GiB: drawing a node's place and writing its
-#: pointer; the empty body that goes before each latency measurement; zeroing and touching
+#: pointer; the empty body that goes before each measurement with stamps; zeroing and touching
 #: a GiB; the program's start.
 _NODE_NS, _EMPTY_BODY_NS, _TOUCH_GIB_NS, _START_NS = 35, 5_000_000, 250_000_000, 200_000_000
 
@@ -55,4 +55,10 @@ def estimate(measurements: Sequence[Measurement], room: Room, repeats: int) -> E
 def _setup_ns(job: Job) -> int:
     if job.kind == "chase":
         return job.range_bytes // int(job.keys.get("node_bytes", LINE_BYTES)) * _NODE_NS
-    return _EMPTY_BODY_NS if job.kind == "latency" else 0
+    return _EMPTY_BODY_NS if _timed(job) else 0
+
+
+def _timed(job: Job) -> bool:
+    """Whether operations of it are timed alone, so that their stamps are measured before."""
+    chained = job.kind == "chain" and job.keys.get("mode") == "dependent"
+    return job.kind == "latency" or chained or bool(job.keys.get("sample_every"))

@@ -17,7 +17,7 @@ from itertools import product
 from typing import Any
 
 from harness.errors import UsageError, nearest
-from harness.micro.chains import PERSIST
+from harness.micro.chains import PERSIST, SAMPLE_EVERY
 from harness.micro.model import Axis, Job, Measurement
 from harness.micro.perma_config import PermaConfig, check, read_value
 from harness.units import NS_PER_S
@@ -225,9 +225,10 @@ def _pattern(c: PermaConfig) -> dict[str, Any]:
 
 
 def _timed(job: Job, c: PermaConfig) -> Job:
-    """The same chains, each behind the one before and timed; as many as would be sampled."""
+    """The same chains, each behind the one before; as many are timed as would be sampled."""
     if not c.custom:
         return job
     sampled = c.number_operations // max(1, c.latency_sample_frequency)
     operations = max(sampled, _LEAST_TIMED * c.number_threads)
+    operations *= SAMPLE_EVERY
     return Job(**{**vars(job), "keys": {"mode": "dependent"}, "operations": operations})

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.micro.chains import SAMPLE_EVERY
 from harness.micro.fit import Room, TargetKey, target_of, targets_of
 from harness.micro.model import Job, Measurement
 from harness.tiers.explain import node_list
@@ -156,5 +157,5 @@ def _chain(job: Job) -> dict[str, Any]:
             for one in job.chain
         ],
         "dependent": dependent,
-        "sample_every": 1 if dependent else 0,
+        "sample_every": SAMPLE_EVERY if dependent else 0,
     }

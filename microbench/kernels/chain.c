@@ -16,11 +16,14 @@
  * "dependent": a chain waits until the one before it is complete: read, and its writes out of the
  * core; duration / operations is a chain's latency. Otherwise chains overlap as far as the core
  * can: duration / operations is the inverse of their throughput, shorter than any of them.
- * sample_every: each n-th chain is timed between two waiting stamps, alone.
+ * sample_every: each n-th chain is timed between two waiting stamps, alone. What those cost is
+ * part of its time (`empty_body_ns`), and an n-th of it part of duration / operations: with n
+ * at 1 that is the latency and two stamps.
  *
  * Where PerMA-Bench is otherwise: there a read of 1 KiB and more touches 512 bytes, and the
  * first read of a chain waits for nothing.
  */
+#include "empty.h"
 #include "loops/chained.h"
 #include "support.h"
 
@@ -47,6 +50,7 @@ struct chain {
     struct mb_pattern pattern;
     struct mb_second second;
     struct mb_counts each; /* what a chain moves */
+    struct mb_empty empty; /* of those that are timed alone */
 };
 
 struct thread_chain {
@@ -195,6 +199,15 @@ static void release(struct mb_job *job)
     free(job->params);
 }
 
+static bool prepare(struct mb_job *job, struct lg_error *error)
+{
+    struct chain *chain = job->params;
+    (void)error;
+    if (chain->sample_every > 0)
+        mb_empty_measure(&chain->empty, chain->isa, job->base);
+    return true;
+}
+
 static mb_link_do *link_of(const struct chain *chain, const struct step *step)
 {
     const struct mb_links *links = mb_links_of(chain->isa);
@@ -317,6 +330,8 @@ static void report(const struct mb_job *job, json_t *facts)
                         json_string(chain->dependent ? "dependent: latency"
                                                      : "independent: throughput"));
     json_object_set_new(facts, "sample_every", json_integer(chain->sample_every));
+    if (chain->sample_every > 0)
+        mb_empty_report(&chain->empty, facts);
 }
 
 /* The weakest of its writes decides. */
@@ -344,6 +359,7 @@ const struct mb_kind mb_chain = {
     .has_latency = true,
     .read = read,
     .release = release,
+    .prepare = prepare,
     .begin = begin,
     .work = work,
     .end = end,

@@ -16,13 +16,14 @@
  * Which writes the device combines (Figure 9's XPBuffer): "strided", stride_bytes 256, 128 B:
  * first halves of N blocks, then their second halves.
  */
+#include "empty.h"
 #include "loops/timed.h"
 #include "support.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLES = 1024, EMPTY_SAMPLES = 16384, DISTANCE_MOST = 1 << 20 };
+enum { SAMPLES = 1024, DISTANCE_MOST = 1 << 20 };
 
 struct latency {
     struct mb_operation operation;
@@ -33,9 +34,7 @@ struct latency {
     enum mb_flush written_flush;
     int64_t distance;
     mb_timed_loop *loop;
-    struct {
-        double least, p50, mean; /* ns */
-    } empty;
+    struct mb_empty empty;
 };
 
 struct samples {
@@ -112,35 +111,11 @@ static void release(struct mb_job *job)
     free(job->params);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* What the two stamps cost with nothing between them: part of every figure. */
 static bool prepare(struct mb_job *job, struct lg_error *error)
 {
     struct latency *latency = job->params;
-    struct mb_operation nothing = latency->operation;
-    struct mb_timed timed = {.span = {.base = job->base, .count = EMPTY_SAMPLES}};
-    uint32_t *cycles = lg_allocate(EMPTY_SAMPLES, sizeof *cycles);
-    double sum = 0;
     (void)error;
-    nothing.access = MB_EMPTY;
-    nothing.flush = MB_NO_FLUSH;
-    nothing.flush_each_line = false;
-    nothing.fence = MB_NO_FENCE;
-    for (int round = 0; round < 2; round++) /* the first one warms up */
-        mb_timed_loop_of(&nothing, false)(&timed, cycles);
-    qsort(cycles, EMPTY_SAMPLES, sizeof *cycles, by_value);
-    for (int i = 0; i < EMPTY_SAMPLES; i++)
-        sum += cycles[i];
-    double ns = 1e9 / mb_cpu.clock_hz;
-    latency->empty.least = cycles[0] * ns;
-    latency->empty.p50 = cycles[EMPTY_SAMPLES / 2] * ns;
-    latency->empty.mean = sum / EMPTY_SAMPLES * ns;
-    free(cycles);
+    mb_empty_measure(&latency->empty, latency->operation.isa, job->base);
     return true;
 }
 
@@ -199,9 +174,7 @@ static void report(const struct mb_job *job, json_t *facts)
     const char *isa = latency->words ? "words" : mb_isa_names[latency->operation.isa];
     json_object_set_new(facts, "isa", json_string(isa));
     json_object_set_new(facts, "before", json_string(befores[latency->before]));
-    json_object_set_new(facts, "empty_body_ns", json_real(latency->empty.p50));
-    json_object_set_new(facts, "empty_body_least_ns", json_real(latency->empty.least));
-    json_object_set_new(facts, "empty_body_mean_ns", json_real(latency->empty.mean));
+    mb_empty_report(&latency->empty, facts);
 }
 
 static bool persists(const struct mb_job *job, struct mb_persist *persist)

@@ -14,6 +14,7 @@
  * appended to it.
  */
 #include "durable_job.h"
+#include "empty.h"
 #include "log_writer.h"
 #include "support.h"
 
@@ -31,6 +32,7 @@ struct logged {
     size_t log_bytes;     /* of one thread */
     int flush;
     int64_t sample_every;
+    struct mb_empty empty; /* of what is timed alone */
     _Atomic uint64_t zeroing_ns, laps;
     uint64_t *appended; /* by thread: to the log as it is now */
 };
@@ -67,6 +69,15 @@ static bool read(struct mb_job *job, struct lg_error *error)
     lg_fail(error, "range_bytes: each thread has a log of %zu bytes; one entry needs %zu",
             logged->log_bytes, least);
     return false;
+}
+
+static bool prepare(struct mb_job *job, struct lg_error *error)
+{
+    struct logged *logged = job->params;
+    (void)error;
+    if (logged->sample_every > 0)
+        mb_empty_measure(&logged->empty, MB_SSE2, job->base);
+    return true;
 }
 
 static void release(struct mb_job *job)
@@ -183,6 +194,8 @@ static void report(const struct mb_job *job, json_t *facts)
     for (uint32_t i = 0; i < job->threads; i++)
         entries += logged->appended[i];
     json_object_set_new(facts, "flush", json_string(mb_medium_names[logged->flush]));
+    if (logged->sample_every > 0)
+        mb_empty_report(&logged->empty, facts);
     json_object_set_new(facts, "bytes_an_entry", json_integer((json_int_t)stride));
     json_object_set_new(facts, "zeroing_ns", json_integer((json_int_t)logged->zeroing_ns));
     json_object_set_new(facts, "laps", json_integer((json_int_t)logged->laps));
@@ -204,6 +217,7 @@ const struct mb_kind mb_log = {
     .has_latency = true,
     .read = read,
     .release = release,
+    .prepare = prepare,
     .begin = begin,
     .work = work,
     .end = end,

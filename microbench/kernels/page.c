@@ -17,6 +17,7 @@
  * restart: every page must be there in the version flushed last.
  */
 #include "durable_job.h"
+#include "empty.h"
 #include "page_flush.h"
 #include "support.h"
 
@@ -29,6 +30,7 @@ struct paged {
     int method, flush;
     uint64_t page_bytes;
     int64_t dirty_lines, sample_every;
+    struct mb_empty empty; /* of flushes that are timed alone */
     size_t store_bytes; /* of one thread */
     uint32_t pages;
     struct mb_page_store *stores; /* by thread, from begin to check */
@@ -80,6 +82,15 @@ static bool read(struct mb_job *job, struct lg_error *error)
     paged->stores = lg_allocate(job->threads, sizeof *paged->stores);
     paged->crossing = lg_allocate(job->threads, sizeof *paged->crossing);
     return fits(paged, error);
+}
+
+static bool prepare(struct mb_job *job, struct lg_error *error)
+{
+    struct paged *paged = job->params;
+    (void)error;
+    if (paged->sample_every > 0)
+        mb_empty_measure(&paged->empty, MB_SSE2, job->base);
+    return true;
 }
 
 static void close_stores(const struct mb_job *job)
@@ -261,6 +272,8 @@ static void report(const struct mb_job *job, json_t *facts)
     for (uint32_t i = 0; i < job->threads; i++)
         sum += paged->crossing[i];
     json_object_set_new(facts, "flush", json_string(mb_medium_names[paged->flush]));
+    if (paged->sample_every > 0)
+        mb_empty_report(&paged->empty, facts);
     json_object_set_new(facts, "pages_a_thread", json_integer(paged->pages));
     if (paged->method == HYBRID)
         json_object_set_new(facts, "hybrid_below_lines", json_real(sum / job->threads));
@@ -281,6 +294,7 @@ const struct mb_kind mb_page = {
     .has_latency = true,
     .read = read,
     .release = release,
+    .prepare = prepare,
     .begin = begin,
     .work = work,
     .end = end,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from micro_suites import room, suite
 
 from harness.micro.estimate import estimate
@@ -33,6 +34,24 @@ def test_a_chase_over_a_large_range_is_set_up_for_each_of_its_measurements():
     loads = expected("  m: {args: {kernel: load, access: 64, pattern: random, range: 4GiB}}")
     assert large > 10 * small
     assert large > 5 * loads.setup_ns
+
+
+@pytest.mark.parametrize(
+    ("without", "timed"),
+    [
+        (
+            "kind: chain, chain: r_64, mode: independent",
+            "kind: chain, chain: r_64, mode: dependent",
+        ),
+        (
+            "kind: log, writer: zero, entry: 64",
+            "kind: log, writer: zero, entry: 64, sample_every: 9",
+        ),
+    ],
+)
+def test_the_empty_body_of_what_is_timed_alone_is_part_of_the_set_up(without: str, timed: str):
+    bare, stamped = (expected(f"  m: {{args: {{{args}}}}}").setup_ns for args in (without, timed))
+    assert stamped > bare
 
 
 def test_what_ends_by_a_count_is_named_and_not_guessed():

@@ -154,6 +154,14 @@ def test_the_rate_of_a_load_is_that_of_all_its_threads_together():
     assert spec["measurements"][0]["jobs"][1]["pace"] == {"bytes_per_second": 10**9}
 
 
+def test_of_chains_that_wait_for_each_other_few_are_stamped_and_of_others_none():
+    asked = suite(
+        "  m: {matrix: {mode: [dependent, independent]}, args: {kind: chain, chain: r_64}}"
+    )
+    spec = spec_json(asked.measurements, DRAM, None, room(), seed=7, repeats=1)
+    assert [one["jobs"][0]["sample_every"] for one in spec["measurements"]] == [16, 0]
+
+
 def test_a_chain_goes_to_the_tier_and_to_dram_beside_it():
     (benchmark,) = [
         measurements(

@@ -223,7 +223,7 @@ def test_chains_whose_latency_is_wanted_are_measured_overlapping_and_one_by_one(
     assert independent.jobs[0].keys == {"mode": "independent"}
     assert independent.jobs[0].operations == 100_000_000
     assert dependent.jobs[0].keys == {"mode": "dependent"}
-    assert dependent.jobs[0].operations == 20_000
+    assert dependent.jobs[0].operations == 20_000 * 16  # of which 20 000 are timed
     assert independent.configuration != dependent.configuration
 
 

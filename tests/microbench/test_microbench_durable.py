@@ -86,6 +86,22 @@ def test_every_nth_chain_is_timed(microbench: Run):
         assert timed.get_total_count() == 2000 // every
 
 
+@pytest.mark.parametrize(
+    "job",
+    [
+        chain("r_64,w_64_cache", dependent=True),
+        {"kind": "log", "writer": "zero", "entry_bytes": 64},
+        {"kind": "page", "method": "cow", "page_bytes": 4096, "dirty_lines": 3},
+    ],
+    ids=lambda job: job["kind"],
+)
+def test_what_the_stamps_take_is_told_where_there_are_some(microbench: Run, job: dict[str, Any]):
+    timed, plain = jobs(microbench(TARGETS, measured({**job, "sample_every": 7}), measured(job)))
+    assert 0 < timed["facts"]["empty_body_least_ns"] <= timed["facts"]["empty_body_ns"]
+    assert "empty_body_ns" not in plain["facts"]
+    assert plain["latency_hdr"] is None
+
+
 def test_chains_that_wait_for_each_other_take_longer(released: Run):
     """Throughput of overlapping chains is not the latency of one, which the peer calls it."""
     targets = {"t0": {"kind": "dram", "size_bytes": 64 * MIB, "pages": "base"}}

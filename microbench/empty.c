@@ -1,0 +1,39 @@
+/* The empty body of operations that are timed alone, for every kind that times some. */
+#include "empty.h"
+
+#include "loops/timed.h"
+#include "support.h"
+
+#include <stdlib.h>
+
+enum { SAMPLES = 16384 };
+
+static int by_value(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+void mb_empty_measure(struct mb_empty *empty, enum mb_isa isa, char *base)
+{
+    const struct mb_operation nothing = {.isa = isa, .access = MB_EMPTY};
+    struct mb_timed timed = {.span = {.base = base, .count = SAMPLES}};
+    uint32_t *cycles = lg_allocate(SAMPLES, sizeof *cycles);
+    double sum = 0, ns = 1e9 / mb_cpu.clock_hz;
+    for (int round = 0; round < 2; round++) /* the first one warms up */
+        mb_timed_loop_of(&nothing, false)(&timed, cycles);
+    qsort(cycles, SAMPLES, sizeof *cycles, by_value);
+    for (int i = 0; i < SAMPLES; i++)
+        sum += cycles[i];
+    empty->least = cycles[0] * ns;
+    empty->p50 = cycles[SAMPLES / 2] * ns;
+    empty->mean = sum / SAMPLES * ns;
+    free(cycles);
+}
+
+void mb_empty_report(const struct mb_empty *empty, json_t *facts)
+{
+    json_object_set_new(facts, "empty_body_ns", json_real(empty->p50));
+    json_object_set_new(facts, "empty_body_least_ns", json_real(empty->least));
+    json_object_set_new(facts, "empty_body_mean_ns", json_real(empty->mean));
+}
