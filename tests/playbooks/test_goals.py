@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded import optane
 from simulated import GIB, Space_
 from simulated_optane import Goal_, OptaneHost
+from tierbench.commands import Done
+from tierbench.ipmctl import Goals, ratio_note, read_goals
 from tierbench.run import Leave, Outcome, run
 
 
@@ -94,3 +97,41 @@ def test_where_no_goal_brings_back_what_was_teardown_says_so(tmp_path: Path) -> 
     assert not outcome.reboot_needed
     assert [note for note in outcome.notes if "no goal brings back what they were before" in note]
     assert host.goal == Goal_("AppDirectNotInterleaved")
+
+
+# The ratio to the DRAM ---------------------------------------------------------------
+
+
+def goals_of(tmp_path: Path, recorded: str) -> Goals:
+    """As ipmctl tells them where ``show -memoryresources`` answers as recorded."""
+    host = OptaneHost(tmp_path)
+    host._resources = lambda: optane(recorded)  # type: ignore[method-assign]
+    assert host.run(["ipmctl", "show", "-memoryresources"]) == Done(0, optane(recorded), "")
+    return read_goals(host)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "percent", "words"),
+    [
+        ("resources-app-direct", 100, "the modules have 7.9 times the DRAM's capacity, within"),
+        ("resources-app-direct", 25, "25 % of the modules have 2.0 times the DRAM's capacity: b"),
+        # Nothing of the modules is mapped, as where they come from the factory; the DRAM is
+        # the larger part there, half a TiB to 126.7 GiB.
+        ("resources-not-carried-out", 100, "the modules have 0.2 times the DRAM's capacity: below"),
+    ],
+)
+def test_memory_is_compared_to_its_cache_by_what_is_to_be_memory(
+    tmp_path: Path, recorded: str, percent: int, words: str
+) -> None:
+    assert str(ratio_note(goals_of(tmp_path, recorded), percent)).startswith(words)
+
+
+def test_a_plan_of_a_mixed_mode_says_how_its_memory_compares(host: OptaneHost) -> None:
+    """40 GiB, a quarter of it memory, over 10 GiB of DRAM: as much as the DRAM that it hides."""
+    wish = {"mode": "memory-mode", "memory_mode_percent": 25, "goal": "AppDirect"}
+    for _ in ("asked for", "carried out"):
+        outcome = given(host, **wish)
+        note = next(note for note in outcome.notes if "times the DRAM" in note)
+        assert note.startswith("25 % of the modules have 1.0 times the DRAM's capacity: below 1:4")
+        host.restart()
+    assert not outcome.reboot_needed

@@ -20,6 +20,8 @@ RATIO_LEAST, RATIO_MOST = 4, 16
 class Goals:
     """``error``: why nothing else is known, in ipmctl's words. Capacities in bytes.
 
+    ``dram_bytes``, ``physical_bytes``: all of the DRAM and of the modules, whatever it is used as;
+    ``physical_bytes`` 0 where ipmctl does not tell it.
     ``types``: PersistentMemoryType of every region. ``pending``: a goal waits for a restart.
     """
 
@@ -29,6 +31,7 @@ class Goals:
     dram_bytes: int = 0
     types: tuple[str, ...] = ()
     pending: bool = False
+    physical_bytes: int = 0
 
 
 def read_goals(commands: Commands) -> Goals:
@@ -48,9 +51,10 @@ def read_goals(commands: Commands) -> Goals:
     return Goals(
         volatile_bytes=table["Volatile"][1],
         app_direct_bytes=table["AppDirect"][1],
-        dram_bytes=table["Volatile"][0] or table["Cache"][0],
+        dram_bytes=table["Physical"][0] or table["Volatile"][0] or table["Cache"][0],
         types=parse_regions(regions.out),
         pending=is_pending(goal.out),
+        physical_bytes=table["Physical"][1],
     )
 
 
@@ -59,7 +63,7 @@ def parse_resources(text: str) -> dict[str, tuple[int, int]] | None:
 
     None where it has no such table.
     """
-    found = {"Volatile": (0, 0), "AppDirect": (0, 0), "Cache": (0, 0)}
+    found = dict.fromkeys(("Volatile", "AppDirect", "Cache", "Physical"), (0, 0))
     columns: tuple[int, int] | None = None
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
@@ -123,12 +127,19 @@ def current_goal(goals: Goals) -> str | None:
     return f"{percent} {kinds[0] if kinds else 'none'}"
 
 
-def ratio_note(goals: Goals) -> str | None:
-    """Modules to DRAM where Memory Mode caches badly, or would not use what was bought."""
-    if not goals.dram_bytes:
+def ratio_note(goals: Goals, memory_mode_percent: int) -> str | None:
+    """The part that is to be memory, to the DRAM: where that caches badly, or is hardly worth it.
+
+    Of the physical capacity: modules that are not configured yet have no other.
+    """
+    whole = goals.physical_bytes or goals.volatile_bytes + goals.app_direct_bytes
+    if not goals.dram_bytes or not whole or not memory_mode_percent:
         return None
-    ratio = (goals.volatile_bytes + goals.app_direct_bytes) / goals.dram_bytes
-    told = f"the modules have {ratio:.1f} times the DRAM's capacity"
+    ratio = whole * memory_mode_percent / 100 / goals.dram_bytes
+    part = (
+        "the modules" if memory_mode_percent == 100 else f"{memory_mode_percent} % of the modules"
+    )
+    told = f"{part} have {ratio:.1f} times the DRAM's capacity"
     if ratio < RATIO_LEAST:
         return f"{told}: below 1:{RATIO_LEAST} Memory Mode adds little to the DRAM that it hides"
     if ratio > RATIO_MOST:

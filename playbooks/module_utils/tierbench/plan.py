@@ -102,7 +102,8 @@ def _plan_memory_mode(draft: Draft, wish: Wish, regions: Sequence[Region]) -> No
     if wish.memory_mode_percent < 100 and kind == "none":
         kind = "AppDirect"
     plan_goal(draft, kind, wish.memory_mode_percent, wish.goal_reserved_percent, tuple(regions))
-    note = ipmctl.ratio_note(draft.state.goals) if draft.state.goals else None
+    goals = draft.state.goals
+    note = ipmctl.ratio_note(goals, wish.memory_mode_percent) if goals else None
     if note:
         draft.notes.append(note)
 
