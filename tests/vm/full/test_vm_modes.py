@@ -29,8 +29,8 @@ pytestmark = pytest.mark.vm
 State = dict[str, Any]
 #: Small, for a slow processor: where it writes and whose memory it uses is looked at.
 RUN = ("run", "ycsb", "--engine", "postgres", "--records", 1000, "--threads", 2,
-       "--set", "max_wal_size=256MB",  # the log's room is looked at beforehand
-       "--ramp-up", "1s", "--duration", "10s", "--json", "--placement")  # fmt: skip
+       "--ramp-up", "0s", "--operations", 2000,  # the log's room is looked at beforehand
+       "--json", "--placement")  # fmt: skip
 
 
 @dataclass(frozen=True)
