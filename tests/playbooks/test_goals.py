@@ -99,6 +99,18 @@ def test_where_no_goal_brings_back_what_was_teardown_says_so(tmp_path: Path) -> 
     assert host.goal == Goal_("AppDirectNotInterleaved")
 
 
+def test_regions_are_named_that_only_the_goal_makes(host: OptaneHost) -> None:
+    """As optane1 of inventory/fleet.example.yml, whose modules may be in Memory Mode yet."""
+    wish = {**SPLIT, "mount_root": str(host.mount_root), "regions": ["region0", "region1"]}
+    assert given(host, **wish).reboot_needed
+    host.restart()
+    assert not given(host, **wish).reboot_needed
+    assert sorted(host.spaces) == ["namespace0.0", "namespace1.0"]
+    absent = {**wish, "regions": ["region0", "region2"]}
+    refused = run(absent, Leave(), host, host.files, host.kernel()).refusals
+    assert [(each.object, each.why) for each in refused] == [("region2", "there is no such region")]
+
+
 # The ratio to the DRAM ---------------------------------------------------------------
 
 

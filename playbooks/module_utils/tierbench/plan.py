@@ -39,6 +39,7 @@ def make_plan(state: State, wish: Wish) -> Plan:
     draft = Draft(state)
     regions = wanted_regions(draft, wish)
     if wish.mode == "teardown":
+        _refuse_absent(draft, wish)
         plan_teardown(draft, wish, regions)
     elif wish.mode == "memory-mode":
         _plan_memory_mode(draft, wish, regions)
@@ -52,13 +53,18 @@ def make_plan(state: State, wish: Wish) -> Plan:
 
 
 def wanted_regions(draft: Draft, wish: Wish) -> tuple[Region, ...]:
-    """The regions that are meant; a name that the host has not is refused."""
+    """The regions that are meant, as far as the host has them."""
     there = [r for r in draft.state.inventory.regions if r.type == "pmem"]
     if wish.mode in ("appdirect", "sector", "devdax", "system-ram") and wish.regions is None:
         there = [region for region in there if region.provider != "e820"]
     if wish.mode == "emulated":
         return tuple(region for region in there if region.provider == "e820")
-    names = [region.name for region in there]
+    return tuple(r for r in there if wish.regions is None or r.name in wish.regions)
+
+
+def _refuse_absent(draft: Draft, wish: Wish) -> None:
+    """A name that the host has not. A goal makes other regions: only when it has been made."""
+    names = [region.name for region in draft.state.inventory.regions if region.type == "pmem"]
     for name in wish.regions or ():
         if name not in names:
             draft.refuse(
@@ -66,7 +72,6 @@ def wanted_regions(draft: Draft, wish: Wish) -> tuple[Region, ...]:
                 "there is no such region",
                 f"regions of this host (ndctl list -R): {', '.join(names) or 'none'}",
             )
-    return tuple(r for r in there if wish.regions is None or r.name in wish.regions)
 
 
 def _is_ready(draft: Draft, wish: Wish, regions: Sequence[Region]) -> bool:
@@ -86,6 +91,7 @@ def _is_ready(draft: Draft, wish: Wish, regions: Sequence[Region]) -> bool:
         draft, wish.goal, 0, wish.goal_reserved_percent, draft.state.inventory.regions
     ):
         return False
+    _refuse_absent(draft, wish)
     if not regions and not draft.refusals and wish.regions != () and wish.devices == ():
         draft.refuse(
             "regions",
