@@ -67,6 +67,8 @@ struct mb_persist {
     bool non_temporal;
     enum mb_flush flush;
     enum mb_fence fence;
+    const struct mb_target *second; /* written as well; NULL: the job's target alone */
+    bool second_alone;              /* nothing is written to the job's own */
 };
 
 struct mb_kind {
@@ -171,6 +173,9 @@ bool mb_operation_read(const struct mb_job *job, struct mb_operation *operation,
  */
 const char *mb_durable(const struct mb_target *target, const struct mb_persist *persist,
                        const char **why);
+/* The same of all that a job writes: the least that holds on one of its targets. */
+const char *mb_durable_job(const struct mb_job *job, const struct mb_persist *persist,
+                           const char **why);
 
 /* ---- addresses: generated before the timed part ------------------------------------- */
 

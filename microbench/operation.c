@@ -111,3 +111,20 @@ const char *mb_durable(const struct mb_target *target, const struct mb_persist *
         *why = flushed ? "no fence waits for the flush" : "what is stored stays in the cache";
     return "no";
 }
+
+static int rank(const char *durable)
+{
+    return strcmp(durable, "no") == 0 ? 0 : strcmp(durable, "eADR") == 0 ? 1 : 2;
+}
+
+const char *mb_durable_job(const struct mb_job *job, const struct mb_persist *persist,
+                           const char **why)
+{
+    const char *first = mb_durable(job->target, persist, why);
+    if (!persist->second)
+        return first;
+    const char *why_second, *second = mb_durable(persist->second, persist, &why_second);
+    if (!persist->second_alone && rank(first) <= rank(second))
+        return first;
+    return *why = why_second, second;
+}

@@ -106,7 +106,7 @@ static json_t *job_result(const struct mb_repeat *repeat, const struct mb_job *j
     struct mb_persist persist;
     const char *why = NULL, *durable = NULL;
     if (job->kind->persists && job->kind->persists(job, &persist))
-        durable = mb_durable(job->target, &persist, &why);
+        durable = mb_durable_job(job, &persist, &why);
     json_t *facts = json_object();
     if (job->kind->report)
         job->kind->report(job, facts);

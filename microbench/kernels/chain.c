@@ -339,13 +339,20 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
 {
     const struct chain *chain = job->params;
     enum mb_chain_persist weakest = MB_NOCACHE;
-    for (size_t i = 0; i < chain->count; i++)
-        if (chain->steps[i].write && chain->steps[i].persist < weakest)
-            weakest = chain->steps[i].persist;
+    bool first = false, second = false;
+    for (size_t i = 0; i < chain->count; i++) {
+        const struct step *step = &chain->steps[i];
+        if (step->write && step->persist < weakest)
+            weakest = step->persist;
+        first = first || (step->write && !step->second);
+        second = second || (step->write && step->second);
+    }
     *persist = (struct mb_persist){
         .non_temporal = weakest == MB_NOCACHE,
         .flush = persist_flush[weakest],
         .fence = weakest == MB_NONE ? MB_NO_FENCE : MB_SFENCE,
+        .second = second ? chain->second.target : NULL,
+        .second_alone = !first,
     };
     return chain->writes;
 }

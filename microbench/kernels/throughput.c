@@ -221,7 +221,10 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
     const struct params *params = job->params;
     *persist = (struct mb_persist){.non_temporal = params->operation.access == MB_NTSTORE,
                                    .flush = params->operation.flush,
-                                   .fence = params->operation.fence};
+                                   .fence = params->operation.fence,
+                                   .second_alone = params->share[WRITES] == 0};
+    if (params->share[2 + WRITES] > 0)
+        persist->second = params->second.target;
     return params->share[WRITES] + params->share[2 + WRITES] > 0;
 }
 

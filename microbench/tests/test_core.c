@@ -206,6 +206,72 @@ static void test_durable_only_where_all_of_it_is(void)
     CHECK_TEXT(mb_durable(&caches, &whole, &why), "yes");
 }
 
+/* A job of a spec with a DAX file as its target, and DRAM beside it. */
+static const char *durable_of(const char *job, const char **why)
+{
+    struct lg_error error = {""};
+    struct mb_spec spec;
+    struct mb_persist persist;
+    const char *durable = "nothing";
+    json_t *document = json_pack(
+        "{s:i, s:i, s:{s:{s:s, s:s, s:i}, s:{s:s, s:i}}, s:[{s:s, s:[o]}]}", "schema", 2, "seed",
+        1, "targets", "dax", "kind", "file", "path", "/tmp", "size_bytes", RANGE, "dram", "kind",
+        "dram", "size_bytes", RANGE, "measurements", "name", "m", "jobs",
+        json_loads(job, 0, NULL));
+    CHECK(mb_spec_read(&spec, document, &error));
+    CHECK_TEXT(error.text, "");
+    struct mb_target *dax = mb_spec_target(&spec, "dax");
+    dax->map_sync = true;
+    dax->domain = MB_ADR;
+    const struct mb_job *only = &spec.measurements[0].jobs[0];
+    if (only->kind->persists(only, &persist))
+        durable = mb_durable_job(only, &persist, why);
+    mb_spec_free(&spec);
+    return durable;
+}
+
+#define MIXED(read_share, share)                                                                \
+    "{\"name\": \"j\", \"kind\": \"throughput\", \"target\": \"dax\", \"operations\": 1, "      \
+    "\"operation\": \"mixed\", \"store\": \"ntstore\", \"fence\": \"sfence\", "                 \
+    "\"access_bytes\": 64, \"pattern\": \"random\", \"read_share\": " read_share                \
+    ", \"second\": {\"target\": \"dram\", \"share\": " share "}}"
+#define CHAIN(read, write)                                                                      \
+    "{\"name\": \"j\", \"kind\": \"chain\", \"target\": \"dax\", \"operations\": 1, "           \
+    "\"dependent\": true, \"second\": {\"target\": \"dram\", \"share\": 0}, \"steps\": ["       \
+    "{\"operation\": \"read\", \"target\": \"" read "\", \"bytes\": 64}, "                      \
+    "{\"operation\": \"read\", \"target\": \"" write "\", \"bytes\": 64}, "                     \
+    "{\"operation\": \"write\", \"target\": \"" write "\", \"bytes\": 64, "                     \
+    "\"persist\": \"nocache\"}]}"
+
+static void test_what_goes_to_memory_beside_the_tier_is_not_durable(void)
+{
+    const char *why = "";
+    CHECK_TEXT(durable_of(MIXED("0.5", "0"), &why), "yes");
+    CHECK_TEXT(durable_of(MIXED("0.5", "0.5"), &why), "no");
+    CHECK_TEXT(why, "DRAM forgets");
+    CHECK_TEXT(durable_of(MIXED("0", "1"), &why), "no");
+    CHECK_TEXT(durable_of(MIXED("1", "0.5"), &why), "nothing");
+    CHECK_TEXT(durable_of(CHAIN("second", "first"), &why), "yes");
+    CHECK_TEXT(durable_of(CHAIN("first", "second"), &why), "no");
+    CHECK_TEXT(why, "DRAM forgets");
+}
+
+static void test_all_that_a_job_writes_decides_or_what_the_second_target_gets_alone(void)
+{
+    struct mb_target dram = {.kind = MB_DRAM};
+    struct mb_target dax = {.kind = MB_FILE, .domain = MB_ADR, .map_sync = true};
+    struct mb_target caches = {.kind = MB_DEVDAX, .domain = MB_EADR};
+    struct mb_persist persist = {.flush = MB_CLWB, .fence = MB_SFENCE, .second = &dax};
+    struct mb_job job = {.target = &dram};
+    const char *why;
+    CHECK_TEXT(mb_durable_job(&job, &persist, &why), "no");
+    persist.second_alone = true;
+    CHECK_TEXT(mb_durable_job(&job, &persist, &why), "yes");
+    persist = (struct mb_persist){.second = &dax};
+    job.target = &caches;
+    CHECK_TEXT(mb_durable_job(&job, &persist, &why), "no");
+}
+
 static void test_the_clock_and_the_core_are_found(void)
 {
     mb_cpu_find();
@@ -249,6 +315,7 @@ static void test_a_counter_that_strays_from_the_clock_is_refused(void)
 
 int main(void)
 {
+    mb_cpu_find();
     test_one_lap_of_a_sequence_touches_all_once();
     test_down_is_the_way_up_backwards();
     test_random_addresses_are_uniform_and_from_the_seed();
@@ -259,6 +326,8 @@ int main(void)
     test_zipf_has_the_frequencies_of_its_exponent();
     test_what_cannot_be_is_refused();
     test_durable_only_where_all_of_it_is();
+    test_what_goes_to_memory_beside_the_tier_is_not_durable();
+    test_all_that_a_job_writes_decides_or_what_the_second_target_gets_alone();
     test_the_clock_and_the_core_are_found();
     test_a_counter_that_strays_from_the_clock_is_refused();
     return checks_failed();
