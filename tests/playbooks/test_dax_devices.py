@@ -19,8 +19,9 @@ from tierbench.ndctl import DaxDevice
 from tierbench.plan import make_plan
 from tierbench.record import load_record
 from tierbench.run import Leave, Outcome, run
-from tierbench.state import State
+from tierbench.state import State, read_state
 from tierbench.tiers.numa import dax_origin, nodes
+from tierbench.use import Content, Use
 from tierbench.wish import Wish, parse_wish
 
 CXL = "platform/ACPI0017:00/root0/decoder0.0/region0/dax_region0"
@@ -271,13 +272,123 @@ def test_nobody_named_it_is_roots_again_and_teardown_takes_the_rule(pmem: Simula
     assert not pmem.files.record.exists()
 
 
+def system_ram(host: SimulatedHost, leave: Leave | None = None) -> Outcome:
+    return devdax(host, leave, mode="system-ram", owner=None)
+
+
+OF_NAMESPACE = Leave(True, ("namespace0.0",))
+
+
 def test_as_memory_it_is_nobodys(pmem: SimulatedHost) -> None:
     devdax(pmem)
-    outcome = devdax(pmem, mode="system-ram")
+    outcome = devdax(pmem, OF_NAMESPACE, mode="system-ram")
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert pmem.devices["dax0.0"].mode == "system-ram"
     assert not pmem.files.udev_rules.exists()
     assert pmem.files.daxctl_conf.exists()
+
+
+@pytest.mark.parametrize("leave", [Leave(), Leave(True), Leave(False, ("namespace0.0",))])
+def test_a_device_that_was_given_away_becomes_memory_by_consent_alone(
+    pmem: SimulatedHost, leave: Leave
+) -> None:
+    """What a program keeps in it is lost: daxctl-reconfigure-device(1)."""
+    devdax(pmem)
+    ran = len(pmem.ran)
+    outcome = system_ram(pmem, leave)
+    assert outcome.destroy == ["namespace0.0"]
+    assert "namespace0.0" in refused(outcome)
+    assert len(pmem.ran) == ran
+    outcome = system_ram(pmem, OF_NAMESPACE)
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert pmem.devices["dax0.0"].mode == "system-ram"
+    assert system_ram(pmem).steps == []
+
+
+def undone_by_a_restart(host: SimulatedHost) -> None:
+    host.devices["dax0.0"].mode, host.devices["dax0.0"].online = "devdax", 0
+
+
+def test_what_was_made_to_be_memory_is_so_again_without_consent(pmem: SimulatedHost) -> None:
+    assert system_ram(pmem).refusals == []
+    undone_by_a_restart(pmem)
+    outcome = system_ram(pmem)
+    assert (outcome.destroy, outcome.refusals, outcome.failures) == ([], [], [])
+    assert pmem.devices["dax0.0"].mode == "system-ram"
+
+
+def test_memory_by_consent_is_memory_again_without_until_it_is_given_away(
+    pmem: SimulatedHost,
+) -> None:
+    devdax(pmem)
+    system_ram(pmem, OF_NAMESPACE)
+    undone_by_a_restart(pmem)
+    assert system_ram(pmem).refusals == []
+    undone_by_a_restart(pmem)
+    written = {step["do"] for step in devdax(pmem, owner=None).steps}  # it is a device already
+    assert written == {"write-daxctl-conf", "write-host-file"}
+    assert "namespace0.0" in refused(system_ram(pmem))
+    devdax(pmem, owner=None)
+    system_ram(pmem, OF_NAMESPACE)
+    devdax(pmem, owner=None)
+    assert pmem.devices["dax0.0"].mode == "devdax"
+    assert "namespace0.0" in refused(system_ram(pmem))
+
+
+@pytest.mark.parametrize("made_for", ["devdax", "system-ram"])
+def test_a_device_that_is_open_becomes_no_memory_whatever_is_confirmed(
+    pmem: SimulatedHost, made_for: str
+) -> None:
+    devdax(pmem, mode=made_for, owner=None)
+    undone_by_a_restart(pmem)
+    wish = Wish("system-ram", regions=("region0",))
+    state = read_state(wish, pmem, pmem.files, pmem.kernel())
+    users = ("/dev/dax0.0 is open in pid 7 (famfs)",)
+    plan = make_plan(replace(state, uses={"namespace0.0": Use(Content(True), (), users)}), wish)
+    assert [(each.object, each.why) for each in plan.refusals] == [
+        ("namespace0.0", "it is in use: /dev/dax0.0 is open in pid 7 (famfs)")
+    ]
+    assert "to-system-ram" not in [step.do for step in plan.steps]
+
+
+def test_a_device_of_ours_of_which_nothing_is_on_record_becomes_memory_by_consent(
+    pmem: SimulatedHost,
+) -> None:
+    """By its name alone it is ours; whom it was given to, nobody knows."""
+    system_ram(pmem)
+    undone_by_a_restart(pmem)
+    pmem.files.record.unlink()
+    assert "namespace0.0" in refused(system_ram(pmem))
+    assert system_ram(pmem, OF_NAMESPACE).failures == []
+    assert system_ram(pmem).steps == []
+
+
+@pytest.mark.parametrize("where", ["cut_at", "cut_after"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_making_memory_of_a_region_goes_on_without_consent(
+    pmem: SimulatedHost, where: str, number: int
+) -> None:
+    setattr(pmem, where, number)
+    with pytest.raises(Cut):
+        system_ram(pmem)
+    setattr(pmem, where, None)
+    outcome = system_ram(pmem)
+    assert (outcome.destroy, outcome.refusals, outcome.failures) == ([], [], [])
+    assert pmem.devices["dax0.0"].mode == "system-ram"
+    undone_by_a_restart(pmem)
+    assert system_ram(pmem).refusals == []
+
+
+@pytest.mark.parametrize("first", ["devdax", "system-ram"])
+def test_a_device_given_away_by_a_run_that_was_cut_off_is_not_taken_unasked(
+    pmem: SimulatedHost, first: str
+) -> None:
+    pmem.cut_after = 1  # made, and not on record
+    with pytest.raises(Cut):
+        devdax(pmem, mode=first, owner=None)
+    pmem.cut_after = None
+    devdax(pmem, owner=None)
+    assert "namespace0.0" in refused(system_ram(pmem))
 
 
 def test_an_owner_that_the_host_has_not_is_refused(pmem: SimulatedHost) -> None:

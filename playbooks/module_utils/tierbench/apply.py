@@ -101,7 +101,9 @@ def _create_namespace(step: Step, hands: Hands) -> None:
     if region not in hands.record.before:
         there = next(r for r in hands.state.inventory.regions if r.name == region)
         hands.record.before[region] = {"labelled": there.labelled, "namespaces": []}
-    hands.record.creating = None if step.args.get("theirs") else region
+    theirs = step.args.get("theirs")
+    hands.record.creating = None if theirs else region
+    hands.record.creating_for = None if theirs else hands.wish.mode
     hands.save()
     _keep_uuid(step, hands, hands.must(step, *step.args["argv"]))
 
@@ -118,8 +120,7 @@ def _keep_uuid(step: Step, hands: Hands, told: str) -> None:
         raise StepFailed(
             step.object, f"ndctl's answer is not understood: {told!r}", "run --check"
         ) from error
-    hands.record.namespaces[uuid] = {"mode": mode, "asked_bytes": step.args.get("asked_bytes")}
-    hands.record.creating = None
+    hands.record.made(uuid, mode, step.args.get("asked_bytes"), hands.wish.mode)
     if not hands.wish.has_filesystem:
         hands.save()
         return
@@ -130,6 +131,13 @@ def _keep_uuid(step: Step, hands: Hands, told: str) -> None:
     hands.must(step, "wipefs", "--all", "--quiet", f"/dev/{made['blockdev']}")
     hands.record.making = None
     hands.save()
+
+
+def _keep(namespace: Namespace, hands: Hands) -> None:
+    """One that a run which was cut off made, or that somebody else left to us, is ours by now."""
+    if namespace.uuid and namespace.uuid not in hands.record.namespaces:
+        size = hands.wish.size_bytes
+        hands.record.made(namespace.uuid, str(namespace.mode), size, hands.wish.mode)
 
 
 def _reconfigure_namespace(step: Step, hands: Hands) -> None:
@@ -173,13 +181,19 @@ def _enable_region(step: Step, hands: Hands) -> None:
 
 
 def _to_system_ram(step: Step, hands: Hands) -> None:
-    """Movable, so that it can be given back. One that is of no namespace goes on record."""
+    """Movable, so that it can be given back. Which of them are memory by us goes on record."""
     device = next((each for each in hands.state.dax if each.name in step.destroys), None)
     if device is not None:
         hands.record.dax[device.name] = identity_on_record(device)
         hands.save()
     hands.commands.run(["modprobe", "kmem"])  # built in on some kernels
-    hands.must(step, "daxctl", "reconfigure-device", "--mode=system-ram", _dax_name(step, hands))
+    name = _dax_name(step, hands)
+    hands.must(step, "daxctl", "reconfigure-device", "--mode=system-ram", name)
+    for namespace in hands.state.inventory.namespaces:
+        if namespace.chardev == name and namespace.uuid:
+            _keep(namespace, hands)
+            hands.record.namespaces[namespace.uuid]["serves"] = hands.wish.mode
+            hands.save()
 
 
 def _dax_name(step: Step, hands: Hands) -> str:
@@ -220,10 +234,9 @@ def _make_filesystem(step: Step, hands: Hands) -> None:
         raise StepFailed(
             step.object, f"the namespace of {namespace.region} is {device}", "run --check"
         )
-    if namespace.uuid:
-        made = {"mode": namespace.mode, "asked_bytes": hands.wish.size_bytes}
-        hands.record.namespaces.setdefault(namespace.uuid, made)
+    _keep(namespace, hands)
     hands.record.making, hands.record.creating = namespace.uuid, None
+    hands.record.creating_for = None
     hands.save()
     argv = list(step.args["argv"])
     if step.args.get("again"):

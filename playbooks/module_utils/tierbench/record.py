@@ -23,7 +23,8 @@ class Record:
     #: Region to ``{labelled, namespaces: [{mode, raw_bytes, label, map, sector_size,
     #: align_bytes}]}``, as we first found it.
     before: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: UUIDs of namespaces we made to ``{region, mode, asked_bytes}``.
+    #: UUIDs of namespaces we made to ``{mode, asked_bytes, serves}``. ``serves``: the mode (of
+    #: wish.py) that it was made for, or was given to since; system-ram: nobody keeps things in it.
     namespaces: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: UUIDs of file systems we made to their mount points.
     filesystems: dict[str, str] = field(default_factory=dict)
@@ -34,6 +35,8 @@ class Record:
     #: Region in which a namespace is being made: one of ours in it that is not on record was
     #: made by a run that was cut off.
     creating: str | None = None
+    #: The mode of the set-up that it is made for.
+    creating_for: str | None = None
     #: Mount points that we made.
     folders: list[str] = field(default_factory=list)
     #: The kernel parameter ``memmap=`` that we add: on record before the boot loader is told, so
@@ -51,6 +54,11 @@ class Record:
     #: Regions whose labels we zeroed to the boot we did it in: until the next, the kernel goes on
     #: to show them as labelled.
     zeroed: dict[str, str] = field(default_factory=dict)
+
+    def made(self, uuid: str, mode: str, asked_bytes: int | None, serves: str) -> None:
+        """A namespace of ours; nothing is being made any more that is not on record."""
+        self.namespaces[uuid] = {"mode": mode, "asked_bytes": asked_bytes, "serves": serves}
+        self.creating = self.creating_for = None
 
     @property
     def blank(self) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import deepcopy
+
 from . import filesystems
 from .devices import plan_online
 from .draft import Draft
@@ -203,16 +206,54 @@ def _plan_dax_device(draft: Draft, region: Region, kept: Namespace | None, wish:
     if wish.mode == "devdax":
         return
     device = draft.state.device(kept) if kept else None
-    name = device.name if device else f"the DAX device of {region.name}"
-    if device is None or device.mode != "system-ram":
-        draft.add(
-            "to-system-ram",
-            name,
-            "its memory is not the kernel's",
-            f"daxctl reconfigure-device --mode=system-ram {name}",
-        )
-    else:
+    if device is not None and device.mode == "system-ram":
         plan_online(draft, device)
+    else:
+        _give(draft, device.name if device else f"the DAX device of {region.name}", kept)
+
+
+def _give(draft: Draft, device: str, kept: Namespace | None) -> None:
+    """To the kernel. What is in a device is lost by that: confirmed, unless nobody was given it."""
+    do, command = "to-system-ram", f"daxctl reconfigure-device --mode=system-ram {device}"
+    why = "its memory is not the kernel's"
+    if kept is None:
+        draft.add(do, device, why, command)
+    elif not _serves_as_memory(draft.state, kept):
+        why = f"{why}; what programs keep in {kept.name} is lost"
+        draft.destroy(do, device, why, command, [kept])
+    elif users := draft.state.use(kept).others:
+        for who in users:
+            draft.refuse(kept.name, f"it is in use: {who}", "end that use first")
+    else:
+        draft.add(do, device, why, command)
+
+
+def _serves_as_memory(state: State, namespace: Namespace) -> bool:
+    """Whether it was made to be memory, or was memory last (a restart may undo that)."""
+    record = state.record
+    known = record.namespaces.get(namespace.uuid or "")
+    if known is None:  # a run was cut off between making it and writing that down
+        return record.creating == namespace.region and record.creating_for == "system-ram"
+    return known.get("serves") == "system-ram"
+
+
+def note_service(state: State, regions: Sequence[Region], mode: str) -> bool:
+    """Put on record what the namespaces of ours in these regions serve; whether that is new.
+
+    To be done before the first step: a device that is given to programs, even by a run that
+    fails, is not taken from them unasked afterwards. Memory is what already is so.
+    """
+    record, names = state.record, [region.name for region in regions]
+    before = deepcopy((record.namespaces, record.creating_for))
+    for namespace in state.inventory.namespaces:
+        known = record.namespaces.get(namespace.uuid or "")
+        device = state.device(namespace)
+        as_memory = device is not None and device.mode == "system-ram"
+        if known and namespace.region in names and (mode != "system-ram" or as_memory):
+            known["serves"] = mode
+    if record.creating in names and mode != "system-ram":
+        record.creating_for = mode
+    return before != (record.namespaces, record.creating_for)
 
 
 def release_memory(draft: Draft, namespace: Namespace) -> None:

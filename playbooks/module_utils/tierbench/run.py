@@ -11,9 +11,10 @@ from typing import Any
 
 from .apply import Hands, carry_out
 from .commands import Commands, StepFailed
-from .draft import Refusal, Step
-from .plan import Plan, make_plan
+from .draft import Draft, Refusal, Step
+from .plan import Plan, make_plan, wanted_regions
 from .record import Record, load_record, save_record
+from .regions import note_service
 from .state import PACKAGES, Files, State, Unreadable, read_state, vars_of
 from .tiers.kernel import LIVE, Kernel
 from .tiers_of import our_tiers
@@ -136,6 +137,8 @@ def _run(host: Host, leave: Leave, outcome: Outcome) -> None:
         outcome.refusals.append(unconfirmed)
     if outcome.refusals or not leave.change:
         return
+    if note_service(state, wanted_regions(Draft(state), wish), wish.mode):
+        save_record(state.record, host.files.record)
     state = _carry_out_all(plan, state, host, outcome)
     outcome.state = state.to_json()
     if not outcome.reboot_needed and not outcome.failures:
