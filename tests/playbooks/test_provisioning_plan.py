@@ -479,16 +479,16 @@ def test_teardown_takes_ours_away_and_brings_back_what_was_there() -> None:
     record = replace(state.record, before=before, folders=["/mnt/pmem0"])
     plan = make_plan(replace(state, record=record), Wish("teardown"))
     assert plan.refusals == ()
-    assert dos(plan)[:3] == [
+    assert dos(plan)[:5] == [
         ("unmount", "/mnt/pmem0"),
+        ("remove-fstab", "/mnt/pmem0"),
+        ("remove-folder", "/mnt/pmem0"),
         ("destroy-namespace", "namespace0.0"),
         ("create-namespace", "region0"),
     ]
-    assert plan.steps[2].command == (
+    assert plan.steps[4].command == (
         "ndctl create-namespace -r region0 -m sector -s 268435456 -n old -l 4096"
     )
-    assert ("remove-fstab", "/mnt/pmem0") in dos(plan)
-    assert ("remove-folder", "/mnt/pmem0") in dos(plan)
     assert plan.destroys == ("namespace0.0",)
     assert confirmation(plan, state, Leave()) is not None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated import Region_, SimulatedHost
+from simulated import Cut, Region_, SimulatedHost
 from tierbench.run import Leave, Outcome, run
 
 CONFIRMED = Leave(True, ("namespace0.0", "namespace1.0"))
@@ -66,3 +66,24 @@ def test_our_own_mounts_keep_nothing(host: SimulatedHost) -> None:
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert (host.mounts, host.spaces) == ({}, {})
     assert host.files.fstab.read_text() == "# mine\nUUID=x /srv ext4 defaults 0 2\n"
+
+
+def test_one_regions_line_and_folder_go_with_it_and_the_others_stay(host: SimulatedHost) -> None:
+    """A line that mounts nothing any more is a failed unit at every start."""
+    lines = host.files.fstab.read_text().splitlines(keepends=True)
+    gone = [line for line in lines if f"{host.mount_root}/pmem0 " in line]
+    assert len(gone) == 1
+    outcome = given(host, Leave(True, ("namespace0.0",)), mode="teardown", regions=["region0"])
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert host.files.fstab.read_text() == "".join(line for line in lines if line not in gone)
+    assert [path.name for path in host.mount_root.iterdir()] == ["pmem1"]
+    assert list(host.mounts) == [f"{host.mount_root}/pmem1"]
+
+
+def test_cut_off_before_the_destruction_there_is_no_dead_line(host: SimulatedHost) -> None:
+    """Behind the unmounting, the first command of it."""
+    host.changing, host.cut_at = 0, 2
+    with pytest.raises(Cut):
+        given(host, Leave(True, ("namespace0.0",)), mode="teardown", regions=["region0"])
+    assert "namespace0.0" in host.spaces
+    assert f"{host.mount_root}/pmem0 " not in host.files.fstab.read_text()

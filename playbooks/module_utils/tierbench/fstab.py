@@ -50,6 +50,11 @@ def our_points(text: str) -> list[str]:
     return [fields[1] for fields in entries(text) if is_ours(fields)]
 
 
+def points_of(text: str, uuid: str) -> list[str]:
+    """Mount points of our lines of one file system."""
+    return [e[1] for e in entries(text) if e[0] == f"UUID={uuid}" and is_ours(e)]
+
+
 def with_line(text: str, line: str) -> str:
     """The text with the line in place of ours for its mount point or its file system."""
     source, point = line.split()[:2]

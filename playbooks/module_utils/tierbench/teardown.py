@@ -51,6 +51,9 @@ def _plan_region(draft: Draft, region: Region, *, bring_back: bool) -> None:
     ours = [each for each in state.of_region(region) if state.is_ours(each)]
     unmounted = {namespace.name: _unmount(draft, namespace) for namespace in ours}
     for namespace in ours:
+        uuid = state.use(namespace).content.uuid or ""
+        lines = fstab.points_of(state.fstab, uuid)
+        _forget(draft, lines, [*lines, state.record.filesystems.get(uuid, "")])
         release_memory(draft, namespace)
         _destroy(draft, region, namespace, unmounted[namespace.name])
     before = state.record.before.get(region.name)
@@ -180,11 +183,19 @@ def _labels_away(draft: Draft, region: Region, others: list[Namespace]) -> None:
 
 
 def _forget_mount_points(draft: Draft) -> None:
-    """fstab lines and folders of ours."""
-    for point in fstab.our_points(draft.state.fstab):
-        draft.add("remove-fstab", point, "the line is ours", f"/etc/fstab: without {point}")
+    """fstab lines and folders of ours, whatever they were for."""
+    _forget(draft, fstab.our_points(draft.state.fstab), draft.state.record.folders)
+
+
+def _forget(draft: Draft, lines: list[str], points: list[str]) -> None:
+    """Our lines before what they mount goes, and those of the mount points that we made."""
+    planned = [(step.do, step.object) for step in draft.steps]
+    for point in lines:
+        if ("remove-fstab", point) not in planned:
+            draft.add("remove-fstab", point, "the line is ours", f"/etc/fstab: without {point}")
     for point in draft.state.record.folders:
-        draft.add("remove-folder", point, "we made it", f"rmdir {point}")
+        if point in points and ("remove-folder", point) not in planned:
+            draft.add("remove-folder", point, "we made it", f"rmdir {point}")
 
 
 def _goal_is_back(draft: Draft) -> bool:
