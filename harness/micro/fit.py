@@ -24,6 +24,8 @@ _PAGE_CACHE = Finding(
     "those of DRAM and of write-back, not of the device",
     do="measure the device with the suites block-io, file-io and ioping",
 )
+#: Kinds with loops of each instruction set's own.
+_VECTORED = ("throughput", "latency", "chain")
 _THREAD_AXES = ("threads", "number_threads")
 
 
@@ -83,6 +85,7 @@ def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
     for one in sized:  # what had other threads alone is called the same now: the first stands
         unique.setdefault(one.configuration, one)
     kept = list(unique.values())
+    findings += _isa_told(kept, limits)
     findings += _threads_told(limited, threaded, len(sized) - len(kept))
     findings += _sizes_told(threaded, sized)
     findings += _caches_told(kept, room)
@@ -160,7 +163,7 @@ def _limited(one: Measurement, limits: Limits) -> Measurement:
 
 
 def _with_isa(job: Job, isa: str | None) -> Mapping[str, Any]:
-    return job.keys if isa is None or job.kind == "chase" else {**job.keys, "isa": isa}
+    return job.keys if isa is None or job.kind not in _VECTORED else {**job.keys, "isa": isa}
 
 
 def _threads(one: Measurement, room: Room) -> Measurement:
@@ -272,6 +275,22 @@ def _threads_told(
             found=f"{len(fewer)} configurations ask for up to {most} threads and were measured "
             f"with up to {has}, as many as there are processors{once}",
             do="measure on a host with more processors",
+        )
+    ]
+
+
+def _isa_told(measurements: Sequence[Measurement], limits: Limits) -> list[Finding]:
+    without = {
+        one.name: None for one in measurements if any(job.kind not in _VECTORED for job in one.jobs)
+    }
+    if limits.isa is None or not without:
+        return []
+    return [
+        Finding(
+            what="isa",
+            found=f"{limits.isa} is not for {', '.join(without)}: chases, logs and pages have no "
+            "loops of an instruction set's own",
+            do="read them as they are without it",
         )
     ]
 

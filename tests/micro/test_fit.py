@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from micro_suites import DRAM, room, suite
 
+from harness import schemas
 from harness.errors import UsageError
 from harness.micro.fit import fit, targets_of
 from harness.micro.limits import Limits
@@ -118,6 +119,22 @@ def test_the_command_line_bounds_times_counts_and_ranges():
     (one,) = fit(asked, room(), limits).measurements
     assert (one.duration_ns, one.jobs[0].operations, one.jobs[0].range_bytes) == (
         10**9, 1000, 512 * MIB)  # fmt: skip
+
+
+def test_an_instruction_set_goes_to_those_that_have_loops_of_it_and_the_others_are_named():
+    asked = suite(
+        f"  m: {{{RANDOM}}}\n"
+        "  walk: {args: {kind: chase}}\n"
+        "  links: {args: {kind: chain, chain: r_64, mode: dependent}}\n"
+        "  commit: {args: {kind: log, writer: zero, entry: 64}}\n"
+        "  evict: {args: {kind: page, method: cow, page: 4KiB, dirty_lines: 1}}"
+    )
+    fitted = fit(asked, room(), Limits(isa="avx2"))
+    given = {one.name: one.jobs[0].keys.get("isa") for one in fitted.measurements}
+    assert given == {"m": "avx2", "walk": None, "links": "avx2", "commit": None, "evict": None}
+    assert "avx2 is not for walk, commit, evict" in told(fitted, "isa")
+    spec = spec_json(fitted.measurements, DRAM, None, room(), seed=7, repeats=1)
+    schemas.validate(spec, "microbench-spec", source="test")
 
 
 # What the program is told -----------------------------------------------------------
