@@ -26,6 +26,16 @@ from harness.reports.micro.points import (
     Point,
     best,
 )
+from harness.reports.micro.questions import (
+    FOLLOW,
+    INSTRUCTIONS,
+    LOAD,
+    access_sizes,
+    alike,
+    persist_sizes,
+    queue_depths,
+    thread_counts,
+)
 from harness.reports.micro.sequences import sequence_of
 from harness.reports.values import Summary, natural
 from harness.reports.words import quantity_text, range_text
@@ -55,11 +65,9 @@ _TITLES = {
     MEAN: "mean time of a call",
 }
 #: Labels that are shown together, as instructions.
-_PARTS, _INSTRUCTIONS = ("operation", "flush", "fence"), "instructions"
+_INSTRUCTIONS = "instructions"
 #: What several labels stand for; and what says nothing without its name.
 _PARTED, _SAID = (_INSTRUCTIONS,), ("load_read_share", "load_threads")
-#: What follows from the others.
-_FOLLOW = ("persistent", "io_engine")
 #: The axis of what waits beside a load: drawn over what that had, not over what was asked of it.
 _LOAD = "load_bytes_per_second"
 #: Of a chase: the loads are timed so many together.
@@ -94,11 +102,10 @@ def _card_plots(device: Device) -> Iterator[Plot]:
     def with_pattern(point: Point) -> str:
         return f"{point['pattern']} {sequence(point)}"
 
-    yield from _plot(device, "access_size", "access_size_bytes", sequence,
+    yield from _plot(access_sizes(device), "access_size_bytes", sequence,
                      "Random access, best thread count")  # fmt: skip
-    yield from _plot(device, "threads", "threads", with_pattern, "256 B accesses",
-                     access_size_bytes="256")  # fmt: skip
-    yield from _plot(device, "persist_size", "access_size_bytes", sequence,
+    yield from _plot(thread_counts(device), "threads", with_pattern, "256 B accesses")
+    yield from _plot(persist_sizes(device), "access_size_bytes", sequence,
                      "Sequential writes of one thread")  # fmt: skip
     if curves := loaded_curves(device):
         yield Plot(
@@ -109,7 +116,7 @@ def _card_plots(device: Device) -> Iterator[Plot]:
                 for p in c.points))) for c in curves),
             x_log=False,
         )  # fmt: skip
-    yield from _plot(device, "random_read", "queue_depth", lambda p: "read",
+    yield from _plot(queue_depths(device, "random_read"), "queue_depth", lambda p: "read",
                      "4 KiB reads at random places")  # fmt: skip
 
 
@@ -121,14 +128,8 @@ def _idle(samples: Sequence[float]) -> Iterator[tuple[float, Summary]]:
 
 
 def _plot(
-    device: Device,
-    measurement: str,
-    axis: str,
-    line: Callable[[Point], str],
-    title: str,
-    **labels: str,
+    held: Sequence[Point], axis: str, line: Callable[[Point], str], title: str
 ) -> Iterator[Plot]:
-    held = device.select(RATE, measurement=measurement, **labels)
     points = [p for p in held if p.number(axis)]
     x_title, x_unit = AXES[axis]
     hues = {line(p): sequence_of(p).title for p in points}
@@ -233,8 +234,12 @@ def _loaded_drawing(
     def line(point: Point) -> str:
         return _line(point, others)
 
+    def alone(name: str) -> Iterator[Point]:
+        first = next(p for p in drawn if line(p) == name)
+        return (p for p in idle if alike(p, first, *LOAD))
+
     curves = [
-        Curve(one.name, (*((0.0, p.summary) for p in idle), *one.points))
+        Curve(one.name, (*((0.0, p.summary) for p in alone(one.name)), *one.points))
         for one in _curves(drawn, lambda p: rates[p["configuration"], p.runs], line)
     ]
     if not curves or len(curves) > MOST_LINES:
@@ -278,8 +283,8 @@ def _cell(point: Point, label: str, named: bool = False) -> str:
 def _varying(points: Sequence[Point]) -> list[str]:
     """Labels in which points differ; those of the instructions as one."""
     labels = dict.fromkeys(label for point in points for label in point.labels)
-    found = [x for x in labels if x not in (*NAMES, *_FOLLOW) and len({p[x] for p in points}) > 1]
-    return list(dict.fromkeys(_INSTRUCTIONS if x in _PARTS else x for x in found))
+    found = [x for x in labels if x not in (*NAMES, *FOLLOW) and len({p[x] for p in points}) > 1]
+    return list(dict.fromkeys(_INSTRUCTIONS if x in INSTRUCTIONS else x for x in found))
 
 
 def _axis(points: Sequence[Point], varying: Sequence[str]) -> str | None:

@@ -20,11 +20,11 @@ from harness.reports.micro.points import (
     EMPTY,
     LATENCY,
     MEAN,
-    RATE,
     Device,
     Point,
     best,
 )
+from harness.reports.micro.questions import CACHES, beyond_caches, largest, persists
 from harness.reports.micro.sequences import sequence_of
 from harness.reports.micro.verdicts import verdicts
 from harness.reports.words import LINE, counted, p_text, percent, quantity_text
@@ -33,6 +33,13 @@ from harness.units import format_bytes, format_ns
 Judged = Mapping[str, Verdict]
 #: Two instructions closer than this are told as alike: repeats of one differ by as much.
 _ALIKE = 0.97
+#: What is asked of the tier, not of the caches before it.
+_OF_THE_TIER = (
+    "access_size", "access_size_sequential", "threads", "persist", "persist_size", "mix",
+    "latency", "loaded_latency", "sequential", "random", "hash_index_update",
+    "tree_index_lookup", "random_read_latency", "sequential_reads", "sequential_writes",
+    "random_reads", "random_writes",
+)  # fmt: skip
 _FLUSHES = ("clwb", "clflushopt", "clflush")
 
 
@@ -63,6 +70,7 @@ def findings(device: Device) -> list[Finding]:
         *_tail(device),
         *_queues(device, judged),
         *_calls(device),
+        *_left_out(device),
     ]
 
 
@@ -117,7 +125,7 @@ def _said(key: str, judged: Judged) -> str:
 
 
 def _persist(device: Device) -> Iterator[Finding]:
-    points = device.select(RATE, measurement="persist")
+    points = persists(device)
     for pattern in ("sequential", "random"):
         sizes = sorted({p.number("access_size_bytes") for p in points if p["pattern"] == pattern})
         told = [
@@ -157,7 +165,7 @@ def _persists(point: Point) -> bool:
 
 
 def _times(device: Device) -> Iterator[Finding]:
-    for kind, same in by_sequence(device.select(DURATION, measurement="latency")):
+    for kind, same in by_sequence(_latencies(device)):
         several = len({p["pattern"] for p in same}) < len(same)
         told = [
             (p["pattern"] + several * f" in {format_bytes(_range(p))}", p.histogram)
@@ -176,13 +184,18 @@ def _times(device: Device) -> Iterator[Finding]:
         )
 
 
+def _latencies(device: Device) -> list[Point]:
+    return beyond_caches(device, device.select(DURATION, measurement="latency"))
+
+
 def _empty(device: Device, point: Point) -> str:
     found = device.select(EMPTY, configuration=point["configuration"])
     return f"; the empty measurement, {format_ns(found[0].median)}, is in all" if found else ""
 
 
 def _chased(device: Device) -> Iterator[Finding]:
-    points = sorted(device.select(LATENCY, measurement="chase"), key=_range)
+    points = largest(device.select(LATENCY, measurement="chase"), "range_bytes")
+    points = sorted(points, key=_range)
     if not points:
         return
     last = points[-1]
@@ -263,6 +276,23 @@ def _calls(device: Device) -> Iterator[Finding]:
             format_ns(summary.median),
             f"mean of a call, {format_ns(summary.low)} to {format_ns(summary.high)} in "
             f"{summary.n} repeats; {point['filesystem']}, DAX {point['dax'] or 'unknown'}",
+        )
+
+
+def _left_out(device: Device) -> Iterator[Finding]:
+    """What is the cache's and not the tier's; a chase and a hot spot are small on purpose."""
+    points = [p for p in device.points if p["measurement"] in _OF_THE_TIER]
+    kept = set(map(id, beyond_caches(device, points)))
+    small = {
+        f"{p['measurement'].replace('_', ' ')} in {format_bytes(_range(p))}": None
+        for p in points if id(p) not in kept
+    }  # fmt: skip
+    if small:
+        yield Finding(
+            "Left out of this card",
+            f"ranges below {format_bytes(CACHES * device.llc_bytes)}",
+            f"{CACHES} × the last-level cache of {format_bytes(device.llc_bytes)}, which holds a "
+            f"good part of them: {', '.join(small)}",
         )
 
 

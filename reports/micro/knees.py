@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from harness.reports.micro.claims import Claim, claim, claim_of
 from harness.reports.micro.loaded import TWICE, LoadedCurve, curves
-from harness.reports.micro.points import RATE, Device, Point, best
+from harness.reports.micro.points import Device, Point, best
+from harness.reports.micro.questions import access_sizes, queue_depths, thread_counts
 from harness.reports.micro.sequences import Instructions, sequence_of
 
 #: A knee is where a curve comes so near to its best value.
@@ -50,15 +51,13 @@ def knees(device: Device) -> list[Knee | LoadedKnee]:
 
 def access_size_knees(device: Device) -> Iterator[Knee]:
     """Random accesses, by instructions."""
-    points = device.select(RATE, measurement="access_size")
-    for kind, same in by_sequence(points):
+    for kind, same in by_sequence(access_sizes(device)):
         yield _knee(f"access size, random {kind.title}", same, "access_size_bytes")
 
 
 def thread_knees(device: Device) -> Iterator[Knee]:
     """By instructions and pattern."""
-    points = device.select(RATE, measurement="threads", access_size_bytes="256")
-    for kind, same in by_sequence(points):
+    for kind, same in by_sequence(thread_counts(device)):
         for pattern in ("sequential", "random"):
             if held := [p for p in same if p["pattern"] == pattern]:
                 yield _knee(f"threads, {pattern} {kind.title}", held, "threads")
@@ -67,8 +66,7 @@ def thread_knees(device: Device) -> Iterator[Knee]:
 def queue_knees(device: Device) -> Iterator[Knee]:
     """Of block devices, by what was done."""
     for measurement in ("random_read", "random_write", "sequential_read", "sequential_write"):
-        points = [p for p in device.select(RATE, measurement=measurement) if p["queue_depth"]]
-        if points:
+        if points := queue_depths(device, measurement):
             yield _knee(f"queue depth, {measurement}", points, "queue_depth")
 
 

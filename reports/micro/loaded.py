@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.reports.micro.points import LATENCY, RATE, Device, best
+from harness.reports.micro.points import RATE, Device
+from harness.reports.micro.questions import waits
 from harness.reports.words import counted
 
 #: The knee: the most bandwidth at which a load waits no longer than so many times idle.
@@ -55,15 +56,15 @@ class LoadedCurve:
 
 
 def curves(device: Device) -> list[LoadedCurve]:
-    """Every kind of load that was put beside the chase."""
-    waits = device.select(LATENCY, measurement="loaded_latency", job=("", "chase"))
+    """Every kind of load that was put beside the chase, of one experiment."""
+    held = waits(device)
     rates = {
         (p["configuration"], p.runs): p for p in device.select(RATE, measurement="loaded_latency")
     }
-    idle = [p for p in waits if p["load_operation"] in ("", "none")]
-    quiet = best(idle) if idle else None
+    idle = [p for p in held if p["load_operation"] in ("", "none")]
+    quiet = max(idle, key=lambda p: len(p.samples), default=None)
     found: dict[str, list[LoadedPoint]] = {}
-    for wait in waits:
+    for wait in held:
         load = rates.get((wait["configuration"], wait.runs))
         if load is None or wait in idle:
             continue

@@ -99,6 +99,12 @@ class Device:
     emulated: tuple[str, ...]
     several_hosts: bool = False
 
+    @cached_property
+    def llc_bytes(self) -> int:
+        """The last-level cache of the host, as its runs tell; 0 where none does."""
+        told = (run.artifact("microbench") or {} for run in self.runs)
+        return max((int(_cpu(one).get("llc_bytes") or 0) for one in told), default=0)
+
     @property
     def name(self) -> str:
         """``pmem``, or ``lab1: pmem``."""
@@ -115,6 +121,11 @@ class Device:
         """The best of the points found; None where there is none."""
         found = self.select(metric, **labels)
         return best(found) if found else None
+
+
+def _cpu(artifact: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the program's result says of the processor."""
+    return (artifact.get("result") or {}).get("cpu") or {}
 
 
 def matches(point: Point, labels: Mapping[str, str | Sequence[str]]) -> bool:

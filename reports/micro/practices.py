@@ -91,9 +91,9 @@ def practices(device: Device) -> list[Practice]:
     judged = verdicts(device)
     tried = [Tried(trial, judged.get(trial.key)) for trial in trials(device)]
     missing = {
-        1: _absent("access_size, access_size_sequential"),
-        2: _absent("persist_size"),
-        3: _absent("threads"),
+        1: _absent(device, "access_size", "access_size_sequential"),
+        2: _absent(device, "persist_size"),
+        3: _absent(device, "threads"),
         4: _no_far(device),
     }
     return [
@@ -103,9 +103,11 @@ def practices(device: Device) -> list[Practice]:
     ]  # fmt: skip
 
 
-def _absent(measurements: str) -> str:
+def _absent(device: Device, *measurements: str) -> str:
+    found = device.select(RATE, measurement=measurements)
+    what = "not measured in one experiment beyond the caches" if found else "not measured"
     return (
-        f"not measured: {measurements} of the suite device-card "
+        f"{what}: {', '.join(measurements)} of the suite device-card "
         "(`harness run micro --suite device-card --tier …`)"
     )
 
@@ -113,7 +115,7 @@ def _absent(measurements: str) -> str:
 def _no_far(device: Device) -> str:
     points = device.select(RATE, measurement="mix")
     if not points:
-        return _absent("mix")
+        return _absent(device, "mix")
     if any(p["numa"] == "far" for p in points):
-        return "near and far were not measured in one experiment"
+        return _absent(device, "mix")
     return "no processors of another NUMA node: everything is near here"

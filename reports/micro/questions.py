@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from harness.reports.micro.points import Point
+from harness.reports.micro.points import LATENCY, RATE, Device, Point
 
 #: Labels that say what is done in an access.
 INSTRUCTIONS = ("operation", "flush", "fence")
@@ -18,6 +18,71 @@ INSTRUCTIONS = ("operation", "flush", "fence")
 FOLLOW = ("persistent", "io_engine")
 #: What only names a point.
 _NAMES = ("measurement", "configuration")
+#: What differs between a load that waits alone and one that waits beside a load.
+LOAD = ("job", "load_operation", "load_threads", "load_bytes_per_second", "load_read_share")
+#: A range of fewer last-level caches than this is one of the cache's to a good part.
+CACHES = 4
+
+
+# What is asked ------------------------------------------------------------------
+
+
+def access_sizes(device: Device) -> list[Point]:
+    """Random accesses by instructions, size and threads."""
+    points = beyond_caches(device, device.select(RATE, measurement="access_size"))
+    return largest(points, *INSTRUCTIONS, "access_size_bytes", "threads")
+
+
+def thread_counts(device: Device) -> list[Point]:
+    """Accesses of 256 bytes by instructions, pattern and threads."""
+    points = device.select(RATE, measurement="threads", access_size_bytes="256")
+    return largest(beyond_caches(device, points), *INSTRUCTIONS, "pattern", "threads")
+
+
+def persist_sizes(device: Device) -> list[Point]:
+    """Sequential writes of one thread by instructions and size."""
+    points = device.select(RATE, measurement="persist_size", threads="1")
+    return largest(beyond_caches(device, points), *INSTRUCTIONS, "access_size_bytes")
+
+
+def persists(device: Device) -> list[Point]:
+    """Writes by instructions, pattern, size and threads."""
+    points = beyond_caches(device, device.select(RATE, measurement="persist"))
+    return largest(points, *INSTRUCTIONS, "pattern", "access_size_bytes", "threads")
+
+
+def mixes(device: Device, pattern: str) -> list[Point]:
+    """Mixed accesses by share of reads and threads, both near and far."""
+    points = beyond_caches(device, device.select(RATE, measurement="mix", pattern=pattern))
+    return largest(points, "numa", "threads", "read_share", having=_near_and_far)
+
+
+def queue_depths(device: Device, measurement: str) -> list[Point]:
+    """Of block devices, by queue depth."""
+    points = [p for p in device.select(RATE, measurement=measurement) if p["queue_depth"]]
+    return largest(points, "queue_depth")
+
+
+def waits(device: Device) -> list[Point]:
+    """Dependent loads, alone and beside loads."""
+    points = device.select(LATENCY, measurement="loaded_latency", job=("", "chase"))
+    return largest(beyond_caches(device, points), *LOAD)
+
+
+def _near_and_far(points: Sequence[Point]) -> bool:
+    return len({p["numa"] == "far" for p in points}) == 2
+
+
+# Experiments --------------------------------------------------------------------
+
+
+def beyond_caches(device: Device, points: Iterable[Point]) -> list[Point]:
+    """Those whose range the last-level cache does not hold a good part of.
+
+    Points without a range, and all where no run tells of the cache, are kept.
+    """
+    least = CACHES * device.llc_bytes
+    return [p for p in points if not 0 < p.number("range_bytes") < least]
 
 
 def alike(a: Point, b: Point, *varied: str) -> bool:
@@ -34,7 +99,7 @@ def experiments(points: Iterable[Point], *varied: str) -> list[list[Point]]:
 
 
 def largest(
-    points: Iterable[Point], *varied: str, having: Callable[[list[Point]], bool] = bool
+    points: Iterable[Point], *varied: str, having: Callable[[list[Point]], object] = bool
 ) -> list[Point]:
     """The experiment of the most samples, of two alike that of more bytes; empty without any.
 

@@ -16,8 +16,15 @@ from dataclasses import dataclass
 
 from harness.reports.micro.claims import Claim, claim, claim_of
 from harness.reports.micro.points import RATE, Device, Point, best
-from harness.reports.micro.questions import alike, largest
-from harness.reports.micro.sequences import CLWB, LOAD, NTSTORE, STORE, Instructions, sequence_of
+from harness.reports.micro.questions import (
+    alike,
+    beyond_caches,
+    largest,
+    mixes,
+    persist_sizes,
+    thread_counts,
+)
+from harness.reports.micro.sequences import CLWB, LOAD, NTSTORE, STORE, sequence_of
 from harness.reports.words import counted, quantity_text
 from harness.units import format_bytes
 
@@ -55,20 +62,15 @@ def trials(device: Device) -> list[Trial]:
 
 
 def _small(device: Device) -> Iterator[Trial]:
+    points = device.select(RATE, measurement=("access_size", "access_size_sequential"))
+    points = beyond_caches(device, points)
     for kind in (LOAD, NTSTORE, CLWB):
-        held = {
-            (pattern, size): _fastest(device, kind, pattern, size)
-            for pattern in ("random", "sequential")
-            for size in (_SMALL, _LINE)
-        }
-        points = [point for point in held.values() if point is not None]
-        if len(points) < len(held):
+        same = [p for p in points if sequence_of(p) == kind]
+        held = _fastest(largest(same, "pattern", "access_size_bytes", "threads", having=_fastest))
+        if not held:
             continue
-        r64, r256, s64, s256 = (
-            held[pattern, size] for pattern in ("random", "sequential") for size in (_SMALL, _LINE)
-        )
-        assert r64 and r256 and s64 and s256
-        together = all(point.beside(r64) for point in points)
+        r64, r256, s64, s256 = held
+        together = all(point.beside(r64) for point in held)
         gained = [a * b for a, b in zip(r256.samples, s64.samples, strict=False)]
         against = [a * b for a, b in zip(r64.samples, s256.samples, strict=False)]
         yield _trial(
@@ -79,24 +81,33 @@ def _small(device: Device) -> Iterator[Trial]:
         )  # fmt: skip
 
 
+def _fastest(points: Sequence[Point]) -> list[Point]:
+    """Random 64 B and 256 B, sequential 64 B and 256 B, each over the thread counts.
+
+    Empty where one of them is missing.
+    """
+    held = [
+        [p for p in points if (p["pattern"], p["access_size_bytes"]) == (pattern, size)]
+        for pattern in ("random", "sequential") for size in (_SMALL, _LINE)
+    ]  # fmt: skip
+    return [best(one) for one in held] if all(held) else []
+
+
 def _large(device: Device) -> Iterator[Trial]:
-    sizes = sorted({int(p.number("access_size_bytes")) for p in _of(device, "persist_size")})
-    large = [size for size in sizes if size >= _LARGE]
+    points = persist_sizes(device)
+    large = sorted({int(p.number("access_size_bytes")) for p in points} - set(range(_LARGE)))
     for kind, other in ((NTSTORE, CLWB), (CLWB, STORE)):
         for size in dict.fromkeys(large[:1] + large[-1:]):
-            a, b = (
-                _one(device, "persist_size", one, access_size_bytes=str(size))
-                for one in (kind, other)
-            )
+            at = [p for p in points if p.number("access_size_bytes") == size]
+            a, b = ([p for p in at if sequence_of(p) == one] for one in (kind, other))
             if a and b:
                 what = f"{kind.title} against {other.title}, {format_bytes(size)}"
-                yield _against(2, what, a, b)
+                yield _against(2, what, best(a), best(b))
 
 
 def _crowd(device: Device) -> Iterator[Trial]:
+    held = [p for p in thread_counts(device) if p["pattern"] == "sequential"]
     for kind in (LOAD, NTSTORE, CLWB):
-        held = device.select(RATE, measurement="threads", pattern="sequential",
-                             access_size_bytes=_LINE)  # fmt: skip
         points = [p for p in held if sequence_of(p) == kind]
         most = max((p.number("threads") for p in points), default=0)
         fewer = [p for p in points if p.number("threads") < most]
@@ -117,10 +128,8 @@ def _crowd(device: Device) -> Iterator[Trial]:
 
 
 def _remote(device: Device) -> Iterator[Trial]:
-    points = _of(device, "mix")
-    for pattern in dict.fromkeys(p["pattern"] for p in points):
-        same = [p for p in points if p["pattern"] == pattern]
-        held = largest(same, "numa", "threads", "read_share", having=_near_and_far)
+    for pattern in dict.fromkeys(p["pattern"] for p in device.select(RATE, measurement="mix")):
+        held = mixes(device, pattern)
         crowd = max((p.number("threads") for p in held), default=0)
         for far in (p for p in held if p["numa"] == "far" and p.number("threads") == crowd):
             near = next((p for p in held if p["numa"] != "far" and alike(p, far, "numa")), None)
@@ -128,10 +137,6 @@ def _remote(device: Device) -> Iterator[Trial]:
                 share = f"{100 * far.number('read_share'):g} % reads"
                 what = f"{pattern}, {crowd:g} threads, {share}".removeprefix(", ")
                 yield _against(4, f"near against far, {what}", near, far)
-
-
-def _near_and_far(points: Sequence[Point]) -> bool:
-    return len({p["numa"] == "far" for p in points}) == 2
 
 
 def _against(practice: int, what: str, a: Point, b: Point) -> Trial:
@@ -142,25 +147,6 @@ def _against(practice: int, what: str, a: Point, b: Point) -> Trial:
 def _trial(practice: int, what: str, figures: str, found: Claim | None, why: str) -> Trial:
     """``why``: said where there is no claim."""
     return Trial(practice, what, figures, found, "" if found else why)
-
-
-# Finding points -----------------------------------------------------------------
-
-
-def _of(device: Device, measurement: str) -> list[Point]:
-    return device.select(RATE, measurement=measurement)
-
-
-def _one(device: Device, measurement: str, kind: Instructions, **labels: str) -> Point | None:
-    found = [p for p in device.select(RATE, measurement=measurement, **labels)
-             if sequence_of(p) == kind]  # fmt: skip
-    return best(found) if found else None
-
-
-def _fastest(device: Device, kind: Instructions, pattern: str, size: str) -> Point | None:
-    """Over the thread counts."""
-    measurement = "access_size" if pattern == "random" else "access_size_sequential"
-    return _one(device, measurement, kind, pattern=pattern, access_size_bytes=size)
 
 
 def _rate(point: Point) -> str:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from micro_runs import micro_run, rate
+from micro_runs import GB, KINDS, card_run, micro_run, rate
 
-from harness.reports.micro.points import devices
+from harness.reports.micro.figures import card_drawing
+from harness.reports.micro.findings import findings
+from harness.reports.micro.knees import access_size_knees
+from harness.reports.micro.loaded import curves
+from harness.reports.micro.points import Device, devices
 from harness.reports.micro.practices import practices
+from harness.reports.micro.prices import COLUMNS
+from harness.store import StoredRun, write_json_atomically
 
 
 def _mix(gb_per_s: float, repeats: int = 11, **labels: object) -> dict[str, Any]:
@@ -40,3 +47,99 @@ def test_far_is_compared_with_no_other_experiments_near(tmp_path: Path) -> None:
     fourth = practices(device)[3]
     assert fourth.trials == ()
     assert "not measured in one experiment" in fourth.figures
+
+
+def _persisting(kind: str, gb_per_s: float, **labels: object) -> list[dict[str, Any]]:
+    named = {"pattern": "sequential", **KINDS[kind], **labels}
+    return [rate("persist_size", gb_per_s, 11, access_size_bytes=size, **named)
+            for size in (256, 4096)]  # fmt: skip
+
+
+def test_persist_instructions_of_one_thread_are_not_those_of_six(tmp_path: Path) -> None:
+    """FAST'20's Figure 12 has six threads on its left side."""
+    six = {"threads": 6, "partitions": 0, "flush_when": "line"}
+    metrics = [*_persisting("ntstore", 2, threads=1), *_persisting("clwb", 2, threads=1),
+               *_persisting("ntstore", 12, **six)]  # fmt: skip
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    (tried,) = practices(device)[1].trials
+    assert tried.trial.claim is not None and tried.trial.claim.ratio.ratio == 1
+    drawn = card_drawing(device, "card")
+    assert drawn is not None
+    assert "11.5 GiB/s" not in drawn.alt and "1.91 GiB/s" in drawn.alt
+
+
+def test_a_knee_is_of_one_experiment(tmp_path: Path) -> None:
+    labels = {"pattern": "random", **KINDS["load"], "threads": 4}
+    own = [rate("access_size", value, 11, **labels, range_bytes=1 << 30, access_size_bytes=size)
+           for size, value in ((64, 1), (256, 4), (4096, 4.1))]  # fmt: skip
+    other = [rate("access_size", 9, 3, **labels, range_bytes=4 << 30, access_size_bytes=256)]
+    (device,) = devices([micro_run(tmp_path, own), micro_run(tmp_path, other, suite="fig5")])
+    (knee,) = access_size_knees(device)
+    assert [round(p.samples[0] / GB, 1) for p in knee.curve] == [1, 4, 4.1]
+
+
+def _loaded(range_bytes: int, idle: float, loaded: Mapping[float, float]) -> list[dict[str, Any]]:
+    found = []
+    for gb_per_s, latency in {0.0: idle, **loaded}.items():
+        named = {"range_bytes": range_bytes, "configuration": f"pace={gb_per_s}/{range_bytes}"}
+        beside = {
+            "load_operation": "load" if gb_per_s else "none",
+            "load_threads": 3 if gb_per_s else 0,
+        } | ({"job": "chase"} if gb_per_s else {})
+        waits = rate("loaded_latency", latency, 11, 1.0, operation="chase", **named, **beside)
+        found.append(waits | {"name": "latency_ns", "unit": "ns", "better": "lower"})
+        if gb_per_s:
+            found.append(rate("loaded_latency", gb_per_s, 11, job="load", **KINDS["load"], **named))
+    return found  # fmt: skip
+
+
+def test_loaded_latency_of_two_suites_is_no_curve(tmp_path: Path) -> None:
+    own = _loaded(1 << 30, 100, {2.0: 110, 4.0: 190, 8.0: 400})
+    fig6 = _loaded(2 << 30, 80, {3.0: 170, 6.0: 500})
+    (device,) = devices([micro_run(tmp_path, own), micro_run(tmp_path, fig6, suite="fig6")])
+    (curve,) = curves(device)
+    assert curve.idle_samples[0] == 100
+    assert [p.samples[0] for p in curve.points] == [110, 190, 400]
+
+
+# What the caches hold -----------------------------------------------------------
+
+
+def _with_llc(run: StoredRun, mib: int) -> StoredRun:
+    """What the program told of the processor, as the runner stores it."""
+    path = run.directory / "artifacts" / "microbench.json"
+    path.parent.mkdir(exist_ok=True)
+    write_json_atomically(path, {"result": {"cpu": {"llc_bytes": mib << 20}}})
+    return run
+
+
+def _reads(gb_per_s: float, mib: int) -> list[dict[str, Any]]:
+    labels = {"pattern": "sequential", "access_size_bytes": 4096, **KINDS["load"]}
+    return [rate("sequential", gb_per_s, threads=threads, range_bytes=mib << 20, **labels)
+            for threads in (1, 2)]  # fmt: skip
+
+
+def _price(device: Device) -> float | None:
+    return COLUMNS[0].value(device, 1.0)
+
+
+def test_a_range_that_the_cache_holds_is_no_figure_of_the_tier(tmp_path: Path) -> None:
+    quick = micro_run(tmp_path, _reads(90, 16), suite="quick")
+    whole = _with_llc(micro_run(tmp_path, _reads(9, 256)), 32)
+    (device,) = devices([quick, whole])
+    (only,) = devices([whole])
+    assert _price(device) == _price(only) is not None
+    (told,) = (one for one in findings(device) if one.question == "Left out of this card")
+    assert told.answer == "ranges below 128 MiB"
+    assert "sequential in 16 MiB" in told.figures and "256" not in told.figures
+
+
+def test_a_card_of_nothing_but_the_cache_shows_no_bandwidth(tmp_path: Path) -> None:
+    run = card_run(tmp_path)
+    for metric in run.run["metrics"]:
+        metric["labels"]["range_bytes"] = str(64 << 20)
+    (device,) = devices([_with_llc(run, 32)])
+    assert card_drawing(device, "card") is None
+    assert [one.question for one in findings(device)] == ["Left out of this card"]
+    assert {one.outcome for one in practices(device)} == {"not testable here"}
+    assert "beyond the caches" in practices(device)[0].figures
