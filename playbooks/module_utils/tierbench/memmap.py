@@ -37,7 +37,8 @@ def plan_memmap(draft: Draft, wish: Wish) -> bool:
         draft.refuse("memmap", str(error), "choose emulated_size and emulated_start to fit")
         return False
     draft.reboot = True
-    if state.record.memmap != parameter:
+    # On record before the boot loader is told: a run that was cut off in between tells it again.
+    if state.record.memmap != parameter or not state.record.memmap_done:
         command = f"kernel parameter {parameter} by {state.boot_loader}"
         why = "the kernel sets no DRAM aside"
         draft.add("set-memmap", "memmap", why, command, parameter=parameter)
