@@ -202,29 +202,23 @@ bool mb_pattern_fits(const struct mb_job *job, const struct mb_pattern *pattern,
 /*
  * A run of accesses: the i-th begins at mb_span_at(span, i).
  *
- * Scattered ones come from a ring of offsets. With each round all of them move on by another
- * random distance, so that a round touches other lines than the rounds before.
+ * Scattered ones come from a ring of addresses. Behind each round all of them move on by another
+ * random distance, so that a round touches other lines than the rounds before. A span ends
+ * with the next call of its cursor.
  */
 struct mb_span {
-    char *base;              /* strided: the first access; scattered: where the range begins */
-    const uint64_t *offsets; /* scattered: of each access, below the range; NULL: strided */
-    uint64_t turn;           /* scattered: added to them, around the range; below it */
-    uint64_t range_bytes;    /* scattered */
-    int64_t step_bytes;      /* strided */
+    char *base;          /* strided: the first access */
+    char **scattered;    /* each access; NULL: strided */
+    int64_t step_bytes;  /* strided */
     uint64_t count;
+    uint64_t beside_ns;  /* what moving the ring has just taken: not the accesses' time */
 };
-
-static inline char *mb_scattered_at(const struct mb_span *span, uint64_t i)
-{
-    uint64_t at = span->offsets[i] + span->turn, beyond = at - span->range_bytes;
-    return span->base + (at < beyond ? at : beyond); /* what is not beyond has wrapped around */
-}
 
 static inline char *mb_span_at(const struct mb_span *span, uint64_t i)
 {
-    if (!span->offsets)
+    if (!span->scattered)
         return span->base + (int64_t)i * span->step_bytes;
-    return mb_scattered_at(span, i);
+    return span->scattered[i];
 }
 
 /* Where a thread is in its pattern. */
@@ -235,8 +229,8 @@ struct mb_cursor {
     uint64_t range_bytes;
     uint32_t sharers, place;
     uint64_t at, lap;     /* sequential, strided: access within the chunk or lap; which */
-    uint64_t *ring;       /* scattered: offsets of accesses */
-    uint64_t ring_count, turn;
+    char **ring;          /* scattered: where accesses begin */
+    uint64_t ring_count;
     struct lg_random random;
 };
 /* `base` and `range_bytes`: the thread's own, or those of its part of the second target. */

@@ -17,7 +17,7 @@ MB_INLINE uint64_t walk(const struct mb_span *span, uint64_t bytes, unsigned ste
     char *at = local.base;
     for (uint64_t i = 0; i < local.count; i++) {
         if (scattered)
-            at = mb_scattered_at(&local, i);
+            at = local.scattered[i];
         for (uint64_t piece = 0; piece < pieces; piece++) {
             mb_access_do(access, flush, each_line, at + piece * bytes, bytes, step, value);
             if (fence == MB_NO_FENCE || ++since < group)
@@ -58,7 +58,7 @@ MB_INLINE uint64_t dispatch(const struct mb_span *span, const struct mb_shape *s
                             uint64_t since, enum mb_access access, enum mb_flush flush,
                             bool each_line, enum mb_fence fence)
 {
-    if (span->offsets)
+    if (span->scattered)
         return by_size(span, shape, since, access, flush, each_line, fence, true);
     return by_size(span, shape, since, access, flush, each_line, fence, false);
 }
