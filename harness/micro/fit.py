@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -26,7 +26,16 @@ _PAGE_CACHE = Finding(
 )
 #: Kinds with loops of each instruction set's own.
 _VECTORED = ("throughput", "latency", "chain")
-_THREAD_AXES = ("threads", "number_threads")
+#: What swept keys say of a job, and the host or the command line may change.
+_CHANGED: Mapping[str, Callable[[Job], Any]] = {
+    **dict.fromkeys(("threads", "number_threads"), lambda job: job.threads),
+    **dict.fromkeys(("range", "memory_range"), lambda job: job.range_bytes),
+    **dict.fromkeys(("dram_range", "dram_memory_range"), lambda job: job.bytes_on("dram")),
+    **dict.fromkeys(("chunk", "min_io_chunk_size"), lambda job: job.keys.get("chunk_bytes")),
+    **dict.fromkeys(("count", "number_operations"), lambda job: job.operations),
+    "pages": lambda job: job.pages,
+    "isa": lambda job: job.keys.get("isa"),
+}
 
 
 @dataclass(frozen=True)
@@ -80,13 +89,14 @@ def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
     near = _with_processors(chosen, room, findings)
     limited = [_limited(one, limits) for one in near]
     threaded = [_threads(one, room) for one in limited]
-    sized = _sized(threaded, room)
+    sized = _renamed(near, _sized(threaded, room))
     unique: dict[str, Measurement] = {}
-    for one in sized:  # what had other threads alone is called the same now: the first stands
+    for one in sized:  # what differed in what was changed is called the same now: the first stands
         unique.setdefault(one.configuration, one)
     kept = list(unique.values())
     findings += _isa_told(kept, limits)
-    findings += _threads_told(limited, threaded, len(sized) - len(kept))
+    findings += _threads_told(limited, threaded)
+    findings += _equal_told(len(sized) - len(kept))
     findings += _sizes_told(threaded, sized)
     findings += _caches_told(kept, room)
     findings += _touched_told(kept)
@@ -179,8 +189,7 @@ def _threads(one: Measurement, room: Room) -> Measurement:
             _with_threads(job, max(1, job.threads * processors // wanted)) if job in here else job
             for job in jobs
         ]
-    axes = tuple(_renamed(axis, jobs) for axis in one.axes)
-    return replace(one, jobs=tuple(jobs), axes=axes)
+    return replace(one, jobs=tuple(jobs))
 
 
 def _with_threads(job: Job, threads: int) -> Job:
@@ -190,12 +199,34 @@ def _with_threads(job: Job, threads: int) -> Job:
     return replace(job, threads=threads, partitions=partitions)
 
 
-def _renamed(axis: Axis, jobs: Iterable[Job]) -> Axis:
-    """The configuration is called by the threads that it has."""
-    if axis.key not in _THREAD_AXES:
-        return axis
-    (job,) = [job for job in jobs if axis.job in ("", job.name)][:1]
-    return replace(axis, text=str(job.threads))
+def _renamed(asked: Sequence[Measurement], sized: Sequence[Measurement]) -> list[Measurement]:
+    """Configurations called by what they have now.
+
+    A value that another configuration of the measurement asked for has that one's text, so that
+    the two are called the same.
+    """
+    texts = {
+        (one.name, axis.job, axis.key, _has(one, axis)): axis.text
+        for one in asked
+        for axis in one.axes
+    }
+
+    def renamed(was: Measurement, now: Measurement, axis: Axis) -> Axis:
+        value = _has(now, axis)
+        if value == _has(was, axis):
+            return axis
+        return replace(axis, text=texts.get((now.name, axis.job, axis.key, value), str(value)))
+
+    return [
+        replace(now, axes=tuple(renamed(was, now, axis) for axis in now.axes))
+        for was, now in zip(asked, sized, strict=True)
+    ]
+
+
+def _has(one: Measurement, axis: Axis) -> Any:
+    """What an axis stands for in its job; None where nothing changes that."""
+    jobs = [job for job in one.jobs if axis.job in ("", job.name)]
+    return _CHANGED[axis.key](jobs[0]) if jobs and axis.key in _CHANGED else None
 
 
 def _sized(measurements: Sequence[Measurement], room: Room) -> list[Measurement]:
@@ -256,9 +287,20 @@ def _power_of_two_below(size: int) -> int:
 # What is told -------------------------------------------------------------------
 
 
-def _threads_told(
-    before: Sequence[Measurement], after: Sequence[Measurement], equal: int
-) -> list[Finding]:
+def _equal_told(equal: int) -> list[Finding]:
+    if not equal:
+        return []
+    return [
+        Finding(
+            what="equal configurations",
+            found=f"{equal} configurations became equal to others, as they are limited here, and "
+            "are measured once with these",
+            do="give what they differ in more room: threads, range, count, pages, isa",
+        )
+    ]
+
+
+def _threads_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[Finding]:
     fewer = [
         (a, b)
         for a, b in zip(before, after, strict=True)
@@ -268,12 +310,11 @@ def _threads_told(
         return []
     most = max(sum(job.threads for job in a.jobs) for a, _ in fewer)
     has = max(sum(job.threads for job in b.jobs) for _, b in fewer)
-    once = f", {equal} of which became equal to others and are measured once" if equal else ""
     return [
         Finding(
             what="threads",
             found=f"{len(fewer)} configurations ask for up to {most} threads and were measured "
-            f"with up to {has}, as many as there are processors{once}",
+            f"with up to {has}, as many as there are processors",
             do="measure on a host with more processors",
         )
     ]

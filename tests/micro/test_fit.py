@@ -42,13 +42,53 @@ def test_more_threads_than_processors_become_as_many_and_equal_ones_are_measured
     )
 
 
+def names(fitted) -> list[str]:
+    return [one.configuration for one in fitted.measurements]
+
+
+def test_configurations_are_called_by_the_range_that_a_limit_leaves_them():
+    asked = suite("  chase: {matrix: {range: [4MiB, 16MiB, 67108864, 1GiB]}, args: {kind: chase}}")
+    fitted = fit(asked, room(), Limits(range_bytes=16 * MIB))
+    assert names(fitted) == ["chase/range=4MiB", "chase/range=16MiB"]
+    assert "2 configurations became equal to others" in told(fitted, "equal configurations")
+    assert [one.jobs[0].range_bytes for one in fitted.measurements] == [4 * MIB, 16 * MIB]
+    fitted = fit(asked, room(), Limits(range_bytes=8 * MIB))
+    assert names(fitted) == ["chase/range=4MiB", f"chase/range={8 * MIB}"]
+
+
+def test_configurations_are_called_by_the_range_that_the_host_has_room_for():
+    asked = perma("b: {matrix: {memory_range: [2G, 4G]}, args: {run_time: 1}}")
+    fitted = fit(asked, room(tier=2 * GIB, dram=2 * GIB), Limits())
+    assert names(fitted) == [f"b/memory_range={GIB}", "b/memory_range=2G"]
+    assert [one.jobs[0].range_bytes for one in fitted.measurements] == [GIB, 2 * GIB]
+
+
+def test_memory_beside_the_tier_is_called_by_what_a_limit_leaves_of_it():
+    asked = perma(
+        "b: {matrix: {dram_memory_range: [1G, 8G], dram_operation_ratio: [0.5, 1]},"
+        " args: {exec_mode: random, memory_range: 1G, run_time: 1}}"
+    )
+    fitted = fit(asked, room(), Limits(range_bytes=GIB))
+    assert names(fitted) == [
+        f"b/dram_memory_range=1G,dram_operation_ratio={ratio}" for ratio in ("0.5", "1")
+    ]
+
+
+def test_what_the_command_line_changes_of_pages_and_instructions_is_in_the_names():
+    asked = suite(f"  m: {{matrix: {{isa: [sse2, auto], pages: [huge, base]}}, {RANDOM}}}")
+    fitted = fit(asked, room(), Limits(isa="sse2", pages="base"))
+    assert names(fitted) == ["m/isa=sse2,pages=base"]
+
+
 def test_timed_chains_of_more_threads_than_there_are_are_one_configuration_too():
     asked = perma(
         "b: {matrix: {number_threads: [2, 16, 32]}, args: {exec_mode: custom,"
         " custom_operations: r_64, latency_sample_frequency: 5000}}"
     )
-    names = [one.configuration for one in fit(asked, room(cpus=2), Limits()).measurements]
-    assert names == ["b/number_threads=2", "b/number_threads=2,chain=dependent"]
+    assert names(fit(asked, room(cpus=2), Limits())) == [
+        "b/number_threads=2",
+        "b/number_threads=2,chain=dependent",
+    ]
 
 
 def test_parallel_jobs_share_the_processors_in_proportion():
@@ -103,11 +143,7 @@ def test_memory_that_should_not_be_touched_beforehand_is_told():
 
 def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
     asked = suite(f"  a: {{matrix: {{threads: [1, 2]}}, {RANDOM}}}\n  b: {{{RANDOM}}}")
-    names = [
-        one.configuration
-        for one in fit(asked, room(), Limits(only=("b", "a/threads=2"))).measurements
-    ]
-    assert names == ["a/threads=2", "b"]
+    assert names(fit(asked, room(), Limits(only=("b", "a/threads=2")))) == ["a/threads=2", "b"]
     with pytest.raises(UsageError) as refused:
         fit(asked, room(), Limits(only=("c",)))
     assert "its measurements: a, b" in refused.value.do
