@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from simulated import SimulatedHost
+from simulated import GIB, Cut, Region_, SimulatedHost, Space_
 from tierbench.apply import Hands, carry_out
 from tierbench.commands import Done, StepFailed
 from tierbench.draft import Step
 from tierbench.record import Record, load_record
+from tierbench.run import Leave, Outcome, run
 from tierbench.state import State
 from tierbench.wish import Wish
 
@@ -57,3 +58,98 @@ def test_a_kernel_parameter_is_done_when_the_boot_loader_has_it(
     assert (record.memmap, record.memmap_done) == (PARAMETER, False)
     host.fails = False
     assert memmap(host, "remove-memmap", loader) == Record()
+
+
+# A namespace and its file system ---------------------------------------------------
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> SimulatedHost:
+    """region0 with labels, and nothing in it."""
+    made = SimulatedHost(tmp_path)
+    made.regions = {"region0": Region_("region0")}
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "mnt").mkdir()
+    made.files.fstab.touch()
+    made.write_tree()
+    return made
+
+
+def provision(host: SimulatedHost, leave: Leave | None = None) -> Outcome:
+    wish = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
+    return run(wish, leave or Leave(), host, host.files, host.kernel())
+
+
+def owners_own(host: SimulatedHost) -> None:
+    """Nameless, without a signature that blkid knows, and with data on it."""
+    host.spaces["namespace0.0"] = Space_(
+        "namespace0.0", "region0", "fsdax", GIB, "theirs", data="data"
+    )
+    host.write_tree()
+
+
+def test_what_its_owner_makes_where_creating_one_failed_is_the_owners(host: SimulatedHost) -> None:
+    host._ndctl_create_namespace = (  # type: ignore[method-assign]
+        lambda words: Done(234, "", "region0: misaligned")
+    )
+    assert provision(host).failures
+    assert load_record(host.files.record).creating is None
+    owners_own(host)
+    ran = len(host.ran)
+    outcome = provision(host)
+    assert [each.object for each in outcome.refusals] == ["namespace0.0"]
+    assert outcome.destroy == ["namespace0.0"]
+    assert len(host.ran) == ran
+
+
+def test_what_its_owner_makes_where_creating_one_was_cut_off_is_the_owners(
+    host: SimulatedHost,
+) -> None:
+    """A namespace of ours has our name from the start."""
+    host.cut_at = 1
+    with pytest.raises(Cut):
+        provision(host)
+    host.cut_at = None
+    owners_own(host)
+    assert provision(host).destroy == ["namespace0.0"]
+    assert host.spaces["namespace0.0"].signature is None
+
+
+def test_a_namespace_that_came_of_a_command_that_failed_is_gone_on_with(
+    host: SimulatedHost,
+) -> None:
+    create = host._ndctl_create_namespace
+
+    def make_and_fail(words: list[str]) -> Done:
+        create(words)
+        return Done(1, "", "killed")
+
+    host._ndctl_create_namespace = make_and_fail  # type: ignore[method-assign]
+    assert provision(host).failures
+    # By consent, since the xfs of before shows through; not refused as somebody's.
+    outcome = provision(host, Leave(True, ("namespace0.0",)))
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert (host.spaces["namespace0.0"].signature or ())[:2] == ("ext4", "tierbench")
+
+
+def test_a_file_system_is_made_once_though_the_look_at_it_failed(host: SimulatedHost) -> None:
+    """What is on it by the next run may be data already."""
+    made: list[str] = []
+    look = host._blkid
+
+    def fails_behind_mkfs(words: list[str]) -> Done:
+        if host.ran[-1][0] == "mkfs.ext4" and not made:
+            made.append(words[-1])
+            return Done(4, "", "an ambivalent low-level probing result")
+        return look(words)
+
+    host._blkid = fails_behind_mkfs  # type: ignore[method-assign]
+    assert "/dev/pmem0" in [each.object for each in provision(host).failures]
+    signature = host.spaces["namespace0.0"].signature
+    outcome = provision(host)
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert "make-filesystem" not in [step["do"] for step in outcome.steps]
+    assert host.spaces["namespace0.0"].signature == signature
+    assert signature is not None
+    assert load_record(host.files.record).filesystems == {signature[2]: f"{host.mount_root}/pmem0"}
+    assert provision(host).steps == []

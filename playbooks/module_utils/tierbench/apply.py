@@ -242,6 +242,9 @@ def _make_filesystem(step: Step, hands: Hands) -> None:
     if step.args.get("again"):
         argv.insert(1, "-F" if argv[0] == "mkfs.ext4" else "-f")
     hands.must(step, *argv)
+    # It is made; whatever is found below, what is on it from here on may be somebody's data.
+    hands.record.making = None
+    hands.save()
     found = probe(device, hands.commands)
     if found.uuid is None or found.type != hands.wish.filesystem:
         raise StepFailed(
@@ -249,7 +252,6 @@ def _make_filesystem(step: Step, hands: Hands) -> None:
         )
     point = f"{hands.wish.mount_root.rstrip('/')}/pmem{_region_number(namespace)}"
     hands.record.filesystems[found.uuid] = point
-    hands.record.making = None
     hands.save()
 
 
@@ -278,6 +280,8 @@ def _write_fstab(step: Step, hands: Hands) -> None:
     uuid = hands.state.use(namespace).content.uuid
     if uuid is None:
         raise StepFailed(step.object, f"/dev/{namespace.block} has no UUID", "run --check")
+    hands.record.filesystems[uuid] = step.object  # if the look at it failed when it was made
+    hands.save()
     line = fstab.our_line(uuid, step.object, hands.wish)
     _change_fstab(hands, fstab.with_line(hands.state.fstab, line))
 

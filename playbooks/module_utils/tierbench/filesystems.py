@@ -85,7 +85,8 @@ def _make(draft: Draft, region: Region, kept: Namespace | None, device: str, wis
 def is_unfinished(draft: Draft, kept: Namespace) -> bool:
     """Whether a run of ours was cut off between making the namespace and its file system."""
     record = draft.state.record
-    unknown = kept.uuid not in record.namespaces and kept.label in (None, OUR_NAME)
+    # Ours have our name from the start: one without, or with another, somebody else made.
+    unknown = kept.uuid not in record.namespaces and kept.label == OUR_NAME
     return (record.making is not None and record.making == kept.uuid) or (
         record.creating == kept.region and unknown
     )

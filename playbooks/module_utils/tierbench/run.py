@@ -221,6 +221,8 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
         except StepFailed:
             outcome.changed = True
             outcome.steps += [each.to_json() for each in plan.steps]
+            if step.do == "create-namespace":
+                _note_uncreated(state, host)
             raise
         outcome.steps.append(step.to_json(done=True))
         outcome.changed = True
@@ -231,6 +233,16 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
     outcome.notes = list(dict.fromkeys([*outcome.notes, *plan.notes]))
     outcome.reboot_needed = _waits_for_restart(plan)
     return state
+
+
+def _note_uncreated(before: State, host: Host) -> None:
+    """Where nothing was made, what somebody makes in that region later is none of ours."""
+    with contextlib.suppress(Unreadable):  # then the next run finds out
+        after = host.state()
+        new = {n.uuid for n in after.inventory.namespaces if n.region == after.record.creating}
+        if after.record.creating and new <= {n.uuid for n in before.inventory.namespaces}:
+            after.record.creating = after.record.creating_for = None
+            save_record(after.record, host.files.record)
 
 
 def _approve(plan: Plan, state: State, files: Files) -> None:
