@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
+from recorded import EMPTY
+from simulated import Region_, SimulatedHost
 from tierbench.draft import Draft
 from tierbench.memmap import plan_memmap
+from tierbench.ndctl import Inventory, Namespace, Region
+from tierbench.plan import make_plan
 from tierbench.record import Record
-from tierbench.state import State
+from tierbench.state import State, read_state
 from tierbench.wish import Wish
 
 GIB = 1 << 30
@@ -39,3 +45,85 @@ def test_a_record_of_before_that_was_kept_believes_the_running_kernel() -> None:
     old = Record(memmap=PARAMETER)
     assert planned(replace(before_the_restart(old), cmdline=f"quiet {PARAMETER}")) == ([], [])
     assert planned(before_the_restart(old)) == (["set-memmap", "reboot"], [])
+
+
+# What the running kernel has -----------------------------------------------------------
+
+
+def started_with(*words: str, record: str | None = PARAMETER) -> State:
+    return State(cmdline=" ".join(("quiet", *words)), record=Record(memmap=record))
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        (Wish("emulated", memmap_bytes=8 * GIB), f"emulated_size {8 * GIB}: the kernel was"),
+        (
+            Wish("emulated", memmap_bytes=4 * GIB, memmap_start=20 * GIB),
+            f"emulated_size {4 * GIB} and emulated_start {20 * GIB}: the kernel was",
+        ),
+    ],
+)
+def test_another_size_than_the_running_kernels_is_refused(wish: Wish, words: str) -> None:
+    for other in ((), ("memmap=8G!20G",)):  # somebody's own has nothing to say here
+        steps, (why,) = planned(started_with(PARAMETER, *other), wish)
+        assert steps == []
+        assert why.startswith(words)
+        assert why.endswith(f"started with {PARAMETER} ({4 * GIB} bytes from {16 * GIB} on)")
+
+
+@pytest.mark.parametrize("word", [PARAMETER, "memmap=0x100000000!0x400000000", "memmap=4096M!16G"])
+def test_the_size_that_is_there_needs_nothing_however_it_is_written(word: str) -> None:
+    draft = Draft(started_with(word, record=word))
+    assert plan_memmap(draft, replace(FOUR, memmap_start=16 * GIB))
+    assert (draft.steps, draft.refusals, len(draft.notes)) == ([], [], 1)
+
+
+def test_a_parameter_that_somebody_gave_is_taken_and_the_other_size_told() -> None:
+    draft = Draft(started_with("memmap=512M!4G", record=None))
+    assert plan_memmap(draft, FOUR)
+    assert f"emulated_size {4 * GIB}: the kernel was started with memmap=512M!4G" in draft.notes[1]
+
+
+def legacy(number: int, start: int | None, size: int = 4 * GIB) -> Region:
+    """As the kernel shows DRAM set aside by memmap= and a real NVDIMM of type 12 alike."""
+    name = f"region{number}"
+    return Region(name, size, 1 << 24, 0, 0, "pmem", (), False, provider="e820", start=start)
+
+
+def on_e820(*regions: Region) -> State:
+    """Each with the namespace that the kernel makes of itself: fsdax, without UUID."""
+    spaces = tuple(
+        Namespace(f"namespace{each.number}.0", each.name, "fsdax", each.size_bytes,
+                  each.size_bytes, block=f"pmem{each.number}", map="mem")
+        for each in regions
+    )  # fmt: skip
+    uses = {each.name: EMPTY for each in spaces}
+    return replace(started_with(PARAMETER), inventory=Inventory({}, regions, spaces), uses=uses)
+
+
+@pytest.mark.parametrize(
+    "nvdimm", [legacy(0, 8 * GIB), legacy(0, 16 * GIB, 8 * GIB)], ids=["elsewhere", "larger"]
+)
+def test_an_nvdimm_of_type_12_is_not_taken_for_the_dram_that_we_set_aside(nvdimm: Region) -> None:
+    plan = make_plan(on_e820(nvdimm, legacy(1, 16 * GIB)), FOUR)
+    assert plan.refusals == ()
+    assert [s.object for s in plan.steps if s.do == "reconfigure-namespace"] == ["namespace1.0"]
+    assert "pmem0" not in " ".join(step.command for step in plan.steps)
+    assert "pmem1" in " ".join(step.command for step in plan.steps)
+
+
+def test_where_sysfs_does_not_tell_where_a_region_begins_it_is_ours_as_ever() -> None:
+    plan = make_plan(on_e820(legacy(0, None)), FOUR)
+    assert [s.object for s in plan.steps if s.do == "reconfigure-namespace"] == ["namespace0.0"]
+
+
+@pytest.mark.parametrize(("told", "start"), [("0x400000000\n", 16 * GIB), ("0\n", None)])
+def test_where_a_region_begins_is_read_from_sysfs(
+    tmp_path: Path, told: str, start: int | None
+) -> None:
+    host = SimulatedHost(tmp_path, regions={"region0": Region_("region0")})
+    host.write_tree()
+    (tmp_path / "sys/bus/nd/devices/region0/resource").write_text(told)
+    state = read_state(FOUR, host, host.files, host.kernel())
+    assert state.inventory.regions[0].start == start

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 
 from .draft import Draft
+from .ndctl import Region
+from .state import State
 from .wish import Wish
 
 _GIB = 1 << 30
@@ -22,8 +24,9 @@ def plan_memmap(draft: Draft, wish: Wish) -> bool:
     """Whether the kernel was started with the parameter; if not, its setting is planned."""
     draft.notes.append(_SAY)
     state = draft.state
-    if parameters(state.cmdline):
-        return True
+    given = effective(state)
+    if given:
+        return _is_as_wanted(draft, given, wish)
     if state.boot_loader is None:
         draft.refuse(
             "memmap",
@@ -44,6 +47,65 @@ def plan_memmap(draft: Draft, wish: Wish) -> bool:
         draft.add("set-memmap", "memmap", why, command, parameter=parameter)
     draft.add("reboot", "host", "the kernel parameter counts from the next start", "reboot")
     return False
+
+
+def effective(state: State) -> list[str]:
+    """The parameters that the kernel was started with: ours alone where it is among them."""
+    given = parameters(state.cmdline)
+    return [each for each in given if each == state.record.memmap] or given
+
+
+def _is_as_wanted(draft: Draft, given: list[str], wish: Wish) -> bool:
+    """Another size or start than the running kernel's would have no effect: refused where the
+    parameter is ours. To one that somebody gave, size and start had nothing to say.
+    """
+    found = [(begin, end - begin) for begin, end in stretches(given)]
+    if not found or any(
+        wish.memmap_bytes in (None, size) and wish.memmap_start in (None, start)
+        for start, size in found
+    ):
+        return True
+    there = ", ".join(f"{size} bytes from {start} on" for start, size in found)
+    wanted = [] if wish.memmap_bytes is None else [f"emulated_size {wish.memmap_bytes}"]
+    wanted += [] if wish.memmap_start is None else [f"emulated_start {wish.memmap_start}"]
+    told = f"{' and '.join(wanted)}: the kernel was started with {' '.join(given)} ({there})"
+    if given != [draft.state.record.memmap]:
+        draft.notes.append(f"{told}, not by us; it is taken as it is")
+        return True
+    do = "ask for what is there, or go back first: restore emulated, restart, and run this again"
+    draft.refuse("memmap", told, do)
+    return False
+
+
+def stretches(given: list[str]) -> list[tuple[int, int]]:
+    """(begin, end) of what ``memmap=`` parameters set aside, the end exclusive; those that cannot
+    be read are left out.
+    """
+    found = []
+    for part in ",".join(word.removeprefix("memmap=") for word in given).split(","):
+        size, _, start = (_number(each) for each in part.partition("!"))
+        if size and start is not None:
+            found.append((start, start + size))
+    return found
+
+
+def _number(text: str) -> int | None:
+    """Of the kernel's memparse(): 4G, 0x100000000, 512M."""
+    match = re.fullmatch(r"(0x[0-9a-f]+|\d+)([kmgt]?)", text.strip().lower())
+    if match is None:
+        return None
+    return int(match.group(1), 0) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match.group(2)]
+
+
+def is_of(given: list[str], region: Region) -> bool:
+    """Whether a region lies in what these parameters set aside: one of e820 may be an NVDIMM of
+    before ACPI 6 (type 12), too. Where sysfs does not tell where it begins, it is taken for one.
+    """
+    if region.start is None or not stretches(given):
+        return True
+    begin, end = region.start, region.start + region.size_bytes
+    inside = sum(max(0, min(end, e) - max(begin, b)) for b, e in stretches(given))
+    return inside >= region.size_bytes
 
 
 def plan_removal(draft: Draft) -> None:

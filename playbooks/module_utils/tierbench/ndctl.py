@@ -22,7 +22,8 @@ class Region:
     """An interleave set. ``labelled``: its modules' label areas say what namespaces there are.
 
     ``align_bytes``: sizes of namespaces are multiples of it. ``provider`` of its bus:
-    ``ACPI.NFIT``, or ``e820`` for DRAM set aside by ``memmap=``.
+    ``ACPI.NFIT``, or ``e820`` for DRAM set aside by ``memmap=`` (and NVDIMMs of before ACPI 6).
+    ``start``: its first physical address.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Region:
     persistence_domain: str | None = None
     target_node: int | None = None
     provider: str | None = None
+    start: int | None = None
 
     @property
     def number(self) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import ipmctl
+from . import ipmctl, memmap
 from .devices import plan_devices
 from .draft import Draft, Refusal, Step
 from .goals import plan_goal
-from .memmap import plan_memmap
 from .ndctl import Region
 from .nodes import udev_rules
 from .regions import plan_region
@@ -58,7 +57,9 @@ def wanted_regions(draft: Draft, wish: Wish) -> tuple[Region, ...]:
     if wish.mode in ("appdirect", "sector", "devdax", "system-ram") and wish.regions is None:
         there = [region for region in there if region.provider != "e820"]
     if wish.mode == "emulated":
-        return tuple(region for region in there if region.provider == "e820")
+        given = memmap.effective(draft.state)
+        e820 = [region for region in there if region.provider == "e820"]
+        return tuple(region for region in e820 if memmap.is_of(given, region))
     return tuple(r for r in there if wish.regions is None or r.name in wish.regions)
 
 
@@ -85,7 +86,7 @@ def _is_ready(draft: Draft, wish: Wish, regions: Sequence[Region]) -> bool:
             "find out which is missing, or correct pmem_dimms",
         )
         return False
-    if wish.mode == "emulated" and not plan_memmap(draft, wish):
+    if wish.mode == "emulated" and not memmap.plan_memmap(draft, wish):
         return False
     if wish.goal != "none" and not plan_goal(
         draft, wish.goal, 0, wish.goal_reserved_percent, draft.state.inventory.regions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -243,7 +244,9 @@ def _with_kernel(region: Region, found: Inventory, kernel: Kernel) -> Region:
         if each.region == region.name
     }
     labelled = region.labelled and "nd_namespace_io" not in types and bool(region.dimms)
-    return replace(region, provider=provider, labelled=labelled)
+    resource = kernel.read(f"{_ND}/{region.name}/resource") or ""  # 0x380000000; root's to read
+    start = int(resource, 16) if re.fullmatch(r"0x[0-9a-f]+", resource) else None
+    return replace(region, provider=provider, labelled=labelled, start=start)
 
 
 def _dax_devices(commands: Commands, kernel: Kernel) -> tuple[DaxDevice, ...]:
