@@ -15,8 +15,9 @@ from harness.errors import UsageError
 from harness.reports.micro.beside import head
 from harness.reports.micro.drawings import x_text
 from harness.reports.micro.figures import AXES
-from harness.reports.micro.points import Device, Point, best, points_of
+from harness.reports.micro.points import NAMES, Device, Point, best, points_of
 from harness.reports.micro.prices import NOTHING
+from harness.reports.micro.questions import FOLLOW, beyond_caches
 from harness.reports.published import PublishedPoint, PublishedSeries, read_published
 from harness.reports.words import quantity_text
 from harness.store import StoredRun
@@ -24,7 +25,23 @@ from harness.store import StoredRun
 _PAPERS = Path(__file__).parents[2] / "profiles" / "papers"
 #: What only the DIMM's own counters tell: nothing that the processor sees.
 _COUNTED_BY_DIMM = ("effective_write_ratio", "xpbuffer_bytes")
+#: What the columns of the local devices are.
+STATISTIC = "times: mean, others: best median of repeats"
 NEEDS_COUNTERS = "needs ipmctl/ipmwatch counters"
+_PERMA = "perma-bench"
+#: What repeats which figures of PerMA-Bench, whose format has no room to say so. Not Figure 15:
+#: its axis is the number of DIMMs. Table 2 is made of all of it.
+_PERMA_FIGURES = {
+    "sequential_reads": ("fig4a", "table2"),
+    "random_reads": ("fig4b", "table2"),
+    "sequential_writes": ("fig5a", "fig5b", "table2"),
+    "random_writes": ("fig6", "table2"),
+    "operation_latency": ("fig7", "table2"),
+    "double_flush_latency": ("fig8",),
+    "hash_index_update": ("fig9", "table2"),
+    "tree_index_lookup": ("fig9", "table2"),
+    "hybrid_tree_index_lookup": ("fig9",),
+}
 _METRIC = re.compile(r"^([a-z0-9_]+)(?:\[(.*)\])?$")
 #: Labels by other names than in run.json.
 _WORDS = {"access_bytes": "access_size_bytes", "access": "access_size_bytes"}
@@ -55,7 +72,7 @@ def paper_rows(devices: Sequence[Device]) -> PaperRows | None:
     notes = dict.fromkeys(f"{p} {one.figure}: {one.note}" for p, one in series if one.note)
     return PaperRows(
         tuple(dict.fromkeys(f"{paper} {one.figure}" for paper, one in series)),
-        ("figure", "of", "at", "in the paper", *head(devices)[1:]),
+        ("figure", "of", "at", "in the paper", *(f"{n} ({STATISTIC})" for n in head(devices)[1:])),
         tuple(rows),
         tuple(notes),
     )
@@ -68,6 +85,10 @@ def _published(run: StoredRun) -> Iterator[dict[str, Any]]:
     for value in documents.values() if isinstance(documents, dict) else ():
         if isinstance(value, dict) and isinstance(value.get("published"), dict):
             yield value["published"]
+    if str(run.run["spec"]["params"].get("suite", "")).split("/")[0] == _PERMA:
+        measured = {metric["labels"].get("measurement") for metric in run.run["metrics"]}
+        figures = [f for name, told in _PERMA_FIGURES.items() if name in measured for f in told]
+        yield {"paper": _PERMA, "figures": figures}
 
 
 def _read(paper: str, figures: set[str]) -> list[PublishedSeries]:
@@ -115,10 +136,29 @@ def _measured(series: PublishedSeries, point: PublishedPoint, device: Device) ->
     labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
     labels = {_WORDS.get(name, name): value for name, value in labels.items()}
     labels.setdefault("job", "")  # what runs beside something else is no figure of its own
-    found = [p for p in device.select(match[1], **labels) if _is_at(p, point.x)]
+    points = beyond_caches(device, device.select(match[1], **labels))
+    found = [p for p in points if _is_at(p, point.x)]
     if not found or found[0].unit != series.base_unit:
         return NOTHING
+    if found[0].histogram is not None:
+        return _means(found)
     return quantity_text(best(found).median, found[0].unit)
+
+
+def _means(points: Sequence[Point]) -> str:
+    """The papers average times. Several points: the paper's row is of all of them, so all are told.
+
+    ``random 305 ns, sequential 169 ns``.
+    """
+    labels = dict.fromkeys(label for point in points for label in point.labels)
+    varying = [
+        label for label in labels
+        if label not in (*NAMES, *FOLLOW) and len({point[label] for point in points}) > 1
+    ]  # fmt: skip
+    return ", ".join(
+        " ".join([*(p[label] for label in varying), quantity_text(p.histogram.mean, p.unit)])
+        for p in points if p.histogram is not None
+    )  # fmt: skip
 
 
 def _is_at(point: Point, x: str) -> bool:

@@ -1,0 +1,52 @@
+"""A paper's numbers beside local ones: of the same statistic, of the same accesses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from micro_runs import KINDS, duration, micro_run, rate
+
+from harness.reports.micro.papers import PaperRows, paper_rows
+from harness.reports.micro.points import devices
+from harness.store import write_json_atomically
+
+
+def _rows(
+    root: Path, metrics: list[dict[str, Any]], suite: str, paper: str = "", figures: str = ""
+) -> PaperRows:
+    """The rows of a run of a suite that says what it repeats, or says nothing of it."""
+    run = micro_run(root, metrics, suite=suite)
+    document = {"published": {"paper": paper, "figures": [figures]}} if paper else {}
+    path = run.directory / "artifacts" / "suite.json"
+    path.parent.mkdir(exist_ok=True)
+    write_json_atomically(path, {"name": suite, "documents": {"suite.yml": document}})
+    found = paper_rows(devices([run]))
+    assert found is not None
+    return found
+
+
+def test_a_papers_mean_lies_beside_the_mean_of_each_pattern(tmp_path: Path) -> None:
+    labels = {**KINDS["load"], "access_size_bytes": 64}
+    metrics = [
+        duration("latency", {"100": 90, "1100": 10}, pattern="random", **labels),
+        duration("latency", {"80": 90, "180": 10}, pattern="sequential", **labels),
+    ]
+    found = _rows(tmp_path, metrics, "table3", "nvm-for-databases", "table3")
+    assert found.head[-1] == "pmem (times: mean, others: best median of repeats)"
+    (row, *_) = (row for row in found.rows if "operation=load" in row[1])
+    assert row[-1] == "random 200 ns, sequential 90 ns"
+
+
+def test_permas_numbers_lie_beside_its_workloads(tmp_path: Path) -> None:
+    """Its format has no key to say what is repeated; Figure 15 is over DIMMs, not threads."""
+    labels = {**KINDS["load"], "pattern": "sequential", "access_size_bytes": 4096}
+    metrics = [rate("sequential_reads", 8 * threads, 1, **labels, threads=threads)
+               for threads in (1, 8)]  # fmt: skip
+    found = _rows(tmp_path, metrics, "perma-bench/raw")
+    told = [row for row in found.rows if row[0] == "perma-bench fig4a"]
+    assert [(row[2], row[4]) for row in told] == [
+        ("4096", "59.6 GiB/s"), ("4096", "59.6 GiB/s"), ("4096", "59.6 GiB/s"),
+        ("8", "59.6 GiB/s"), ("16", "—"), ("32", "—"),
+    ]  # fmt: skip
+    assert {row[0] for row in found.rows} == {"perma-bench fig4a", "perma-bench table2"}
