@@ -44,7 +44,9 @@ class Room:
 
     ``bytes_free``: what one run may take of the tier and of DRAM; ``in_memory``: the tier's
     bytes are DRAM, too, so that both share it. ``pages_matter``: the tier is DRAM and not files;
-    ``page_cached``: its mapped files are the page cache.
+    ``page_cached``: its mapped files are the page cache. ``near_node``: which node's memory goes
+    with the near processors, and ``near_free_bytes`` of it are free; None where the host has one,
+    or the tier's is not known.
     """
 
     near: tuple[int, ...]
@@ -54,6 +56,8 @@ class Room:
     pages_matter: bool
     llc_bytes: int
     page_cached: bool = False
+    near_node: int | None = None
+    near_free_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -250,6 +254,8 @@ def _most(measurements: Sequence[Measurement], room: Room) -> Callable[[TargetKe
     def most(key: TargetKey) -> float:
         if key in of_memory:
             shared = room.bytes_free["dram"] / len(of_memory)
+            if key[0] == "dram" and room.near_free_bytes is not None:
+                shared = min(shared, room.near_free_bytes / len(of_memory))
             return min(shared, room.bytes_free[key[0]])
         return room.bytes_free[key[0]]
 

@@ -30,7 +30,7 @@ _SIZE = re.compile(r"^(\d+)([KM]?)$")
 def room_of(tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE) -> Room:
     """The room for a tier now; UsageError for processors that cannot be had."""
     usable = resolve_cpus(limits.cpus, kernel) if limits.cpus else os.sched_getaffinity(0)
-    near, far = _processors(tier, tuple(usable), nodes(kernel), kernel)
+    near, far, node = _processors(tier, tuple(usable), nodes(kernel), kernel)
     memory = int(_OF_MEMORY * min(kernel.meminfo().get("MemAvailable", 0), env.memory_bytes))
     kind = tier.facts.kind
     if kind == "numa":
@@ -48,6 +48,8 @@ def room_of(tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE)
         page_cached=kind in _PAGE_CACHED and not tier.emulated,
         pages_matter=kind == "numa",
         llc_bytes=llc_bytes(kernel),
+        near_node=node,
+        near_free_bytes=None if node is None else _of_nodes([node], nodes(kernel), memory),
     )
 
 
@@ -60,20 +62,27 @@ def _of_nodes(wanted: Iterable[int], every: list[Node], memory: int) -> int:
 
 def _processors(
     tier: Tier, usable: tuple[int, ...], every: list[Node], kernel: Kernel
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Those of the nodes nearest to the tier, and the others; all are near where it has no node."""
+) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
+    """Those of the nodes nearest to the tier, and the others; the first of these
+    near nodes that has memory.
+
+    All are near where the tier has no node or only one node has processors, and no node is named.
+    """
     home = node_list(tier.claim)[0] if tier.facts.kind == "numa" else tier.facts.numa_node
     with_cpus = {node.node: set(_listed(node.cpus)) & set(usable) for node in every if node.cpus}
     with_cpus = {node: cpus for node, cpus in with_cpus.items() if cpus}
-    if home is None or len(with_cpus) < 2:
-        return _cores_first(usable, kernel), ()
+    if home is None or not with_cpus:
+        return _cores_first(usable, kernel), (), None
     numbers = [node.node for node in every]
     distances = next((node.distances for node in every if node.node == home), ())
     distance = dict(zip(numbers, distances, strict=False))
     nearest = min(distance.get(node, 0) for node in with_cpus)
-    near = [c for n, cpus in with_cpus.items() if distance.get(n, 0) == nearest for c in cpus]
-    far = [c for n, cpus in with_cpus.items() if distance.get(n, 0) != nearest for c in cpus]
-    return _cores_first(near, kernel), _cores_first(far, kernel)
+    near_nodes = [n for n in with_cpus if distance.get(n, 0) == nearest]
+    near = [c for n in near_nodes for c in with_cpus[n]]
+    far = [c for n, cpus in with_cpus.items() if n not in near_nodes for c in cpus]
+    with_memory = [one.node for one in every if one.node in near_nodes and one.memory_bytes]
+    node = next(iter(with_memory), None) if len(every) > 1 else None
+    return _cores_first(near, kernel), _cores_first(far, kernel), node
 
 
 def _cores_first(cpus: Iterable[int], kernel: Kernel) -> tuple[int, ...]:

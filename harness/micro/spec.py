@@ -39,7 +39,8 @@ def spec_json(
         "schema": 2,
         "seed": seed,
         "targets": {
-            _target_name(key): _target(key, size, tier, directory) for key, size in sizes.items()
+            _target_name(key): _target(key, size, tier, directory, room)
+            for key, size in sizes.items()
         },
         "measurements": [
             _measurement(one, index, block, room)
@@ -58,10 +59,12 @@ def _target_name(key: TargetKey) -> str:
     return f"{key[0]}_{key[1]}".replace("1g", "gigantic")
 
 
-def _target(key: TargetKey, size: int, tier: Tier, directory: Path | None) -> dict[str, Any]:
+def _target(
+    key: TargetKey, size: int, tier: Tier, directory: Path | None, room: Room
+) -> dict[str, Any]:
     place, pages = key
     if place == "dram":
-        return {"kind": "dram", "node": None, "pages": pages, "size_bytes": size}
+        return {"kind": "dram", "node": room.near_node, "pages": pages, "size_bytes": size}
     domain = _DOMAINS.get(tier.facts.persistence_domain or "", "none")
     if tier.facts.kind == "numa":
         nodes = node_list(tier.claim)

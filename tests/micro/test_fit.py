@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from micro_suites import DRAM, room, suite
 
@@ -171,6 +173,20 @@ def test_an_instruction_set_goes_to_those_that_have_loops_of_it_and_the_others_a
     assert "avx2 is not for walk, commit, evict" in told(fitted, "isa")
     spec = spec_json(fitted.measurements, DRAM, None, room(), seed=7, repeats=1)
     schemas.validate(spec, "microbench-spec", source="test")
+
+
+def test_memory_beside_the_tier_lies_on_the_near_node_and_fits_into_it():
+    asked = perma(
+        "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
+        " memory_range: 8G}}"
+    )
+    here = replace(room(), near_node=1, near_free_bytes=8 * GIB)
+    fitted = fit(asked, here, Limits())
+    (job,) = fitted.measurements[0].jobs
+    assert (job.range_bytes, job.dram_range_bytes) == (4 * GIB, 4 * GIB)
+    spec = spec_json(fitted.measurements, DRAM, None, here, seed=7, repeats=1)
+    nodes = {name.partition("_")[0]: one["node"] for name, one in spec["targets"].items()}
+    assert nodes == {"tier": 0, "dram": 1}
 
 
 # What the program is told -----------------------------------------------------------

@@ -65,6 +65,19 @@ def test_no_more_is_taken_than_the_node_has_free(kernel):
     assert room_of(numa(2), ENV, Limits(), kernel).bytes_free["tier"] == 24 * GIB
 
 
+def test_memory_beside_the_tier_is_that_of_the_near_processors_where_there_are_several_nodes(
+    kernel, tmp_path
+):
+    near = {
+        node: (room.near_node, room.near_free_bytes)
+        for node in (0, 1, 2)
+        for room in [room_of(numa(node), ENV, Limits(), kernel)]
+    }
+    assert near == {0: (0, 8 * GIB), 1: (1, 16 * GIB), 2: (0, 8 * GIB)}
+    unknown = Tier(TierClaim("ssd", "block", path=str(tmp_path)), TierFacts("block"))
+    assert room_of(unknown, ENV, Limits(), kernel).near_node is None
+
+
 def test_processors_that_are_named_are_the_only_ones(kernel):
     room = room_of(numa(1), ENV, Limits(cpus="0,2"), kernel)
     assert (room.near, room.far) == ((2,), (0,))
