@@ -81,7 +81,7 @@ def test_one_region_alone_does_not_go_back_and_its_past_is_not_forgotten(
     leave = Leave(True, ("namespace0.0",))
     wish = {"mode": "teardown", "regions": ["region0"]}
     outcome = run(wish, leave, host, host.files, host.kernel())
-    assert "of another goal (0 AppDirect)" in outcome.refusals[0].why
+    assert "of another goal (0 AppDirect 0)" in outcome.refusals[0].why
     assert set(host.spaces) == {"namespace0.0", "namespace1.0"}
 
 
@@ -109,6 +109,33 @@ def test_regions_are_named_that_only_the_goal_makes(host: OptaneHost) -> None:
     absent = {**wish, "regions": ["region0", "region2"]}
     refused = run(absent, Leave(), host, host.files, host.kernel()).refusals
     assert [(each.object, each.why) for each in refused] == [("region2", "there is no such region")]
+
+
+def test_what_is_to_be_reserved_counts_where_the_type_is_right_already(host: OptaneHost) -> None:
+    """And comes back: before, all of it was AppDirect."""
+    wish = {**SPLIT, "goal": "AppDirect", "mount_root": str(host.mount_root)}
+    assert not given(host, **wish).reboot_needed
+    assert given(host, mode="teardown").changed
+    host.spaces.clear()
+    host.write_tree()
+    wish["goal_reserved_percent"] = 20
+    assert given(host, **wish).reboot_needed
+    assert host.asked == Goal_("AppDirect", 0, 20)
+    host.restart()
+    assert not given(host, **wish).reboot_needed
+    assert given(host, **wish).steps == []
+    none_asked = given(host, **{**wish, "goal_reserved_percent": 0})
+    assert (none_asked.steps, none_asked.notes) == (
+        [], ["20 % of the modules' capacity are neither memory nor AppDirect"],
+    )  # fmt: skip
+    assert given(host, mode="teardown").reboot_needed
+    assert host.asked == Goal_("AppDirect")
+
+
+def test_a_share_too_small_to_be_told_from_alignment_is_said_so(host: OptaneHost) -> None:
+    wish = {**SPLIT, "goal": "AppDirect", "mount_root": str(host.mount_root)}
+    outcome = given(host, **wish, goal_reserved_percent=2)
+    assert "whether 2 % of the modules are reserved, ipmctl does not tell" in outcome.notes
 
 
 # The ratio to the DRAM ---------------------------------------------------------------

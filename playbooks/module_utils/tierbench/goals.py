@@ -9,14 +9,15 @@ from .regions import release_memory
 
 
 def plan_goal(
-    draft: Draft, kind: str, percent: int, reserved: int, regions: tuple[Region, ...]
+    draft: Draft, kind: str, percent: int, reserved: int | None, regions: tuple[Region, ...]
 ) -> bool:
     """Whether the modules are as wanted; if not, all that comes before the restart is planned.
 
-    ``kind``: AppDirect, AppDirectNotInterleaved, or none; ``percent``: of Memory Mode.
+    ``kind``: AppDirect, AppDirectNotInterleaved, or none; ``percent``: of Memory Mode;
+    ``reserved``: percentage, None: none is asked for, and what is so may stay so.
     """
     goals = draft.state.goals
-    asked = " ".join(ipmctl.goal_argv(kind, percent, reserved)[4:])
+    asked = " ".join(ipmctl.goal_argv(kind, percent, reserved or 0)[4:])
     if goals is None or goals.error:
         draft.refuse(
             "goal",
@@ -25,7 +26,9 @@ def plan_goal(
             " (pmem_goal: none)",
         )
         return False
-    if ipmctl.is_met(goals, kind, percent):
+    if ipmctl.is_met(goals, kind, percent, reserved):
+        note = ipmctl.reserved_note(goals, percent, reserved)
+        draft.notes += [note] if note else []
         return True
     record = draft.state.record
     if goals.pending and record.goal_asked != asked:
@@ -61,7 +64,7 @@ def plan_goal(
             f"ndctl destroy-namespace -f {namespace.name}",
             [namespace],
         )
-    argv = ipmctl.goal_argv(kind, percent, reserved)
+    argv = ipmctl.goal_argv(kind, percent, reserved or 0)
     why = f"the modules have {goals.volatile_bytes} bytes as memory, {goals.app_direct_bytes} as"
     why += f" AppDirect ({', '.join(sorted(set(goals.types))) or 'no regions'})"
     draft.add("create-goal", "goal", why, " ".join(argv), argv=argv, asked=asked)

@@ -103,28 +103,69 @@ def goal_argv(kind: str, memory_mode_percent: int, reserved_percent: int) -> lis
     return argv
 
 
-def is_met(goals: Goals, kind: str, memory_mode_percent: int) -> bool:
+def is_met(
+    goals: Goals, kind: str, memory_mode_percent: int, reserved_percent: int | None = None
+) -> bool:
     """Whether the modules are as the goal would have them.
 
-    A percentage is met within ten points: firmware rounds (ipmctl-create-goal(1)).
+    ``reserved_percent`` None: whatever is reserved. A percentage of memory is met within ten
+    points: firmware rounds (ipmctl-create-goal(1)).
     """
     whole = goals.volatile_bytes + goals.app_direct_bytes
     if not whole or goals.pending:
         return False
-    share = 100 * goals.volatile_bytes / whole
-    if abs(share - memory_mode_percent) > (10 if 0 < memory_mode_percent < 100 else 1):
+    mixed = 0 < memory_mode_percent < 100
+    share = 100 * goals.volatile_bytes / ((mixed and goals.physical_bytes) or whole)
+    if abs(share - memory_mode_percent) > (10 if mixed else 1):
         return False
-    return memory_mode_percent == 100 or set(goals.types) == {kind}
+    if memory_mode_percent == 100:
+        return True
+    left = unmapped_percent(goals)
+    told = left is not None and reserved_percent is not None
+    if told and abs(left - reserved_percent) > _slack(mixed):
+        return False
+    return set(goals.types) == {kind}
+
+
+def unmapped_percent(goals: Goals) -> float | None:
+    """What of the modules is neither memory nor AppDirect; None where ipmctl does not tell."""
+    if not goals.physical_bytes:
+        return None
+    mapped = goals.volatile_bytes + goals.app_direct_bytes
+    return 100 * (goals.physical_bytes - mapped) / goals.physical_bytes
+
+
+def _slack(mixed: bool) -> int:
+    """Points: a module's own bytes and alignment take up to one; with memory, firmware rounds."""
+    return 10 if mixed else 3
+
+
+def reserved_note(goals: Goals, percent: int, reserved_percent: int | None) -> str | None:
+    """Where a goal that is met says less than one could think."""
+    left, slack = unmapped_percent(goals), _slack(0 < percent < 100)
+    if percent == 100:
+        return None
+    if reserved_percent and (left is None or reserved_percent <= slack):
+        return f"whether {reserved_percent} % of the modules are reserved, ipmctl does not tell"
+    if not reserved_percent and left is not None and left > slack:
+        return f"{left:.0f} % of the modules' capacity are neither memory nor AppDirect"
+    return None
 
 
 def current_goal(goals: Goals) -> str | None:
-    """The goal that would bring back what is there now, None where it cannot be told."""
+    """The goal that would bring back what is there now, None where it cannot be told.
+
+    Percentage of memory, type, and where it is known the percentage that is reserved.
+    """
     whole = goals.volatile_bytes + goals.app_direct_bytes
     kinds = sorted(set(goals.types))
     if not whole or len(kinds) > 1:
         return None
-    percent = round(100 * goals.volatile_bytes / whole)
-    return f"{percent} {kinds[0] if kinds else 'none'}"
+    mixed = bool(goals.volatile_bytes and goals.app_direct_bytes)
+    percent = round(100 * goals.volatile_bytes / ((mixed and goals.physical_bytes) or whole))
+    told = f"{percent} {kinds[0] if kinds else 'none'}"
+    left = unmapped_percent(goals)
+    return told if left is None else f"{told} {round(left) if left > _slack(mixed) else 0}"
 
 
 def ratio_note(goals: Goals, memory_mode_percent: int) -> str | None:

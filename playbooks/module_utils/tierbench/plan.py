@@ -89,7 +89,7 @@ def _is_ready(draft: Draft, wish: Wish, regions: Sequence[Region]) -> bool:
     if wish.mode == "emulated" and not memmap.plan_memmap(draft, wish):
         return False
     if wish.goal != "none" and not plan_goal(
-        draft, wish.goal, 0, wish.goal_reserved_percent, draft.state.inventory.regions
+        draft, wish.goal, 0, wish.goal_reserved_percent or None, draft.state.inventory.regions
     ):
         return False
     _refuse_absent(draft, wish)
@@ -108,7 +108,9 @@ def _plan_memory_mode(draft: Draft, wish: Wish, regions: Sequence[Region]) -> No
     kind = "none" if wish.memory_mode_percent == 100 else wish.goal
     if wish.memory_mode_percent < 100 and kind == "none":
         kind = "AppDirect"
-    plan_goal(draft, kind, wish.memory_mode_percent, wish.goal_reserved_percent, tuple(regions))
+    plan_goal(
+        draft, kind, wish.memory_mode_percent, wish.goal_reserved_percent or None, tuple(regions)
+    )
     goals = draft.state.goals
     note = ipmctl.ratio_note(goals, wish.memory_mode_percent) if goals else None
     if note:

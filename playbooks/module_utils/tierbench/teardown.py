@@ -203,18 +203,24 @@ def _goal_is_back(draft: Draft) -> bool:
     record, now = draft.state.record, draft.state.goals
     if record.goal_before is None:
         return True
-    percent, _, kind = record.goal_before.partition(" ")
-    return now is not None and not now.error and ipmctl.is_met(now, kind, int(percent))
+    asked = _goal_of(record.goal_before)
+    return now is not None and not now.error and ipmctl.is_met(now, *asked)
+
+
+def _goal_of(told: str) -> tuple[str, int, int | None]:
+    """Type, percentage of memory and reserved one of what ipmctl.current_goal() told."""
+    percent, kind, *reserved = told.split()
+    return kind, int(percent), int(reserved[0]) if reserved else None
 
 
 def _goal_back(draft: Draft) -> None:
     """The firmware's goal of before, behind the steps by which what is ours goes."""
-    percent, _, kind = str(draft.state.record.goal_before).partition(" ")
+    asked = _goal_of(str(draft.state.record.goal_before))
     state = draft.state
     theirs = tuple(each for each in state.inventory.namespaces if not state.is_ours(each))
     state = replace(state, inventory=replace(state.inventory, namespaces=theirs))
     without_ours = Draft(state, draft.steps, draft.refusals, draft.notes)
-    goals.plan_goal(without_ours, kind, int(percent), 0, state.inventory.regions)
+    goals.plan_goal(without_ours, *asked, state.inventory.regions)
     draft.reboot = draft.reboot or without_ours.reboot
 
 

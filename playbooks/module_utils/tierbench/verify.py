@@ -95,7 +95,8 @@ def _memory_node(state: State, name: str, kernel: Kernel) -> list[Refusal]:
 def _memory_mode(state: State, wish: Wish) -> list[Refusal]:
     goals = state.goals
     kind = wish.goal if wish.memory_mode_percent < 100 else "none"
-    if goals and not goals.error and ipmctl.is_met(goals, kind, wish.memory_mode_percent):
+    asked = (kind, wish.memory_mode_percent, wish.goal_reserved_percent or None)
+    if goals and not goals.error and ipmctl.is_met(goals, *asked):
         return []
     found = f"{goals.volatile_bytes} bytes are memory" if goals else "ipmctl was not asked"
     return [_other("goal", found)]
