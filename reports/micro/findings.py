@@ -231,16 +231,23 @@ def _loaded(device: Device, judged: Judged) -> Iterator[Finding]:
 
 
 def _tail(device: Device) -> Iterator[Finding]:
-    points = sorted(device.select(DURATION, measurement="overwrite_tail"), key=_spot)
+    """FAST'20, Figure 3, writes around a buffer; a hot spot at random places is another."""
+    points = device.select(DURATION, measurement="overwrite_tail")
+    for where, hot in (("around a buffer", False), ("in a hot spot", True)):
+        same = [p for p in points if bool(p["hotspot_bytes"]) == hot]
+        yield from _tail_of(where, largest(same, "range_bytes", "hotspot_bytes"))
+
+
+def _tail_of(where: str, points: Sequence[Point]) -> Iterator[Finding]:
     told = []
-    for point in points:
+    for point in sorted(points, key=_spot):
         assert point.histogram is not None
         p999, p9999 = point.histogram.percentiles([99.9, 99.99])
         told.append((_spot(point), p999, p9999, point.histogram.max))
     if told:
         worst = max(told, key=lambda one: one[2])
         yield Finding(
-            "Tail of overwrites in a hot spot",
+            f"Tail of overwrites {where}",
             f"p99.99 {format_ns(worst[2])} at {format_bytes(worst[0])}",
             LINE.join(
                 f"{format_bytes(spot)}: p99.9 {format_ns(a)}, "

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from micro_runs import GB, KINDS, card_run, micro_run, rate
+from micro_runs import GB, KINDS, card_run, duration, micro_run, rate
 
+from harness.micro.room import variables_here
+from harness.micro.suite import known_suites, load_suite
 from harness.reports.micro.figures import card_drawing
 from harness.reports.micro.findings import findings
 from harness.reports.micro.knees import access_size_knees
@@ -143,3 +145,29 @@ def test_a_card_of_nothing_but_the_cache_shows_no_bandwidth(tmp_path: Path) -> N
     assert [one.question for one in findings(device)] == ["Left out of this card"]
     assert {one.outcome for one in practices(device)} == {"not testable here"}
     assert "beyond the caches" in practices(device)[0].figures
+
+
+# Overwrites ---------------------------------------------------------------------
+
+
+def test_the_cards_tail_is_measured_as_fast20s_figure_3() -> None:
+    def jobs(name: str) -> set[tuple[str, str, str, int]]:
+        suite = load_suite(known_suites()[name], variables_here())
+        held = (job for one in suite.measurements if one.name == "overwrite_tail"
+                for job in one.jobs)  # fmt: skip
+        return {(job.kind, str(job.keys["pattern"]), str(job.keys["before"]), job.range_bytes)
+                for job in held}  # fmt: skip
+
+    card, fig3 = jobs("device-card"), jobs("empirical-guide/fig3")
+    assert len(card) == 5 and card <= fig3
+
+
+def test_a_hot_spot_at_random_places_is_not_that_tail(tmp_path: Path) -> None:
+    metrics = [
+        duration("overwrite_tail", {"90": 100}, pattern="sequential", range_bytes=4096),
+        duration("overwrite_tail", {"70000": 100}, pattern="hotspot", hotspot_bytes=4096),
+    ]
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    told = {one.question: one.answer for one in findings(device)}
+    assert told["Tail of overwrites around a buffer"] == "p99.99 90 ns at 4 KiB"
+    assert "Tail of overwrites in a hot spot" in told
