@@ -13,9 +13,21 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.reports.micro.beside import head
+from harness.reports.micro.derived import derived
 from harness.reports.micro.drawings import x_text
 from harness.reports.micro.figures import AXES
-from harness.reports.micro.points import NAMES, Device, Point, best, points_of
+from harness.reports.micro.points import (
+    DURATION,
+    LATENCY,
+    MEAN,
+    NAMES,
+    OPERATIONS,
+    RATE,
+    Device,
+    Point,
+    best,
+    points_of,
+)
 from harness.reports.micro.prices import NOTHING
 from harness.reports.micro.questions import FOLLOW, beyond_caches
 from harness.reports.published import PublishedPoint, PublishedSeries, read_published
@@ -23,6 +35,8 @@ from harness.reports.words import quantity_text
 from harness.store import StoredRun
 
 _PAPERS = Path(__file__).parents[2] / "profiles" / "papers"
+#: What a run stores; everything else is read off it, or is not.
+_MEASURED = (RATE, OPERATIONS, DURATION, LATENCY, MEAN)
 #: What only the DIMM's own counters tell: nothing that the processor sees.
 _COUNTED_BY_DIMM = ("effective_write_ratio", "xpbuffer_bytes")
 #: What the columns of the local devices are.
@@ -133,6 +147,8 @@ def _measured(series: PublishedSeries, point: PublishedPoint, device: Device) ->
         return NOTHING
     if match[1] in _COUNTED_BY_DIMM:
         return NEEDS_COUNTERS
+    if match[1] not in _MEASURED:
+        return derived(match[1], series.arm, point.x, device) or NOTHING
     labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
     labels = {_WORDS.get(name, name): value for name, value in labels.items()}
     labels.setdefault("job", "")  # what runs beside something else is no figure of its own

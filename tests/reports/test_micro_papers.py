@@ -50,3 +50,43 @@ def test_permas_numbers_lie_beside_its_workloads(tmp_path: Path) -> None:
         ("8", "59.6 GiB/s"), ("16", "—"), ("32", "—"),
     ]  # fmt: skip
     assert {row[0] for row in found.rows} == {"perma-bench fig4a", "perma-bench table2"}
+
+
+def test_what_a_paper_reads_off_a_curve_is_read_off_ours(tmp_path: Path) -> None:
+    held = {"load": {1: 4, 8: 12, 16: 11}, "ntstore": {1: 3, 8: 2, 16: 1}, "clwb": {1: 1, 8: 4}}
+    metrics = [
+        rate("threads", value, 5, **KINDS[kind], threads=threads, access_size_bytes=256)
+        for kind, curve in held.items() for threads, value in curve.items()
+    ]  # fmt: skip
+    found = _rows(tmp_path, metrics, "fig4", "empirical-guide", "fig4")
+    told = {(row[1], row[2]): row[-1] for row in found.rows}
+    assert told["pmem, best_threads", "store+clwb"] == "8 threads"
+    assert told["pmem_ni load over ntstore, bandwidth_ratio", "best"] == "4.00×"
+    assert told["pmem_ni 8 over 1 threads, bandwidth_ratio", "ntstore"] == "0.667×"
+    assert told["pmem over pmem_ni, bandwidth_ratio", "load"] == "not derived here"
+
+
+def test_where_ntstore_leads_is_read_off_the_sizes(tmp_path: Path) -> None:
+    held = {"ntstore": {64: 1, 256: 5, 512: 6}, "clwb": {64: 2, 256: 4, 512: 4}}
+    metrics = [
+        rate("persist_size", value, 5, **KINDS[kind], threads=6, access_size_bytes=size)
+        for kind, curve in held.items() for size, value in curve.items()
+    ]  # fmt: skip
+    found = _rows(tmp_path, metrics, "fig12", "empirical-guide", "fig12")
+    told = {(row[1], row[2]): row[-1] for row in found.rows}
+    assert told["pmem, crossover_bytes", "bandwidth"] == "256 B"
+    assert told["pmem, crossover_bytes", "latency"] == "—"
+
+
+def test_the_sizes_of_figure_13_are_of_its_own_sweep(tmp_path: Path) -> None:
+    held = {"line": {64: 1, 256: 3, 4096: 2.5}, "write": {64: 1.2, 256: 3.5, 4096: 2}}
+    metrics = [
+        rate("fence_interval", value, 3, **KINDS["clwb"], flush_when=when, access_size_bytes=size)
+        for when, curve in held.items() for size, value in curve.items()
+    ]  # fmt: skip
+    metrics += [rate("access_size", size / 64, 5, **KINDS["load"], access_size_bytes=size)
+                for size in (64, 128, 256, 512, 1024, 2048)]  # fmt: skip
+    found = _rows(tmp_path, metrics, "empirical-guide", "empirical-guide", "fig13")
+    told = {row[1]: row[-1] for row in found.rows}
+    assert told["pmem_ni, best_access_size"] == "store+clwb 256 B"
+    assert told["pmem_ni, worst_access_size"] == "store+clwb 4 KiB"
