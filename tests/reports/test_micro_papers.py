@@ -90,3 +90,13 @@ def test_the_sizes_of_figure_13_are_of_its_own_sweep(tmp_path: Path) -> None:
     told = {row[1]: row[-1] for row in found.rows}
     assert told["pmem_ni, best_access_size"] == "store+clwb 256 B"
     assert told["pmem_ni, worst_access_size"] == "store+clwb 4 KiB"
+
+
+def test_the_bandwidths_of_figure_4_are_of_its_own_accesses(tmp_path: Path) -> None:
+    metrics = [
+        rate("threads", 4, 5, **KINDS["load"], pattern="sequential", access_size_bytes=256),
+        rate("access_size", 9, 5, **KINDS["load"], pattern="random", access_size_bytes=1 << 20),
+    ]
+    found = _rows(tmp_path, metrics, "empirical-guide", "empirical-guide", "fig4")
+    (row,) = (row for row in found.rows if "[operation=load" in row[1])
+    assert row[-1] == "3.82 GiB/s"
