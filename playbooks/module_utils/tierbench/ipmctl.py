@@ -121,8 +121,8 @@ def is_met(
     if memory_mode_percent == 100:
         return True
     left = unmapped_percent(goals)
-    told = left is not None and reserved_percent is not None
-    if told and abs(left - reserved_percent) > _slack(mixed):
+    asked = left if reserved_percent is None else reserved_percent
+    if left is not None and asked is not None and abs(left - asked) > _slack(mixed):
         return False
     return set(goals.types) == {kind}
 
