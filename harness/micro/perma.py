@@ -225,10 +225,13 @@ def _pattern(c: PermaConfig) -> dict[str, Any]:
 
 
 def _timed(job: Job, c: PermaConfig) -> Job:
-    """The same chains, each behind the one before; as many are timed as would be sampled."""
+    """The same chains, each behind the one before; as many are timed as would be sampled.
+
+    But no more are run than the workload has, save for the least that are worth a histogram.
+    """
     if not c.custom:
         return job
     sampled = c.number_operations // max(1, c.latency_sample_frequency)
-    operations = max(sampled, _LEAST_TIMED * c.number_threads)
-    operations *= SAMPLE_EVERY
+    least = _LEAST_TIMED * c.number_threads * SAMPLE_EVERY
+    operations = max(min(sampled * SAMPLE_EVERY, c.number_operations), least)
     return Job(**{**vars(job), "keys": {"mode": "dependent"}, "operations": operations})

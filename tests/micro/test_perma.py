@@ -227,6 +227,16 @@ def test_chains_whose_latency_is_wanted_are_measured_overlapping_and_one_by_one(
     assert independent.configuration != dependent.configuration
 
 
+def test_no_more_chains_wait_for_each_other_than_the_workload_has():
+    _, dependent = measurements(
+        benchmarks(
+            "b: {args: {exec_mode: custom, custom_operations: 'r_64,w_64_cache',"
+            " latency_sample_frequency: 2}}"
+        )
+    )
+    assert dependent.jobs[0].operations == 100_000_000
+
+
 def test_operations_on_dram_alone_need_nothing_of_the_tier():
     ((job,),) = jobs(
         "b: {args: {exec_mode: random, dram_operation_ratio: 1, dram_memory_range: 2G,"
