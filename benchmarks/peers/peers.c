@@ -86,8 +86,11 @@ static bool perma_begin(struct mb_thread *thread)
     struct pool *pool = &pools[thread->index];
     thread->own = pool;
     if (pool->base == thread->base &&
-        !memcmp(&pool->params, thread->job->params, sizeof pool->params))
+        !memcmp(&pool->params, thread->job->params, sizeof pool->params)) {
+        if (!pool->params.order)
+            pool->next = 0;
         return true;
+    }
     for (uint64_t b = 0; b < pool->batch_count; b++)
         perma_batch_free(pool->batches[b]);
     free(pool->batches);
@@ -121,7 +124,7 @@ static bool refbench_begin(struct mb_thread *thread)
 {
     const struct params *params = thread->job->params;
     struct refbench_thread *loop = &loops[thread->index];
-    uint64_t at = loop->at < thread->range_bytes ? loop->at : 0;
+    uint64_t at = 0;
     *loop = (struct refbench_thread){
         .base = thread->base, .bytes = thread->range_bytes, .access_bytes = params->bytes,
         .at = at / params->bytes * params->bytes, .access = params->access,
