@@ -187,11 +187,35 @@ static bool bind_to_node(const struct mb_target *target, struct lg_error *error)
         return true;
     if (node < MOST_NODES)
         nodes[node / width] |= 1ul << node % width;
-    if (node < MOST_NODES && syscall(SYS_mbind, target->base, target->size_bytes, MPOL_BIND,
+    /* All that is mapped: the kernel splits no page of 1 GiB. */
+    if (node < MOST_NODES && syscall(SYS_mbind, target->base, target->mapped_bytes, MPOL_BIND,
                                      nodes, (unsigned long)MOST_NODES, 0ul) == 0)
         return true;
     lg_fail(error, "target %s: node: memory of node %d cannot be had (%s)", target->name,
             target->node, node < MOST_NODES ? strerror(errno) : "there is no such node");
+    return false;
+}
+
+/* Asked beforehand: whoever touches one that its node has not is killed by the kernel. */
+static bool gigantic_pages_free(const struct mb_target *target, uint64_t wanted,
+                                struct lg_error *error)
+{
+    char of_node[40] = "kernel/mm", path[120];
+    unsigned long long free_pages = 0;
+    if (target->node >= 0)
+        snprintf(of_node, sizeof of_node, "devices/system/node/node%d", target->node);
+    snprintf(path, sizeof path, "/sys/%s/hugepages/hugepages-1048576kB/free_hugepages", of_node);
+    FILE *file = fopen(path, "r");
+    if (file) {
+        if (fscanf(file, "%llu", &free_pages) != 1)
+            free_pages = 0;
+        fclose(file);
+    }
+    if (free_pages >= wanted)
+        return true;
+    lg_fail(error, "target %s: pages: %" PRIu64 " free pages of 1 GiB are wanted, there are "
+                   "%llu (%s; nr_hugepages beside it reserves them)",
+            target->name, wanted, free_pages, path);
     return false;
 }
 
@@ -200,16 +224,12 @@ static bool map_dram(struct mb_target *target, struct lg_error *error)
     bool gigantic = target->pages == MB_GIGANTIC;
     uint64_t unit = gigantic ? MB_GIB : MB_HUGE_PAGE;
     uint64_t bytes = round_up(target->size_bytes, unit);
+    if (gigantic && !gigantic_pages_free(target, bytes / unit, error))
+        return false;
     char *base = reserve(bytes, unit);
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | (gigantic ? HUGETLB_1G : MAP_NORESERVE);
-    if (!base || mmap(base, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) {
-        if (!gigantic)
-            return fail(target, "mapping memory", error);
-        lg_fail(error, "target %s: pages: no %" PRIu64 " free pages of 1 GiB (see "
-                       "/sys/kernel/mm/hugepages/hugepages-1048576kB): %s",
-                target->name, bytes / MB_GIB, strerror(errno));
-        return false;
-    }
+    if (!base || mmap(base, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
+        return fail(target, "mapping memory", error);
     target->base = base;
     target->mapped_bytes = bytes;
     if (!gigantic &&
