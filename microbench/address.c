@@ -205,16 +205,25 @@ void mb_cursor_free(struct mb_cursor *cursor)
     cursor->ring = NULL;
 }
 
+/*
+ * An address of less than two ranges, around the range. Without a branch, for half of them would
+ * be mispredicted, and that takes nine times as long: time in which the memory has nothing to do,
+ * and other threads' accesses have more of it than they should.
+ */
+static inline char *around(char *at, char *base, uint64_t range_bytes)
+{
+    uint64_t beyond = (uint64_t)(at - base) - range_bytes, below = beyond >> 63;
+    return base + (beyond + (range_bytes & -below));
+}
+
 /* Each address plus one random distance, around the range. The time that it takes. */
 static uint64_t turn_ring(struct mb_cursor *cursor)
 {
     uint64_t began = lg_monotonic_ns(), range = slots_of(cursor) * cursor->access_bytes;
     uint64_t distance = random_offset(cursor);
-    char **ring = cursor->ring, *end = cursor->base + range;
-    for (uint64_t i = 0; i < cursor->ring_count; i++) {
-        int64_t beyond = (int64_t)(ring[i] + distance) - (int64_t)end;
-        ring[i] = end + beyond - (beyond < 0 ? 0 : range);
-    }
+    char **ring = cursor->ring;
+    for (uint64_t i = 0; i < cursor->ring_count; i++)
+        ring[i] = around(ring[i] + distance, cursor->base, range);
     return lg_monotonic_ns() - began;
 }
 
