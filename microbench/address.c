@@ -8,18 +8,17 @@
  * traffic itself (at 64 bytes an eighth of what is measured). So that it does not come back to
  * lines that are still cached, it is turned by a new random distance behind each round; that
  * time is taken off. To add the distance at each access instead costs four instructions more,
- * and a quarter of 64-byte reads: fewer misses fit into the core's window. Zipf's draws cannot
- * be turned, for its hot lines stay where they are: their ring is long.
+ * and a quarter of 64-byte reads: fewer misses fit into the core's window. Zipf's ring is turned
+ * within classes of lines that are equally frequent (zipf.c), for its hot lines stay where they are.
  */
 #include "kernel.h"
 #include "support.h"
+#include "zipf.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 
 #define DRAWS (UINT64_C(1) << 12)
-#define ZIPF_DRAWS (UINT64_C(1) << 20)
 #define DEFAULT_CHUNK (64 * MB_MIB)
 
 bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
@@ -61,67 +60,6 @@ bool mb_pattern_fits(const struct mb_job *job, const struct mb_pattern *pattern,
     return false;
 }
 
-/*
- * Zipf's ranks 1 … n, by rejection-inversion (Hörmann and Derflinger, 1996): no table, and
- * any exponent. H is the integral of x^-s, shifted so that it is 0 at 1.
- */
-struct zipf {
-    double s, n, h_first, h_last, squeeze;
-};
-
-static double zipf_h(double s, double x)
-{
-    double log_x = log(x), t = (1 - s) * log_x;
-    return fabs(t) < 1e-8 ? log_x * (1 + t / 2) : expm1(t) / (1 - s);
-}
-
-static double zipf_h_inverse(double s, double y)
-{
-    double t = y * (1 - s);
-    if (t < -1) /* rounding, next to the last rank */
-        t = -1;
-    return fabs(t) < 1e-8 ? exp(y * (1 - t / 2)) : exp(log1p(t) / (1 - s));
-}
-
-static void zipf_init(struct zipf *zipf, double s, uint64_t n)
-{
-    zipf->s = s;
-    zipf->n = (double)n;
-    zipf->h_first = zipf_h(s, 1.5) - 1;
-    zipf->h_last = zipf_h(s, (double)n + 0.5);
-    zipf->squeeze = 2 - zipf_h_inverse(s, zipf_h(s, 2.5) - pow(2, -s));
-}
-
-static uint64_t zipf_rank(const struct zipf *zipf, struct lg_random *random)
-{
-    for (;;) {
-        double u = zipf->h_last + lg_random_fraction(random) * (zipf->h_first - zipf->h_last);
-        double x = zipf_h_inverse(zipf->s, u), k = floor(x + 0.5);
-        k = k < 1 ? 1 : k > zipf->n ? zipf->n : k;
-        if (k - x <= zipf->squeeze || u >= zipf_h(zipf->s, k + 0.5) - pow(k, -zipf->s))
-            return (uint64_t)k;
-    }
-}
-
-static uint64_t greatest_divisor(uint64_t a, uint64_t b)
-{
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* Ranks are spread over the range, as a hash would: 1:1, by a factor without common divisor. */
-static uint64_t spreading_factor(uint64_t slots)
-{
-    uint64_t factor = (uint64_t)((double)slots * 0.6180339887498949) | 1;
-    while (greatest_divisor(factor, slots) != 1)
-        factor++;
-    return factor;
-}
-
 static uint64_t slots_of(const struct mb_cursor *cursor)
 {
     uint64_t bytes = cursor->pattern.order == MB_HOTSPOT ? cursor->pattern.hotspot_bytes
@@ -137,18 +75,14 @@ static uint64_t random_offset(struct mb_cursor *cursor)
 
 static void draw_ring(struct mb_cursor *cursor)
 {
-    uint64_t slots = slots_of(cursor), factor = spreading_factor(slots);
-    bool skewed = cursor->pattern.order == MB_ZIPF;
-    struct zipf zipf;
-    zipf_init(&zipf, cursor->pattern.zipf_exponent, slots);
-    cursor->ring_count = skewed ? ZIPF_DRAWS : DRAWS;
-    cursor->ring = lg_allocate(cursor->ring_count, sizeof *cursor->ring);
-    for (uint64_t i = 0; i < cursor->ring_count; i++) {
-        uint64_t rank = skewed ? zipf_rank(&zipf, &cursor->random) - 1 : 0;
-        uint64_t slot = (uint64_t)((__uint128_t)rank * factor % slots);
-        cursor->ring[i] = cursor->base + (skewed ? slot * cursor->access_bytes
-                                                 : random_offset(cursor));
+    cursor->ring_count = DRAWS;
+    cursor->ring = lg_allocate(DRAWS, sizeof *cursor->ring);
+    if (cursor->pattern.order == MB_ZIPF) {
+        mb_zipf_begin(cursor, slots_of(cursor));
+        return;
     }
+    for (uint64_t i = 0; i < DRAWS; i++)
+        cursor->ring[i] = cursor->base + random_offset(cursor);
 }
 
 /* A thread's slice of the partition for strided access: whole accesses. */
@@ -201,40 +135,35 @@ void mb_cursor_init(struct mb_cursor *cursor, const struct mb_thread *thread,
 
 void mb_cursor_free(struct mb_cursor *cursor)
 {
+    mb_zipf_end(cursor);
     free(cursor->ring);
     cursor->ring = NULL;
 }
 
-/*
- * An address of less than two ranges, around the range. Without a branch, for half of them would
- * be mispredicted, and that takes nine times as long: time in which the memory has nothing to do,
- * and other threads' accesses have more of it than they should.
- */
-static inline char *around(char *at, char *base, uint64_t range_bytes)
+/* Each address plus one random distance, around the range. */
+static void turn_ring(struct mb_cursor *cursor)
 {
-    uint64_t beyond = (uint64_t)(at - base) - range_bytes, below = beyond >> 63;
-    return base + (beyond + (range_bytes & -below));
-}
-
-/* Each address plus one random distance, around the range. The time that it takes. */
-static uint64_t turn_ring(struct mb_cursor *cursor)
-{
-    uint64_t began = lg_monotonic_ns(), range = slots_of(cursor) * cursor->access_bytes;
-    uint64_t distance = random_offset(cursor);
+    uint64_t range = slots_of(cursor) * cursor->access_bytes, distance = random_offset(cursor);
     char **ring = cursor->ring;
     for (uint64_t i = 0; i < cursor->ring_count; i++)
-        ring[i] = around(ring[i] + distance, cursor->base, range);
+        ring[i] = mb_around(ring[i] + distance, cursor->base, range);
+}
+
+/* The ring of the next round. The time that it takes. */
+static uint64_t next_round(struct mb_cursor *cursor)
+{
+    uint64_t began = lg_monotonic_ns();
+    cursor->at = 0;
+    if (cursor->pattern.order == MB_ZIPF)
+        mb_zipf_turn(cursor);
+    else
+        turn_ring(cursor);
     return lg_monotonic_ns() - began;
 }
 
 static struct mb_span next_scattered(struct mb_cursor *cursor, uint64_t wanted)
 {
-    uint64_t beside_ns = 0;
-    if (cursor->at == cursor->ring_count) {
-        cursor->at = 0;
-        if (cursor->pattern.order != MB_ZIPF)
-            beside_ns = turn_ring(cursor);
-    }
+    uint64_t beside_ns = cursor->at == cursor->ring_count ? next_round(cursor) : 0;
     struct mb_span span = {
         .scattered = cursor->ring + cursor->at,
         .count = least(wanted, cursor->ring_count - cursor->at),

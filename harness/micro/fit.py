@@ -18,8 +18,6 @@ from harness.units import format_bytes
 TargetKey = tuple[Place, Pages]
 #: Below so many last-level caches a range is found in them to a good part.
 _CACHES = 4
-#: Zipf's addresses of a thread come round behind so many (ZIPF_DRAWS in microbench/address.c).
-ZIPF_DRAWS = 1 << 20
 _PAGE_CACHE = Finding(
     what="page cache",
     found="a mapped file of a tier without DAX lies in the kernel's page cache: its figures are "
@@ -105,7 +103,6 @@ def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
     findings += _equal_told(len(sized) - len(kept))
     findings += _sizes_told(threaded, sized)
     findings += _caches_told(kept, room)
-    findings += _zipf_told(kept, room)
     findings += _touched_told(kept)
     if room.page_cached:
         findings.append(_PAGE_CACHE)
@@ -390,34 +387,6 @@ def _caches_told(measurements: Sequence[Measurement], room: Room) -> list[Findin
             do=f"give ranges of {format_bytes(_CACHES * room.llc_bytes)} or more",
         )
     ]
-
-
-def _zipf_told(measurements: Sequence[Measurement], room: Room) -> list[Finding]:
-    """Ranges that zipf's draws do not reach beyond the cache, though they are larger."""
-    cached = {
-        one.name: None
-        for one in measurements
-        for job in one.jobs
-        if job.keys.get("pattern") == "zipf"
-        and _zipf_bytes(job) < min(job.range_bytes, _CACHES * room.llc_bytes)
-    }
-    if not cached:
-        return []
-    return [
-        Finding(
-            what="zipf",
-            found=f"the same {ZIPF_DRAWS} addresses of each thread come round in "
-            f"{', '.join(cached)}, and the last-level cache of {format_bytes(room.llc_bytes)} "
-            "holds a good part of them: rare lines, which would be misses, are found in it",
-            do="read it as an upper bound; with more threads or larger accesses more is reached",
-        )
-    ]
-
-
-def _zipf_bytes(job: Job) -> int:
-    """What the draws of all threads touch at most. A chain draws for each of its reads."""
-    reads = [one.size_bytes for one in job.chain if one.kind == "read"]
-    return ZIPF_DRAWS * job.threads * (sum(reads) or int(job.keys.get("access_bytes", LINE_BYTES)))
 
 
 def _touched_told(measurements: Sequence[Measurement]) -> list[Finding]:

@@ -145,28 +145,6 @@ static void test_laps_of_strides_are_shifted(void)
     CHECK(twice == 0); /* 64 laps of 256 accesses: every line once */
 }
 
-/* Rank r has r^-s of what the first has; ranks are spread over the range 1:1. */
-static void test_zipf_has_the_frequencies_of_its_exponent(void)
-{
-    enum { SLOTS = 1024, DRAWS = 1 << 20 };
-    static uint32_t times[SLOTS];
-    struct mb_cursor cursor = cursor_of(MB_ZIPF, 64, SLOTS * 64, 1, 0, 5);
-    CHECK(count(&cursor, DRAWS, SLOTS * 64, times));
-    double sum = 0;
-    for (int rank = 1; rank <= SLOTS; rank++)
-        sum += pow(rank, -0.9);
-    for (int rank = 1; rank <= 16; rank *= 2) { /* the rank-th largest */
-        uint32_t above = 0, expected = (uint32_t)(DRAWS * pow(rank, -0.9) / sum);
-        uint32_t reached = 0;
-        for (size_t i = 0; i < SLOTS; i++)
-            above += times[i] > expected * 97 / 100;
-        for (size_t i = 0; i < SLOTS; i++)
-            reached += times[i] > expected * 103 / 100;
-        CHECK_CASE(above >= (uint32_t)rank && reached < (uint32_t)rank, rank);
-    }
-    mb_cursor_free(&cursor);
-}
-
 static void test_what_cannot_be_is_refused(void)
 {
     struct lg_error error = {""};
@@ -323,7 +301,6 @@ int main(void)
     test_a_hot_spot_stays_in_its_bytes();
     test_a_hot_spot_does_not_leave_a_smaller_range();
     test_laps_of_strides_are_shifted();
-    test_zipf_has_the_frequencies_of_its_exponent();
     test_what_cannot_be_is_refused();
     test_durable_only_where_all_of_it_is();
     test_what_goes_to_memory_beside_the_tier_is_not_durable();

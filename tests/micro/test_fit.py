@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from micro_suites import DRAM, room, suite
 
 from harness import schemas
 from harness.errors import UsageError
-from harness.micro.fit import ZIPF_DRAWS, fit, targets_of
+from harness.micro.fit import fit, targets_of
 from harness.micro.limits import Limits
 from harness.micro.perma import measurements, parse_perma
 from harness.micro.spec import spec_json
@@ -138,27 +136,6 @@ def test_far_processors_that_are_not_there_are_left_out_of_ours_and_refused_of_t
 def test_a_range_that_the_cache_holds_is_told():
     fitted = fit(suite(f"  m: {{{RANDOM}}}", "{range: 64MiB, duration: 1s}"), room(), Limits())
     assert "32 MiB holds a good part of m (64 MiB)" in told(fitted, "cached range")
-
-
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ("pattern: zipf, access: 64", True),  # 64 MiB of addresses for 32 MiB of cache
-        ("pattern: zipf, access: 256", False),
-        ("pattern: zipf, access: 64, threads: 2", False),
-        ("pattern: random, access: 64", False),
-        ("pattern: zipf, access: 64, range: 64MiB", False),  # all of it is reached
-    ],
-)
-def test_draws_of_zipf_that_the_cache_holds_are_told(keys: str, said: bool):
-    fitted = fit(suite(f"  m: {{args: {{kernel: load, {keys}}}}}"), room(), Limits())
-    assert ("come round in m" in told(fitted, "zipf")) == said
-
-
-def test_the_draws_of_zipf_are_as_many_as_the_program_has():
-    source = (Path(__file__).parents[2] / "microbench" / "address.c").read_text("utf-8")
-    (shift,) = re.findall(r"#define ZIPF_DRAWS \(UINT64_C\(1\) << (\d+)\)", source)
-    assert 1 << int(shift) == ZIPF_DRAWS
 
 
 def test_memory_that_should_not_be_touched_beforehand_is_told():

@@ -1,0 +1,163 @@
+/* Zipf's addresses: how often each line is met, and how soon again. */
+#include "check.h"
+#include "kernel.h"
+#include "support.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static struct mb_cursor cursor_of(double exponent, uint64_t slots, uint64_t seed)
+{
+    struct mb_pattern pattern = {.order = MB_ZIPF, .zipf_exponent = exponent};
+    static const struct mb_job job = {.threads = 1};
+    struct mb_thread thread = {.job = &job, .sharers = 1};
+    struct mb_cursor cursor;
+    lg_random_seed(&thread.random, seed, 0);
+    mb_cursor_init(&cursor, &thread, &pattern, MB_LINE, NULL, slots * MB_LINE, 0);
+    return cursor;
+}
+
+/* The slots of the next accesses. */
+static void take(struct mb_cursor *cursor, uint64_t *slots, uint64_t accesses)
+{
+    for (uint64_t done = 0; done < accesses;) {
+        struct mb_span span = mb_cursor_next(cursor, accesses - done);
+        for (uint64_t i = 0; i < span.count; i++)
+            slots[done++] = (uint64_t)(uintptr_t)mb_span_at(&span, i) / MB_LINE;
+    }
+}
+
+static uint64_t *taken(double exponent, uint64_t slots, uint64_t seed, uint64_t accesses)
+{
+    struct mb_cursor cursor = cursor_of(exponent, slots, seed);
+    uint64_t *found = lg_allocate(accesses, sizeof *found);
+    take(&cursor, found, accesses);
+    mb_cursor_free(&cursor);
+    for (uint64_t i = 0; i < accesses; i++)
+        CHECK_CASE(found[i] < slots, i);
+    return found;
+}
+
+static double sum_of_all(double exponent, uint64_t slots)
+{
+    double sum = 0;
+    for (uint64_t rank = slots; rank > 0; rank--)
+        sum += pow((double)rank, -exponent);
+    return sum;
+}
+
+/* Rank r has r^-s of what the first has; ranks are spread over the range 1:1. */
+static void test_lines_have_the_frequencies_of_the_exponent(void)
+{
+    enum { SLOTS = 1024, DRAWS = 1 << 20 };
+    static uint32_t times[SLOTS];
+    uint64_t *slots = taken(0.9, SLOTS, 5, DRAWS);
+    double sum = sum_of_all(0.9, SLOTS);
+    for (uint64_t i = 0; i < DRAWS; i++)
+        times[slots[i]]++;
+    for (int rank = 1; rank <= 512; rank *= 2) { /* the rank-th largest; they lie closer and closer */
+        double expected = DRAWS * pow(rank, -0.9) / sum, off = rank <= 16 ? 0.03 : 0.1;
+        uint32_t above = 0, reached = 0;
+        for (size_t i = 0; i < SLOTS; i++) {
+            above += times[i] > expected * (1 - off);
+            reached += times[i] > expected * (1 + off);
+        }
+        CHECK_CASE(above >= (uint32_t)rank && reached < (uint32_t)rank, rank);
+    }
+    free(slots);
+}
+
+/*
+ * Share of accesses whose line was met among the `window` accesses before: what a cache that
+ * holds lines for so long finds. Of independent draws it is the sum of p (1 - (1 - p)^window).
+ */
+static double met_again(const uint64_t *slots, uint64_t accesses, uint64_t range, uint64_t window)
+{
+    uint64_t *last = lg_allocate(range, sizeof *last), met = 0;
+    for (uint64_t i = 0; i < accesses; i++) {
+        uint64_t before = last[slots[i]];
+        met += i >= window && before && i + 1 - before <= window;
+        last[slots[i]] = i + 1;
+    }
+    free(last);
+    return (double)met / (double)(accesses - window);
+}
+
+static double met_by_chance(double exponent, uint64_t range, uint64_t window)
+{
+    double sum = sum_of_all(exponent, range), met = 0;
+    for (uint64_t rank = range; rank > 0; rank--) {
+        double p = pow((double)rank, -exponent) / sum;
+        met -= p * expm1((double)window * log1p(-p));
+    }
+    return met;
+}
+
+/* A ring that came round would be met again entirely in each window longer than it is. */
+static void test_lines_come_back_as_seldom_as_by_chance(void)
+{
+    enum { RANGE = 1 << 20, ACCESSES = 5 << 20 };
+    static const double exponents[] = {0.1, 0.5, 0.9, 1, 1.2, 1.5, 2, 4};
+    for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++) {
+        uint64_t *slots = taken(exponents[e], RANGE, 11 + e, ACCESSES);
+        for (uint64_t window = 1 << 12; window <= 1 << 21; window *= 8) {
+            double found = met_again(slots, ACCESSES, RANGE, window);
+            double expected = met_by_chance(exponents[e], RANGE, window);
+            CHECK_CASE(fabs(found - expected) < 0.01, 100 * exponents[e]);
+        }
+        free(slots);
+    }
+}
+
+/* Of lines that are met once in a while so many are met at all, however steep the law is. */
+static void test_as_many_lines_are_met_as_by_chance(void)
+{
+    enum { RANGE = 1 << 20, ACCESSES = 4 << 20 };
+    static const double exponents[] = {0.5, 0.9, 1.2, 1.5, 2};
+    for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++) {
+        uint64_t *slots = taken(exponents[e], RANGE, 23 + e, ACCESSES);
+        char *met = lg_allocate(RANGE, 1);
+        double sum = sum_of_all(exponents[e], RANGE), expected = 0, lines = 0;
+        for (uint64_t i = 0; i < ACCESSES; i++)
+            met[slots[i]] = 1;
+        for (uint64_t i = 0; i < RANGE; i++) {
+            lines += met[i];
+            expected -= expm1(ACCESSES * log1p(-pow((double)(i + 1), -exponents[e]) / sum));
+        }
+        CHECK_CASE(fabs(lines / expected - 1) < 0.05, 100 * exponents[e]);
+        free(met);
+        free(slots);
+    }
+}
+
+static void test_the_seed_decides(void)
+{
+    enum { ACCESSES = 1 << 14 };
+    uint64_t *first = taken(0.9, 1 << 16, 7, ACCESSES), *again = taken(0.9, 1 << 16, 7, ACCESSES);
+    uint64_t *other = taken(0.9, 1 << 16, 8, ACCESSES);
+    CHECK(memcmp(first, again, ACCESSES * sizeof *first) == 0);
+    CHECK(memcmp(first, other, ACCESSES * sizeof *first) != 0);
+    free(first);
+    free(again);
+    free(other);
+}
+
+static void test_the_smallest_ranges_and_the_outermost_exponents_stay_inside(void)
+{
+    static const double exponents[] = {0.01, 0.9, 1, 10};
+    for (uint64_t slots = 1; slots <= 70; slots++)
+        for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++)
+            free(taken(exponents[e], slots, slots, 3 << 12));
+    for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++)
+        free(taken(exponents[e], UINT64_C(1) << 34, e, 3 << 12)); /* 1 TiB of lines */
+}
+
+int main(void)
+{
+    test_lines_have_the_frequencies_of_the_exponent();
+    test_lines_come_back_as_seldom_as_by_chance();
+    test_as_many_lines_are_met_as_by_chance();
+    test_the_seed_decides();
+    test_the_smallest_ranges_and_the_outermost_exponents_stay_inside();
+    return checks_failed();
+}
