@@ -1,6 +1,7 @@
 """Figures that papers read off a curve, read off the local one: where it peaks, where two cross.
 
-Each is of the largest experiment that measured the curve (harness.reports.micro.questions).
+Each is of the largest experiment that measured the curve (harness.reports.micro.questions); ratios
+of two sides are in harness.reports.micro.ratios. What cannot be derived says what is missing.
 """
 
 from __future__ import annotations
@@ -8,11 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from harness.hdr import Histogram
+from harness.reports.micro import ratios
+from harness.reports.micro.asked import Asked
 from harness.reports.micro.knees import NEAR
-from harness.reports.micro.points import DURATION, RATE, Device, Point, best
-from harness.reports.micro.questions import INSTRUCTIONS, beyond_caches, largest
-from harness.reports.micro.sequences import sequence_of
-from harness.reports.words import counted, times
+from harness.reports.micro.pairs import UnderivedError, one_experiment, ratio
+from harness.reports.micro.points import DURATION, OPERATIONS, RATE, Device, Point, best
+from harness.reports.micro.questions import INSTRUCTIONS, beyond_caches
+from harness.reports.micro.sequences import by_kind
+from harness.reports.micro.sides import TIERS
+from harness.reports.words import counted, significant
 from harness.units import format_bytes
 
 NOT_DERIVED = "not derived here"
@@ -23,45 +29,68 @@ _THREADS = re.compile(r"^\S+ (\d+) over (\d+) threads$")
 #: PerMA-Bench's Figure 5b.
 _SWEEPS = {"knee": "access_size", "peak": "fence_interval", "best": "sequential_writes"}
 _SIZE = "access_size_bytes"
+#: FAST'20, Section 3.3, has no bound for its outliers; this is the one that its text names.
+_OUTLIER_NS = 50_000
 
 
-def derived(metric: str, arm: str, x: str, device: Device) -> str:
-    """The device's own value, ``NOT_DERIVED`` where nothing here reads it off; empty: no curve."""
-    read = _READ.get(metric)
-    return NOT_DERIVED if read is None else read(arm, x, device)
+def derived(asked: Asked) -> str:
+    """The device's own value, or why there is none; empty where nothing of it was measured."""
+    read = _READ.get(asked.metric, _not_derived)
+    for metric, arm, special in _OF_ARMS:
+        if asked.metric == metric and arm.search(asked.arm):
+            read = special
+            break
+    try:
+        return read(asked)
+    except UnderivedError as error:
+        return str(error) or NOT_DERIVED
 
 
-def _rates(device: Device, measurement: str, *varied: str) -> list[Point]:
+def _not_derived(asked: Asked) -> str:
+    raise UnderivedError(NOT_DERIVED)
+
+
+def _needs(what: str) -> Callable[[Asked], str]:
+    """What nothing here measures."""
+
+    def told(asked: Asked) -> str:
+        raise UnderivedError(f"needs {what}")
+
+    return told
+
+
+def _rates(device: Device, measurement: str, *varied: str) -> Sequence[Point]:
     points = beyond_caches(device, device.select(RATE, measurement=measurement))
-    return largest((p for p in points if p[_SIZE] and not p["job"]), *INSTRUCTIONS, *varied)
+    return one_experiment((p for p in points if p[_SIZE] and not p["job"]), *INSTRUCTIONS, *varied)
 
 
-def _by_kind(points: Sequence[Point]) -> Mapping[str, list[Point]]:
-    """By instructions without their fence, as the papers name them: ``store+clwb``."""
-    held: dict[str, list[Point]] = {}
-    for point in points:
-        told = sequence_of(point)
-        name = told.operation + (f"+{told.flush}" if told.flush != "none" else "")
-        held.setdefault(name, []).append(point)
-    return held
+def _best_threads(asked: Asked) -> str:
+    """Of a kind of access; of DaMoN'19's Figure 5, which names none, each way to flush a page."""
+    if asked.x == "threads":
+        points = asked.device.select(OPERATIONS, measurement="threads", kind="page")
+        points = beyond_caches(asked.device, points)
+        held: dict[str, list[Point]] = {}
+        for point in one_experiment(points, "method", "threads"):
+            held.setdefault(point["method"], []).append(point)
+        return ", ".join(f"{name} {_threads_of_best(same)}" for name, same in held.items())
+    same = by_kind(_rates(asked.device, "threads", "threads")).get(asked.x)
+    return _threads_of_best(same) if same else ""
 
 
-def _best_threads(arm: str, x: str, device: Device) -> str:
-    same = _by_kind(_rates(device, "threads", "threads")).get(x)
-    if same is None:
-        return NOT_DERIVED
-    return counted(int(best(same).number("threads")), "thread")
+def _threads_of_best(points: Sequence[Point]) -> str:
+    return counted(int(best(points).number("threads")), "thread")
 
 
-def _best_access_size(arm: str, x: str, device: Device) -> str:
+def _best_access_size(asked: Asked) -> str:
     """``knee``: the smallest size near the best; else the best one, at the best thread count."""
+    x = asked.x
     if x not in _SWEEPS:
-        return NOT_DERIVED
-    points = _rates(device, _SWEEPS[x], _SIZE, "threads", "flush_when")
+        raise UnderivedError(NOT_DERIVED)
+    points = _rates(asked.device, _SWEEPS[x], _SIZE, "threads", "flush_when")
     if x == "peak":
         points = [p for p in points if p["flush_when"] == "write"]
     told = []
-    for kind, same in _by_kind(points).items():
+    for kind, same in by_kind(points).items():
         top = best(same)
         near = [p for p in same if p.median >= NEAR * top.median]
         found = min(near, key=lambda p: p.number(_SIZE)) if x == "knee" else top
@@ -69,19 +98,20 @@ def _best_access_size(arm: str, x: str, device: Device) -> str:
     return ", ".join(told)
 
 
-def _worst_access_size(arm: str, x: str, device: Device) -> str:
+def _worst_access_size(asked: Asked) -> str:
     """From which size on flushing after the write is slower than at each line."""
-    points = _rates(device, "fence_interval", _SIZE, "flush_when")
+    points = _rates(asked.device, "fence_interval", _SIZE, "flush_when")
     told = [(kind, _leads_from(same, lambda p: p["flush_when"] == "line"))
-            for kind, same in _by_kind(points).items()]  # fmt: skip
+            for kind, same in by_kind(points).items()]  # fmt: skip
     return ", ".join(f"{kind} {size}" for kind, size in told)
 
 
-def _crossover(arm: str, x: str, device: Device) -> str:
+def _crossover(asked: Asked) -> str:
     """From which size on ntstore is the best of all."""
-    if x == "latency":
-        points = device.select(DURATION, measurement="persist_latency")
-        points = largest(beyond_caches(device, points), *INSTRUCTIONS, _SIZE)
+    device = asked.device
+    if asked.x == "latency":
+        points: Sequence[Point] = device.select(DURATION, measurement="persist_latency")
+        points = one_experiment(beyond_caches(device, points), *INSTRUCTIONS, _SIZE)
     else:
         points = _rates(device, "persist_size", _SIZE)
     return _leads_from(points, lambda p: p["operation"] == "ntstore")
@@ -97,23 +127,72 @@ def _leads_from(points: Sequence[Point], leading: Callable[[Point], bool]) -> st
     return format_bytes(sizes[first])
 
 
-def _bandwidth_ratio(arm: str, x: str, device: Device) -> str:
+def _bandwidth_ratio(asked: Asked) -> str:
     """Of two instructions, each at its best thread count, or of two thread counts of one."""
-    held = _by_kind(_rates(device, "threads", "threads"))
-    match = _KINDS.match(arm)
-    if match and set(match.groups()) <= set(held):
+    held = by_kind(_rates(asked.device, "threads", "threads"))
+    if match := _THREADS.match(asked.arm):
+        a, b = ([p for p in held.get(asked.x, []) if p["threads"] == n] for n in match.groups())
+    elif match := _KINDS.match(asked.arm):
         a, b = (held.get(name, []) for name in match.groups())
-    elif match := _THREADS.match(arm):
-        a, b = ([p for p in held.get(x, []) if p["threads"] == n] for n in match.groups())
     else:
-        return NOT_DERIVED
-    return times(best(a).median / best(b).median) if a and b and best(b).median else ""
+        raise UnderivedError(NOT_DERIVED)
+    return ratio(a, b) if a and b else ""
 
 
-_READ: Mapping[str, Callable[[str, str, Device], str]] = {
+def _outlier_share(asked: Asked) -> str:
+    """FAST'20, Figure 3: the share of overwrites that take longest, at the size with most."""
+    points = asked.device.select(DURATION, measurement="overwrite_tail", hotspot_bytes="")
+    found = [
+        (_share_above(point.histogram, _OUTLIER_NS), point)
+        for point in one_experiment(points, "range_bytes") if point.histogram is not None
+    ]  # fmt: skip
+    if not found:
+        return ""
+    most, point = max(found, key=lambda one: one[0])
+    writes = sum(p.histogram.total for _, p in found if p.histogram is not None)
+    if not most:
+        return f"none of {writes:,} writes over 50 µs"
+    size = format_bytes(point.number("range_bytes"))
+    return f"{significant(100 * most)} % over 50 µs at {size}, the most of {len(found)} sizes"
+
+
+def _share_above(histogram: Histogram, ns: int) -> float:
+    """Of counters that lie wholly above: they are a thousandth of their value wide at most."""
+    low, _ = histogram.layout.bounds()
+    above = histogram.counts[low[: len(histogram.counts)] > ns].sum()
+    return float(above) / histogram.total if histogram.total else 0.0
+
+
+#: Quantities that are read off differently by what the paper compares, the first that fits.
+_OF_ARMS: Sequence[tuple[str, re.Pattern[str], Callable[[Asked], str]]] = (
+    ("bandwidth_ratio", TIERS, ratios.across),
+    ("latency_ratio", TIERS, ratios.across),
+    ("operations_ratio", TIERS, ratios.across),
+    ("operation_duration_ratio", re.compile("^nova"), _needs("NOVA, which the harness has not")),
+    ("operation_duration_ratio", TIERS, ratios.across),
+    ("operation_duration_ratio", re.compile(" random over sequential$"),
+     ratios.random_over_sequential),
+    ("bandwidth_ratio", re.compile(" random over sequential$"), ratios.random_over_sequential),
+    ("operation_duration_ratio", re.compile(" far over near$"), ratios.far_over_near),
+    ("bandwidth_ratio", re.compile(" far over near$"), ratios.far_over_near),
+    ("bandwidth_ratio", re.compile(" (none|nocache) over cache$"), ratios.persist_instructions),
+    ("operation_duration_ratio", re.compile(" double over single flush$"), ratios.double_flush),
+    ("operations_ratio", re.compile(" padded over naive$"), ratios.padded_over_naive),
+    ("operations_ratio", re.compile(" zero over classic$"), ratios.zero_over_classic),
+    ("operations_ratio", re.compile(" pvn over invalidation$"),
+     _needs("a CoW that invalidates the old page first, which no suite has")),
+    ("transactions_per_second", re.compile("^"), _needs("HyMem, which the harness has not")),
+)  # fmt: skip
+#: Everything else that is read off.
+_READ: Mapping[str, Callable[[Asked], str]] = {
     "best_threads": _best_threads,
     "best_access_size": _best_access_size,
     "worst_access_size": _worst_access_size,
     "crossover_bytes": _crossover,
+    "crossover_dirty_lines": ratios.crossover_dirty_lines,
     "bandwidth_ratio": _bandwidth_ratio,
+    "operation_outlier_share": _outlier_share,
+    # What only the DIMM's own counters tell: nothing that the processor sees.
+    "effective_write_ratio": _needs("ipmctl/ipmwatch counters"),
+    "xpbuffer_bytes": _needs("ipmctl/ipmwatch counters"),
 }

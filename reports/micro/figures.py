@@ -39,6 +39,7 @@ from harness.reports.micro.questions import (
 from harness.reports.micro.sequences import sequence_of
 from harness.reports.values import Summary, natural
 from harness.reports.words import quantity_text, range_text
+from harness.store import StoredRun
 
 #: Swept axes with their titles and units, the first that is swept is taken where several
 #: have as many values.
@@ -158,14 +159,15 @@ def measurements(device: Device, prefix: str) -> list[Measured]:
 
     ``prefix``: of the drawings' names, to be unique in a report.
     """
-    held: dict[tuple[str, str, str], list[Point]] = {}
+    held: dict[tuple[str, str, str], dict[str, list[Point]]] = {}
     for point in device.points:
         if point["measurement"] and point.metric != EMPTY:
             key = (point["measurement"], _waiting_job(point, device), point.metric)
-            held.setdefault(key, []).append(point)
+            held.setdefault(key, {}).setdefault(point.settings, []).append(point)
+    every = [(same, len(by_suite)) for by_suite in held.values() for same in by_suite.values()]
     return [
-        _measured(points, f"{prefix}-{number}", device)
-        for number, points in enumerate(held.values(), 1)
+        _measured(points, f"{prefix}-{number}", device, told_apart=several > 1)
+        for number, (points, several) in enumerate(every, 1)
     ]
 
 
@@ -177,11 +179,28 @@ def _waiting_job(point: Point, device: Device) -> str:
     return next((one["job"] for one in beside if one["job"] and one["load_operation"]), "")
 
 
-def _measured(points: Sequence[Point], name: str, device: Device) -> Measured:
+def _suites_of(points: Sequence[Point], device: Device) -> str:
+    """``, suite fig5`` behind a title: whose settings these are, with what ``-p`` changed."""
+    ids = {run_id for point in points for run_id in point.runs}
+    told = dict.fromkeys(_suite_text(run) for run in device.runs if run.run_id in ids)
+    return f", suite {' and '.join(told)}"
+
+
+def _suite_text(run: StoredRun) -> str:
+    params = run.run["spec"]["params"]
+    changed = (f"-p {name}={text}" for name, text in params.get("asked", {}).items())
+    return " ".join([str(params.get("suite", "")), *changed])
+
+
+def _measured(
+    points: Sequence[Point], name: str, device: Device, told_apart: bool = False
+) -> Measured:
+    """``told_apart``: whether suites set this measurement differently."""
     first = points[0]
     named = next((point["job"] for point in points if point["job"]), "")
     job = f", {named}" if named else ""
-    title = f"{first['measurement'].replace('_', ' ')}{job}: {_title(first)}"
+    of_suite = _suites_of(points, device) if told_apart else ""
+    title = f"{first['measurement'].replace('_', ' ')}{job}: {_title(first)}{of_suite}"
     varying = _varying(points)
     axis = _axis(points, varying)
     others = [label for label in varying if label != axis]

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.reports.micro.asked import Asked
 from harness.reports.micro.beside import head
 from harness.reports.micro.derived import derived
 from harness.reports.micro.drawings import x_text
 from harness.reports.micro.figures import AXES
+from harness.reports.micro.pairs import UnderivedError, clear
 from harness.reports.micro.points import (
     DURATION,
     LATENCY,
@@ -28,7 +30,7 @@ from harness.reports.micro.points import (
     best,
     points_of,
 )
-from harness.reports.micro.prices import NOTHING
+from harness.reports.micro.prices import NOTHING, PriceList, price_of
 from harness.reports.micro.questions import FOLLOW, beyond_caches
 from harness.reports.published import PublishedPoint, PublishedSeries, read_published
 from harness.reports.words import quantity_text
@@ -37,11 +39,12 @@ from harness.store import StoredRun
 _PAPERS = Path(__file__).parents[2] / "profiles" / "papers"
 #: What a run stores; everything else is read off it, or is not.
 _MEASURED = (RATE, OPERATIONS, DURATION, LATENCY, MEAN)
-#: What only the DIMM's own counters tell: nothing that the processor sees.
-_COUNTED_BY_DIMM = ("effective_write_ratio", "xpbuffer_bytes")
+#: The quantity of PerMA-Bench's Table 2, and where it stands in a report.
+_PRICED = "price_performance"
+SEE_PRICES = "see Price-performance"
+NEEDS_PRICE = "needs a price: --prices, or price_per_gb in the host file"
 #: What the columns of the local devices are.
 STATISTIC = "times: mean, others: best median of repeats"
-NEEDS_COUNTERS = "needs ipmctl/ipmwatch counters"
 _PERMA = "perma-bench"
 #: What repeats which figures of PerMA-Bench, whose format has no room to say so. Not Figure 15:
 #: its axis is the number of DIMMs. Table 2 is made of all of it.
@@ -54,8 +57,12 @@ _PERMA_FIGURES = {
     "double_flush_latency": ("fig8",),
     "hash_index_update": ("fig9", "table2"),
     "tree_index_lookup": ("fig9", "table2"),
+    "tree_index_update": ("fig9",),
     "hybrid_tree_index_lookup": ("fig9",),
+    "hybrid_tree_index_update": ("fig9",),
 }
+#: What a figure's ratios are of beside its own workloads: the sequential peak, the single flush.
+_DRAWN_FROM = {(_PERMA, "fig4b"): ("fig4a",), (_PERMA, "fig8"): ("fig7",)}
 _METRIC = re.compile(r"^([a-z0-9_]+)(?:\[(.*)\])?$")
 #: Labels by other names than in run.json.
 _WORDS = {"access_bytes": "access_size_bytes", "access": "access_size_bytes"}
@@ -71,8 +78,8 @@ class PaperRows:
     notes: tuple[str, ...]
 
 
-def paper_rows(devices: Sequence[Device]) -> PaperRows | None:
-    """None where no suite of these runs repeats a paper's numbers."""
+def paper_rows(devices: Sequence[Device], prices: PriceList | None = None) -> PaperRows | None:
+    """None where no suite of these runs repeats a paper's numbers. ``prices``: as in its table."""
     wanted: dict[str, set[str]] = {}
     for run in (run for device in devices for run in device.runs):
         for told in _published(run):
@@ -82,7 +89,7 @@ def paper_rows(devices: Sequence[Device]) -> PaperRows | None:
     ]
     if not series:
         return None
-    rows = [row for paper, one in series for row in _rows(paper, one, devices)]
+    rows = [row for paper, one in series for row in _rows(paper, one, devices, prices)]
     notes = dict.fromkeys(f"{p} {one.figure}: {one.note}" for p, one in series if one.note)
     return PaperRows(
         tuple(dict.fromkeys(f"{paper} {one.figure}" for paper, one in series)),
@@ -116,11 +123,16 @@ def _read(paper: str, figures: set[str]) -> list[PublishedSeries]:
 
 
 def _rows(
-    paper: str, series: PublishedSeries, devices: Sequence[Device]
+    paper: str, series: PublishedSeries, devices: Sequence[Device], prices: PriceList | None
 ) -> Iterator[tuple[str, ...]]:
-    repeating = [_repeating(device, paper, series.figure) for device in devices]
+    figures = (series.figure, *_DRAWN_FROM.get((paper, series.figure), ()))
+    repeating = [_repeating(device, paper, figures) for device in devices]
     for point in series.points:
-        measured = [_measured(series, point, device) for device in repeating]
+        measured = [
+            _priced(device, prices) if series.metric == _PRICED
+            else _measured(paper, series, point, device, repeating)
+            for device in repeating
+        ]  # fmt: skip
         error = f" ± {quantity_text(point.error_base, series.base_unit)}" * bool(point.error_base)
         yield (
             f"{paper} {series.figure}",
@@ -131,24 +143,34 @@ def _rows(
         )
 
 
-def _repeating(device: Device, paper: str, figure: str) -> Device:
-    """With what it has of suites that repeat this figure: others measure something else."""
+def _priced(device: Device, prices: PriceList | None) -> str:
+    """Table 2 is a table of the report, where the device has a price."""
+    return NEEDS_PRICE if price_of(device, prices) is None else SEE_PRICES
+
+
+def _repeating(device: Device, paper: str, figures: Sequence[str]) -> Device:
+    """With what it has of suites that repeat one of these: others measure something else."""
     runs = tuple(
         run for run in device.runs
-        if any(t["paper"] == paper and figure in t["figures"] for t in _published(run))
+        if any(t["paper"] == paper and {*figures} & {*t["figures"]} for t in _published(run))
     )  # fmt: skip
     return replace(device, runs=runs, points=tuple(points_of(runs)))
 
 
-def _measured(series: PublishedSeries, point: PublishedPoint, device: Device) -> str:
+def _measured(
+    paper: str,
+    series: PublishedSeries,
+    point: PublishedPoint,
+    device: Device,
+    every: Sequence[Device],
+) -> str:
     """The device's own value of the same metric and labels at the same place."""
     match = _METRIC.match(series.metric)
     if match is None:
         return NOTHING
-    if match[1] in _COUNTED_BY_DIMM:
-        return NEEDS_COUNTERS
     if match[1] not in _MEASURED:
-        return derived(match[1], series.arm, point.x, device) or NOTHING
+        row = Asked(paper, series.figure, match[1], series.arm, point.x, device, every)
+        return derived(row) or NOTHING
     labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
     labels = {_WORDS.get(name, name): value for name, value in labels.items()}
     labels.setdefault("job", "")  # what runs beside something else is no figure of its own
@@ -156,6 +178,10 @@ def _measured(series: PublishedSeries, point: PublishedPoint, device: Device) ->
     found = [p for p in points if _is_at(p, point.x)]
     if not found or found[0].unit != series.base_unit:
         return NOTHING
+    try:
+        clear(found)
+    except UnderivedError as error:
+        return str(error)
     if found[0].histogram is not None:
         return _means(found)
     return quantity_text(best(found).median, found[0].unit)

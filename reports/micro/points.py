@@ -9,12 +9,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 from harness import hdr
 from harness.errors import UsageError
 from harness.reports.facts import emulated_tiers, facts
+from harness.reports.micro.configured import own_labels, settings_of
 from harness.reports.values import Summary, natural
 from harness.store import StoredRun
 
@@ -27,6 +28,7 @@ DURATION = "operation_duration_ns"
 LATENCY = "latency_ns"
 MEAN = "operation_mean_duration_ns"
 EMPTY = "empty_body_ns"
+_MAIN_MEMORY = "main memory"
 #: Labels that name a configuration, beside what was done in it.
 NAMES = ("measurement", "configuration", "job")
 
@@ -36,6 +38,7 @@ class Point:
     """One metric of one configuration. ``samples``: one a repeat; ``histogram`` has none.
 
     ``runs``: their ids. Repeats of two points were measured side by side in the same runs alone.
+    ``settings``: what the suite sets beside what labels tell (harness.reports.micro.configured).
     """
 
     metric: str
@@ -45,6 +48,7 @@ class Point:
     samples: tuple[float, ...] = ()
     encoded: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
+    settings: str = ""
 
     def beside(self, other: Point) -> bool:
         """Whether repeat k of both was measured in the same block of the same run."""
@@ -181,7 +185,14 @@ def _key(run: StoredRun) -> _Key:
         return _Key("unknown", "", tier, frozenset())
     host = run.manifest["host"]
     mine = {item for item in facts(run).items() if item[0].startswith(f"tier.{tier}.")}
+    mine.add((f"tier.{tier}.{_MAIN_MEMORY}", main_memory(run)))
     return _Key(str(host["hostname"]), str(host["host_id"]), tier, frozenset(mine))
+
+
+def main_memory(run: StoredRun) -> str:
+    """What the host's main memory was: in Memory mode another device than without, by one name."""
+    mode = str(run.run["host_mode"])
+    return "DRAM" if mode in ("Default", "AppDirect") else mode
 
 
 def _device(key: _Key, runs: Sequence[StoredRun], every: Sequence[_Key]) -> Device:
@@ -221,22 +232,47 @@ def _tier_name(run: StoredRun) -> str:
 
 
 def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
-    """Every metric of these runs of one device."""
-    found: dict[tuple[str, frozenset[tuple[str, str]]], list[tuple[str, Mapping[str, Any]]]] = {}
+    """Every metric of these runs of one device.
+
+    Repeats of several runs are laid together where all labels and the suite's settings are equal.
+    Configurations of one measurement that no label tells apart get the labels that do.
+    """
+    found: dict[_PointKey, list[_Told]] = {}
     for run in runs:
+        settings = cache(partial(settings_of, run))
         for metric in run.run["metrics"]:
-            key = (metric["name"], frozenset(metric["labels"].items()))
+            labels = metric["labels"]
+            of_suite = settings(labels.get("measurement", ""))
+            key = (metric["name"], of_suite, frozenset(labels.items()))
             found.setdefault(key, []).append((run.run_id, metric))
-    for (name, _), held in found.items():
+    labels_of = dict(_told_by_labels(found))
+    for key, held in found.items():
         same = [metric for _, metric in held]
         first = same[0]
         samples = [value for one in same for value in _samples(one)]
         encoded = tuple(one["hdr"] for one in same if "hdr" in one)
         if samples or encoded:
             yield Point(
-                name, first["unit"], first["better"], first["labels"], tuple(samples), encoded,
-                tuple(run_id for run_id, _ in held),
+                key[0], first["unit"], first["better"], labels_of[key], tuple(samples), encoded,
+                tuple(run_id for run_id, _ in held), key[1],
             )  # fmt: skip
+
+
+_Told = tuple[str, Mapping[str, Any]]
+_PointKey = tuple[str, str, frozenset[tuple[str, str]]]
+
+
+def _told_by_labels(
+    found: Mapping[_PointKey, Sequence[_Told]],
+) -> Iterator[tuple[_PointKey, Labels]]:
+    """The labels of each point, with those that its configuration's name alone has told."""
+    held: dict[_PointKey, list[_PointKey]] = {}
+    for name, settings, labels in found:
+        rest = frozenset(item for item in labels if item[0] != "configuration")
+        held.setdefault((name, settings, rest), []).append((name, settings, labels))
+    for same in held.values():
+        every = [found[key][0][1]["labels"] for key in same]
+        yield from zip(same, own_labels(every), strict=True)
 
 
 def _samples(metric: Mapping[str, Any]) -> Iterator[float]:

@@ -2,7 +2,8 @@
 
 Suites name their measurements alike (``mix``, ``threads``, ``access_size``) and measure them
 otherwise: other patterns, ranges, partitions, threads. Points are of one *experiment* where
-they are alike in every label but those that the question varies; a question is answered from one
+they are alike in every label but those that the question varies, and in what their suites set
+beside (``Point.settings``); a question is answered from one
 experiment alone, that of the most samples, since the best of two is a figure of neither.
 """
 
@@ -110,7 +111,8 @@ def largest(
 
 def _fixed(point: Point, varied: Sequence[str]) -> frozenset[tuple[str, str]]:
     left_out = (*_NAMES, *FOLLOW, *varied)
-    return frozenset((name, value) for name, value in point.labels.items() if name not in left_out)
+    told = [(name, value) for name, value in point.labels.items() if name not in left_out]
+    return frozenset([*told, ("", point.settings)])
 
 
 def _weight(points: Sequence[Point]) -> tuple[int, float]:

@@ -131,7 +131,7 @@ def view_of(runs: Sequence[StoredRun], title: str, prices: Path | None) -> View:
         outcomes=beside.outcomes(found) if several else (),
         answers=beside.answers(found) if several else (),
         prices=price_table(found, listed),
-        paper=paper_rows(found),
+        paper=paper_rows(found, listed),
         tiers=tuple(tier_rows(used)),
         hosts=tuple(host_facts(used)),
         uncontrolled=tuple(uncontrolled(used)),

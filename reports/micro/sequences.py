@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.reports.micro.points import Point
@@ -30,3 +31,13 @@ STORE = Instructions("store", "none", "sfence")
 def sequence_of(point: Point) -> Instructions:
     """Of a point's labels; those that are absent are none."""
     return Instructions(point["operation"], point["flush"] or "none", point["fence"] or "none")
+
+
+def by_kind(points: Sequence[Point]) -> Mapping[str, list[Point]]:
+    """By instructions without their fence, as the papers name them: ``store+clwb``."""
+    held: dict[str, list[Point]] = {}
+    for point in points:
+        told = sequence_of(point)
+        name = told.operation + (f"+{told.flush}" if told.flush != "none" else "")
+        held.setdefault(name, []).append(point)
+    return held

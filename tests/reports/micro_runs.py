@@ -6,7 +6,7 @@ small random writes, many threads, flushed stores and remote processors, the oth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from report_runs import Case, write
 
 from harness.micro.fio_result import histogram
-from harness.store import StoredRun
+from harness.store import StoredRun, write_json_atomically
 
 GB = 1e9
 KINDS = {
@@ -83,12 +83,14 @@ def micro_run(
     suite: str = "device-card",
     run_changes: Mapping[str, Any] | None = None,
     manifest_changes: Mapping[str, Any] | None = None,
+    asked: Mapping[str, str] | None = None,
     **changes: Any,
 ) -> StoredRun:
-    """A run of any suite with these metrics."""
+    """A run of any suite with these metrics. ``asked``: what ``-p`` changed of it."""
     case = Case(
         engine="microbench", placement=f"data={tier}", metrics=metrics, queries=(1,),
-        spec_changes={"workload": "micro", "params": {"suite": suite}, "memory_limit_bytes": None},
+        spec_changes={"workload": "micro", "memory_limit_bytes": None,
+                      "params": {"suite": suite, "asked": dict(asked or {})}},
         manifest_changes={"host.hostname": host, "host.host_id": f"{host}-id"}
         | dict(manifest_changes or {}),
         run_changes=dict(run_changes or {}), **changes,
@@ -122,6 +124,30 @@ def duration(measurement: str, bins: Mapping[str, int], **labels: object) -> dic
     """A histogram of these times in ns."""
     encoded = histogram(bins).encode()
     return _metric("operation_duration_ns", "ns", "lower", measurement, labels, hdr=encoded)
+
+
+def latency(measurement: str, ns: float, **labels: object) -> dict[str, Any]:
+    """Time of a dependent load, the same in each repeat."""
+    return _metric("latency_ns", "ns", "lower", measurement, labels, samples=[ns] * 6)
+
+
+def numa_tier(name: str = "dram", node: int = 0) -> dict[str, Any]:
+    """A tier of a memory node as a manifest has it; node 0 of the made-up hosts has processors."""
+    facts = {"kind": "numa", "mount_options": [], "notes": [], "disks": []}
+    return {"name": name, "kind": "numa", "emulates": None, "path": None, "device": None,
+            "node": node, "nodes": [node], "policy": "bind", "price_per_gb": None,
+            "source": "host.yml:3", "facts": facts, "warnings": []}  # fmt: skip
+
+
+def with_suite(
+    run: StoredRun, paper: str = "", figures: Sequence[str] = (), **document: Any
+) -> StoredRun:
+    """The run with its suite as the runner stores it: what it repeats, and what else it says."""
+    path = run.directory / "artifacts" / "suite.json"
+    path.parent.mkdir(exist_ok=True)
+    told = {"published": {"paper": paper, "figures": list(figures)}} if paper else {}
+    write_json_atomically(path, {"name": "mine", "documents": {"mine.yml": told | document}})
+    return run
 
 
 def operations(measurement: str, per_s: float, **labels: object) -> dict[str, Any]:

@@ -63,7 +63,9 @@ def test_what_a_paper_reads_off_a_curve_is_read_off_ours(tmp_path: Path) -> None
     assert told["pmem, best_threads", "store+clwb"] == "8 threads"
     assert told["pmem_ni load over ntstore, bandwidth_ratio", "best"] == "4.00×"
     assert told["pmem_ni 8 over 1 threads, bandwidth_ratio", "ntstore"] == "0.667×"
-    assert told["pmem over pmem_ni, bandwidth_ratio", "load"] == "not derived here"
+    assert told["pmem over pmem_ni, bandwidth_ratio", "load"] == (
+        "needs a second tier in the report: a single DIMM of this host"
+    )
 
 
 def test_where_ntstore_leads_is_read_off_the_sizes(tmp_path: Path) -> None:

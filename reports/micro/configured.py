@@ -1,0 +1,81 @@
+"""What a configuration was beside its labels: two of them with the same labels are not one point.
+
+Labels tell what was done in a measurement, but not all of it: not how long it took, on which
+processors, or by a suite's rarer keys. Points that are equal in all labels are told apart here, by
+what their suites say and by the swept keys in their configurations' names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from harness.store import StoredRun
+
+#: What ``-p`` may change without changing a figure, or what a label tells.
+_ASKED_OTHERWISE = ("only", "range", "threads", "pages", "isa")
+Labels = Mapping[str, str]
+
+
+def settings_of(run: StoredRun, measurement: str) -> str:
+    """What the run's suite sets for a measurement, without what it sweeps; empty where unknown.
+
+    With it what ``-p`` asked for that no label tells: durations, counts, processors.
+    """
+    kept = run.artifact("suite") or {}
+    documents = kept.get("documents", {})
+    found = [
+        told
+        for document in (documents.values() if isinstance(documents, dict) else ())
+        if isinstance(document, dict)
+        for told in _of_document(document, measurement)
+    ]
+    params = run.run["spec"]["params"]
+    asked = {k: v for k, v in params.get("asked", {}).items() if k not in _ASKED_OTHERWISE}
+    return json.dumps([found, asked], sort_keys=True) if found or asked else ""
+
+
+def _of_document(document: Mapping[str, Any], measurement: str) -> Iterator[Any]:
+    """Of our language the measurement and its defaults; of PerMA-Bench's the benchmark."""
+    for held, defaults in (
+        (document.get("measurements"), document.get("defaults")),
+        ({} if "schema" in document else document, None),
+    ):
+        if isinstance(held, dict) and isinstance(held.get(measurement), dict):
+            yield [_without_matrix(held[measurement]), defaults]
+
+
+def _without_matrix(body: Any) -> Any:
+    if not isinstance(body, dict):
+        return body
+    return {key: _without_matrix(value) for key, value in body.items() if key != "matrix"}
+
+
+def own_labels(every: Sequence[Labels]) -> list[Labels]:
+    """Of configurations that are equal in all other labels: with the swept keys that differ.
+
+    ``threads/lane=words`` and ``threads/lane=vector`` get the label ``lane``. Those whose names
+    tell no such key stay as they are.
+    """
+    axes = [_axes(labels.get("configuration", "")) for labels in every]
+    keys = dict.fromkeys(key for one in axes for key in one)
+    differing = [key for key in keys if len({one.get(key) for one in axes}) > 1]
+    return [
+        {**labels, **{k: one[k] for k in differing if k in one and k not in labels}}
+        for one, labels in zip(axes, every, strict=True)
+    ]
+
+
+def _axes(configuration: str) -> dict[str, str]:
+    """``name/a=1,chain=r_64,w_64_none`` as its swept keys: what has no key belongs to the last."""
+    found: dict[str, str] = {}
+    key = ""
+    for part in configuration.partition("/")[2].split(","):
+        name, equals, text = part.partition("=")
+        if equals:
+            key = name
+            found[key] = text
+        elif key:
+            found[key] += f",{part}"
+    return found

@@ -1,0 +1,147 @@
+"""Two sides of a ratio, point by point: alike in everything but in what they are compared.
+
+Nothing is picked where two points could stand at the same place: then there is no ratio, and it
+is said why (``UnderivedError``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from harness.reports.micro.points import NAMES, Point, best
+from harness.reports.micro.questions import FOLLOW, largest
+from harness.reports.words import significant, times
+from harness.units import format_bytes
+
+Pair = tuple[Point, Point]
+_Place = tuple[str, frozenset[tuple[str, str]]]
+#: What memory of one tier lies on, and that of another cannot: told where it differs.
+_PAGES = "pages"
+_MOST_TOLD = 6
+#: What only names a point; a job is no name, but what ran.
+_NAMING = ("measurement", "configuration")
+
+
+class UnderivedError(Exception):
+    """A quantity cannot be derived from what was measured; the text says what is missing."""
+
+
+def clear(points: Sequence[Point]) -> Sequence[Point]:
+    """These points; UnderivedError where two are equal in all labels, whatever their settings."""
+    held: dict[frozenset[tuple[str, str]], list[Point]] = {}
+    for point in points:
+        labels = (item for item in point.labels.items() if item[0] not in (*_NAMING, *FOLLOW))
+        held.setdefault(frozenset(labels), []).append(point)
+    for same in held.values():
+        _only(same)
+    return points
+
+
+def one_experiment(points: Iterable[Point], *varied: str) -> Sequence[Point]:
+    """Those of the largest experiment that varies these labels, each of its own labels."""
+    return clear(largest(points, *varied))
+
+
+def pairs(a: Sequence[Point], b: Sequence[Point], *apart: str) -> list[Pair]:
+    """Points of both sides that are alike in all labels but ``apart`` and those that follow.
+
+    UnderivedError where a side is empty, none are alike, or several stand at one place.
+    """
+    if not a or not b:
+        raise UnderivedError("not measured on both sides" if a or b else "not measured")
+    on_a, on_b = _placed(a, apart), _placed(b, apart)
+    found = [(same, on_b[place]) for place, same in on_a.items() if place in on_b]
+    if not found:
+        raise UnderivedError(f"both sides differ in {_difference(a, b, apart)}")
+    return [(_only(same), _only(other)) for same, other in found]
+
+
+def pairs_by(points: Sequence[Point], label: str, over: str, under: str) -> list[Pair]:
+    """Pairs of points that differ in one label, ``over`` on one side and ``under`` on the other."""
+    on_a, on_b = ([p for p in points if p[label] == one] for one in (over, under))
+    return pairs(on_a, on_b, label)
+
+
+def _placed(points: Sequence[Point], apart: Sequence[str]) -> Mapping[_Place, list[Point]]:
+    left_out = (*NAMES, *FOLLOW, _PAGES, *apart)
+    found: dict[_Place, list[Point]] = {}
+    for point in points:
+        labels = frozenset(i for i in point.labels.items() if i[0] not in left_out)
+        found.setdefault((point.settings, labels), []).append(point)
+    return found
+
+
+def _only(points: Sequence[Point]) -> Point:
+    if len(points) > 1:
+        raise UnderivedError(_ambiguous(points))
+    return points[0]
+
+
+def _ambiguous(points: Sequence[Point]) -> str:
+    names = list(dict.fromkeys(p["configuration"] for p in points))
+    if len(names) == 1:
+        return f"ambiguous: {names[0]} was set differently in several runs, report one of them"
+    return f"ambiguous: {' and '.join(names)} are told apart by no label"
+
+
+def _difference(a: Sequence[Point], b: Sequence[Point], apart: Sequence[str]) -> str:
+    """``range_bytes: 4 GiB, 2 GiB``: the labels of which both sides have no value in common."""
+    left_out = (*NAMES, *FOLLOW, _PAGES, *apart)
+    labels = dict.fromkeys(label for p in (*a, *b) for label in p.labels if label not in left_out)
+    told = []
+    for label in labels:
+        sides = [list(dict.fromkeys(_text(p, label) for p in side)) for side in (a, b)]
+        if not set(sides[0]) & set(sides[1]):
+            told.append(f"{label.removesuffix('_bytes').replace('_', ' ')}: "
+                        f"{'/'.join(sides[0])} and {'/'.join(sides[1])}")  # fmt: skip
+    return "; ".join(told) or "their settings"
+
+
+def _text(point: Point, label: str) -> str:
+    size = label.endswith("_bytes") and point.number(label)
+    return format_bytes(point.number(label)) if size else point[label] or "none"
+
+
+def value(point: Point) -> float:
+    """What the papers compare: of times the mean, of all else the median of repeats."""
+    return point.median if point.histogram is None else point.histogram.mean
+
+
+def ratio(a: Sequence[Point], b: Sequence[Point]) -> str:
+    """Of the best on each side: ``2.60×``; UnderivedError where there is none."""
+    if not a or not b or not value(best(b)):
+        raise UnderivedError("not measured on both sides")
+    return times(value(best(a)) / value(best(b)))
+
+
+def ratio_of(held: Sequence[Pair]) -> str:
+    """Of pairs the best of each side."""
+    return ratio([a for a, _ in held], [b for _, b in held])
+
+
+def each_ratio(held: Sequence[Pair]) -> str:
+    """The range of the ratios of all pairs: ``4.00× to 8.00×``."""
+    found = [value(a) / value(b) for a, b in held if value(b)]
+    if not found:
+        raise UnderivedError("not measured on both sides")
+    ends = [times(min(found)), times(max(found))]
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
+def pages_text(held: Sequence[Pair]) -> str:
+    """Behind a ratio of two tiers: on which pages each lies, where these differ; else empty."""
+    told = dict.fromkeys((a[_PAGES], b[_PAGES]) for a, b in held if a[_PAGES] != b[_PAGES])
+    return "".join(f" (pages: {a or 'unknown'} over {b or 'unknown'})" for a, b in told)
+
+
+def numbers_text(points: Iterable[Point], label: str) -> str:
+    """``1, 2, 4``: which numbers of a label there are; ``none``."""
+    found = sorted({p.number(label) for p in points})
+    if len(found) > _MOST_TOLD:
+        return f"{significant_text(found[0])} to {significant_text(found[-1])}"
+    return ", ".join(map(significant_text, found)) or "none"
+
+
+def significant_text(number: float) -> str:
+    """A count whole, anything else with three digits."""
+    return f"{number:g}" if number == int(number) else significant(number)

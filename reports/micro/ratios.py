@@ -1,0 +1,318 @@
+"""Ratios that papers print of two tiers, two patterns, near and far: from the local points.
+
+Both sides are of one experiment and of the same accesses (harness.reports.micro.pairs); of
+bandwidths over threads each side has its best. Where a paper's sentence leaves something open,
+every value that it could mean is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.micro.chains import chain_text, parse_chain
+from harness.reports.micro.asked import Asked
+from harness.reports.micro.pairs import (
+    Pair,
+    UnderivedError,
+    each_ratio,
+    numbers_text,
+    one_experiment,
+    pages_text,
+    pairs,
+    pairs_by,
+    ratio,
+    ratio_of,
+    value,
+)
+from harness.reports.micro.points import DURATION, LATENCY, OPERATIONS, RATE, Device, Point
+from harness.reports.micro.questions import INSTRUCTIONS, beyond_caches, largest
+from harness.reports.micro.sequences import by_kind
+from harness.reports.micro.sides import TIERS, sides
+from harness.reports.words import times
+from harness.units import format_bytes
+
+_SIZE = "access_size_bytes"
+
+
+# Two tiers ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Points of one side. ``varied``: of these labels each side has its best; ``each``: told."""
+
+    points: Callable[[Asked, Device], Sequence[Point]]
+    varied: tuple[str, ...] = ()
+    each: Callable[[Point], str] = lambda point: ""
+
+
+def across(asked: Asked) -> str:
+    """``pmem over dram``: of the same accesses on two tiers of the host."""
+    match = TIERS.match(asked.arm)
+    chosen = _OF_TIERS.get(asked.source)
+    if match is None or chosen is None:
+        raise UnderivedError("")
+    over, under = sides(match[1], match[2], asked.device, asked.others)
+    a, b = (beyond_caches(side, chosen.points(asked, side)) for side in (over, under))
+    held = pairs(a, b)
+    return _by(held, chosen.each, *chosen.varied) + pages_text(held)
+
+
+def _by(held: Sequence[Pair], name: Callable[[Point], str], *varied: str) -> str:
+    """The ratio of each of several, by name: ``random 3.02×, sequential 2.09×``.
+
+    Each is of the largest experiment that varies these labels; the best on each side.
+    """
+    groups: dict[str, list[Pair]] = {}
+    for pair in held:
+        groups.setdefault(name(pair[0]), []).append(pair)
+    return ", ".join(
+        f"{one} {ratio_of(_largest_pairs(same, *varied))}".strip() for one, same in groups.items()
+    )
+
+
+def _largest_pairs(held: Sequence[Pair], *varied: str) -> list[Pair]:
+    kept = set(map(id, largest([a for a, _ in held], *varied)))
+    return [pair for pair in held if id(pair[0]) in kept]
+
+
+def _kind(point: Point) -> str:
+    (name,) = by_kind([point])
+    return name
+
+
+def _told_kind(point: Point) -> str:
+    """Which store it is, of a mix the one in it; of loads there is one."""
+    if point["operation"] == "mixed":
+        return "" if point["read_share"] == "1" else point["store"]
+    return "" if point["operation"] == "load" else _kind(point)
+
+
+def _accesses(*measurements: str) -> Callable[[Asked, Device], Sequence[Point]]:
+    """Loads, or every kind of store, as the row's place names them."""
+
+    def found(asked: Asked, device: Device) -> Sequence[Point]:
+        points = device.select(RATE, measurement=measurements, job="", kind=("", "throughput"))
+        return [p for p in points if (p["operation"] == "load") == (asked.x == "load")]
+
+    return found
+
+
+def _loads(asked: Asked, device: Device) -> Sequence[Point]:
+    return device.select(DURATION, measurement="latency", operation=asked.x)
+
+
+def _chases(asked: Asked, device: Device) -> Sequence[Point]:
+    """A chase whose suite says no order is one in random order."""
+    return device.select(LATENCY, measurement="chase", pattern=("", asked.x), job="")
+
+
+def _chain_reads(asked: Asked, device: Device) -> Sequence[Point]:
+    """PVLDB 15(11), Figure 7: dependent reads of 16 threads."""
+    points = device.select(
+        DURATION, measurement="operation_latency", chain=f"rp_{asked.x}", mode="dependent"
+    )
+    return with_threads(points, 16)
+
+
+#: PVLDB 15(11), Section 4.4.1, of 32 threads: three nodes of 512 bytes and an insert of four
+#: flushes (FAST+FAIR); two of 2048 bytes in DRAM, a leaf of 1024 and three flushes (FPTree).
+_TREES = {
+    "tree": ("r_512,r_512,r_512",
+             "r_512,r_512,r_512,w_64_cache_320,w_64_cache_-64,w_64_cache_-64,w_64_cache_-64"),
+    "hybrid tree": ("rd_2048,rd_2048,rp_1024",
+                    "rd_2048,rd_2048,rp_1024,wp_64_cache_512,wp_64_cache_-512,wp_64_cache"),
+}  # fmt: skip
+
+
+def _trees(asked: Asked, device: Device) -> Sequence[Point]:
+    chains = [chain_text(parse_chain(chain, asked.figure)) for chain in _TREES.get(asked.x, ())]
+    points = device.select(OPERATIONS, chain=chains, mode="independent")
+    return with_threads(points, 32)
+
+
+def _index_operation(point: Point) -> str:
+    return "update" if "w" in point["chain"] else "lookup"
+
+
+_OF_TIERS: Mapping[tuple[str, str], _Selection] = {
+    ("empirical-guide", "sec3.2"): _Selection(_loads, each=lambda p: p["pattern"]),
+    ("empirical-guide", "fig4"): _Selection(_accesses("threads"), ("threads",), _told_kind),
+    ("pmem-io-primitives", "sec2.2"): _Selection(
+        _accesses("granularity", "threads"),
+        (_SIZE, "threads"),
+        lambda p: f"{p['measurement']} {_told_kind(p)}".strip(),
+    ),
+    ("pmem-io-primitives", "fig3"): _Selection(_chases),
+    ("perma-bench", "fig7"): _Selection(_chain_reads),
+    ("perma-bench", "fig9"): _Selection(_trees, each=_index_operation),
+}
+
+
+# Random and sequential, near and far ---------------------------------------------
+
+
+def random_over_sequential(asked: Asked) -> str:
+    """Mean times of the same loads; of PerMA-Bench bandwidths over the sequential peak."""
+    if asked.paper == "perma-bench":
+        return _of_sequential_peak(asked)
+    points = asked.device.select(DURATION, measurement="latency", operation=asked.x)
+    same = one_experiment(beyond_caches(asked.device, points), "pattern")
+    return ratio_of(pairs_by(same, "pattern", "random", "sequential"))
+
+
+def _of_sequential_peak(asked: Asked) -> str:
+    """PVLDB 15(11), Section 4.2.2: the best of random reads of a size over that of sequential."""
+    device = asked.device
+    reads, peak = (
+        one_experiment(
+            beyond_caches(device, device.select(RATE, measurement=name, operation="load", job="")),
+            _SIZE, "threads",
+        )
+        for name in ("random_reads", "sequential_reads")
+    )  # fmt: skip
+    for name, held in (("random reads", reads), ("sequential reads", peak)):
+        if not held:
+            raise UnderivedError(f"needs {name} as well")
+    return ratio([p for p in reads if p[_SIZE] == asked.x], peak)
+
+
+def far_over_near(asked: Asked) -> str:
+    """FAST'20, Section 5.4: times of the same accesses, or bandwidths at the best thread count."""
+    if asked.metric == "bandwidth_ratio":
+        return _far_bandwidth(asked)
+    points = [p for p in asked.device.select(DURATION, job="") if _is_asked_of(p, asked.x)]
+    near, far = _near_and_far(asked.device, points, "times of far accesses")
+    held = pairs(far, near, "numa")
+    patterned = asked.x in ("sequential", "random")
+    return ", ".join(
+        f"{'' if patterned else a['pattern']} {times(value(a) / value(b))}".strip() for a, b in held
+    )
+
+
+def _is_asked_of(point: Point, x: str) -> bool:
+    """``sequential``, ``random``: loads of that pattern; else the kind of a store."""
+    if x in ("sequential", "random"):
+        return point["operation"] == "load" and point["pattern"] == x
+    return _kind(point) == x
+
+
+def _far_bandwidth(asked: Asked) -> str:
+    """Loads or stores alone; of a mix its ends, which are nothing but loads, or stores."""
+    share = "1" if asked.x == "load" else "0"
+    device = asked.device
+    points = [
+        p for p in device.select(RATE, job="")
+        if (p["read_share"] == share if p["operation"] == "mixed"
+            else (p["operation"] == "load") == (asked.x == "load"))
+    ]  # fmt: skip
+    near, far = _near_and_far(device, points, "the same accesses from a far node")
+    held = pairs(far, near, "numa")
+    counts = numbers_text((a for a, _ in held), "threads")
+    return f"{_by(held, _told_kind, 'threads')} (best of {counts} threads)"
+
+
+def _near_and_far(
+    device: Device, points: Sequence[Point], needed: str
+) -> tuple[list[Point], list[Point]]:
+    points = beyond_caches(device, points)
+    near = [p for p in points if p["numa"] != "far"]
+    far = [p for p in points if p["numa"] == "far"]
+    if not far:
+        raise UnderivedError(f"needs {needed}")
+    return near, far
+
+
+# PerMA-Bench's instructions -------------------------------------------------------
+
+#: Its words for persist instructions (PVLDB 15(11), Section 3.3), as kinds.
+_PERSIST = {"nocache": "ntstore", "cache": "store+clwb", "cacheinv": "store+clflushopt",
+            "none": "store"}  # fmt: skip
+
+
+def persist_instructions(asked: Asked) -> str:
+    """``none over cache`` of random writes with 32 threads (Figure 6b)."""
+    over, under = (_PERSIST[word] for word in asked.arm.split()[1::2])
+    points = asked.device.select(
+        RATE, measurement="random_writes", job="", access_size_bytes=asked.x
+    )
+    points = with_threads(beyond_caches(asked.device, points), 32)
+    held = by_kind(one_experiment(points, *INSTRUCTIONS))
+    return ratio_of(pairs(held.get(over, []), held.get(under, []), *INSTRUCTIONS))
+
+
+def double_flush(asked: Asked) -> str:
+    """A line written and flushed twice over once, by instruction, 16 threads (Figures 7, 8)."""
+    told = []
+    for word in ("cache", "cacheinv", "nocache"):
+        write = f"wp_{asked.x}_{word}"
+        twice, once = (
+            with_threads(
+                asked.device.select(DURATION, measurement=name, chain=chain, mode="dependent"), 16
+            )
+            for name, chain in (
+                ("double_flush_latency", f"rp_64,{write},{write}"),
+                ("operation_latency", f"rp_64,{write}"),
+            )
+        )
+        told.append(f"{word} {ratio_of(pairs(twice, once, 'chain'))}")
+    return ", ".join(told)
+
+
+def with_threads(points: Sequence[Point], threads: int) -> list[Point]:
+    """Those with as many threads; UnderivedError where only others were measured."""
+    found = [p for p in points if p.number("threads") == threads]
+    if points and not found:
+        counts = numbers_text(points, "threads")
+        raise UnderivedError(f"needs {threads} threads, measured with {counts}")
+    return found
+
+
+# Pages and logs (DaMoN'19) ---------------------------------------------------------
+
+
+def crossover_dirty_lines(asked: Asked) -> str:
+    """From how many dirty lines on CoW flushes more pages a second than µLog (Figure 5)."""
+    device = asked.device
+    points = device.select(OPERATIONS, measurement="dirty_lines", method=("cow", "mulog"))
+    points = with_threads(beyond_caches(device, points), int(asked.x))
+    held = pairs_by(one_experiment(points, "method", "dirty_lines"), "method", "cow", "mulog")
+    held.sort(key=lambda pair: pair[0].number("dirty_lines"))
+    lines = [int(cow.number("dirty_lines")) for cow, _ in held]
+    leads = [cow.median > mulog.median for cow, mulog in held]
+    changes = [i for i in range(1, len(leads)) if leads[i] != leads[i - 1]]
+    if not changes:
+        ahead = "CoW" if leads[0] else "µLog"
+        return f"none: {ahead} is ahead from {lines[0]} to {lines[-1]} lines"
+    if len(changes) > 1 or leads[0]:
+        places = ", ".join(str(lines[i]) for i in changes)
+        raise UnderivedError(f"ambiguous: which is ahead changes at {places} lines")
+    return f"µLog up to {lines[changes[0] - 1]} lines, CoW from {lines[changes[0]]}"
+
+
+def padded_over_naive(asked: Asked) -> str:
+    """Of each way to write a log, over all sizes of entries (Figure 6)."""
+    held = pairs_by(_logs(asked), "padded", "yes", "no")
+    writers = dict.fromkeys(a["writer"] for a, _ in held)
+    told = [f"{w} {each_ratio([pair for pair in held if pair[0]['writer'] == w])}" for w in writers]
+    return ", ".join(told) + _entries(held)
+
+
+def zero_over_classic(asked: Asked) -> str:
+    """Over all sizes of entries, padded (Figure 6)."""
+    points = [p for p in _logs(asked) if p["padded"] == "yes"]
+    held = pairs_by(points, "writer", "zero", "classic")
+    return each_ratio(held) + _entries(held)
+
+
+def _logs(asked: Asked) -> Sequence[Point]:
+    points = asked.device.select(OPERATIONS, measurement="log")
+    return one_experiment(beyond_caches(asked.device, points), "writer", "padded", "entry_bytes")
+
+
+def _entries(held: Sequence[Pair]) -> str:
+    """Of which sizes they are."""
+    sizes = sorted({a.number("entry_bytes") for a, _ in held})
+    ends = dict.fromkeys(map(format_bytes, (sizes[0], sizes[-1])))
+    return f" (entries of {' to '.join(ends)})"

@@ -1,0 +1,364 @@
+"""Ratios that papers print, of made-up points whose quotients are plain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from micro_runs import KINDS, duration, latency, micro_run, numa_tier, operations, rate, with_suite
+
+from harness.reports.micro.papers import paper_rows
+from harness.reports.micro.points import devices
+from harness.store import StoredRun
+
+Metrics = Sequence[dict[str, Any]]
+#: What the report tells, by quantity and place, of each device by name.
+Told = Mapping[tuple[str, str], Mapping[str, str]]
+
+
+def _told(runs: Sequence[StoredRun]) -> Told:
+    found = devices(runs)
+    rows = paper_rows(found)
+    assert rows is not None
+    return {(row[1], row[2]): dict(zip([d.name for d in found], row[4:], strict=True))
+            for row in rows.rows}  # fmt: skip
+
+
+def _of(root: Path, metrics: Metrics, paper: str, *figures: str, **changes: Any) -> StoredRun:
+    return with_suite(micro_run(root, list(metrics), **changes), paper, figures)
+
+
+def _on_dram(root: Path, metrics: Metrics, paper: str, *figures: str, **changes: Any) -> StoredRun:
+    tiers = {"tiers": [numa_tier()]} | changes.pop("manifest_changes", {})
+    return _of(root, metrics, paper, *figures, tier="dram", manifest_changes=tiers, **changes)
+
+
+# Two tiers ------------------------------------------------------------------------
+
+
+def _loads(random_ns: int, sequential_ns: int, **labels: object) -> Metrics:
+    named = {**KINDS["load"], "access_size_bytes": 64, **labels}
+    return [duration("latency", {str(ns): 100}, pattern=pattern, **named)
+            for pattern, ns in (("random", random_ns), ("sequential", sequential_ns))]  # fmt: skip
+
+
+def test_loads_of_pmem_are_over_those_of_the_hosts_dram(tmp_path: Path) -> None:
+    told = _told([
+        _on_dram(tmp_path, _loads(100, 80), "empirical-guide", "sec3.2"),
+        _of(tmp_path, _loads(300, 160), "empirical-guide", "sec3.2"),
+    ])  # fmt: skip
+    assert told["pmem over dram, operation_duration_ratio", "load"] == {
+        "dram": "is DRAM, the other side",
+        "pmem": "random 3.00×, sequential 2.00×",  # 300/100, 160/80
+    }
+    gap = {"dram": "1.25×", "pmem": "1.88×"}  # 100/80, 300/160 = 1.875
+    assert told["dram random over sequential, operation_duration_ratio", "load"] == gap
+    assert told["pmem random over sequential, operation_duration_ratio", "load"] == gap
+
+
+def test_one_tier_alone_has_no_ratio_of_two(tmp_path: Path) -> None:
+    row = ("pmem over dram, operation_duration_ratio", "load")
+    only_pmem = _of(tmp_path / "a", _loads(300, 160), "empirical-guide", "sec3.2")
+    assert _told([only_pmem])[row] == {
+        "pmem": "needs a second tier in the report: DRAM of this host"
+    }
+    only_dram = _on_dram(tmp_path / "b", _loads(100, 80), "empirical-guide", "sec3.2")
+    assert _told([only_dram])[row] == {"dram": "needs a second tier in the report"}
+
+
+def test_another_hosts_dram_is_no_other_side(tmp_path: Path) -> None:
+    told = _told([
+        _on_dram(tmp_path, _loads(100, 80), "empirical-guide", "sec3.2", host="lab2"),
+        _of(tmp_path, _loads(300, 160), "empirical-guide", "sec3.2", host="lab1"),
+    ])  # fmt: skip
+    assert told["pmem over dram, operation_duration_ratio", "load"] == {
+        "lab1: pmem": "needs a second tier in the report: DRAM of this host",
+        "lab2: dram": "needs a second tier in the report",
+    }
+
+
+def test_two_tiers_that_were_measured_otherwise_have_no_ratio(tmp_path: Path) -> None:
+    told = _told([
+        _on_dram(tmp_path, _loads(100, 80, range_bytes=2 << 30), "empirical-guide", "sec3.2"),
+        _of(tmp_path, _loads(300, 160, range_bytes=4 << 30), "empirical-guide", "sec3.2"),
+    ])  # fmt: skip
+    cell = told["pmem over dram, operation_duration_ratio", "load"]["pmem"]
+    assert cell == "both sides differ in range: 4 GiB and 2 GiB"
+
+
+def _by_threads(load: Mapping[int, float], ntstore: Mapping[int, float]) -> Metrics:
+    named = {"pattern": "random", "access_size_bytes": 256}
+    return [
+        rate("threads", value, 1, **KINDS[kind], **named, threads=threads)
+        for kind, curve in (("load", load), ("ntstore", ntstore))
+        for threads, value in curve.items()
+    ]
+
+
+def test_bandwidths_of_two_tiers_are_each_at_its_best_threads(tmp_path: Path) -> None:
+    paper = "pmem-io-primitives"
+    told = _told([
+        _on_dram(tmp_path, _by_threads({1: 10, 8: 78}, {1: 9, 8: 60}), paper, "sec2.2"),
+        _of(tmp_path, _by_threads({1: 8, 8: 30}, {1: 8, 8: 5}), paper, "sec2.2"),
+    ])  # fmt: skip
+    assert told["dram over pmem, bandwidth_ratio", "load"]["pmem"] == "threads 2.60×"  # 78/30
+    # 60/8: PMem's best is one thread, DRAM's eight.
+    assert told["dram over pmem, bandwidth_ratio", "store"]["pmem"] == "threads ntstore 7.50×"
+
+
+def test_interleaved_dimms_are_over_one_alone_by_their_facts(tmp_path: Path) -> None:
+    def tier(name: str, ways: int) -> dict[str, Any]:
+        return numa_tier(name) | {"kind": "fsdax", "facts": {"kind": "fsdax", "notes": [],
+                                  "mount_options": [], "interleave_ways": ways}}  # fmt: skip
+
+    told = _told([
+        _of(tmp_path, _by_threads(load, store), "empirical-guide", "fig4", tier=name,
+            manifest_changes={"tiers": [tier(name, ways)]})
+        for name, ways, load, store in (
+            ("six", 6, {1: 3, 8: 29}, {1: 2, 8: 11.2}), ("one", 1, {1: 3, 8: 5}, {1: 2, 8: 1.5})
+        )
+    ])  # fmt: skip
+    assert told["pmem over pmem_ni, bandwidth_ratio", "load"]["six"] == "5.80×"  # 29/5
+    assert told["pmem over pmem_ni, bandwidth_ratio", "store"]["six"] == "ntstore 5.60×"  # 11.2/2
+    one = told["pmem over pmem_ni, bandwidth_ratio", "load"]["one"]
+    assert one == "is a single DIMM, the other side"
+
+
+def test_a_chase_in_memory_mode_is_over_the_same_tiers_without(tmp_path: Path) -> None:
+    paper = "pmem-io-primitives"
+    runs = [
+        _on_dram(tmp_path, [latency("chase", 100.0)], paper, "fig3"),
+        _on_dram(tmp_path, [latency("chase", 112.0)], paper, "fig3",
+                 run_changes={"host_mode": "Memory"}),
+        _of(tmp_path, [latency("chase", 300.0)], paper, "fig3"),
+    ]  # fmt: skip
+    told = _told(runs)
+    plain, cached = "dram (main memory DRAM)", "dram (main memory Memory)"
+    assert told["pmem over dram, latency_ratio", "random"] == {
+        plain: "is DRAM, the other side", cached: "is in Memory mode", "pmem": "3.00×",
+    }  # fmt: skip
+    assert told["memory_mode over dram, latency_ratio", "random"] == {
+        plain: "is DRAM, the other side", cached: "1.12×", "pmem": "is in no Memory mode",
+    }  # fmt: skip
+    without = _told([runs[0], runs[2]])
+    row = without["memory_mode over dram, latency_ratio", "random"]
+    assert row["pmem"] == "needs a run in Memory mode"
+
+
+def test_other_pages_of_a_tier_are_told(tmp_path: Path) -> None:
+    told = _told([
+        _on_dram(tmp_path, [latency("chase", 100.0, pages="huge")], "pmem-io-primitives", "fig3"),
+        _of(tmp_path, [latency("chase", 300.0, pages="base")], "pmem-io-primitives", "fig3"),
+    ])  # fmt: skip
+    cell = told["pmem over dram, latency_ratio", "random"]["pmem"]
+    assert cell == "3.00× (pages: base over huge)"
+
+
+# Near and far ---------------------------------------------------------------------
+
+
+def test_bandwidths_of_a_mixs_ends_are_far_over_near(tmp_path: Path) -> None:
+    held = {
+        ("1", "near"): {1: 5, 4: 20},
+        ("1", "far"): {1: 5, 4: 12},
+        ("0", "near"): {1: 4, 4: 8},
+        ("0", "far"): {1: 6, 4: 3},
+        ("0.5", "far"): {1: 99},
+    }
+    metrics = [
+        rate("mix", value, 1, operation="mixed", store="ntstore", read_share=share,
+             threads=threads, **({"numa": "far"} if where == "far" else {}))
+        for (share, where), curve in held.items() for threads, value in curve.items()
+    ]  # fmt: skip
+    told = _told([_of(tmp_path, metrics, "empirical-guide", "sec5.4")])
+    arm = "pmem far over near, bandwidth_ratio"
+    assert told[arm, "load"]["pmem"] == "0.600× (best of 1, 4 threads)"  # 12/20
+    assert told[arm, "store"]["pmem"] == "ntstore 0.750× (best of 1, 4 threads)"  # 6/8
+    times = told["pmem far over near, operation_duration_ratio", "random"]["pmem"]
+    assert times == "needs times of far accesses"
+
+
+def test_times_from_a_far_node_are_over_near_ones(tmp_path: Path) -> None:
+    far = {"numa": "far"}
+    store = {**KINDS["clwb"], "pattern": "sequential", "access_size_bytes": 64}
+    stores = [duration("latency", {"168": 9}, **store, **far),
+              duration("latency", {"100": 9}, **store)]  # fmt: skip
+    metrics = [*_loads(120, 179, **far), *_loads(100, 100), *stores]
+    told = _told([_of(tmp_path, metrics, "empirical-guide", "sec5.4")])
+    arm = "pmem far over near, operation_duration_ratio"
+    assert told[arm, "random"]["pmem"] == "1.20×"
+    assert told[arm, "sequential"]["pmem"] == "1.79×"
+    assert told[arm, "store+clwb"]["pmem"] == "sequential 1.68×"
+
+
+# Pages, logs, tails ---------------------------------------------------------------
+
+
+def _pages(leads: Mapping[int, tuple[float, float]], threads: int) -> Metrics:
+    """Pages a second, in millions, of CoW and of µLog, by dirty lines."""
+    return [
+        operations("dirty_lines", value * 1e6, kind="page", method=method, dirty_lines=lines,
+                   threads=threads)
+        for lines, both in leads.items()
+        for method, value in zip(("cow", "mulog"), both, strict=True)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("leads", "expected"),
+    [
+        ({16: (1, 4), 64: (1, 2), 128: (1, 0.9), 256: (1, 0.5)},
+         "µLog up to 64 lines, CoW from 128"),
+        ({16: (1, 4), 64: (1, 2)}, "none: µLog is ahead from 16 to 64 lines"),
+        ({16: (4, 1), 64: (4, 1)}, "none: CoW is ahead from 16 to 64 lines"),
+        ({16: (1, 4), 64: (2, 1), 128: (1, 2)},
+         "ambiguous: which is ahead changes at 64, 128 lines"),
+    ],
+)  # fmt: skip
+def test_from_how_many_dirty_lines_on_copying_is_faster(
+    tmp_path: Path, leads: Mapping[int, tuple[float, float]], expected: str
+) -> None:
+    told = _told([_of(tmp_path, _pages(leads, 1), "pmem-io-primitives", "fig5")])
+    assert told["pmem mulog over cow, crossover_dirty_lines", "1"]["pmem"] == expected
+    seven = told["pmem mulog over cow, crossover_dirty_lines", "7"]["pmem"]
+    assert seven == "needs 7 threads, measured with 1"
+
+
+def test_pages_are_flushed_best_by_so_many_threads(tmp_path: Path) -> None:
+    metrics = [
+        operations("threads", value, kind="page", method=method, threads=threads, dirty_lines=16)
+        for method, curve in (("cow", {1: 1, 8: 5, 16: 4}), ("mulog", {1: 2, 8: 7, 16: 9}))
+        for threads, value in curve.items()
+    ]
+    told = _told([_of(tmp_path, metrics, "pmem-io-primitives", "fig5")])
+    assert told["pmem, best_threads", "threads"]["pmem"] == "cow 8 threads, mulog 16 threads"
+    assert "needs a CoW that invalidates" in told[
+        "pmem pvn over invalidation, operations_ratio", "cow"]["pmem"]  # fmt: skip
+
+
+def test_logs_are_compared_at_each_size_of_their_entries(tmp_path: Path) -> None:
+    held = {("classic", "no"): (1, 2), ("classic", "yes"): (4, 16), ("zero", "yes"): (10, 24)}
+    metrics = [
+        operations("log", value * 1e6, kind="log", writer=writer, padded=padded, entry_bytes=size)
+        for (writer, padded), values in held.items()
+        for size, value in zip((32, 1024), values, strict=True)
+    ]
+    told = _told([_of(tmp_path, metrics, "pmem-io-primitives", "fig6", "sec3.3")])
+    padded = told["pmem padded over naive, operations_ratio", "all"]["pmem"]
+    assert padded == "classic 4.00× to 8.00× (entries of 32 B to 1 KiB)"  # 4/1, 16/2
+    zero = told["pmem zero over classic, operations_ratio", "padded"]["pmem"]
+    assert zero == "1.50× to 2.50× (entries of 32 B to 1 KiB)"  # 24/16, 10/4
+    assert "needs HyMem" in told["pmem, transactions_per_second", "zero"]["pmem"]
+
+
+def test_outliers_are_counted_above_the_50_microseconds_of_the_text(tmp_path: Path) -> None:
+    labels = {**KINDS["ntstore"], "pattern": "sequential", "access_size_bytes": 64}
+    held = {256: {"100": 99_990, "49000": 4, "60000": 6}, 4096: {"100": 99_999, "70000": 1}}
+    metrics = [
+        duration("overwrite_tail", bins, range_bytes=size, **labels) for size, bins in held.items()
+    ]
+    told = _told([_of(tmp_path, metrics, "empirical-guide", "fig3")])
+    share = told["pmem, operation_outlier_share", "outliers"]["pmem"]
+    assert share == "0.00600 % over 50 µs at 256 B, the most of 2 sizes"  # 6 of 100,000
+
+
+def test_no_outlier_is_none_of_so_many(tmp_path: Path) -> None:
+    metrics = [duration("overwrite_tail", {"100": 1000}, range_bytes=size) for size in (256, 4096)]
+    told = _told([_of(tmp_path, metrics, "empirical-guide", "fig3")])
+    share = told["pmem, operation_outlier_share", "outliers"]["pmem"]
+    assert share == "none of 2,000 writes over 50 µs"
+
+
+# PerMA-Bench ----------------------------------------------------------------------
+
+
+def _perma(root: Path, metrics: Metrics, suite: str) -> StoredRun:
+    return micro_run(root, list(metrics), suite=f"perma-bench/{suite}")
+
+
+def test_random_reads_are_over_the_sequential_peak_of_another_run(tmp_path: Path) -> None:
+    random, sequential = (
+        [rate(name, value, 1, **KINDS["load"], pattern=name.split("_")[0],
+              access_size_bytes=size, threads=threads)
+         for (size, threads), value in curve.items()]
+        for name, curve in (("random_reads", {(64, 1): 2, (64, 8): 10, (256, 8): 27}),
+                            ("sequential_reads", {(64, 8): 30, (4096, 8): 40, (4096, 1): 9}))
+    )  # fmt: skip
+    reads = _perma(tmp_path, random, "raw/random_reads")
+    arm = "pmem random over sequential, bandwidth_ratio"
+    assert _told([reads])[arm, "64"]["pmem"] == "needs sequential reads as well"
+    told = _told([reads, _perma(tmp_path, sequential, "raw/sequential_reads")])
+    assert told[arm, "64"]["pmem"] == "0.250×"  # 10/40
+    assert told["dram random over sequential, bandwidth_ratio", "256"]["pmem"] == "0.675×"  # 27/40
+
+
+def test_persist_instructions_are_compared_with_the_figures_32_threads(tmp_path: Path) -> None:
+    def writes(threads: int) -> Metrics:
+        labels = {"pattern": "random", "access_size_bytes": 64, "threads": threads}
+        held = {"clwb": 4, "ntstore": 5, "store": 8}
+        return [rate("random_writes", value * threads, 1, **KINDS[kind], **labels)
+                for kind, value in held.items()]  # fmt: skip
+
+    told = _told([_perma(tmp_path / "a", [*writes(16), *writes(32)], "raw/random_writes")])
+    assert told["barlow_256 none over cache, bandwidth_ratio", "64"]["pmem"] == "2.00×"  # 8/4
+    assert told["dram nocache over cache, bandwidth_ratio", "64"]["pmem"] == "1.25×"  # 5/4
+    few = _told([_perma(tmp_path / "b", [*writes(1), *writes(2)], "raw/random_writes")])
+    cell = few["dram nocache over cache, bandwidth_ratio", "64"]["pmem"]
+    assert cell == "needs 32 threads, measured with 1, 2"
+
+
+def test_a_double_flush_is_over_a_single_one_of_the_same_line(tmp_path: Path) -> None:
+    held = {"cache": (400, 800), "cacheinv": (400, 600), "nocache": (400, 500)}
+    metrics = [
+        duration(name, {str(ns): 50}, chain=chain, mode="dependent", threads=16)
+        for word, (once, twice) in held.items()
+        for name, chain, ns in (
+            ("operation_latency", f"rp_64,wp_64_{word}", once),
+            ("double_flush_latency", f"rp_64,wp_64_{word},wp_64_{word}", twice),
+        )
+    ]  # fmt: skip
+    told = _told([_perma(tmp_path, metrics, "raw/latency")])
+    cell = told["apache_128 double over single flush, operation_duration_ratio", "64"]["pmem"]
+    assert cell == "cache 2.00×, cacheinv 1.50×, nocache 1.25×"
+
+
+def test_index_operations_of_dram_are_over_those_of_pmem(tmp_path: Path) -> None:
+    """PVLDB 15(11), Section 4.4.1: of 32 threads, and of nodes of 512 bytes."""
+
+    def trees(lookups: float, updates: float, small: float) -> Metrics:
+        update = (
+            "rp_512,rp_512,rp_512,wp_64_cache_320,wp_64_cache_-64,wp_64_cache_-64,wp_64_cache_-64"
+        )
+        return [
+            operations(name, value * 1e6, chain=chain, mode="independent", threads=32)
+            for name, chain, value in (
+                ("tree_index_lookup", "rp_512,rp_512,rp_512", lookups),
+                ("tree_index_lookup", "rp_256,rp_256,rp_256", small),
+                ("tree_index_update", update, updates),
+            )
+        ]  # fmt: skip
+
+    dram = micro_run(
+        tmp_path, list(trees(80, 30, 500)), tier="dram", suite="perma-bench/operations",
+        manifest_changes={"tiers": [numa_tier()]},
+    )  # fmt: skip
+    told = _told([dram, _perma(tmp_path, trees(20, 10, 60), "operations")])
+    cell = told["dram over apache_256, operations_ratio", "tree"]["pmem"]
+    assert cell == "lookup 4.00×, update 3.00×"  # 80/20, 30/10
+    hybrid = told["dram over barlow_256, operations_ratio", "hybrid tree"]["pmem"]
+    assert hybrid == "not measured"
+
+
+def test_table_2_stands_in_the_reports_own_table_of_prices(tmp_path: Path) -> None:
+    metrics = [rate("random_reads", 1, 1, **KINDS["load"], access_size_bytes=64)]
+    told = _told([
+        _perma(tmp_path, metrics, "raw"),  # the made-up host file has 9.21 USD a GB
+        micro_run(tmp_path, metrics, tier="dram", suite="perma-bench/raw",
+                  manifest_changes={"tiers": [numa_tier()]}),
+    ])  # fmt: skip
+    assert told["apache_128, price_performance", "rnd. read"] == {
+        "dram": "needs a price: --prices, or price_per_gb in the host file",
+        "pmem": "see Price-performance",
+    }

@@ -1,0 +1,127 @@
+"""Points that are equal in all labels and were configured otherwise are never taken for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from micro_runs import GB, KINDS, duration, micro_run, rate, with_suite
+
+from harness.reports.micro.figures import measurements
+from harness.reports.micro.papers import paper_rows
+from harness.reports.micro.points import RATE, Device, devices
+from harness.reports.micro.questions import experiments, thread_counts
+from harness.store import StoredRun
+
+
+def _reads(gb_per_s: float, **labels: object) -> dict[str, Any]:
+    named = {**KINDS["load"], "pattern": "sequential", "access_size_bytes": 256, "threads": 1}
+    return rate("threads", gb_per_s, 1, **(named | labels))
+
+
+def _threads(root: Path, gb_per_s: float, duration: str = "1s", **asked: str) -> StoredRun:
+    run = micro_run(root, [_reads(gb_per_s)], suite="fig4", asked=asked)
+    measured = {"threads": {"args": {"duration": duration}, "matrix": {"threads": [1]}}}
+    return with_suite(run, "empirical-guide", ["fig4"], schema=1, measurements=measured)
+
+
+def _rates(device: Device) -> list[list[float]]:
+    return [[round(sample / GB) for sample in p.samples] for p in device.select(RATE)]
+
+
+def _cell(device: Device) -> str:
+    rows = paper_rows([device])
+    assert rows is not None
+    (row,) = (row for row in rows.rows if "[operation=load" in row[1])
+    return row[-1]
+
+
+def test_repeats_of_one_suite_in_two_runs_are_one_point(tmp_path: Path) -> None:
+    (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8)])
+    assert _rates(device) == [[4, 8]]
+    assert _cell(device) == "5.59 GiB/s"  # the median, 6 GB/s
+
+
+def test_a_suite_that_was_changed_between_two_runs_makes_two(tmp_path: Path) -> None:
+    (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8, duration="50ms")])
+    assert _rates(device) == [[4], [8]]
+    assert len(thread_counts(device)) == 1
+    assert "was set differently in several runs" in _cell(device)
+
+
+def test_a_run_on_other_processors_is_another(tmp_path: Path) -> None:
+    (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8, cpus="3")])
+    assert _rates(device) == [[4], [8]]
+    assert "was set differently in several runs" in _cell(device)
+    titles = [one.title for one in measurements(device, "card")]
+    assert titles == [
+        "threads: bandwidth, suite fig4", "threads: bandwidth, suite fig4 -p cpus=3",
+    ]  # fmt: skip
+
+
+def test_what_was_asked_and_a_label_tells_is_no_other_setting(tmp_path: Path) -> None:
+    (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8, only="threads")])
+    assert _rates(device) == [[4, 8]]
+
+
+def test_a_swept_key_without_a_label_becomes_one(tmp_path: Path) -> None:
+    metrics = [
+        _reads(value, configuration=f"threads/kernel=load,lane={lane}")
+        for lane, value in (("words", 3), ("vector", 9))
+    ]
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    assert {p["lane"]: round(p.samples[0] / GB) for p in device.select(RATE)} == {
+        "words": 3, "vector": 9,
+    }  # fmt: skip
+    assert len(experiments(device.select(RATE))) == 2
+    (table,) = measurements(device, "card")
+    assert table.head[0] == "lane" and [row[0] for row in table.rows] == ["vector", "words"]
+
+
+def test_readers_beside_other_writers_are_other_readers(tmp_path: Path) -> None:
+    """FAST'20, Figure 6: the readers' own labels do not say how many write beside them."""
+    metrics = [
+        _reads(value, job="readers", configuration=f"both/readers.threads=1,writers.threads={n}")
+        for n, value in ((1, 9), (4, 2))
+    ]
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    told = {p["writers.threads"]: round(p.samples[0] / GB) for p in device.select(RATE)}
+    assert told == {"1": 9, "4": 2}
+
+
+def test_a_chain_in_a_configurations_name_is_one_value(tmp_path: Path) -> None:
+    metrics = [
+        _reads(value, configuration=f"threads/custom_operations={chain},sort={sort}")
+        for chain, sort, value in (("r_64,w_64_none", "a", 3), ("r_64,w_64_cache", "a", 4))
+    ]
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    told = [p["custom_operations"] for p in device.select(RATE)]
+    assert told == ["r_64,w_64_none", "r_64,w_64_cache"]
+    assert not any(p["sort"] for p in device.select(RATE))
+
+
+def test_two_configurations_that_nothing_tells_apart_give_no_ratio(tmp_path: Path) -> None:
+    labels = {**KINDS["load"], "access_size_bytes": 64}
+    metrics = [
+        duration("latency", {str(ns): 9}, pattern=pattern, configuration=name, **labels)
+        for pattern, ns, name in (
+            ("random", 100, "one"), ("random", 300, "other"), ("sequential", 80, "third"),
+        )
+    ]  # fmt: skip
+    run = with_suite(micro_run(tmp_path, metrics), "empirical-guide", ["sec3.2"])
+    rows = paper_rows(devices([run]))
+    assert rows is not None
+    told = {row[1]: row[-1] for row in rows.rows}
+    cell = told["pmem random over sequential, operation_duration_ratio"]
+    assert cell == "ambiguous: one and other are told apart by no label"
+
+
+def test_a_means_row_names_what_nothing_tells_apart(tmp_path: Path) -> None:
+    labels = {**KINDS["load"], "access_size_bytes": 64, "pattern": "random"}
+    metrics = [duration("latency", {ns: 9}, configuration=name, **labels)
+               for ns, name in (("100", "one"), ("300", "other"))]  # fmt: skip
+    run = with_suite(micro_run(tmp_path, metrics), "nvm-for-databases", ["table3"])
+    rows = paper_rows(devices([run]))
+    assert rows is not None
+    (cell, *_) = (row[-1] for row in rows.rows if "operation=load" in row[1])
+    assert cell == "ambiguous: one and other are told apart by no label"
