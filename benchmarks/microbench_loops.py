@@ -65,7 +65,10 @@ def measurements(what: Cell | Chase, pairs: int) -> Iterator[tuple[str, dict[str
 
 
 def measured(program: Path, what: Cell | Chase, pairs: int) -> list[dict[str, float]]:
-    """Bytes a second (of a chase ns a load) of each arm, by pair."""
+    """Bytes a second (of a chase ns a load) of each arm, by pair.
+
+    Pairs are left out in which the threads of an arm had no moment together.
+    """
     planned = list(measurements(what, pairs))
     pages = what.pages if isinstance(what, Chase) else "huge"
     size = CHASE_BYTES if isinstance(what, Chase) else RANGE_BYTES
@@ -90,7 +93,10 @@ def measured(program: Path, what: Cell | Chase, pairs: int) -> list[dict[str, fl
             if isinstance(what, Chase)
             else job["bandwidth_bytes_per_second"]
         )
-    return found
+    whole = [pair for pair in found if all(value > 0 for value in pair.values())]
+    if len(whole) < pairs:
+        print(f"{what.name}: {pairs - len(whole)} of {pairs} pairs without common time left out")
+    return whole
 
 
 def keep(path: Path, name: str, pairs: Sequence[Mapping[str, float]]) -> None:
