@@ -37,19 +37,28 @@ def settings_of(run: StoredRun, measurement: str) -> str:
 
 
 def _of_document(document: Mapping[str, Any], measurement: str) -> Iterator[Any]:
-    """Of our language the measurement and its defaults; of PerMA-Bench's the benchmark."""
-    for held, defaults in (
-        (document.get("measurements"), document.get("defaults")),
-        ({} if "schema" in document else document, None),
-    ):
+    """What one file says: of ours the defaults too, of PerMA-Bench's the benchmark alone.
+
+    fio's measurements stand in ``params``, whose other keys are their defaults.
+    """
+    block = document.get("block")
+    params = [one.get("params") for one in (document, block) if isinstance(one, dict)]
+    ours = [(document.get("measurements"), document.get("defaults"))]
+    ours += [(one.get("measurements"), one) for one in params if isinstance(one, dict)]
+    for held, defaults in ours if "schema" in document else [(document, None)]:
         if isinstance(held, dict) and isinstance(held.get(measurement), dict):
-            yield [_without_matrix(held[measurement]), defaults]
+            yield [_without_swept(held[measurement]), _without_swept(defaults)]
 
 
-def _without_matrix(body: Any) -> Any:
+def _without_swept(body: Any) -> Any:
+    """Without matrices, lists of values, and other measurements."""
     if not isinstance(body, dict):
         return body
-    return {key: _without_matrix(value) for key, value in body.items() if key != "matrix"}
+    return {
+        key: _without_swept(value)
+        for key, value in body.items()
+        if key not in ("matrix", "measurements") and not isinstance(value, list)
+    }
 
 
 def own_labels(every: Sequence[Labels]) -> list[Labels]:

@@ -165,7 +165,8 @@ def _persists(point: Point) -> bool:
 
 
 def _times(device: Device) -> Iterator[Finding]:
-    for kind, same in by_sequence(_latencies(device)):
+    for kind, found in by_sequence(_latencies(device)):
+        same = _of_one_suite(found)
         several = len({p["pattern"] for p in same}) < len(same)
         told = [
             (p["pattern"] + several * f" in {format_bytes(_range(p))}", p.histogram)
@@ -184,12 +185,21 @@ def _times(device: Device) -> Iterator[Finding]:
         )
 
 
+def _of_one_suite(points: Sequence[Point]) -> list[Point]:
+    """Those of the settings that most of them have: others stand in their own tables."""
+    held: dict[str, list[Point]] = {}
+    for point in points:
+        held.setdefault(point.settings, []).append(point)
+    return max(held.values(), key=len)
+
+
 def _latencies(device: Device) -> list[Point]:
     return beyond_caches(device, device.select(DURATION, measurement="latency"))
 
 
 def _empty(device: Device, point: Point) -> str:
-    found = device.select(EMPTY, configuration=point["configuration"])
+    every = device.select(EMPTY, configuration=point["configuration"])
+    found = [one for one in every if one.settings == point.settings]
     return f"; the empty measurement, {format_ns(found[0].median)}, is in all" if found else ""
 
 

@@ -11,6 +11,7 @@ from micro_runs import KINDS, duration, latency, micro_run, numa_tier, operation
 
 from harness.reports.micro.papers import paper_rows
 from harness.reports.micro.points import devices
+from harness.reports.words import LINE
 from harness.store import StoredRun
 
 Metrics = Sequence[dict[str, Any]]
@@ -316,12 +317,16 @@ def test_a_double_flush_is_over_a_single_one_of_the_same_line(tmp_path: Path) ->
         for word, (once, twice) in held.items()
         for name, chain, ns in (
             ("operation_latency", f"rp_64,wp_64_{word}", once),
+            ("operation_latency", f"rp_256,wp_256_{word}", 200),
             ("double_flush_latency", f"rp_64,wp_64_{word},wp_64_{word}", twice),
         )
     ]  # fmt: skip
     told = _told([_perma(tmp_path, metrics, "raw/latency")])
     cell = told["apache_128 double over single flush, operation_duration_ratio", "64"]["pmem"]
-    assert cell == "cache 2.00×, cacheinv 1.50×, nocache 1.25×"
+    assert cell.split(LINE) == [
+        "over 64 B: cache 2.00×, cacheinv 1.50×, nocache 1.25×",  # 800/400, 600/400, 500/400
+        "over Figure 7's 256 B: cache 4.00×, cacheinv 3.00×, nocache 2.50×",  # the same over 200
+    ]
 
 
 def test_index_operations_of_dram_are_over_those_of_pmem(tmp_path: Path) -> None:

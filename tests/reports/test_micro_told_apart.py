@@ -8,6 +8,7 @@ from typing import Any
 from micro_runs import GB, KINDS, duration, micro_run, rate, with_suite
 
 from harness.reports.micro.figures import measurements
+from harness.reports.micro.findings import findings
 from harness.reports.micro.papers import paper_rows
 from harness.reports.micro.points import RATE, Device, devices
 from harness.reports.micro.questions import experiments, thread_counts
@@ -57,6 +58,28 @@ def test_a_run_on_other_processors_is_another(tmp_path: Path) -> None:
     assert titles == [
         "threads: bandwidth, suite fig4", "threads: bandwidth, suite fig4 -p cpus=3",
     ]  # fmt: skip
+
+
+def test_fios_files_of_other_sizes_are_other_files(tmp_path: Path) -> None:
+    def reads(gb_per_s: float, size: str, depths: list[int]) -> StoredRun:
+        run = micro_run(tmp_path, [rate("read", gb_per_s, 1, queue_depth=1)], suite="block-io")
+        measured = {"read": {"operation": "read", "queue_depth": depths}}
+        return with_suite(run, schema=1, params={"size": size, "measurements": measured})
+
+    small, large, more = reads(4, "1GiB", [1]), reads(8, "4GiB", [1]), reads(6, "4GiB", [1, 8])
+    (device,) = devices([small, large, more])
+    assert _rates(device) == [[4], [8, 6]]
+
+
+def test_a_latency_is_told_of_one_suite_where_two_measured_it(tmp_path: Path) -> None:
+    def loads(ns: str, duration_of: str) -> StoredRun:
+        labels = {**KINDS["load"], "access_size_bytes": 64, "pattern": "random"}
+        run = micro_run(tmp_path, [duration("latency", {ns: 9}, **labels)])
+        return with_suite(run, schema=1, measurements={"latency": {"duration": duration_of}})
+
+    (device,) = devices([loads("100", "1s"), loads("900", "50ms")])
+    told = {one.question: one.answer for one in findings(device)}
+    assert told["Latency, load, 64 B"] == "random 100 ns"
 
 
 def test_what_was_asked_and_a_label_tells_is_no_other_setting(tmp_path: Path) -> None:
