@@ -1,4 +1,4 @@
-"""A suite fitted to a host: fewer threads, smaller ranges; each change is told, none is silent."""
+"""A suite fitted to a host: fewer threads, smaller ranges; what is told of it: fit_findings.py."""
 
 from __future__ import annotations
 
@@ -10,22 +10,14 @@ from typing import Any
 from harness.errors import UsageError
 from harness.host.uncontrolled import Finding
 from harness.micro.chains import LINE_BYTES
+from harness.micro.fit_findings import Steps, findings_of
 from harness.micro.limits import Limits
-from harness.micro.model import Axis, Job, Measurement, Pages, Place, Suite
+from harness.micro.model import VECTORED, Axis, Job, Measurement, Pages, Place, Suite
+from harness.micro.room import Room
 from harness.units import format_bytes
 
 #: A target of the program: a place, and for DRAM its pages.
 TargetKey = tuple[Place, Pages]
-#: Below so many last-level caches a range is found in them to a good part.
-_CACHES = 4
-_PAGE_CACHE = Finding(
-    what="page cache",
-    found="a mapped file of a tier without DAX lies in the kernel's page cache: its figures are "
-    "those of DRAM and of write-back, not of the device",
-    do="measure the device with the suites block-io, file-io and ioping",
-)
-#: Kinds with loops of each instruction set's own.
-_VECTORED = ("throughput", "latency", "chain")
 #: What swept keys say of a job, and the host or the command line may change.
 _CHANGED: Mapping[str, Callable[[Job], Any]] = {
     **dict.fromkeys(("threads", "number_threads"), lambda job: job.threads),
@@ -36,28 +28,6 @@ _CHANGED: Mapping[str, Callable[[Job], Any]] = {
     "pages": lambda job: job.pages,
     "isa": lambda job: job.keys.get("isa"),
 }
-
-
-@dataclass(frozen=True)
-class Room:
-    """What the host has: processors near and far, bytes of each place, the last-level cache.
-
-    ``bytes_free``: what one run may take of the tier and of DRAM; ``in_memory``: the tier's
-    bytes are DRAM, too, so that both share it. ``pages_matter``: the tier is DRAM and not files;
-    ``page_cached``: its mapped files are the page cache. ``near_node``: which node's memory goes
-    with the near processors, and ``near_free_bytes`` of it are free; None where the host has one,
-    or the tier's is not known.
-    """
-
-    near: tuple[int, ...]
-    far: tuple[int, ...]
-    bytes_free: Mapping[Place, int]
-    in_memory: bool
-    pages_matter: bool
-    llc_bytes: int
-    page_cached: bool = False
-    near_node: int | None = None
-    near_free_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,27 +59,20 @@ def targets_of(measurement: Measurement, room: Room) -> dict[TargetKey, int]:
 def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
     """The suite on this host; UsageError where nothing of it is left, or nothing fits."""
     chosen = _chosen(suite, limits)
-    findings: list[Finding] = []
-    near = _with_processors(chosen, room, findings)
-    limited = [_limited(one, limits) for one in near]
+    near = [_whole(one) for one in _with_processors(chosen, room)]
+    limited = [_whole(_limited(one, limits)) for one in near]
     threaded = [_threads(one, room) for one in limited]
     sized = _renamed(near, _sized(threaded, room))
     unique: dict[str, Measurement] = {}
     for one in sized:  # what differed in what was changed is called the same now: the first stands
         unique.setdefault(one.configuration, one)
     kept = list(unique.values())
-    findings += _isa_told(kept, limits)
-    findings += _threads_told(limited, threaded)
-    findings += _equal_told(len(sized) - len(kept))
-    findings += _sizes_told(threaded, sized)
-    findings += _caches_told(kept, room)
-    findings += _touched_told(kept)
-    if room.page_cached:
-        findings.append(_PAGE_CACHE)
+    steps = Steps(len(chosen) - len(near), limited, threaded, sized, kept)
+    findings = findings_of(steps, room, limits)
     if not kept:
         raise UsageError(f"suite {suite.name}", "nothing of it can be measured here",
                          "; ".join(f["found"] for f in findings))  # fmt: skip
-    return Fitted(tuple(kept), tuple(findings))
+    return Fitted(tuple(kept), findings)
 
 
 def _chosen(suite: Suite, limits: Limits) -> list[Measurement]:
@@ -130,9 +93,7 @@ def _chosen(suite: Suite, limits: Limits) -> list[Measurement]:
     return chosen
 
 
-def _with_processors(
-    measurements: Sequence[Measurement], room: Room, findings: list[Finding]
-) -> list[Measurement]:
+def _with_processors(measurements: Sequence[Measurement], room: Room) -> list[Measurement]:
     """Without those that want far processors where there are none."""
     if room.far:
         return list(measurements)
@@ -143,13 +104,25 @@ def _with_processors(
                 one.origin, "numa_pattern far: all processors here are near the tier",
                 "a host with several NUMA nodes, or numa_pattern: near",
             )  # fmt: skip
-    if far:
-        findings.append(Finding(
-            what="far processors",
-            found=f"{len(far)} configurations are left out: all processors here are near the tier",
-            do="measure on a host with several NUMA nodes",
-        ))  # fmt: skip
     return [one for one in measurements if one not in far]
+
+
+def _whole(one: Measurement) -> Measurement:
+    """Ranges of whole accesses: what 192 bytes leave of 4 GiB is no change that is told."""
+    return replace(one, jobs=tuple(map(_whole_job, one.jobs)))
+
+
+def _whole_job(job: Job) -> Job:
+    access = _access_bytes(job)
+    return replace(
+        job,
+        range_bytes=job.range_bytes // access * access,
+        dram_range_bytes=job.dram_range_bytes // access * access,
+    )
+
+
+def _access_bytes(job: Job) -> int:
+    return int(job.keys.get("access_bytes", LINE_BYTES))
 
 
 def _limited(one: Measurement, limits: Limits) -> Measurement:
@@ -177,7 +150,7 @@ def _limited(one: Measurement, limits: Limits) -> Measurement:
 
 
 def _with_isa(job: Job, isa: str | None) -> Mapping[str, Any]:
-    return job.keys if isa is None or job.kind not in _VECTORED else {**job.keys, "isa": isa}
+    return job.keys if isa is None or job.kind not in VECTORED else {**job.keys, "isa": isa}
 
 
 def _threads(one: Measurement, room: Room) -> Measurement:
@@ -267,7 +240,7 @@ def _smaller(one: Measurement, factor: int) -> Measurement:
 
 
 def _smaller_job(job: Job, factor: int, one: Measurement) -> Job:
-    access = int(job.keys.get("access_bytes", LINE_BYTES))
+    access = _access_bytes(job)
     chunk = int(job.keys.get("chunk_bytes", 0))
     size = job.range_bytes // factor // access * access
     if size < access * job.threads:
@@ -288,120 +261,3 @@ def _smaller_job(job: Job, factor: int, one: Measurement) -> Job:
 
 def _power_of_two_below(size: int) -> int:
     return max(LINE_BYTES, 1 << (size.bit_length() - 1))
-
-
-# What is told -------------------------------------------------------------------
-
-
-def _equal_told(equal: int) -> list[Finding]:
-    if not equal:
-        return []
-    return [
-        Finding(
-            what="equal configurations",
-            found=f"{equal} configurations became equal to others, as they are limited here, and "
-            "are measured once with these",
-            do="give what they differ in more room: threads, range, count, pages, isa",
-        )
-    ]
-
-
-def _threads_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[Finding]:
-    fewer = [
-        (a, b)
-        for a, b in zip(before, after, strict=True)
-        if [job.threads for job in a.jobs] != [job.threads for job in b.jobs]
-    ]
-    if not fewer:
-        return []
-    most = max(sum(job.threads for job in a.jobs) for a, _ in fewer)
-    has = max(sum(job.threads for job in b.jobs) for _, b in fewer)
-    return [
-        Finding(
-            what="threads",
-            found=f"{len(fewer)} configurations ask for up to {most} threads and were measured "
-            f"with up to {has}, as many as there are processors",
-            do="measure on a host with more processors",
-        )
-    ]
-
-
-def _isa_told(measurements: Sequence[Measurement], limits: Limits) -> list[Finding]:
-    without = {
-        one.name: None for one in measurements if any(job.kind not in _VECTORED for job in one.jobs)
-    }
-    if limits.isa is None or not without:
-        return []
-    return [
-        Finding(
-            what="isa",
-            found=f"{limits.isa} is not for {', '.join(without)}: chases, logs and pages have no "
-            "loops of an instruction set's own",
-            do="read them as they are without it",
-        )
-    ]
-
-
-def _sizes_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[Finding]:
-    told: dict[str, None] = {}
-    for a, b in zip(before, after, strict=True):
-        for job, smaller in zip(a.jobs, b.jobs, strict=True):
-            for was, now, of in (
-                (job.range_bytes, smaller.range_bytes, ""),
-                (job.dram_range_bytes, smaller.dram_range_bytes, " of DRAM"),
-            ):
-                if now < was:
-                    told[f"{a.name} {format_bytes(now)}{of} instead of {format_bytes(was)}"] = None
-    if not told:
-        return []
-    return [
-        Finding(
-            what="range",
-            found=f"scaled down to what is free: {'; '.join(told)}",
-            do="make room on the tier, or measure on a larger host",
-        )
-    ]
-
-
-def _caches_told(measurements: Sequence[Measurement], room: Room) -> list[Finding]:
-    """Ranges that the last-level cache holds to a good part, where nobody asked for that.
-
-    A chase, a hot spot and a log are made small on purpose, and streaming stores go past it.
-    """
-    small = {
-        f"{one.name} ({format_bytes(job.range_bytes)})": None
-        for one in measurements
-        for job in one.jobs
-        if job.kind in ("throughput", "chain")
-        and job.keys.get("pattern") != "hotspot"
-        and job.keys.get("operation") != "ntstore"
-        and job.range_bytes < _CACHES * room.llc_bytes
-    }
-    if not small:
-        return []
-    return [
-        Finding(
-            what="cached range",
-            found=f"the last-level cache of {format_bytes(room.llc_bytes)} holds a good part of "
-            f"{', '.join(small)}: what they show is not the tier alone",
-            do=f"give ranges of {format_bytes(_CACHES * room.llc_bytes)} or more",
-        )
-    ]
-
-
-def _touched_told(measurements: Sequence[Measurement]) -> list[Finding]:
-    """PerMA-Bench can count the first touch of each page as well; here it never is."""
-    untouched = {
-        one.name: None
-        for one in measurements
-        if not all(getattr(config, "prefault_file", True) for config in one.source)
-    }
-    if not untouched:
-        return []
-    return [
-        Finding(
-            what="prefault_file",
-            found=f"{', '.join(untouched)} ask for memory that nobody has touched: all of it was",
-            do="leave prefault_file: false out; faults are no property of the memory",
-        )
-    ]

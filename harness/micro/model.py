@@ -10,6 +10,8 @@ from harness.micro.chains import ChainOperation
 
 Kind = Literal["throughput", "latency", "chase", "chain", "log", "page"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+#: Of these: what has loops of each instruction set's own.
+VECTORED: tuple[Kind, ...] = ("throughput", "latency", "chain")
 #: The tier that is measured, or DRAM beside it.
 Place = Literal["tier", "dram"]
 Numa = Literal["near", "far"]

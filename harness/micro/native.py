@@ -10,11 +10,12 @@ from typing import Any
 from harness import natives
 from harness.engine import Credentials
 from harness.errors import RunFailed
-from harness.micro.fit import Fitted, Room
+from harness.micro.fit import Fitted
 from harness.micro.measured import Measured, Workplace, failed_in
 from harness.micro.metrics import NOTHING_DONE, collected, findings_of, metrics_of
 from harness.micro.model import Suite
 from harness.micro.program import run_program
+from harness.micro.room import Room
 from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
 from harness.result import Check, CheckStatus

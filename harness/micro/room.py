@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from harness.environment import Environment
-from harness.micro.fit import Room
 from harness.micro.limits import Limits
+from harness.micro.model import Place
 from harness.micro.suite import cpus_and_more
 from harness.processors import resolve_cpus
 from harness.tiers.explain import node_list
@@ -25,6 +26,28 @@ _OF_MEMORY, _OF_FILES = 0.6, 0.8
 #: Directories whose mapped files are the kernel's page cache.
 _PAGE_CACHED = ("block", "sector", "fs-nodax")
 _SIZE = re.compile(r"^(\d+)([KM]?)$")
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the host has: processors near and far, bytes of each place, the last-level cache.
+
+    ``bytes_free``: what one run may take of the tier and of DRAM; ``in_memory``: the tier's
+    bytes are DRAM, too, so that both share it. ``pages_matter``: the tier is DRAM and not files;
+    ``page_cached``: its mapped files are the page cache. ``near_node``: which node's memory goes
+    with the near processors, and ``near_free_bytes`` of it are free; None where the host has one,
+    or the tier's is not known.
+    """
+
+    near: tuple[int, ...]
+    far: tuple[int, ...]
+    bytes_free: Mapping[Place, int]
+    in_memory: bool
+    pages_matter: bool
+    llc_bytes: int
+    page_cached: bool = False
+    near_node: int | None = None
+    near_free_bytes: int | None = None
 
 
 def room_of(tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE) -> Room:

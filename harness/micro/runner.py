@@ -21,11 +21,11 @@ from harness.host.uncontrolled import Finding, uncontrolled
 from harness.measuring import one_at_a_time
 from harness.micro import native
 from harness.micro.estimate import Estimate, estimate
-from harness.micro.fit import Fitted, Room, fit
+from harness.micro.fit import Fitted, fit
 from harness.micro.limits import Limits, parse_limits
 from harness.micro.measured import Measured, Workplace
 from harness.micro.model import Suite
-from harness.micro.room import llc_bytes, room_of
+from harness.micro.room import Room, llc_bytes, room_of
 from harness.micro.suite import cpus_and_more, suite_of
 from harness.placement import parse_placement
 from harness.preflight import work_directory

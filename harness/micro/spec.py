@@ -8,8 +8,9 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.micro.chains import SAMPLE_EVERY
-from harness.micro.fit import Room, TargetKey, target_of, targets_of
+from harness.micro.fit import TargetKey, target_of, targets_of
 from harness.micro.model import Job, Measurement
+from harness.micro.room import Room
 from harness.tiers.explain import node_list
 from harness.tiers.model import DIRECTORY_KINDS, Tier
 

@@ -9,6 +9,7 @@ from harness.units import GIB, MIB
 from harness.yamlfile import parse_yaml
 
 DRAM = Tier(TierClaim("dram", "numa", node=0, nodes=(0,)), TierFacts("numa"))
+RANDOM = "args: {kernel: load, access: 64, pattern: random}"
 HERE = {"cpus": 4.0, "llc": 32.0 * MIB, "memory": 64.0 * GIB}
 
 
@@ -26,3 +27,7 @@ def room(cpus: int = 4, far: int = 0, tier: int = 64 * GIB, dram: int = 64 * GIB
 def suite(measurements: str, defaults: str = "{range: 1GiB, duration: 1s}", **variables: float):
     text = f"schema: 1\nname: mine\ndescription: d\ndefaults: {defaults}\nmeasurements:\n"
     return suite_of("mine", [parse_yaml(text + measurements, "mine.yml")], HERE | variables)
+
+
+def perma(text: str):
+    return suite_of("theirs", [parse_yaml(text, "theirs.yaml")], {})
