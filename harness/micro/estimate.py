@@ -1,23 +1,31 @@
 """How long a fitted suite takes on a machine that is otherwise idle: what is asked for, and set-up.
 
 Chases are laid out anew for each measurement, which takes longer than the measurement where
-their range is large. What counts end takes what it takes: that is not known beforehand.
+their range is large; logs are zeroed before it and recovered behind it. What counts end takes
+what it takes: that is not known beforehand.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.micro.chains import LINE_BYTES
-from harness.micro.fit import Room, TargetKey, targets_of
+from harness.micro.fit import TargetKey, targets_of
 from harness.micro.model import Job, Measurement
+from harness.micro.room import Room
 from harness.units import GIB
 
-#: Of processor time on an EPYC of 2023 with 1 GiB: drawing a node's place and writing its
-#: pointer; the empty body that goes before each measurement with stamps; zeroing and touching
-#: a GiB; the program's start.
-_NODE_NS, _EMPTY_BODY_NS, _TOUCH_GIB_NS, _START_NS = 35, 5_000_000, 250_000_000, 200_000_000
+#: Measured on an EPYC of 2023. Once: start of harness and program, checks and storing; zeroing and
+#: touching a GiB, where the hypervisor has it or not (0.04 to 1.1 s, so this may be off most).
+_START_NS, _TOUCH_GIB_NS = 700_000_000, 250_000_000
+#: Of each measurement: its threads, and the core's clock; the empty body that goes before it where
+#: there are stamps; zeroing and recovering a GiB of log; pages in DRAM, and recovering them.
+_THREADS_NS, _EMPTY_BODY_NS, _LOG_GIB_NS, _PAGES_NS = 1_000_000, 4_000_000, 25_000_000, 50_000_000
+#: Laying out a node of a chase: in turn; at random among so many, and it grows by this power of
+#: their number, since each node is a line that is in no cache.
+_NODE_NS, _RANDOM_NODE_NS, _RANDOM_NODES, _RANDOM_POWER = 4.3, 12, 1 << 24, 0.37
 
 
 @dataclass(frozen=True)
@@ -38,13 +46,14 @@ class Estimate:
 
 
 def estimate(measurements: Sequence[Measurement], room: Room, repeats: int) -> Estimate:
-    """Of the program's whole run."""
+    """Of the whole command."""
     sizes: dict[TargetKey, int] = {}
     for one in measurements:
         for key, size in targets_of(one, room).items():
             sizes[key] = max(size, sizes.get(key, 0))
     once = _START_NS + round(sum(sizes.values()) / GIB * _TOUCH_GIB_NS)
-    each = sum(_setup_ns(job) for one in measurements for job in one.jobs)
+    each = len(measurements) * _THREADS_NS
+    each += sum(_setup_ns(job) for one in measurements for job in one.jobs)
     return Estimate(
         measuring_ns=repeats * sum(one.warm_up_ns + (one.duration_ns or 0) for one in measurements),
         setup_ns=once + repeats * each,
@@ -54,8 +63,19 @@ def estimate(measurements: Sequence[Measurement], room: Room, repeats: int) -> E
 
 def _setup_ns(job: Job) -> int:
     if job.kind == "chase":
-        return job.range_bytes // int(job.keys.get("node_bytes", LINE_BYTES)) * _NODE_NS
-    return _EMPTY_BODY_NS if _timed(job) else 0
+        return _chase_ns(job)
+    stamps = _EMPTY_BODY_NS if _timed(job) else 0
+    if job.kind == "log":
+        return stamps + round(job.range_bytes / GIB * _LOG_GIB_NS)
+    return stamps + (_PAGES_NS if job.kind == "page" else 0)
+
+
+def _chase_ns(job: Job) -> int:
+    nodes = job.range_bytes // int(job.keys.get("node_bytes", LINE_BYTES))
+    if job.keys.get("order", "random") != "random":
+        return round(nodes * _NODE_NS)
+    grown = math.pow(nodes / _RANDOM_NODES, _RANDOM_POWER)
+    return round(nodes * _RANDOM_NODE_NS * grown)
 
 
 def _timed(job: Job) -> bool:

@@ -36,6 +36,44 @@ def test_a_chase_over_a_large_range_is_set_up_for_each_of_its_measurements():
     assert large > 5 * loads.setup_ns
 
 
+def test_a_random_chase_costs_more_than_one_in_turn_and_more_a_node_where_it_is_larger():
+    def chase(more: str) -> int:
+        base = "  c: {args: {kind: chase, range: 64}}"
+        args = f"  c: {{args: {{kind: chase, {more}}}}}"
+        return expected(args, repeats=100).setup_ns - expected(base, repeats=100).setup_ns
+
+    assert chase("range: 1GiB") > 2 * chase("range: 1GiB, order: sequential")
+    assert chase("range: 4GiB") > 5 * chase("range: 1GiB")
+
+
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [
+        ("kind: log, writer: zero, entry: 64, range: 64MiB", "kind: log, writer: zero, entry: 64"),
+        (
+            "kernel: load, access: 64, pattern: random",
+            "kind: page, method: cow, page: 4KiB, dirty_lines: 8",
+        ),
+    ],
+)
+def test_what_is_zeroed_filled_or_recovered_for_each_measurement_is_counted(small, large):
+    def each(args: str) -> int:
+        times = [expected(f"  m: {{args: {{{args}}}}}", repeats=n).setup_ns for n in (1, 11)]
+        return times[1] - times[0]
+
+    assert each(large) > 2 * each(small)
+
+
+def test_each_measurement_takes_its_threads():
+    one, many = (
+        expected(
+            f"  m: {{matrix: {{access: [{sizes}]}}, args: {{kernel: load, pattern: random}}}}"
+        ).setup_ns
+        for sizes in ("64", "64, 128, 256, 512")
+    )
+    assert many > one
+
+
 @pytest.mark.parametrize(
     ("without", "timed"),
     [
