@@ -80,6 +80,20 @@ def test_another_hosts_dram_is_no_other_side(tmp_path: Path) -> None:
     }
 
 
+def test_which_of_two_tiers_is_dram_their_nodes_tell(tmp_path: Path) -> None:
+    """The made-up hosts have processors at node 0 alone: memory of node 2 is CXL's, say."""
+
+    def run(name: str, node: int, ns: int) -> StoredRun:
+        return _of(tmp_path, _loads(ns, ns), "empirical-guide", "sec3.2", tier=name,
+                   manifest_changes={"tiers": [numa_tier(name, node)]})  # fmt: skip
+
+    row = ("pmem over dram, operation_duration_ratio", "load")
+    one = _told([run("near", 0, 100), run("memory", 2, 250)])[row]
+    assert one["memory"] == "random 2.50×, sequential 2.50×"
+    two = _told([run("near", 0, 100), run("twin", 0, 100), run("memory", 2, 250)])[row]
+    assert two["memory"] == "ambiguous: near and twin are DRAM"
+
+
 def test_two_tiers_that_were_measured_otherwise_have_no_ratio(tmp_path: Path) -> None:
     told = _told([
         _on_dram(tmp_path, _loads(100, 80, range_bytes=2 << 30), "empirical-guide", "sec3.2"),
