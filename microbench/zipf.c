@@ -11,7 +11,7 @@
  * turn: a rank one further is an address one constant step further, around the range.
  *
  * Classes that are due less than one draw of a ring would be in it too often or never. Their
- * draws, some ten of a ring, are chosen anew for each round among all of them.
+ * draws, a few dozen of a ring, are chosen anew for each round among all of them.
  */
 #include "zipf.h"
 #include "support.h"
