@@ -174,6 +174,7 @@ def _asked(options: Options) -> list[Asked]:
                          "add --tier dram, say (harness doctor lists the tiers)")  # fmt: skip
     path = find_suite(options.suite)
     documents = load_documents(path)
+    emulated = tuple(dict.fromkeys(request.partition("=")[0] for request in options.emulate))
     return [
         Asked(
             suite_name(path),
@@ -182,7 +183,7 @@ def _asked(options: Options) -> list[Asked]:
             options.params,
             options.repeats,
             options.seed,
-            tuple(options.emulate),
+            emulated,
             options.overwrite,
         )
         for tier in dict.fromkeys(options.tiers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -104,6 +105,22 @@ def test_an_emulated_tier_is_marked_and_leaves_nothing(harness):
     assert run["emulated"][0]["tier"] == "pmem"
     assert {m["labels"]["pages"] for m in run["metrics"]} == {"file"}
     assert harness.settled() == []
+
+
+def test_a_place_may_be_named_for_what_stands_in(harness):
+    place = Path(f"/dev/shm/tierbench-{os.geteuid()}-named")
+    place.mkdir()
+    place.chmod(0o755)
+    try:
+        done = harness("run", "micro", "--suite", "quick", "--tier", "pmem",
+                       "--emulate", f"pmem={place}", "-p", "only=chase", *BRIEF,
+                       "--json", "-q")  # fmt: skip
+    finally:
+        shutil.rmtree(place)
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    assert run["spec"]["emulate"] == ["pmem"]
+    assert run["emulated"] == [{"tier": "pmem", "by": f"tmpfs at {place}"}]
 
 
 def test_a_file_of_perma_benchs_is_run_as_it_is_and_told_in_its_own_form(harness, tmp_path):
