@@ -203,15 +203,14 @@ bool mb_pattern_fits(const struct mb_job *job, const struct mb_pattern *pattern,
  * A run of accesses: the i-th begins at mb_span_at(span, i).
  *
  * Scattered ones come from a ring of addresses. Behind each round all of them move on by another
- * random distance, so that a round touches other lines than the rounds before; zipf's among lines
- * of the same frequency. A span ends with the next call of its cursor.
+ * random distance, so that a round touches other lines than the rounds before; not zipf's, whose
+ * ring is long instead. A span ends with the next call of its cursor.
  */
 struct mb_span {
     char *base;          /* strided: the first access */
     char **scattered;    /* each access; NULL: strided */
     int64_t step_bytes;  /* strided */
     uint64_t count;
-    uint64_t beside_ns;  /* what moving the ring has just taken: not the accesses' time */
 };
 
 static inline char *mb_span_at(const struct mb_span *span, uint64_t i)
@@ -220,8 +219,6 @@ static inline char *mb_span_at(const struct mb_span *span, uint64_t i)
         return span->base + (int64_t)i * span->step_bytes;
     return span->scattered[i];
 }
-
-struct mb_zipf; /* zipf.h */
 
 /* Where a thread is in its pattern. */
 struct mb_cursor {
@@ -233,7 +230,6 @@ struct mb_cursor {
     uint64_t at, lap;     /* sequential, strided: access within the chunk or lap; which */
     char **ring;          /* scattered: where accesses begin */
     uint64_t ring_count;
-    struct mb_zipf *zipf; /* of that pattern alone */
     struct lg_random random;
 };
 /* `base` and `range_bytes`: the thread's own, or those of its part of the second target. */

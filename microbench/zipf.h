@@ -1,27 +1,20 @@
-/* Addresses by Zipf's law, in a ring whose rare lines are others in each round. */
+/* Addresses by Zipf's law, in a ring that is so long that no cache holds a round's rare lines. */
 #ifndef MICROBENCH_ZIPF_H
 #define MICROBENCH_ZIPF_H
 
 #include "kernel.h"
 
 /*
- * An address of less than two ranges, around the range. Without a branch, for half of them would
- * be mispredicted, and that takes nine times as long: time in which the memory has nothing to do,
- * and other threads' accesses have more of it than they should.
+ * How many draws a ring has: as many as move eight times what the last-level cache holds (of
+ * 32 MiB at least), 2^24 at most. It stays as it is, for hot lines stay where they are, and to
+ * draw it anew takes ten times as long as its accesses; nor is it turned within classes of equal
+ * frequency, for that takes 2 ns a draw, in which the memory has nothing to do.
  */
-static inline char *mb_around(char *at, char *base, uint64_t range_bytes)
-{
-    uint64_t beyond = (uint64_t)(at - base) - range_bytes, below = beyond >> 63;
-    return base + (beyond + (range_bytes & -below));
-}
-
+uint64_t mb_zipf_draws(uint64_t access_bytes);
 /*
  * Fills the ring of a cursor, whose range, access, exponent and random numbers are known. Rank r
  * of `slots` has r^-exponent of what the first one has.
  */
-void mb_zipf_begin(struct mb_cursor *cursor, uint64_t slots);
-/* The ring of the next round: lines of the same frequencies, drawn anew among their likes. */
-void mb_zipf_turn(struct mb_cursor *cursor);
-void mb_zipf_end(struct mb_cursor *cursor);
+void mb_zipf_fill(struct mb_cursor *cursor, uint64_t slots);
 
 #endif

@@ -239,8 +239,7 @@ static bool begin(struct mb_thread *thread)
 }
 
 /* Where the reads of the next chains go; how many of them, `wanted` at most. */
-static uint64_t place(const struct chain *chain, struct thread_chain *own, uint64_t wanted,
-                      uint64_t *beside_ns)
+static uint64_t place(const struct chain *chain, struct thread_chain *own, uint64_t wanted)
 {
     uint64_t chains = wanted;
     for (size_t i = 0; i < chain->count; i++) {
@@ -248,7 +247,6 @@ static uint64_t place(const struct chain *chain, struct thread_chain *own, uint6
             continue;
         if (own->used[i] == own->spans[i].count) {
             own->spans[i] = mb_cursor_next(&own->cursors[i], BATCH);
-            *beside_ns += own->spans[i].beside_ns;
             own->used[i] = 0;
         }
         if (own->spans[i].count - own->used[i] < chains)
@@ -305,7 +303,7 @@ static bool work(struct mb_thread *thread, uint64_t operations)
 {
     const struct chain *chain = thread->job->params;
     for (uint64_t left = operations, batch; left > 0; left -= batch) {
-        batch = place(chain, thread->own, left < BATCH ? left : BATCH, &thread->done.beside_ns);
+        batch = place(chain, thread->own, left < BATCH ? left : BATCH);
         run_batch(thread, batch);
     }
     thread->done.operations += operations;

@@ -148,7 +148,6 @@ static bool work(struct mb_thread *thread, uint64_t operations)
     enum mb_access access = latency->operation.access;
     for (uint64_t left = operations; left > 0; left -= samples->timed.span.count) {
         samples->timed.span = mb_cursor_next(&samples->cursor, left < SAMPLES ? left : SAMPLES);
-        thread->done.beside_ns += samples->timed.span.beside_ns;
         latency->loop(&samples->timed, samples->cycles);
         for (uint64_t i = 0; thread->recording && i < samples->timed.span.count; i++)
             lg_hdr_record(&thread->latency, mb_ns(samples->cycles[i]), 1);

@@ -151,7 +151,6 @@ static void access_some(struct mb_thread *thread, int sort, uint64_t count)
         struct mb_span span = mb_cursor_next(&own->cursors[sort / 2], left);
         own->since[sort] =
             params->loops[writes](&span, &params->shapes[writes], own->since[sort]);
-        thread->done.beside_ns += span.beside_ns;
         left -= span.count;
     }
     uint64_t bytes = count * params->operation.bytes;

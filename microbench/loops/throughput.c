@@ -60,7 +60,7 @@ MB_INLINE uint64_t walk_lines(const struct mb_span *span, enum mb_access access,
 
 /*
  * The shapes that are worth a loop of their own, by the bytes of an access with a fence behind
- * each or none: one line, four, so many times eight, and the rest. In a loop within the loop
+ * each or none: one line, two, four, so many times eight, and the rest. In a loop within the loop
  * more instructions than loads stand in the core's window, and fewer misses fit into it. Of
  * eight loads in a row, two threads of one core get less than of two (by 4 % on Zen 5: they
  * are ahead of its prefetcher); one thread gets the same.
@@ -74,6 +74,9 @@ MB_INLINE uint64_t by_size(const struct mb_span *span, const struct mb_shape *sh
     unsigned step = access == MB_LOAD || access == MB_NTLOAD ? 2 : 8;
     if (plain && bytes == MB_LINE)
         return walk_lines(span, access, flush, each_line, fence, scattered);
+    if (plain && bytes == 2 * MB_LINE)
+        return walk(span, 2 * MB_LINE, 2, 1, 1, 0, access, flush, each_line, fence,
+                    scattered);
     if (plain && bytes == 4 * MB_LINE)
         return walk(span, 4 * MB_LINE, 4, 1, 1, 0, access, flush, each_line, fence,
                     scattered);

@@ -2,18 +2,20 @@
 #include "check.h"
 #include "kernel.h"
 #include "support.h"
+#include "zipf.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-static struct mb_cursor cursor_of(double exponent, uint64_t slots, uint64_t seed)
+static struct mb_cursor cursor_of(double exponent, uint64_t slots, uint64_t access_bytes,
+                                  uint64_t seed)
 {
     struct mb_pattern pattern = {.order = MB_ZIPF, .zipf_exponent = exponent};
     static const struct mb_job job = {.threads = 1};
     struct mb_thread thread = {.job = &job, .sharers = 1};
     struct mb_cursor cursor;
     lg_random_seed(&thread.random, seed, 0);
-    mb_cursor_init(&cursor, &thread, &pattern, MB_LINE, NULL, slots * MB_LINE, 0);
+    mb_cursor_init(&cursor, &thread, &pattern, access_bytes, NULL, slots * access_bytes, 0);
     return cursor;
 }
 
@@ -29,7 +31,7 @@ static void take(struct mb_cursor *cursor, uint64_t *slots, uint64_t accesses)
 
 static uint64_t *taken(double exponent, uint64_t slots, uint64_t seed, uint64_t accesses)
 {
-    struct mb_cursor cursor = cursor_of(exponent, slots, seed);
+    struct mb_cursor cursor = cursor_of(exponent, slots, MB_LINE, seed);
     uint64_t *found = lg_allocate(accesses, sizeof *found);
     take(&cursor, found, accesses);
     mb_cursor_free(&cursor);
@@ -142,14 +144,39 @@ static void test_the_seed_decides(void)
     free(other);
 }
 
+/* Of 4 KiB, for which a ring is short. */
 static void test_the_smallest_ranges_and_the_outermost_exponents_stay_inside(void)
 {
     static const double exponents[] = {0.01, 0.9, 1, 10};
-    for (uint64_t slots = 1; slots <= 70; slots++)
-        for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++)
-            free(taken(exponents[e], slots, slots, 3 << 12));
-    for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++)
-        free(taken(exponents[e], UINT64_C(1) << 34, e, 3 << 12)); /* 1 TiB of lines */
+    static const uint64_t ranges[] = {1, 2, 3, 4, 5, 7, 16, 33, 70, UINT64_C(1) << 28}; /* 1 TiB */
+    for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++)
+        for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++) {
+            struct mb_cursor cursor = cursor_of(exponents[e], ranges[r], 4096, r);
+            for (uint64_t i = 0; i < cursor.ring_count; i++)
+                CHECK_CASE((uint64_t)(uintptr_t)cursor.ring[i] / 4096 < ranges[r], r);
+            mb_cursor_free(&cursor);
+        }
+}
+
+/* Draws for eight times what the last-level cache holds, of lines or of larger accesses. */
+static void test_a_ring_moves_more_than_the_cache_holds(void)
+{
+    static const struct {
+        uint64_t llc_bytes, access_bytes, draws;
+    } cases[] = {
+        {0, 64, 1 << 22},
+        {32 * MB_MIB, 64, 1 << 22},
+        {32 * MB_MIB, 256, 1 << 20},
+        {32 * MB_MIB, 2 * MB_MIB, 1 << 16},
+        {100 * MB_MIB, 64, 1 << 24},
+        {512 * MB_MIB, 64, 1 << 24}, /* no more, for each takes tens of ns to draw */
+    };
+    uint64_t told = mb_cpu.llc_bytes;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mb_cpu.llc_bytes = cases[i].llc_bytes;
+        CHECK_CASE(mb_zipf_draws(cases[i].access_bytes) == cases[i].draws, i);
+    }
+    mb_cpu.llc_bytes = told;
 }
 
 int main(void)
@@ -159,5 +186,6 @@ int main(void)
     test_as_many_lines_are_met_as_by_chance();
     test_the_seed_decides();
     test_the_smallest_ranges_and_the_outermost_exponents_stay_inside();
+    test_a_ring_moves_more_than_the_cache_holds();
     return checks_failed();
 }

@@ -94,9 +94,9 @@ def counted(function: list[Instruction], isa: str) -> dict[str, int]:
 
 def lines_of_loops(access: str, rest: Sequence[str]) -> tuple[int, ...]:
     """Lines a round without a branch between them: of accesses of one line (in a row where they
-    have no fence), of four, of any multiple of eight, and of any size."""
+    have no fence), of two, of four, of any multiple of eight, and of any size."""
     fenced = rest and rest[-1] in ("sfence", "mfence")
-    return (*((1,) if fenced else (IN_A_ROW, 1)), 4, 2 if access in LOADS else 8, 1)
+    return (*((1,) if fenced else (IN_A_ROW, 1)), 2, 4, 2 if access in LOADS else 8, 1)
 
 
 @pytest.fixture(scope="module")
