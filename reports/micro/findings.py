@@ -20,11 +20,12 @@ from harness.reports.micro.points import (
     EMPTY,
     LATENCY,
     MEAN,
+    NAMES,
     Device,
     Point,
     best,
 )
-from harness.reports.micro.questions import CACHES, beyond_caches, largest, persists
+from harness.reports.micro.questions import CACHES, FOLLOW, beyond_caches, largest, persists
 from harness.reports.micro.sequences import sequence_of
 from harness.reports.micro.verdicts import verdicts
 from harness.reports.words import LINE, counted, p_text, percent, quantity_text
@@ -40,6 +41,7 @@ _OF_THE_TIER = (
     "tree_index_lookup", "random_read_latency", "sequential_reads", "sequential_writes",
     "random_reads", "random_writes",
 )  # fmt: skip
+_NOT_SHOWN = "knee not shown"
 _FLUSHES = ("clwb", "clflushopt", "clflush")
 
 
@@ -110,7 +112,9 @@ def _of_knee(question: str, what: str, knee: Knee, judged: Judged) -> Finding:
     threads = int(top.number("threads"))
     beside = f" ({counted(threads, 'thread')})" if threads and axis != "threads" else ""
     return Finding(
-        f"{question}, {what}", answer, ", ".join(ends) + beside + _said(knee.key, judged)
+        f"{question}, {what}",
+        answer + _doubted(knee.key, judged),
+        ", ".join(ends) + beside + _said(knee.key, judged),
     )
 
 
@@ -121,7 +125,14 @@ def _said(key: str, judged: Judged) -> str:
         return ""
     if verdict.shown and verdict.claim.above:
         return f", knee shown (p {p_text(verdict.judgement.adjusted_p)})"
-    return f", knee not shown ({verdict.why_not or 'its repeats say otherwise'})"
+    return f", {_NOT_SHOWN} ({verdict.why_not or 'its repeats say otherwise'})"
+
+
+def _doubted(key: str, judged: Judged) -> str:
+    """What stands behind an answer: devices side by side are shown by their answers alone."""
+    verdict = judged.get(key)
+    shown = verdict is None or (verdict.shown and verdict.claim.above)
+    return "" if shown else f" ({_NOT_SHOWN})"
 
 
 def _persist(device: Device) -> Iterator[Finding]:
@@ -167,22 +178,48 @@ def _persists(point: Point) -> bool:
 def _times(device: Device) -> Iterator[Finding]:
     for kind, found in by_sequence(_latencies(device)):
         same = _of_one_suite(found)
-        several = len({p["pattern"] for p in same}) < len(same)
         told = [
-            (p["pattern"] + several * f" in {format_bytes(_range(p))}", p.histogram)
-            for p in same
+            (name, p.histogram)
+            for name, p in zip(_told_apart(same), same, strict=True)
             if p.histogram is not None
         ]
+        sizes = dict.fromkeys(p["access_size_bytes"] for p in same)
         yield Finding(
-            f"Latency, {kind.title}, {same[0]['access_size_bytes']} B",
-            ", ".join(f"{pattern} {format_ns(h.percentile(50))}" for pattern, h in told),
+            f"Latency, {kind.title}, {', '.join(sizes)} B",
+            ", ".join(f"{name} {format_ns(h.percentile(50))}" for name, h in told),
             LINE.join(
-                f"{pattern} p99 {format_ns(h.percentile(99))}, "
+                f"{name} p99 {format_ns(h.percentile(99))}, "
                 f"p99.99 {format_ns(h.percentile(99.99))}, most {format_ns(h.max)}"
-                for pattern, h in told
+                for name, h in told
             )
-            + _empty(device, same[0]),
+            + _empty(device, same),
         )
+
+
+def _told_apart(points: Sequence[Point]) -> list[str]:
+    """``random``; where patterns repeat, with all that differs: ``random in 256 MiB (avx2)``."""
+    patterns = [p["pattern"] for p in points]
+    if len(set(patterns)) == len(points):
+        return patterns
+    labels = dict.fromkeys(label for p in points for label in p.labels)
+    left_out = (*NAMES, *FOLLOW, "pattern", "range_bytes")
+    differing = [
+        label for label in labels if label not in left_out and len({p[label] for p in points}) > 1
+    ]
+    return [
+        f"{p['pattern']} in {format_bytes(_range(p))}"
+        + (f" ({', '.join(_label_text(p, label) for label in differing)})" if differing else "")
+        for p in points
+    ]
+
+
+def _label_text(point: Point, label: str) -> str:
+    """``avx2``, ``base pages``, ``2 threads``, ``64 B``; others by their name."""
+    value = point[label] or "none"
+    texts = {"isa": value, "pages": f"{value} pages", "access_size_bytes": f"{value} B"}
+    if label == "threads":
+        return counted(int(point.number(label)), "thread")
+    return texts.get(label, f"{label.replace('_', ' ')} {value}")
 
 
 def _of_one_suite(points: Sequence[Point]) -> list[Point]:
@@ -197,10 +234,19 @@ def _latencies(device: Device) -> list[Point]:
     return beyond_caches(device, device.select(DURATION, measurement="latency"))
 
 
-def _empty(device: Device, point: Point) -> str:
-    every = device.select(EMPTY, configuration=point["configuration"])
-    found = [one for one in every if one.settings == point.settings]
-    return f"; the empty measurement, {format_ns(found[0].median)}, is in all" if found else ""
+def _empty(device: Device, points: Sequence[Point]) -> str:
+    """The empty measurements of these points: each instruction set has one of its own."""
+    of_points = {(p.settings, frozenset(p.labels.items())) for p in points}
+    found = [
+        one.median
+        for one in device.select(EMPTY)
+        if (one.settings, frozenset(one.labels.items())) in of_points
+    ]
+    if not found:
+        return ""
+    low, high = format_ns(min(found)), format_ns(max(found))
+    told = low if low == high else f"{low} to {high}"
+    return f"; the empty measurement, {told}, is in all"
 
 
 def _chased(device: Device) -> Iterator[Finding]:
@@ -234,7 +280,7 @@ def _loaded(device: Device, judged: Judged) -> Iterator[Finding]:
         held = f"up to {quantity_text(knee.rate, 'B/s')}" if knee else "at no load of those tried"
         yield Finding(
             f"Latency beside {curve.title}",
-            f"at most twice the idle one {held}",
+            f"at most twice the idle one {held}{_doubted(one.key, judged)}",
             f"idle {format_ns(curve.idle)}; beside the most load, "
             f"{quantity_text(last.rate, 'B/s')}, {format_ns(last.latency)}{_said(one.key, judged)}",
         )

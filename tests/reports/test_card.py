@@ -14,6 +14,7 @@ from micro_runs import DRAM, GB, KINDS, OPTANE, card_run, duration, micro_run, o
 from report_runs import Case, write
 
 from harness.errors import UsageError
+from harness.reports.micro.beside import answers
 from harness.reports.micro.figures import measurements
 from harness.reports.micro.findings import findings
 from harness.reports.micro.loaded import curves
@@ -22,6 +23,7 @@ from harness.reports.micro.practices import practices
 from harness.reports.micro.prices import COLUMNS, HASH_UPDATE, price_table, read_prices
 from harness.reports.micro.report import write_cards
 from harness.reports.micro.verdicts import verdicts
+from harness.store import StoredRun
 
 _GIB = float(1 << 30)
 
@@ -88,6 +90,19 @@ def test_a_knee_in_the_noise_is_not_shown(tmp_path: Path) -> None:
     (device,) = devices([run])
     figures = {one.question: one.figures for one in findings(device)}
     assert "knee not shown" in figures["Access size, random load"]
+
+
+def test_a_knee_that_is_not_shown_says_so_side_by_side_too(tmp_path: Path) -> None:
+    def depths(tier: str, repeats: int) -> StoredRun:
+        read = {"operation": "read", "pattern": "random", "access_size_bytes": 4096}
+        found = [rate("random_read", value, repeats, queue_depth=depth, **read)
+                 for depth, value in ((1, 1.0), (4, 3.0), (16, 8.0), (64, 4.0))]  # fmt: skip
+        return micro_run(tmp_path, found, tier=tier, suite="block-io")
+
+    several = devices([depths("often", 11), depths("once", 1)])
+    told = {row[0]: row[1:] for row in answers(several)}
+    assert [device.name for device in several] == ["often", "once"]
+    assert told["Queue depth, random read, 4 KiB"] == ("depth 16", "depth 16 (knee not shown)")
 
 
 def test_repeats_of_different_runs_are_no_pairs(tmp_path: Path) -> None:

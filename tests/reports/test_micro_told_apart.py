@@ -82,6 +82,22 @@ def test_a_latency_is_told_of_one_suite_where_two_measured_it(tmp_path: Path) ->
     assert told["Latency, load, 64 B"] == "random 100 ns"
 
 
+def test_latencies_of_several_instruction_sets_name_them(tmp_path: Path) -> None:
+    def loads(isa: str, ns: str) -> StoredRun:
+        labels = {**KINDS["load"], "access_size_bytes": 64, "range_bytes": 256 << 20, "isa": isa}
+        told = [duration("latency", {ns: 9}, pattern=pattern, **labels)
+                for pattern in ("random", "sequential")]  # fmt: skip
+        return micro_run(tmp_path, told, asked={"isa": isa})
+
+    (device,) = devices([loads("avx512", "170"), loads("sse2", "180")])
+    (one,) = (one for one in findings(device) if one.question == "Latency, load, 64 B")
+    assert one.answer == (
+        "random in 256 MiB (avx512) 170 ns, sequential in 256 MiB (avx512) 170 ns, "
+        "random in 256 MiB (sse2) 180 ns, sequential in 256 MiB (sse2) 180 ns"
+    )
+    assert "random in 256 MiB (sse2) p99 180 ns" in one.figures
+
+
 def test_what_was_asked_and_a_label_tells_is_no_other_setting(tmp_path: Path) -> None:
     (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8, only="threads")])
     assert _rates(device) == [[4, 8]]
