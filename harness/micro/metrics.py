@@ -20,7 +20,7 @@ from harness.micro.keys import UNLIMITED
 from harness.micro.model import Job, Measurement
 from harness.micro.spec import BLOCK, measurement_name
 from harness.result import Metric
-from harness.units import format_bytes
+from harness.units import NS_PER_S, format_bytes
 
 #: Keys of a job's own that are labels by another name.
 _LABELS = {
@@ -39,11 +39,14 @@ _NOTED = re.compile(rf"^measurement (\d+){BLOCK}\d+: (.*)$")
 #: Kinds that load memory beside what another one measures.
 _LOADING = ("throughput",)
 _WAITING = ("chase", "latency", "chain")
-#: So much of a measurement's time the hypervisor may take before it is told.
-_STOLEN = 0.01
+#: So much of the processors' time the hypervisor may take before it is told. It is counted in
+#: ticks of 10 ms: shorter than a hundred of them is no measurement of which one can tell 1 %.
+_STOLEN, _JUDGED_NS = 0.01, NS_PER_S
 #: So much of a thread's time other processes may have its processor before it is told; threads
 #: that ran for less time than this say nothing of it.
 _SHARED, _LEAST_NS = 0.02, 1_000_000
+#: So many configurations that lost most are named.
+_WORST = 3
 #: So far the core's clock may move between the repeats of a configuration.
 _CLOCK = 0.05
 
@@ -228,8 +231,8 @@ def findings_of(
     yield from _pages(result)
     yield from _persistence(measurements, result, repeats)
     every = [one["repeats"][0] for one in result["measurements"]]
-    yield from _stolen(every)
-    yield from _shared(every)
+    yield from _stolen(measurements, result, repeats)
+    yield from _shared(measurements, result)
     yield from _clock(every)
 
 
@@ -286,29 +289,73 @@ def _persistence(
         )
 
 
-def _stolen(repeats: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    told = [one for one in repeats if one["stolen_ns"] is not None]
-    worst = max((one["stolen_ns"] / max(1, one["duration_ns"]) for one in told), default=0.0)
-    many = sum(one["stolen_ns"] > _STOLEN * one["duration_ns"] for one in told)
-    if many:
+def _stolen(
+    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
+) -> Iterator[Finding]:
+    """Measurements of a second and more one by one, shorter ones together."""
+    told = [one for one in _processor_times(measurements, result, repeats) if one.stolen_ns >= 0]
+    long = [one for one in told if one.wall_ns >= _JUDGED_NS]
+    short = [one for one in told if one.wall_ns < _JUDGED_NS]
+    together = _ProcessorTime(
+        *(sum(getattr(one, key) for one in short) for key in ("stolen_ns", "all_ns", "wall_ns"))
+    )
+    found = []
+    if many := sum(one.share > _STOLEN for one in long):
+        worst = max(one.share for one in long)
+        found.append(f"in {many} of {len(long)} measurements of 1 s or more, up to {worst:.0%}")
+    if together.wall_ns >= _JUDGED_NS and together.share > _STOLEN:
+        found.append(f"{together.share:.0%} in {len(short)} shorter ones together")
+    if found:
         yield Finding(
             what="stolen processor time while measuring",
-            found=f"in {many} of {len(told)} measurements more than {_STOLEN:.0%} went to other "
-            f"guests, up to {worst:.0%}",
+            found=f"more than {_STOLEN:.0%} of the processors' time went to other guests: "
+            + "; ".join(found),
             do="ask for dedicated processors, or repeat",
         )
 
 
-def _shared(repeats: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+@dataclass(frozen=True)
+class _ProcessorTime:
+    """Of a measurement's processors: what was stolen (-1: not told), and all that they had."""
+
+    stolen_ns: int
+    all_ns: int
+    wall_ns: int
+
+    @property
+    def share(self) -> float:
+        """Never above 1: what was stolen while a measurement was set up is counted with it."""
+        return min(1.0, self.stolen_ns / max(1, self.all_ns))
+
+
+def _processor_times(
+    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
+) -> Iterator[_ProcessorTime]:
+    """Of every repeat, from the warm-up on: ``stolen_ns`` is a sum over processors since then."""
+    by_name = {one["name"]: one["repeats"][0] for one in result["measurements"]}
+    for index, measurement in enumerate(measurements):
+        for block in range(repeats):
+            one = by_name[measurement_name(index, block)]
+            cpus = {thread["cpu"] for job in one["jobs"] for thread in job["threads"]}
+            stolen = -1 if one["stolen_ns"] is None else one["stolen_ns"]
+            wall = measurement.warm_up_ns + one["duration_ns"]
+            yield _ProcessorTime(stolen, wall * len(cpus), wall)
+
+
+def _shared(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[Finding]:
     """Threads wait by turning, never by sleeping: what they did not run, somebody else did."""
-    lost = [_most_lost(one) for one in repeats]
-    many = sum(share > _SHARED for share in lost)
-    if many:
+    lost = [(one["name"], _most_lost(one["repeats"][0])) for one in result["measurements"]]
+    above = [(name, share) for name, share in lost if share > _SHARED]
+    worst: dict[str, float] = {}  # by configuration: its worst repeat
+    for name, share in sorted(above, key=lambda one: -one[1]):
+        worst.setdefault(measurements[int(name.partition(BLOCK)[0])].configuration, share)
+    named = [f"{name} ({share:.0%})" for name, share in worst.items()]
+    if above:
         yield Finding(
             what="processors shared while measuring",
-            found=f"in {many} of {len(lost)} measurements other processes had more than "
-            f"{_SHARED:.0%} of a thread's time, up to {max(lost):.0%}: these figures are not the "
-            "device's",
+            found=f"in {len(above)} of {len(lost)} measurements other processes had more than "
+            f"{_SHARED:.0%} of a thread's time, most of it in {'; '.join(named[:_WORST])}"
+            f"{'; …' if len(named) > _WORST else ''}: these figures are not the device's",
             do="measure while nothing else runs, or on processors of its own (--cpus)",
         )
 
