@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from harness import hdr
 from harness.cli import show
 from harness.cli.common import JsonOption, key_values, print_json, print_table, store
+from harness.cli.micro_table import print_figures
 from harness.cli.params import option_text
 from harness.errors import UsageError
 from harness.micro.limits import PARAMETERS
@@ -269,25 +268,6 @@ def _perma(stored: StoredRun, ready: Ready) -> list[dict[str, Any]]:
     return perma_results(ready.fitted.measurements, kept["result"], ready.repeats, memory)
 
 
-def print_figures(run_: Mapping[str, Any]) -> None:
-    """The figures of a run, a line a configuration and job; medians of the repeats."""
-    rows: dict[tuple[str, str], dict[str, str]] = {}
-    for metric in (one for one in run_["metrics"] if one["better"] != "none"):
-        labels = metric["labels"]
-        key = (labels.get("configuration", metric["name"]), labels.get("job", ""))
-        if told := _cell(metric):
-            rows.setdefault(key, {})[told[0]] = told[1]
-    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
-    several = any(job for _, job in rows)
-    print_table(
-        ("configuration", *(("job",) if several else ()), *columns),
-        [
-            (name, *((job,) if several else ()), *(row.get(column, "") for column in columns))
-            for (name, job), row in rows.items()
-        ],
-    )
-
-
 def _print_run(stored: StoredRun) -> None:
     run_ = stored.run
     marks = "".join(f"  EMULATED by {one['by']}" for one in run_["emulated"])
@@ -301,21 +281,3 @@ def _print_run(stored: StoredRun) -> None:
             print(f"{check['name']} {of} {check['status']}: {check['detail']}")
     if run_["error"]:
         print(f"error: {run_['error']['asked']}: {run_['error']['found']}\n  {run_['error']['do']}")
-
-
-def _cell(metric: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Column and text of a metric in the table of a run; medians of the repeats."""
-    if "hdr" in metric:
-        times = hdr.decode(metric["hdr"])
-        if not times.total:
-            return None
-        p50, p999 = times.percentiles([50.0, 99.9])
-        return "p50, p99.9, max", f"{format_ns(p50)}, {format_ns(p999)}, {format_ns(times.max)}"
-    value = statistics.median(metric.get("samples") or [metric.get("value", 0.0)])
-    if metric["unit"] == "B/s":
-        return "GB/s", f"{value / 1e9:.3g}"
-    if metric["unit"] == "ns":
-        return metric["name"].removesuffix("_ns").replace("_", " "), format_ns(value)
-    if metric["name"] == "operations_per_second":
-        return "operations/s", f"{value:,.0f}"
-    return metric["name"].replace("_", " "), f"{value:,.4g}"

@@ -22,7 +22,7 @@ from harness.cli.common import (
     print_table,
     store,
 )
-from harness.cli.micro import print_figures
+from harness.cli.micro_table import print_figures
 from harness.errors import UsageError
 from harness.micro.runner import WORKLOAD as MICRO
 from harness.spec import NATIVE
