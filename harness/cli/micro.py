@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from harness.cli.params import option_text
 from harness.errors import UsageError
 from harness.micro.limits import PARAMETERS
 from harness.micro.native import NAME
-from harness.micro.perma_result import perma_results
+from harness.micro.perma_result import memory_of, perma_results
 from harness.micro.room import variables_here
 from harness.micro.runner import Asked, Ready, prepare, run
 from harness.micro.suite import (
@@ -252,6 +253,9 @@ def _print(finished: Sequence[StoredRun], ready: Sequence[Ready], options: Optio
     if options.format == "perma":
         print_json([entry for stored, one in zip(finished, ready, strict=True)
                     for entry in _perma(stored, one)])  # fmt: skip
+        for stored in finished:  # not part of that JSON's figures: whoever keeps these sees it
+            for line in (_headline(stored), *_doubts(stored.run)):
+                print(line, file=sys.stderr)
         return
     if options.json:
         print_json({"runs": [stored.run for stored in finished]})
@@ -264,20 +268,34 @@ def _perma(stored: StoredRun, ready: Ready) -> list[dict[str, Any]]:
     kept = stored.artifact("microbench")
     if kept is None or ready.fitted is None:  # it failed
         return []
-    memory = "dram" if ready.tier.facts.kind == "numa" else "pmem"
-    return perma_results(ready.fitted.measurements, kept["result"], ready.repeats, memory)
+    return perma_results(
+        ready.fitted.measurements,
+        kept["result"],
+        ready.repeats,
+        memory_of(ready.tier),
+        stored.run["uncontrolled"],
+    )
 
 
 def _print_run(stored: StoredRun) -> None:
-    run_ = stored.run
-    marks = "".join(f"  EMULATED by {one['by']}" for one in run_["emulated"])
-    print(f"{stored.run_id}  {run_['status']}{marks}")
-    print_figures(run_)
+    print(_headline(stored))
+    print_figures(stored.run)
+    for line in _doubts(stored.run):
+        print(line)
+
+
+def _headline(stored: StoredRun) -> str:
+    marks = "".join(f"  EMULATED by {one['by']}" for one in stored.run["emulated"])
+    return f"{stored.run_id}  {stored.run['status']}{marks}"
+
+
+def _doubts(run_: Mapping[str, Any]) -> Iterator[str]:
+    """What is to be known of a run's figures: what was not controlled, checks, its error."""
     for finding in run_["uncontrolled"]:
-        print(f"uncontrolled: {finding['what']}: {finding['found']}")
+        yield f"uncontrolled: {finding['what']}: {finding['found']}"
     for check in run_["checks"]:
         if check["status"] != "passed":
             of = " ".join(check["labels"].values())
-            print(f"{check['name']} {of} {check['status']}: {check['detail']}")
+            yield f"{check['name']} {of} {check['status']}: {check['detail']}"
     if run_["error"]:
-        print(f"error: {run_['error']['asked']}: {run_['error']['found']}\n  {run_['error']['do']}")
+        yield f"error: {run_['error']['asked']}: {run_['error']['found']}\n  {run_['error']['do']}"

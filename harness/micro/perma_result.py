@@ -3,6 +3,13 @@
 Bandwidths are in GiB/s, times in seconds, as there. A repeat stands for all: that with the
 median rate, since PerMA-Bench knows no repeats. Independent chains give the rates, dependent
 ones the latency.
+
+Each rate is, as there (BenchmarkResult of its benchmark.cpp), all that was done over the time
+in which it was done: of a thread from its own begin to its own end, of all threads from the
+first begin to the last end. So each can be computed again from the two numbers beside it. The
+metrics of the stored run are of another time, that in which all threads ran. Average and
+deviation are those of the threads' rates; PerMA-Bench's average is the total divided by the
+threads, which is another where they do not end together.
 """
 
 from __future__ import annotations
@@ -10,33 +17,66 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from harness import hdr
 from harness.errors import UsageError
+from harness.host.uncontrolled import Finding
 from harness.micro.metrics import NOTHING_DONE, JobResults, collected
 from harness.micro.model import Job, Measurement
 from harness.micro.perma_config import PermaConfig
+from harness.tiers.model import Tier
 from harness.units import GIB, NS_PER_S
 
+#: Kinds of tiers that are persistent memory, mapped as such.
+_DAX = ("fsdax", "devdax")
 _PERCENTILES = {
     "median": 50.0, "lower_quartile": 25.0, "upper_quartile": 75.0, "percentile_90": 90.0,
     "percentile_95": 95.0, "percentile_99": 99.0, "percentile_999": 99.9, "percentile_9999": 99.99,
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What was measured, in the configurations' words: ``memory_type``, and whether it stands in.
+
+    ``emulated``: empty, or the mark of a tier that is not what it is called.
+    """
+
+    memory_type: str
+    emulated: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Keys of a configuration: PerMA-Bench's own, and the mark."""
+        return {"memory_type": self.memory_type} | (
+            {"emulated": self.emulated} if self.emulated else {}
+        )
+
+
+def memory_of(tier: Tier) -> Memory:
+    """``pmem`` is DAX that nothing emulates; a file without DAX is measured in the page cache."""
+    kind = tier.facts.kind
+    if kind in _DAX and not tier.emulated:
+        return Memory("pmem")
+    in_dram = kind in ("numa", "tmpfs", *_DAX)
+    mark = f"EMULATED: {tier.name} by {kind} at {tier.claim.path or tier.claim.device}"
+    return Memory("dram" if in_dram else "page cache", mark if tier.emulated else "")
+
+
 def perma_results(
     measurements: Sequence[Measurement],
     result: Mapping[str, Any],
     repeats: int,
-    memory_type: str,
+    memory: Memory,
+    uncontrolled: Sequence[Finding] = (),
 ) -> list[dict[str, Any]]:
     """All benchmarks of a result; UsageError for a suite that is not PerMA-Bench's.
 
-    ``memory_type``: pmem or dram, what the tier is.
+    ``uncontrolled``: what is told of the run; it stands beside each benchmark's name, where
+    PerMA-Bench's reader passes it by.
     """
     if strange := next((one for one in measurements if not one.source), None):
         raise UsageError(
@@ -48,13 +88,14 @@ def perma_results(
         jobs.setdefault(one.measurement.configuration, []).append(one)
     names = dict.fromkeys(one.name for one in measurements)
     return [
-        _benchmark([one for one in measurements if one.name == name], jobs, memory_type)
+        _benchmark([one for one in measurements if one.name == name], jobs, memory)
+        | {"uncontrolled": list(uncontrolled)}
         for name in names
     ]
 
 
 def _benchmark(
-    same: Sequence[Measurement], jobs: Mapping[str, Sequence[JobResults]], memory_type: str
+    same: Sequence[Measurement], jobs: Mapping[str, Sequence[JobResults]], memory: Memory
 ) -> dict[str, Any]:
     rated = [one for one in same if not _timed(one)]
     latencies = {_key(one): one for one in same if _timed(one)}
@@ -73,7 +114,7 @@ def _benchmark(
         of_timed = jobs[timed.configuration] if timed else [None] * len(one.jobs)
         pairs = zip(one.source, jobs[one.configuration], of_timed, strict=True)
         parts = {
-            job.job.name: (_config(config, job.job).to_json(memory_type), _result(job, latency))
+            job.job.name: (_config(config, job, memory), _result(job, latency))
             for config, job, latency in pairs
         }
         if single:
@@ -96,29 +137,61 @@ def _key(one: Measurement) -> str:
     return repr([(axis.job, axis.key, axis.text) for axis in one.axes if axis.key != "chain"])
 
 
-def _config(config: PermaConfig, job: Job) -> PermaConfig:
-    """As it was measured: with the threads and ranges that it had."""
-    dram_only = config.dram_operation_ratio == 1
+def _config(config: PermaConfig, one: JobResults, memory: Memory) -> dict[str, Any]:
+    """As it was measured: with the threads, ranges and bounds that it had.
+
+    Without ``number_operations`` where no count ended it; a sequential one has it where that
+    is not once over its range.
+    """
+    job = one.job
+    told = _fitted(config, job).to_json(memory.memory_type) | memory.to_json()
+    told.pop("number_operations", None)
+    told.pop("run_time", None)
+    once = job.range_bytes // config.access_size
+    if job.operations and (config.counted or job.operations != once):
+        told["number_operations"] = job.operations
+    if duration := one.measurement.duration_ns:
+        seconds, rest = divmod(duration, NS_PER_S)
+        told["run_time"] = duration / NS_PER_S if rest else seconds
+    return told
+
+
+def _fitted(config: PermaConfig, job: Job) -> PermaConfig:
     sizes = (
         {"dram_memory_range": job.range_bytes}
-        if dram_only
+        if config.dram_operation_ratio == 1
         else {"memory_range": job.range_bytes, "dram_memory_range": job.dram_range_bytes}
     )
-    if config.counted and job.operations:
-        sizes["number_operations"] = job.operations
     sizes["min_io_chunk_size"] = job.keys.get("chunk_bytes", config.min_io_chunk_size)
-    return replace(config, number_threads=job.threads, **sizes)  # type: ignore[arg-type]
+    return replace(config, number_threads=job.threads, number_partitions=job.partitions, **sizes)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Sort:
+    """How PerMA-Bench calls a rate and what it is of; ``unit`` of the rate, in those."""
+
+    rate: str
+    amount: str
+    keys: tuple[str, ...]
+    unit: float
+
+    def of(self, done: Mapping[str, Any]) -> int:
+        """How much was done, of a thread or of all."""
+        return sum(int(done[key]) for key in self.keys)
+
+
+_ACCESSED = _Sort("bandwidth", "accessed_bytes", ("read_bytes", "written_bytes"), GIB)
+_CHAINED = _Sort("ops_per_second", "num_operations", ("operations",), 1.0)
 
 
 def _result(one: JobResults, latency: JobResults | None) -> dict[str, Any]:
     """``{"error": …}`` where there are no figures: zeros would be read as some."""
     if one.idle:
         return {"error": NOTHING_DONE}
-    key = "operations_per_second" if one.job.kind == "chain" else "bandwidth_bytes_per_second"
-    middle = statistics.median_low(one.values(key))
-    repeat = next(repeat for repeat in one.repeats if repeat[key] == middle)
-    seconds = repeat["duration_ns"] / NS_PER_S
-    told = _chained(repeat, seconds) if one.job.kind == "chain" else _accessed(repeat, seconds)
+    sort = _CHAINED if one.job.kind == "chain" else _ACCESSED
+    figures = [_figures(sort, repeat) for repeat in one.repeats]
+    middle = statistics.median_low(one[sort.rate] for one in figures)
+    told = next(one for one in figures if one[sort.rate] == middle)
     timed = latency.repeats if latency and not latency.idle else ()
     encoded = [repeat["latency_hdr"] for repeat in timed if repeat["latency_hdr"]]
     if encoded:
@@ -126,61 +199,28 @@ def _result(one: JobResults, latency: JobResults | None) -> dict[str, Any]:
     return told
 
 
-def _accessed(repeat: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+def _figures(sort: _Sort, repeat: Mapping[str, Any]) -> dict[str, Any]:
+    """Of one repeat: all threads together, each, and how far they are apart."""
     threads = [
-        {
-            "bandwidth": _gib(thread) / _seconds(thread),
-            "execution_time": _seconds(thread),
-            "accessed_bytes": thread["read_bytes"] + thread["written_bytes"],
-        }
-        for thread in repeat["threads"]
+        _rated(sort, thread, thread["end_ns"] - thread["begin_ns"]) for thread in repeat["threads"]
     ]
-    total = repeat["bandwidth_bytes_per_second"] / GIB
-    each = total / len(threads)
+    rates = [thread[sort.rate] for thread in threads]
     return {
-        "bandwidth": total,
-        "execution_time": seconds,
-        "accessed_bytes": repeat["read_bytes"] + repeat["written_bytes"],
-        "thread_bandwidth_avg": each,
-        "thread_bandwidth_std_dev": _deviation([t["bandwidth"] for t in threads], each),
+        **_rated(sort, repeat, repeat["duration_ns"]),
+        f"thread_{sort.rate}_avg": statistics.fmean(rates),
+        f"thread_{sort.rate}_std_dev": statistics.stdev(rates) if len(rates) > 1 else 0.0,
         "threads": threads,
     }
 
 
-def _chained(repeat: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    threads = [
-        {
-            "num_operations": thread["operations"],
-            "execution_time": _seconds(thread),
-            "ops_per_second": thread["operations"] / _seconds(thread),
-        }
-        for thread in repeat["threads"]
-    ]
-    total = repeat["operations_per_second"]
-    each = total / len(threads)
+def _rated(sort: _Sort, done: Mapping[str, Any], wall_ns: int) -> dict[str, Any]:
+    """What was done, in how many seconds, and the one over the other."""
+    amount, seconds = sort.of(done), max(1, wall_ns) / NS_PER_S
     return {
+        sort.rate: amount / sort.unit / seconds,
         "execution_time": seconds,
-        "num_operations": repeat["operations"],
-        "ops_per_second": total,
-        "thread_ops_per_second_avg": each,
-        "thread_ops_per_second_std_dev": _deviation([t["ops_per_second"] for t in threads], each),
-        "threads": threads,
+        sort.amount: amount,
     }
-
-
-def _gib(thread: Mapping[str, Any]) -> float:
-    size: float = (thread["read_bytes"] + thread["written_bytes"]) / GIB
-    return size
-
-
-def _seconds(thread: Mapping[str, Any]) -> float:
-    return max(1, int(thread["end_ns"]) - int(thread["begin_ns"])) / NS_PER_S
-
-
-def _deviation(values: Sequence[float], middle: float) -> float:
-    """Of a sample, around ``middle``, as PerMA-Bench computes it."""
-    squares = math.fsum((value - middle) ** 2 for value in values)
-    return math.sqrt(squares / max(1, len(values) - 1))
 
 
 def _latency(times: hdr.Histogram) -> dict[str, Any]:

@@ -146,6 +146,33 @@ def test_a_file_of_perma_benchs_is_run_as_it_is_and_told_in_its_own_form(harness
     assert both["config"]["index"]["dram_operation_ratio"] == 1
 
 
+def test_perma_benchs_form_has_one_base_what_was_run_and_what_is_to_be_known(harness, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "mine:\n  matrix: {number_threads: [1, 2]}\n"
+        "  args: {exec_mode: random, operation: read, memory_range: 128M, run_time: 10}"
+    )
+    done = harness("run", "micro", "--suite", file, "--tier", "pmem", "--emulate", "pmem",
+                   "--format", "perma", "-q", "--threads", "1", *BRIEF)  # fmt: skip
+    assert done.code == 0, done.err
+    (mine,) = done.json
+    (entry,) = mine["benchmarks"]
+    config, results = entry["config"], entry["results"]
+    (thread,) = results["threads"]
+    assert results["bandwidth"] == results["thread_bandwidth_avg"] == thread["bandwidth"]
+    assert results["thread_bandwidth_std_dev"] == 0
+    assert thread["bandwidth"] * thread["execution_time"] * 2**30 == pytest.approx(
+        thread["accessed_bytes"]
+    )
+    assert (config["run_time"], config["memory_range"]) == (0.2, 16 << 20)
+    assert "number_operations" not in config
+    assert config["memory_type"] == "dram"
+    assert config["emulated"].startswith("EMULATED: pmem by tmpfs at /dev/shm/")
+    assert "equal configurations" in [one["what"] for one in mine["uncontrolled"]]
+    assert "EMULATED by tmpfs at /dev/shm/" in done.err
+    assert "uncontrolled: equal configurations: " in done.err
+
+
 def test_a_plan_is_printed_and_nothing_is_run(harness):
     before = len(harness("runs", "list", "--json").json["runs"])
     done = harness("run", "micro", "--suite", "perma-bench", "--tier", "dram", "--dry-run",
