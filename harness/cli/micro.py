@@ -204,7 +204,7 @@ def _print_plan(ready: Sequence[Ready], json_: bool) -> None:
     for one in ready:
         fitted = one.fitted
         if fitted is None:
-            print(f"{one.suite.name} on {one.tier.name}: by {one.program}, {dict(one.params)}")
+            _print_other(one)
             continue
         count = len(fitted.measurements)
         print_table(
@@ -225,6 +225,31 @@ def _print_plan(ready: Sequence[Ready], json_: bool) -> None:
             print(f"{finding['what']}: {finding['found']}")
 
 
+def _print_other(ready: Ready) -> None:
+    """The plan of another program, as far as it tells it beforehand."""
+    title = f"{ready.suite.name} on {ready.tier.name}, by {ready.program}"
+    planned = ready.planned
+    if planned is None:
+        params = ", ".join(f"{key} {value}" for key, value in ready.params.items())
+        print(f"{title} × {ready.repeats}: {params or 'its defaults'}; how long that takes is not "
+              "known beforehand; nothing is run")  # fmt: skip
+        return
+    print_table(
+        ("configuration", "threads", "range", "for"),
+        [
+            (
+                one.configuration,
+                one.threads,
+                format_bytes(one.range_bytes),
+                format_ns(one.duration_ns),
+            )
+            for one in planned.configurations
+        ],
+        title=f"{title}: {len(planned.configurations)} configurations × {ready.repeats}, "
+        f"{format_ns(planned.measuring_ns)} of measuring and {planned.beside}; nothing is run",
+    )
+
+
 def _duration_text(ready: Ready) -> str:
     """``about 3 min 20 s``, with what is not in it."""
     expected = ready.expected
@@ -234,17 +259,19 @@ def _duration_text(ready: Ready) -> str:
 
 
 def _plan_json(ready: Ready) -> dict[str, Any]:
-    measurements = ready.fitted.measurements if ready.fitted else ()
+    planned = ready.planned
+    every = ready.fitted.measurements if ready.fitted else planned.configurations if planned else ()
     expected = ready.expected
+    measuring = expected or planned
     return {
         "suite": ready.suite.name,
         "tier": ready.tier.name,
         "program": ready.program,
         "repeats": ready.repeats,
-        "measuring_s": expected.measuring_ns / NS_PER_S if expected else None,
+        "measuring_s": measuring.measuring_ns / NS_PER_S if measuring else None,
         "setup_s": expected.setup_ns / NS_PER_S if expected else None,
         "ended_by_a_count": expected.counted if expected else None,
-        "configurations": [m.configuration for m in measurements],
+        "configurations": [one.configuration for one in every],
         "scaled": list(ready.fitted.findings) if ready.fitted else [],
     }
 

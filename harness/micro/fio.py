@@ -19,7 +19,7 @@ from harness.host.uncontrolled import Finding
 from harness.micro import external
 from harness.micro.fio_result import IoSample, metrics_of, sample_of
 from harness.micro.io_jobs import IoJob, IoPlan, plan_of
-from harness.micro.measured import Measured, Workplace, measuring
+from harness.micro.measured import Measured, Planned, PlannedOne, Workplace, measuring
 from harness.result import Check, Metric
 from harness.tiers.model import Tier
 from harness.units import format_bytes
@@ -42,6 +42,19 @@ def check(params: Mapping[str, Any]) -> None:
 def version() -> str:
     """Of the fio here; UsageError where it is missing or too old."""
     return external.require("fio", ["--version"], _OLDEST)
+
+
+def planned(params: Mapping[str, Any], repeats: int) -> Planned:
+    """Each configuration on the one file, for as long as all of them are measured."""
+    plan = plan_of(params)
+    return Planned(
+        tuple(
+            PlannedOne(job.configuration, job.threads, plan.size_bytes, plan.duration_ns)
+            for job in plan.jobs
+        ),
+        repeats * len(plan.jobs) * plan.duration_ns,
+        f"the writing of a file of {format_bytes(plan.size_bytes)}",
+    )
 
 
 def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:

@@ -13,6 +13,7 @@ from harness.micro.chains import LINE_BYTES
 from harness.micro.fit_findings import Steps, findings_of
 from harness.micro.limits import Limits
 from harness.micro.model import VECTORED, Axis, Job, Measurement, Pages, Place, Suite
+from harness.micro.refusals import refuse_cached, refuse_gigantic, refuse_jobs
 from harness.micro.room import Room
 from harness.units import format_bytes
 
@@ -72,7 +73,20 @@ def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
     if not kept:
         raise UsageError(f"suite {suite.name}", "nothing of it can be measured here",
                          "; ".join(f["found"] for f in findings))  # fmt: skip
+    refuse_jobs(kept, room)
+    refuse_cached(steps, room)
+    refuse_gigantic(_gigantic_bytes(kept, room), room)
     return Fitted(tuple(kept), findings)
+
+
+def _gigantic_bytes(measurements: Sequence[Measurement], room: Room) -> dict[Place, int]:
+    """By place, what lies on pages of 1 GiB: each target is as large as its largest use."""
+    found: dict[Place, int] = {}
+    for one in measurements:
+        for (place, pages), size in targets_of(one, room).items():
+            if pages == "1g":
+                found[place] = max(size, found.get(place, 0))
+    return found
 
 
 def _chosen(suite: Suite, limits: Limits) -> list[Measurement]:
@@ -116,7 +130,7 @@ def _whole_job(job: Job) -> Job:
     access = _access_bytes(job)
     return replace(
         job,
-        range_bytes=job.range_bytes // access * access,
+        range_bytes=job.range_bytes // access * access or job.range_bytes,  # refused below
         dram_range_bytes=job.dram_range_bytes // access * access,
     )
 
@@ -129,8 +143,7 @@ def _limited(one: Measurement, limits: Limits) -> Measurement:
     """As the command line bounds it."""
     jobs = tuple(
         replace(
-            job,
-            threads=min(job.threads, limits.threads or job.threads),
+            _with_threads(job, min(job.threads, limits.threads or job.threads)),
             range_bytes=min(job.range_bytes, limits.range_bytes or job.range_bytes),
             dram_range_bytes=min(
                 job.dram_range_bytes, limits.range_bytes or job.dram_range_bytes
@@ -171,6 +184,8 @@ def _threads(one: Measurement, room: Room) -> Measurement:
 
 def _with_threads(job: Job, threads: int) -> Job:
     """Partitions must divide them."""
+    if threads == job.threads:
+        return job
     most = min(job.partitions, threads)
     partitions = next((n for n in range(most, 0, -1) if threads % n == 0), 0)
     return replace(job, threads=threads, partitions=partitions)
@@ -245,9 +260,10 @@ def _smaller_job(job: Job, factor: int, one: Measurement) -> Job:
     size = job.range_bytes // factor // access * access
     if size < access * job.threads:
         raise UsageError(
-            one.origin,
-            f"{one.configuration}: {format_bytes(size)} for {job.threads} threads that access "
-            f"{format_bytes(access)}",
+            f"{one.origin}, {one.configuration}",
+            f"access: {format_bytes(access)}, and the range of "
+            f"{format_bytes(job.range_bytes // factor)} has less than one for each of "
+            f"{job.threads} threads",
             "give it a larger range, or make room",
         )
     keys = dict(job.keys)

@@ -39,20 +39,26 @@ def _size(value: Any, variables: Variables, source: str) -> int:
     if is_expression(value):
         size = evaluate(value, variables, source)
         return max(LINE_BYTES, math.ceil(size / LINE_BYTES) * LINE_BYTES)
-    try:
-        size = parse_size(value)
-    except UsageError as error:
-        raise UsageError(source, error.found, error.do) from error
+    size = _parsed_size(value, source)
     if size < LINE_BYTES or size % LINE_BYTES:
-        raise UsageError(source, f"{value!r}", "a multiple of 64 bytes (a cache line)")
+        raise UsageError(
+            source, f"{value!r} are no whole cache lines", "a size in bytes, a multiple of 64"
+        )
     return size
+
+
+def _parsed_size(value: Any, source: str) -> int:
+    try:
+        return parse_size(value)
+    except UsageError as error:
+        raise UsageError(source, f"{value!r} is {error.found}", error.do) from error
 
 
 def _bytes(value: Any, variables: Variables, source: str) -> int:
     """Bytes, any number of them."""
-    size = parse_size(value)
+    size = _parsed_size(value, source)
     if size < 1:
-        raise UsageError(source, f"{value!r}", "more than nothing")
+        raise UsageError(source, f"{value!r} is nothing", "write more than nothing")
     return size
 
 
@@ -60,7 +66,13 @@ def _duration(value: Any, variables: Variables, source: str) -> int:
     try:
         return parse_duration_ns(str(value))
     except UsageError as error:
-        raise UsageError(source, error.found, error.do) from error
+        raise UsageError(source, f"{value!r} is {error.found}", error.do) from error
+
+
+def _some_time(value: Any, variables: Variables, source: str) -> int:
+    if (duration_ns := _duration(value, variables, source)) > 0:
+        return duration_ns
+    raise UsageError(source, f"{value!r} is no time", "write 1s, say")
 
 
 def _count(value: Any, variables: Variables, source: str) -> int:
@@ -70,6 +82,19 @@ def _count(value: Any, variables: Variables, source: str) -> int:
     if number < 0:
         raise UsageError(source, f"{value!r} is less than nothing", "write 0 or more")
     return int(number)
+
+
+def _positive(value: Any, variables: Variables, source: str) -> int:
+    if (number := _count(value, variables, source)) > 0:
+        return number
+    here = f", which is {number} here" if is_expression(value) else ""
+    raise UsageError(source, f"{value!r}{here}", "write 1 or more, or = max(1, cpus - 1)")
+
+
+def _share(value: Any, variables: Variables, source: str) -> float:
+    if 0 <= (number := _number(value, variables, source)) <= 1:
+        return number
+    raise UsageError(source, f"{value!r} is no share", "write a number from 0 to 1")
 
 
 def _number(value: Any, variables: Variables, source: str) -> float:
@@ -95,7 +120,20 @@ def _word(*known: str) -> Read:
 
 
 def _kernel(value: Any, variables: Variables, source: str) -> dict[str, str]:
-    return parse_kernel(value, source)
+    words = str(value).split("+")
+    if words[0] == "mixed" and words[1:2] not in (["store"], ["ntstore"]):
+        raise UsageError(
+            source, f"{value!r}: mixed reads and writes, and how it writes is not said",
+            "write mixed+store or mixed+ntstore, its flush and its fence behind it",
+        )  # fmt: skip
+    found = parse_kernel(value, source)
+    access = found.get("store", found["operation"])
+    if found["flush"] != "none" and access != "store":
+        raise UsageError(
+            source, f"{value!r}: {access} leaves no lines in the cache to be flushed",
+            f"leave +{found['flush']} out; it goes with store",
+        )  # fmt: skip
+    return found
 
 
 def _chain(value: Any, variables: Variables, source: str) -> Any:
@@ -109,7 +147,7 @@ def _pace(value: Any, variables: Variables, source: str) -> Any:
     if isinstance(value, dict):
         if list(value) != ["pause"]:
             raise UsageError(source, f"{value!r}", "write {pause: 100ns}")
-        return {"pause_ns": _duration(value["pause"], variables, source)}
+        return {"pause_ns": _some_time(value["pause"], variables, source)}
     text = str(value)
     if not text.endswith("/s"):
         raise UsageError(source, f"{value!r}", "write 2GB/s, {pause: 100ns}, unlimited or idle")
@@ -123,13 +161,13 @@ _DURABLE = ("log", "page")
 #: Of a job.
 KEYS: Mapping[str, Key] = {
     "kind": Key(_word(*KINDS)),
-    "threads": Key(_count),
+    "threads": Key(_positive),
     "range": Key(_size),
     "place": Key(_word("tier", "dram")),
     "numa": Key(_word("near", "far")),
     "pages": Key(_word("huge", "base", "1g")),
     "partitions": Key(_count),
-    "count": Key(_count),
+    "count": Key(_positive),
     "pace": Key(_pace),
     "kernel": Key(_kernel, _ACCESSING),
     "access": Key(_size, _ACCESSING, "access_bytes"),
@@ -142,7 +180,7 @@ KEYS: Mapping[str, Key] = {
     "hotspot": Key(_size, _PATTERNED, "hotspot_bytes"),
     "chunk": Key(_size, _PATTERNED, "chunk_bytes"),
     "zipf_exponent": Key(_number, _PATTERNED, "zipf_exponent"),
-    "read_share": Key(_number, ("throughput",), "read_share"),
+    "read_share": Key(_share, ("throughput",), "read_share"),
     "flush_when": Key(_word("line", "write"), _ACCESSING, "flush_when"),
     "fence_every": Key(_size, _ACCESSING, "fence_every_bytes"),
     "isa": Key(
@@ -159,22 +197,22 @@ KEYS: Mapping[str, Key] = {
     "order": Key(_word("random", "sequential", "strided"), ("chase",), "order"),
     "node": Key(_size, ("chase",), "node_bytes"),
     "locality": Key(_size, ("chase",), "locality_bytes"),
-    "chains": Key(_count, ("chase",), "chains"),
+    "chains": Key(_positive, ("chase",), "chains"),
     "chain": Key(_chain, ("chain",)),
     "mode": Key(_word("dependent", "independent"), ("chain",)),
     "dram_range": Key(_size, ("throughput", "chain")),
-    "dram_share": Key(_number, ("throughput",)),
+    "dram_share": Key(_share, ("throughput",)),
     "writer": Key(_word("classic", "header", "dancing", "zero"), ("log",), "writer"),
     "padded": Key(_flag, ("log",), "padded"),
     "entry": Key(_bytes, ("log",), "entry_bytes"),
     "method": Key(_word("cow", "cow_dirty", "mulog", "hybrid"), ("page",), "method"),
     "page": Key(_size, ("page",), "page_bytes"),
-    "dirty_lines": Key(_count, ("page",), "dirty_lines"),
+    "dirty_lines": Key(_positive, ("page",), "dirty_lines"),
     "flush": Key(_word("none", "clwb", "clflushopt", "clflush", "ntstore"), _DURABLE, "flush"),
     "sample_every": Key(_count, _DURABLE, "sample_every"),
 }
 #: Of a measurement: all its jobs begin and end together.
-TIMES: Mapping[str, Read] = {"duration": _duration, "warm_up": _duration}
+TIMES: Mapping[str, Read] = {"duration": _some_time, "warm_up": _duration}
 
 
 def read_key(key: str, value: Any, variables: Variables, source: str) -> Any:
@@ -185,4 +223,7 @@ def read_key(key: str, value: Any, variables: Variables, source: str) -> Any:
             source, f"unknown key {key!r}{nearest(key, known)}", f"keys: {', '.join(known)}"
         )
     read = TIMES.get(key) or KEYS[key].read
-    return read(value, variables, source)
+    try:
+        return read(value, variables, source)
+    except UsageError as error:
+        raise UsageError(error.asked, f"{key}: {error.found}", error.do) from error

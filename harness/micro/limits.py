@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,17 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _some(parse: Callable[[str], int]) -> Callable[[str], int]:
+    """A size or a duration above 0: of nothing there is no figure."""
+
+    def read(text: str) -> int:
+        if (value := parse(text)) > 0:
+            return value
+        raise UsageError(text, "nothing", "write more than 0")
+
+    return read
+
+
 def _one_of(*known: str) -> Any:
     def read(text: str) -> str:
         if text not in known:
@@ -49,9 +60,9 @@ def _one_of(*known: str) -> Any:
 
 _READ: Mapping[str, tuple[str, Any]] = {
     "only": ("only", lambda text: tuple(text.split(","))),
-    "duration": ("duration_ns", parse_duration_ns),
+    "duration": ("duration_ns", _some(parse_duration_ns)),
     "warm_up": ("warm_up_ns", parse_duration_ns),
-    "range": ("range_bytes", parse_size),
+    "range": ("range_bytes", _some(parse_size)),
     "threads": ("threads", _positive),
     "operations": ("operations", _positive),
     "pages": ("pages", _one_of("huge", "base", "1g")),

@@ -50,6 +50,28 @@ class Measured:
     uncontrolled: tuple[Finding, ...] = ()
 
 
+@dataclass(frozen=True)
+class PlannedOne:
+    """One configuration as another program will measure it, for ``duration_ns`` a repeat."""
+
+    configuration: str
+    threads: int
+    range_bytes: int
+    duration_ns: int
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What another program will do: ``measuring_ns`` of all repeats, exactly as asked for.
+
+    ``beside``: in words, what takes time as well and how long is not known.
+    """
+
+    configurations: tuple[PlannedOne, ...]
+    measuring_ns: int
+    beside: str
+
+
 def failed_in(configuration: str, error: RunFailed | OSError) -> RunFailed:
     """The same failure, with the configuration that was being measured in what was asked."""
     if isinstance(error, OSError):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import harness
 from harness.environment import Environment
@@ -23,7 +23,7 @@ from harness.micro import native
 from harness.micro.estimate import Estimate, estimate
 from harness.micro.fit import Fitted, fit
 from harness.micro.limits import Limits, parse_limits
-from harness.micro.measured import Measured, Workplace
+from harness.micro.measured import Measured, Planned, Workplace
 from harness.micro.model import Suite
 from harness.micro.room import Room, llc_bytes, room_of
 from harness.micro.suite import cpus_and_more, suite_of
@@ -37,8 +37,8 @@ from harness.tiers.model import DIRECTORY_KINDS, Tier
 from harness.yamlfile import Document
 
 WORKLOAD = "micro"
-#: Programs beside our own: modules of this package with a function ``measure``, and with
-#: ``check`` where something can be known beforehand.
+#: Programs beside our own: modules of this package with a function ``measure``, with ``check``
+#: where something can be known beforehand, and with ``planned`` where what is done can be.
 _OTHERS = ("fio", "ioping")
 #: Tiers that a suite's ``block`` is for: the kernel's block layer is what an engine meets there.
 _BLOCK_KINDS = ("block", "sector", "fs-nodax")
@@ -84,10 +84,18 @@ class Ready:
 
     @property
     def expected(self) -> Estimate | None:
-        """How long it takes; None of another program, which tells it itself."""
+        """How long it takes; None of another program (``planned``)."""
         if self.fitted is None or self.room is None:
             return None
         return estimate(self.fitted.measurements, self.room, self.repeats)
+
+    @property
+    def planned(self) -> Planned | None:
+        """What another program will do; None of our own, and of one that does not tell it."""
+        if self.program == native.NAME:
+            return None
+        told = getattr(_module(self.program), "planned", None)
+        return None if told is None else cast(Planned, told(self.params, self.repeats))
 
     def spec(self) -> RunSpec:
         """As it is stored; its hash follows from all that was asked for."""

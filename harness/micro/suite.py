@@ -56,8 +56,16 @@ def known_suites() -> dict[str, Path]:
 def find_suite(name: str) -> Path:
     """A suite's file or folder from its path, or its name (``quick``, ``perma-bench/raw``)."""
     given = Path(name)
-    if given.suffix in _SUFFIXES or (given.is_dir() and given.is_absolute()):
+    if given.is_dir() and given.is_absolute():
         return given
+    if given.suffix in _SUFFIXES:
+        if given.is_file():
+            return given
+        raise UsageError(
+            f"suite {name}",
+            "there is no such file",
+            "name a file that is there, or a suite of `harness micro suites`",
+        )
     known = known_suites()
     if name in known:
         return known[name]
@@ -191,6 +199,10 @@ class _Expansion:
         body: Mapping[str, Any] = self.document.value["measurements"][self.name]
         return body
 
+    def _at(self, where: Where) -> str:
+        """File, line and measurement."""
+        return f"{self.document.at(where)}, measurement {self.name}"
+
     def all(self) -> Iterator[Measurement]:
         """Its configurations: the cross product of all its jobs', the last key fastest."""
         jobs = self.body.get("jobs")
@@ -218,7 +230,7 @@ class _Expansion:
 
     def _read(self, where: Where, given: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            key: read_key(key, value, self.variables, self.document.at((*where, key)))
+            key: read_key(key, value, self.variables, self._at((*where, key)))
             for key, value in given.items()
         }
 
@@ -229,14 +241,14 @@ class _Expansion:
             given = self._powers(where, given)
         seen = []
         for position, value in enumerate(given):
-            read = read_key(key, value, self.variables, self.document.at((*where, position)))
+            read = read_key(key, value, self.variables, self._at((*where, position)))
             if read not in seen:  # [1, = cpus] on one processor
                 seen.append(read)
                 yield read, _text(value, read)
 
     def _powers(self, where: Where, given: Mapping[str, Any]) -> list[int]:
         """``from``, that times the base and so on, and ``to``: both ends always."""
-        source = self.document.at(where)
+        source = self._at(where)
         key = str(where[-1])
         first, last = (int(read_key(key, given[end], self.variables, source))
                        for end in ("from", "to"))  # fmt: skip
@@ -285,7 +297,7 @@ class _Expansion:
         return found
 
     def _job(self, name: str, point: _Point, defaults: Mapping[str, Any]) -> Job | None:
-        source = self.document.at(point.where)
+        source = self._at(point.where)
         kind = point.values.get("kind", defaults.get("kind", "throughput"))
         for key in point.values:
             if (kinds := KEYS[key].kinds if key in KEYS else ()) and kind not in kinds:
@@ -340,7 +352,7 @@ def _built(name: str, values: Mapping[str, Any]) -> Job:
     job = Job(
         name=name,
         kind=values["kind"],
-        threads=max(1, values.get("threads", 1)),
+        threads=values.get("threads", 1),
         range_bytes=values.get("range", 0),
         keys=keys,
         chain=values.get("chain", ()),

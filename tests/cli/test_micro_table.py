@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -81,3 +82,29 @@ def test_fios_own_run_is_printed_so(loaded: Any, fio_suite: Any) -> None:
     (wal,) = (line for line in done.out.splitlines() if "sync=fdatasync" in line)
     assert "of each call: p50, p99.9, max" in head
     assert "direct=auto (direct=" in wal and "write call " in wal
+
+
+def test_a_dry_run_of_fio_is_a_table_with_its_time(loaded: Any, fio_suite: Any) -> None:
+    dry = ("run", "micro", "--suite", fio_suite, "--tier", "ssd", "--repeats", "4", "--dry-run")
+    done = loaded(*dry, "-q")
+    assert done.code == 0, done.err
+    title, head, table = re.split(r"^(configuration .*)\n", done.out, flags=re.MULTILINE)
+    # 50 ms × 3 configurations × 4
+    assert " ".join(title.split()) == (
+        "calls on ssd, by fio: 3 configurations × 4, 600 ms of measuring and the writing of a "
+        "file of 8 MiB; nothing is run"
+    )
+    assert head.split() == ["configuration", "threads", "range", "for"]
+    rows = table.splitlines()
+    assert [row.split("/")[0] for row in rows] == ["wal", "wal", "read"]
+    assert all(row.split()[1:] == ["1", "8", "MiB", "50", "ms"] for row in rows)
+    assert "{" not in done.out
+    (plan,) = loaded(*dry, "--json", "-q").json["plan"]
+    assert plan["measuring_s"] == 0.6
+    assert plan["configurations"] == [row.split()[0] for row in rows]
+
+
+def test_a_dry_run_of_ioping_says_what_it_asks_for(loaded: Any) -> None:
+    done = loaded("run", "micro", "--suite", "ioping", "--tier", "ssd", "--dry-run", "-q")
+    assert done.code == 0, done.err
+    assert "by ioping × 1: requests 2000, access 4KiB" in done.out and "{" not in done.out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,7 +84,11 @@ def test_every_part_lies_where_it_was_placed(lab: Any, release: str) -> None:
 
 def test_server_runs_as_the_unprivileged_user(module_lab: Any, running: Any) -> None:
     wanted = module_lab.credentials.uid if module_lab.credentials else os.geteuid()
-    assert {Path(f"/proc/{p.pid}").stat().st_uid for p in running.processes()} == {wanted}
+    owners = set()
+    for process in running.processes():
+        with suppress(FileNotFoundError):  # an autovacuum worker comes and goes
+            owners.add(Path(f"/proc/{process.pid}").stat().st_uid)
+    assert owners == {wanted}
     assert wanted != 0
 
 
@@ -93,9 +98,12 @@ def test_password_is_in_no_file_and_no_command_line(module_lab: Any, running: An
     written = [p for p in module_lab.root.rglob("*") if p.is_file() and not p.is_symlink()]
     assert len(written) > 100
     assert [p for p in written if password in p.read_bytes()] == []
-    lines = [Path(f"/proc/{p.pid}/cmdline").read_bytes() for p in running.processes()]
-    environments = [Path(f"/proc/{p.pid}/environ").read_bytes() for p in running.processes()]
-    assert not any(password in text for text in lines + environments)
+    told = []
+    for process in running.processes():
+        for name in ("cmdline", "environ"):
+            with suppress(FileNotFoundError, ProcessLookupError):  # ended meanwhile
+                told.append(Path(f"/proc/{process.pid}/{name}").read_bytes())
+    assert told and not any(password in text for text in told)
 
 
 def test_a_wrong_password_is_refused(module_lab: Any, running: Any) -> None:

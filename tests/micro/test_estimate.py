@@ -38,7 +38,7 @@ def test_a_chase_over_a_large_range_is_set_up_for_each_of_its_measurements():
 
 def test_a_random_chase_costs_more_than_one_in_turn_and_more_a_node_where_it_is_larger():
     def chase(more: str) -> int:
-        base = "  c: {args: {kind: chase, range: 64}}"
+        base = "  c: {args: {kind: chase, range: 128}}"
         args = f"  c: {{args: {{kind: chase, {more}}}}}"
         return expected(args, repeats=100).setup_ns - expected(base, repeats=100).setup_ns
 
