@@ -6,7 +6,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,11 @@ class Environment:
 
     @contextmanager
     def directory(self, path: Path) -> Iterator[Path]:
-        """A new directory of the engine's user, removed at the end whatever happens."""
+        """A new directory of the engine's user, removed at the end whatever happens.
+
+        So is the one it lies in, where that was made for it and nobody else is in it.
+        """
+        new = not path.parent.exists()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -62,6 +66,9 @@ class Environment:
             yield registered
         finally:
             self.supervisor.journal.remove_directory(registered)
+            if new:
+                with suppress(OSError):
+                    path.parent.rmdir()
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:

@@ -19,7 +19,7 @@ from harness.micro.limits import PARAMETERS
 from harness.micro.native import NAME
 from harness.micro.perma_result import memory_of, perma_results
 from harness.micro.room import variables_here
-from harness.micro.runner import Asked, Ready, prepare, run
+from harness.micro.runner import Asked, Ready, planned_by, prepare, run
 from harness.micro.suite import (
     find_suite,
     known_suites,
@@ -44,18 +44,22 @@ def suites(json_: JsonOption = False) -> None:
     found = []
     for name, path in known_suites().items():
         suite = load_suite(path, variables_here())
-        what = suite.program if suite.program != NAME else ""
-        count = len({one.configuration for one in suite.measurements}) or None
-        found.append({"name": name, "configurations": count, "program": suite.program,
-                      "description": suite.description, "what": what})  # fmt: skip
+        planned = planned_by(suite.program, suite.params, suite.repeats)
+        every = planned.configurations if planned else suite.measurements
+        found.append({"name": name, "configurations": len({one.configuration for one in every}),
+                      "program": suite.program, "description": suite.description})  # fmt: skip
     if json_:
-        print_json({"suites": [{k: v for k, v in one.items() if k != "what"} for one in found]})
+        print_json({"suites": found})
         return
     print_table(
         ("suite", "configurations", "description"),
-        [(one["name"], one["configurations"] or f"by {one['what']}", one["description"])
+        [(one["name"], f"{one['configurations']}{_by(one['program'])}", one["description"])
          for one in found],
     )  # fmt: skip
+
+
+def _by(program: object) -> str:
+    return "" if program == NAME else f" by {program}"
 
 
 @app.command("show")
@@ -65,6 +69,9 @@ def show_(suite: SuiteArgument, json_: JsonOption = False) -> None:
     rows = [(one.configuration, _bound(one.duration_ns, one.jobs[0].operations),
              ", ".join(format_bytes(job.range_bytes) for job in one.jobs))
             for one in loaded.measurements]  # fmt: skip
+    if planned := planned_by(loaded.program, loaded.params, loaded.repeats):
+        rows = [(it.configuration, _bound(it.duration_ns, it.operations),
+                 format_bytes(it.range_bytes)) for it in planned.configurations]  # fmt: skip
     if json_:
         print_json({"suite": {"name": loaded.name, "description": loaded.description,
                               "configurations": [row[0] for row in rows]}})  # fmt: skip
@@ -226,14 +233,11 @@ def _print_plan(ready: Sequence[Ready], json_: bool) -> None:
 
 
 def _print_other(ready: Ready) -> None:
-    """The plan of another program, as far as it tells it beforehand."""
+    """The plan of another program."""
     title = f"{ready.suite.name} on {ready.tier.name}, by {ready.program}"
     planned = ready.planned
-    if planned is None:
-        params = ", ".join(f"{key} {value}" for key, value in ready.params.items())
-        print(f"{title} × {ready.repeats}: {params or 'its defaults'}; how long that takes is not "
-              "known beforehand; nothing is run")  # fmt: skip
-        return
+    assert planned is not None
+    measuring = f", {format_ns(planned.measuring_ns)} of measuring" if planned.measuring_ns else ""
     print_table(
         ("configuration", "threads", "range", "for"),
         [
@@ -241,12 +245,12 @@ def _print_other(ready: Ready) -> None:
                 one.configuration,
                 one.threads,
                 format_bytes(one.range_bytes),
-                format_ns(one.duration_ns),
+                _bound(one.duration_ns, one.operations),
             )
             for one in planned.configurations
         ],
-        title=f"{title}: {len(planned.configurations)} configurations × {ready.repeats}, "
-        f"{format_ns(planned.measuring_ns)} of measuring and {planned.beside}; nothing is run",
+        title=f"{title}: {len(planned.configurations)} configurations × {ready.repeats}"
+        f"{measuring} and {planned.beside}; nothing is run",
     )
 
 
@@ -262,13 +266,14 @@ def _plan_json(ready: Ready) -> dict[str, Any]:
     planned = ready.planned
     every = ready.fitted.measurements if ready.fitted else planned.configurations if planned else ()
     expected = ready.expected
-    measuring = expected or planned
+    told = expected or planned
+    measuring_ns = told.measuring_ns if told else None
     return {
         "suite": ready.suite.name,
         "tier": ready.tier.name,
         "program": ready.program,
         "repeats": ready.repeats,
-        "measuring_s": measuring.measuring_ns / NS_PER_S if measuring else None,
+        "measuring_s": None if measuring_ns is None else measuring_ns / NS_PER_S,
         "setup_s": expected.setup_ns / NS_PER_S if expected else None,
         "ended_by_a_count": expected.counted if expected else None,
         "configurations": [one.configuration for one in every],

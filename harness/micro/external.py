@@ -1,7 +1,9 @@
-"""Other people's programs on a tier: found, started under the supervisor, heard to the end."""
+"""Other people's programs on a tier: found, given room, started under the supervisor, heard to
+the end."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -14,8 +16,12 @@ from pathlib import Path
 from harness.errors import RunFailed, UsageError
 from harness.micro.measured import Workplace
 from harness.supervise.failures import log_tail
+from harness.tiers.model import DIRECTORY_KINDS, Tier
+from harness.units import format_bytes
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
+#: Left free of what the tier has: a full file system is another device.
+_SPARE_SHARE = 0.05
 
 
 def require(name: str, arguments: Sequence[str], at_least: tuple[int, ...] = ()) -> str:
@@ -40,6 +46,31 @@ def require(name: str, arguments: Sequence[str], at_least: tuple[int, ...] = ())
             asked, f"{path} is version {version or 'unknown'}", f"install {wanted} or later"
         )
     return version
+
+
+def require_room(tier: Tier, size_bytes: int, name: str, key: str) -> None:
+    """UsageError where the tier is no directory, or has no room for a file of ``size_bytes``.
+
+    ``name``: of the program; ``key``: of its parameter that says the file's size.
+    """
+    asked = f"measure with {name} on tier {tier.name!r}"
+    path = tier.claim.path
+    if path is None or tier.facts.kind not in DIRECTORY_KINDS:
+        raise UsageError(
+            asked, f"a {tier.facts.kind} has no files, and {name} measures in one",
+            "choose a tier that is a directory",
+        )  # fmt: skip
+    there = Path(path)
+    while not there.exists():  # an emulated tier's is made by its first run
+        there = there.parent
+    room = os.statvfs(there)
+    free = room.f_bavail * room.f_frsize
+    if size_bytes > free * (1 - _SPARE_SHARE):
+        raise UsageError(
+            f"{asked} in a file of {format_bytes(size_bytes)}",
+            f"{format_bytes(free)} are free in {path}, and {1 - _SPARE_SHARE:.0%} of that may go",
+            f"make room, or give a smaller one with -p {key}=…",
+        )
 
 
 def run(work: Workplace, argv: Sequence[str], stdin: str = "") -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed
 from harness.host.uncontrolled import Finding
 from harness.micro import external
 from harness.micro.fio_result import IoSample, metrics_of, sample_of
@@ -29,14 +29,13 @@ _FILE = "data"
 _BLOCK = 4096
 #: The first that prints the latencies of syncs with their bins.
 _OLDEST = (3, 12)
-#: Left free of what the tier has: a full file system is another device.
-_SPARE_SHARE = 0.05
 
 
-def check(params: Mapping[str, Any]) -> None:
-    """UsageError where fio is missing or a parameter is wrong, before anything is started."""
-    plan_of(params)
+def check(params: Mapping[str, Any], tier: Tier) -> None:
+    """UsageError where fio is missing, a parameter is wrong, or the tier has no room for it."""
+    plan = plan_of(params)
     version()
+    external.require_room(tier, plan.size_bytes, "fio", "size")
 
 
 def version() -> str:
@@ -61,7 +60,7 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
     """Every configuration of ``params`` (see :mod:`harness.micro.io_jobs`) on the tier."""
     plan = plan_of(params)
     found_version = version()
-    directory = _room(work, plan)
+    directory = work.files
     past_cache = takes_direct(directory)
     _fill(work, plan, past_cache)
     found: dict[IoJob, list[IoSample]] = {job: [] for job in plan.jobs}
@@ -163,24 +162,6 @@ def _direct(job: IoJob, past_cache: bool) -> bool:
     return job.direct == "yes"
 
 
-def _room(work: Workplace, plan: IoPlan) -> Path:
-    asked = f"measure file I/O on tier {work.tier.name}"
-    if work.directory is None:
-        raise UsageError(
-            asked, f"it is a {work.tier.facts.kind}, not a directory",
-            "choose a tier that is a directory",
-        )  # fmt: skip
-    room = os.statvfs(work.directory)
-    free = room.f_bavail * room.f_frsize
-    if plan.size_bytes > free * (1 - _SPARE_SHARE):
-        raise UsageError(
-            f"{asked} in a file of {format_bytes(plan.size_bytes)}",
-            f"{format_bytes(free)} are free in {work.directory.parent}",
-            "make room, or give a smaller one with -p size=…",
-        )
-    return work.directory
-
-
 def _fill(work: Workplace, plan: IoPlan, past_cache: bool) -> None:
     """Write all of the file: of blocks that were never written reads fetch nothing."""
     work.env.progress.say(f"{work.tier.name}: writing {format_bytes(plan.size_bytes)}")
@@ -189,8 +170,7 @@ def _fill(work: Workplace, plan: IoPlan, past_cache: bool) -> None:
         f"direct={int(past_cache)}\nend_fsync=1\nrefill_buffers=1\nrandseed={work.seed}\n"
     )
     _fio(work, text)
-    assert work.directory is not None
-    written = (work.directory / _FILE).stat().st_size
+    written = (work.files / _FILE).stat().st_size
     if written != plan.size_bytes:
         raise RunFailed(
             f"write {plan.size_bytes} bytes on {work.tier.name}", f"the file has {written}"

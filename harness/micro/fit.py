@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from harness.errors import UsageError
 from harness.host.uncontrolled import Finding
 from harness.micro.chains import LINE_BYTES
 from harness.micro.fit_findings import Steps, findings_of
-from harness.micro.limits import Limits
+from harness.micro.limits import Limits, chosen
 from harness.micro.model import VECTORED, Axis, Job, Measurement, Pages, Place, Suite
 from harness.micro.refusals import refuse_cached, refuse_gigantic, refuse_jobs
 from harness.micro.room import Room
@@ -59,8 +58,8 @@ def targets_of(measurement: Measurement, room: Room) -> dict[TargetKey, int]:
 
 def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
     """The suite on this host; UsageError where nothing of it is left, or nothing fits."""
-    chosen = _chosen(suite, limits)
-    near = [_whole(one) for one in _with_processors(chosen, room)]
+    asked = chosen(suite.measurements, limits.only, lambda one: (one.name, one.configuration))
+    near = [_whole(one) for one in _with_processors(asked, room)]
     limited = [_whole(_limited(one, limits)) for one in near]
     threaded = [_threads(one, room) for one in limited]
     sized = _renamed(near, _sized(threaded, room))
@@ -68,7 +67,7 @@ def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
     for one in sized:  # what differed in what was changed is called the same now: the first stands
         unique.setdefault(one.configuration, one)
     kept = list(unique.values())
-    steps = Steps(len(chosen) - len(near), limited, threaded, sized, kept)
+    steps = Steps(len(asked) - len(near), limited, threaded, sized, kept)
     findings = findings_of(steps, room, limits)
     if not kept:
         raise UsageError(f"suite {suite.name}", "nothing of it can be measured here",
@@ -87,24 +86,6 @@ def _gigantic_bytes(measurements: Sequence[Measurement], room: Room) -> dict[Pla
             if pages == "1g":
                 found[place] = max(size, found.get(place, 0))
     return found
-
-
-def _chosen(suite: Suite, limits: Limits) -> list[Measurement]:
-    if not limits.only:
-        return list(suite.measurements)
-    chosen = [
-        one
-        for one in suite.measurements
-        if any(fnmatchcase(name, p) for p in limits.only for name in (one.name, one.configuration))
-    ]
-    if not chosen:
-        names = ", ".join(dict.fromkeys(one.name for one in suite.measurements))
-        raise UsageError(
-            f"--param only={','.join(limits.only)}",
-            f"no configuration of suite {suite.name} has such a name",
-            f"its measurements: {names}; `harness micro show {suite.name}` lists all",
-        )
-    return chosen
 
 
 def _with_processors(measurements: Sequence[Measurement], room: Room) -> list[Measurement]:

@@ -6,6 +6,7 @@
     params:
       size: 1GiB                 the file on the tier
       duration: 2s               of each configuration and repeat
+      only: "wal*"               of the measurements below; for -p only=…
       measurements:
         random_read: {operation: read, pattern: random, access: 4KiB, queue_depth: [1, 2, 4]}
         wal: {operation: write, pattern: sequential, access: 4KiB, sync: fdatasync}
@@ -25,6 +26,7 @@ from typing import Any, Literal, cast
 
 from harness import parameters
 from harness.errors import UsageError, nearest
+from harness.micro.limits import chosen, parse_only
 from harness.units import MIB, NS_PER_S, parse_duration_ns, parse_size
 
 Operation = Literal["read", "write"]
@@ -32,7 +34,9 @@ Pattern = Literal["sequential", "random"]
 Sync = Literal["none", "fsync", "fdatasync", "dsync"]
 Direct = Literal["auto", "yes", "no"]
 
-_DEFAULTS: Mapping[str, Any] = {"size": "1GiB", "duration": "2s", "measurements": {}}
+_DEFAULTS: Mapping[str, Any] = {
+    "size": "1GiB", "duration": "2s", "measurements": {}, "only": None,
+}  # fmt: skip
 _KEYS: Mapping[str, Any] = {
     "operation": None, "pattern": None, "access": None,
     "queue_depth": 1, "threads": 1, "sync": "none", "direct": "auto",
@@ -96,9 +100,11 @@ def plan_of(params: Mapping[str, Any]) -> IoPlan:
     duration = parse_duration_ns(str(given["duration"]))
     if duration < _SHORTEST_NS or duration > 3600 * NS_PER_S:
         raise UsageError(f"duration {given['duration']}", "out of range", "choose 1ms to 1h")
-    jobs = tuple(job for name in given["measurements"] for job in _jobs(given, str(name)))
-    if not jobs:
+    every = [job for name in given["measurements"] for job in _jobs(given, str(name))]
+    if not every:
         raise UsageError("a suite of fio", "no measurements in its params", "name one")
+    only = parse_only(given["only"]) if given["only"] else ()
+    jobs = tuple(chosen(every, only, lambda job: (job.measurement, job.configuration)))
     for job in jobs:
         if size < MIB or size // job.threads < job.access_bytes:
             raise UsageError(
@@ -125,8 +131,8 @@ def _jobs(given: Mapping[str, Any], name: str) -> Iterator[IoJob]:
     if missing := [key for key, value in values.items() if value is None]:
         raise UsageError(asked, f"no {' and no '.join(missing)}", "write it")
     swept = [value if isinstance(value, list) else [value] for value in values.values()]
-    for chosen in product(*swept):
-        yield _job(name, dict(zip(values, chosen, strict=True)))
+    for point in product(*swept):
+        yield _job(name, dict(zip(values, point, strict=True)))
 
 
 def _job(name: str, values: Mapping[str, Any]) -> IoJob:

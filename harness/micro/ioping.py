@@ -7,7 +7,7 @@ the time that is counted, as ioping does it unless told otherwise.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,15 @@ from harness.errors import RunFailed
 from harness.micro import external
 from harness.micro.fio import takes_direct
 from harness.micro.fio_result import histogram
-from harness.micro.measured import Measured, Workplace, measuring
+from harness.micro.limits import chosen, parse_only
+from harness.micro.measured import Measured, Planned, PlannedOne, Workplace, measuring
 from harness.result import Check, Metric
-from harness.units import parse_size
+from harness.tiers.model import Tier
+from harness.units import format_bytes, parse_size
 
-_DEFAULTS: Mapping[str, Any] = {"requests": 2000, "access": "4KiB", "working_set": "256MiB"}
+_DEFAULTS: Mapping[str, Any] = {
+    "requests": 2000, "access": "4KiB", "working_set": "256MiB", "only": None,
+}  # fmt: skip
 #: ioping's own: the first request after a pause is not like the others.
 _IGNORED = 1
 _CASES = tuple((o, p) for o in ("read", "write") for p in ("random", "sequential"))
@@ -31,12 +35,27 @@ class _Plan:
     requests: int
     access_bytes: int
     working_set_bytes: int
+    cases: Sequence[tuple[str, str]]
 
 
-def check(params: Mapping[str, Any]) -> None:
-    """UsageError where ioping is missing or a parameter is wrong."""
-    _plan(params)
+def check(params: Mapping[str, Any], tier: Tier) -> None:
+    """UsageError where ioping is missing, a parameter is wrong, or the tier has no room for it."""
+    plan = _plan(params)
     version()
+    external.require_room(tier, plan.working_set_bytes, "ioping", "working_set")
+
+
+def planned(params: Mapping[str, Any], repeats: int) -> Planned:
+    """Each case in a file of its own, for so many requests."""
+    plan = _plan(params)
+    return Planned(
+        tuple(
+            PlannedOne(_configuration(*case), 1, plan.working_set_bytes, operations=plan.requests)
+            for case in plan.cases
+        ),
+        None,
+        f"the writing of files of {format_bytes(plan.working_set_bytes)}",
+    )
 
 
 def version() -> str:
@@ -48,12 +67,10 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
     """Random and sequential reads and writes; latencies of all repeats in one histogram."""
     plan = _plan(params)
     found_version = version()
-    if work.directory is None:
-        raise RunFailed(f"ioping on {work.tier.name}", "the tier is not a directory")
-    direct = takes_direct(work.directory)
-    times: dict[tuple[str, str], list[list[int]]] = {case: [] for case in _CASES}
+    direct = takes_direct(work.files)
+    times: dict[tuple[str, str], list[list[int]]] = {case: [] for case in plan.cases}
     for repeat in range(work.repeats):
-        for operation, pattern in _CASES:
+        for operation, pattern in plan.cases:
             work.env.progress.say(
                 f"{work.tier.name}: ioping {pattern} {operation} ({repeat + 1} of {work.repeats})"
             )
@@ -73,7 +90,9 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
         version=found_version,
         build=f"ioping {found_version}",
         source="Debian's or the host's own ioping",
-        artifacts={"ioping": {"argv": [_argv(plan, o, p, direct, work.seed) for o, p in _CASES]}},
+        artifacts={
+            "ioping": {"argv": [_argv(plan, o, p, direct, work.seed) for o, p in plan.cases]}
+        },
     )
 
 
@@ -82,10 +101,12 @@ def _plan(params: Mapping[str, Any]) -> _Plan:
         if name not in _DEFAULTS:
             raise parameters.unknown("ioping", str(name), list(_DEFAULTS), {"size": "working_set"})
     given = {**_DEFAULTS, **params}
+    only = parse_only(given["only"]) if given["only"] else ()
     return _Plan(
         parameters.count("requests", _number(given["requests"]), 1_000_000),
         parse_size(given["access"]),
         parse_size(given["working_set"]),
+        chosen(_CASES, only, lambda case: ("ioping", _configuration(*case))),
     )
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
 
 from harness.errors import UsageError, nearest
 from harness.micro.model import Pages
 from harness.processors import parse_cpus
 from harness.units import parse_duration_ns, parse_size
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,33 @@ def _one_of(*known: str) -> Any:
     return read
 
 
+def parse_only(text: str) -> tuple[str, ...]:
+    """Shell patterns, with commas between them."""
+    return tuple(text.split(","))
+
+
+def chosen(
+    every: Sequence[_T], only: Sequence[str], names: Callable[[_T], tuple[str, str]]
+) -> list[_T]:
+    """Those of which a pattern matches the measurement or the configuration (``names``).
+
+    All without a pattern; UsageError where none is left.
+    """
+    found = [
+        one for one in every if not only or any(fnmatchcase(n, p) for p in only for n in names(one))
+    ]
+    if found:
+        return found
+    raise UsageError(
+        f"--param only={','.join(only)}",
+        "no configuration of the suite has such a name",
+        f"its measurements: {', '.join(dict.fromkeys(names(one)[0] for one in every))}; "
+        "`harness micro show` lists all",
+    )
+
+
 _READ: Mapping[str, tuple[str, Any]] = {
-    "only": ("only", lambda text: tuple(text.split(","))),
+    "only": ("only", parse_only),
     "duration": ("duration_ns", _some(parse_duration_ns)),
     "warm_up": ("warm_up_ns", parse_duration_ns),
     "range": ("range_bytes", _some(parse_size)),

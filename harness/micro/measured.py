@@ -31,6 +31,12 @@ class Workplace:
     seed: int
     repeats: int
 
+    @property
+    def files(self) -> Path:
+        """``directory``, of a tier that was seen to have one."""
+        assert self.directory is not None, f"{self.tier.name} has no files"
+        return self.directory
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -52,23 +58,24 @@ class Measured:
 
 @dataclass(frozen=True)
 class PlannedOne:
-    """One configuration as another program will measure it, for ``duration_ns`` a repeat."""
+    """One configuration as another program will measure it: so long, or so often, a repeat."""
 
     configuration: str
     threads: int
     range_bytes: int
-    duration_ns: int
+    duration_ns: int | None = None
+    operations: int | None = None
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What another program will do: ``measuring_ns`` of all repeats, exactly as asked for.
+    """What another program will do: ``measuring_ns`` of all repeats; None where counts end it.
 
     ``beside``: in words, what takes time as well and how long is not known.
     """
 
     configurations: tuple[PlannedOne, ...]
-    measuring_ns: int
+    measuring_ns: int | None
     beside: str
 
 

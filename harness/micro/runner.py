@@ -37,8 +37,8 @@ from harness.tiers.model import DIRECTORY_KINDS, Tier
 from harness.yamlfile import Document
 
 WORKLOAD = "micro"
-#: Programs beside our own: modules of this package with a function ``measure``, with ``check``
-#: where something can be known beforehand, and with ``planned`` where what is done can be.
+#: Programs beside our own: modules of this package with functions ``check`` (what can be known
+#: beforehand), ``planned`` and ``measure``.
 _OTHERS = ("fio", "ioping")
 #: Tiers that a suite's ``block`` is for: the kernel's block layer is what an engine meets there.
 _BLOCK_KINDS = ("block", "sector", "fs-nodax")
@@ -91,11 +91,8 @@ class Ready:
 
     @property
     def planned(self) -> Planned | None:
-        """What another program will do; None of our own, and of one that does not tell it."""
-        if self.program == native.NAME:
-            return None
-        told = getattr(_module(self.program), "planned", None)
-        return None if told is None else cast(Planned, told(self.params, self.repeats))
+        """What another program will do; None of our own."""
+        return planned_by(self.program, self.params, self.repeats)
 
     def spec(self) -> RunSpec:
         """As it is stored; its hash follows from all that was asked for."""
@@ -132,8 +129,7 @@ def prepare(asked: Asked, env: Environment) -> Ready:
     params = dict(other.get("params", {})) if other else {}
     if program != native.NAME:
         overlaid = params | dict(asked.params)
-        if (check := getattr(_module(program), "check", None)) is not None:
-            check(overlaid)
+        _module(program).check(overlaid, tier)
         return Ready(asked, suite, tier, program, overlaid, limits, None, None)
     native.check()
     if tier.facts.kind == "devdax" and not asked.overwrite:
@@ -173,6 +169,13 @@ def _tier(name: str, env: Environment) -> Tier:
         f"tiers here: {', '.join(known) or 'none'} (harness doctor); --emulate {name} lets a tmpfs "
         "stand in and marks its numbers",
     )
+
+
+def planned_by(program: str, params: Mapping[str, Any], repeats: int) -> Planned | None:
+    """What another program will do with a suite's parameters; None of our own."""
+    if program == native.NAME:
+        return None
+    return cast(Planned, _module(program).planned(params, repeats))
 
 
 def _module(program: str) -> Any:

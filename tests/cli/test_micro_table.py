@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +107,58 @@ def test_a_dry_run_of_fio_is_a_table_with_its_time(loaded: Any, fio_suite: Any) 
 
 
 def test_a_dry_run_of_ioping_says_what_it_asks_for(loaded: Any) -> None:
-    done = loaded("run", "micro", "--suite", "ioping", "--tier", "ssd", "--dry-run", "-q")
+    dry = ("run", "micro", "--suite", "ioping", "--tier", "ssd", "--dry-run", "-q")
+    done = loaded(*dry, "-p", "only=*random*", "-p", "requests=50")
     assert done.code == 0, done.err
-    assert "by ioping × 1: requests 2000, access 4KiB" in done.out and "{" not in done.out
+    title, _, rows = re.split(r"^(configuration .*)\n", done.out, flags=re.MULTILINE)
+    words = " ".join(title.split())
+    assert "by ioping: 2 configurations × 1 and the writing of files of 256 MiB" in words
+    assert [line.split() for line in rows.splitlines()] == [
+        [f"ioping/operation={name},pattern=random", "1", "256", "MiB", "50", "operations"]
+        for name in ("read", "write")
+    ]
+
+
+def test_suites_of_other_programs_are_shown_like_ours(loaded: Any, fio_suite: Any) -> None:
+    lines = loaded("micro", "show", fio_suite).out.splitlines()
+    assert [line.split("/")[0] for line in lines[2:]] == ["wal", "wal", "read"]
+    (block,) = (
+        one for one in loaded("micro", "suites", "--json").json["suites"]
+        if one["name"] == "block-io"
+    )  # fmt: skip
+    assert (block["program"], block["configurations"]) == ("fio", 28)
+
+
+@pytest.mark.parametrize("suite", ["ioping", "block-io"])
+def test_a_tier_without_files_is_refused_beforehand(loaded: Any, suite: str) -> None:
+    done = loaded("run", "micro", "--suite", suite, "--tier", "dram", "--dry-run")
+    assert done.code == 2, done.out
+    assert "a numa has no files" in done.err and "a tier that is a directory" in done.err
+
+
+@pytest.mark.parametrize(("suite", "key"), [("ioping", "working_set"), ("file-io", "size")])
+def test_a_file_that_does_not_fit_is_refused_beforehand(loaded: Any, suite: str, key: str) -> None:
+    stored = sorted(loaded.results.glob("runs/*"))
+    done = loaded("run", "micro", "--suite", suite, "--tier", "ssd", "-p", f"{key}=100TiB")
+    assert done.code == 2, done.out
+    assert f"-p {key}=" in done.err and "95% of that may go" in done.err
+    assert sorted(loaded.results.glob("runs/*")) == stored
+
+
+def test_only_names_measurements_of_fio_too(loaded: Any, fio_suite: Any) -> None:
+    run = ("run", "micro", "--suite", fio_suite, "--tier", "ssd", "--dry-run", "--json", "-q")
+    (plan,) = loaded(*run, "-p", "only=wal/*fdatasync*,read").json["plan"]
+    assert [one.split("/")[0] for one in plan["configurations"]] == ["wal", "read"]
+    done = loaded(*run, "-p", "only=nothing")
+    assert done.code == 2 and "its measurements: wal, read" in done.err
+
+
+def test_a_users_directory_is_left_as_it_was(loaded: Any, fio_suite: Any) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        theirs = Path(name)
+        theirs.chmod(0o755)
+        (theirs / "notes.txt").write_text("mine")
+        run = ("run", "micro", "--suite", fio_suite, "--tier", "pmem", "--emulate", f"pmem={name}")
+        done = loaded(*run, "-p", "only=read", "-q")
+        assert done.code == 0, done.err
+        assert [path.name for path in theirs.iterdir()] == ["notes.txt"]

@@ -153,7 +153,7 @@ def test_a_file_that_does_not_fit_is_refused_before_it_is_written(work: Workplac
     params = {"size": "900TiB", "measurements": {"r": {"operation": "read", "pattern": "random",
                                                        "access": "4KiB"}}}  # fmt: skip
     with pytest.raises(UsageError, match="are free"):
-        fio.measure(work, params)
+        fio.check(params, work.tier)
 
 
 @pytest.mark.parametrize("name", ["fio", "ioping"])
