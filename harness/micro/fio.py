@@ -2,7 +2,8 @@
 
 The file is written once, whole and with data that do not compress; each configuration then
 overwrites or reads it, in an order that is drawn anew for each repeat, so that no
-configuration is always measured behind the same other one.
+configuration is always measured behind the same other one. What goes through the page cache finds
+all of the file there (:mod:`harness.micro.page_cache`).
 """
 
 from __future__ import annotations
@@ -10,23 +11,26 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.errors import RunFailed
 from harness.host.uncontrolled import Finding
-from harness.micro import external
+from harness.micro import external, page_cache
 from harness.micro.fio_result import IoSample, metrics_of, sample_of
 from harness.micro.io_jobs import IoJob, IoPlan, plan_of
 from harness.micro.measured import Measured, Planned, PlannedOne, Workplace, measuring
 from harness.result import Check, Metric
+from harness.tiers.kernel import LIVE
 from harness.tiers.model import Tier
 from harness.units import format_bytes
 
 _FILE = "data"
 #: Direct I/O wants whole blocks; no device has larger ones.
 _BLOCK = 4096
+#: Of the memory that is available: a larger file would not stay in the page cache.
+_CACHED_SHARE = 0.5
 #: The first that prints the latencies of syncs with their bins.
 _OLDEST = (3, 12)
 
@@ -63,6 +67,8 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
     directory = work.files
     past_cache = takes_direct(directory)
     _fill(work, plan, past_cache)
+    page_cache.drop(directory / _FILE)
+    cached = plan.size_bytes <= (LIVE.available_memory_bytes() or 0) * _CACHED_SHARE
     found: dict[IoJob, list[IoSample]] = {job: [] for job in plan.jobs}
     files: dict[str, str] = {}
     for repeat in range(work.repeats):
@@ -73,6 +79,8 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
             work.env.progress.say(f"{work.tier.name}: {job.configuration} ({done})")
             text = job_file(job, plan, past_cache, work.seed + repeat)
             files.setdefault(job.configuration, text)
+            if cached and not _direct(job, past_cache):
+                page_cache.warm(directory / _FILE)
             with measuring(f"{job.configuration} (repeat {repeat + 1} of {work.repeats})"):
                 found[job].append(sample_of(_fio(work, text), job))
     metrics = [
@@ -87,7 +95,7 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
         build=f"fio {found_version}",
         source="Debian's or the host's own fio",
         artifacts={"fio": {"jobs": files}},
-        uncontrolled=tuple(_findings(plan, past_cache)),
+        uncontrolled=tuple(_findings(plan, past_cache, cached)),
     )
 
 
@@ -118,8 +126,7 @@ def job_file(job: IoJob, plan: IoPlan, past_cache: bool, seed: int) -> str:
     if job.pattern == "random":
         options["size"] = plan.size_bytes
         options["norandommap"] = 1
-    if _needs_cached(job, past_cache):
-        options["pre_read"] = 1
+    if not _direct(job, past_cache):
         options["invalidate"] = 0
     if job.operation == "write" and job.sync == "none" and not _direct(job, past_cache):
         options["end_fsync"] = 1  # what was left in the page cache burdens the next one
@@ -128,16 +135,6 @@ def job_file(job: IoJob, plan: IoPlan, past_cache: bool, seed: int) -> str:
     if job.sync == "dsync":
         options["sync"] = "dsync"
     return "".join(["[job]\n", *(f"{name}={value}\n" for name, value in options.items())])
-
-
-def _needs_cached(job: IoJob, past_cache: bool) -> bool:
-    """Whether the file is to lie in the page cache, where there is one, as a whole.
-
-    Else the first access of each page would be another thing than the others: a read of a part
-    fetches it, and so does the write of a part.
-    """
-    partial = job.operation == "read" or job.access_bytes % _BLOCK != 0
-    return partial and not _direct(job, past_cache)
 
 
 def takes_direct(directory: Path) -> bool:
@@ -213,14 +210,19 @@ def _everything(found: Mapping[IoJob, list[IoSample]]) -> Check:
     )  # fmt: skip
 
 
-def _findings(plan: IoPlan, past_cache: bool) -> list[Finding]:
+def _findings(plan: IoPlan, past_cache: bool, cached: bool) -> Iterator[Finding]:
     asked = any(job.direct == "auto" and not job.access_bytes % _BLOCK for job in plan.jobs)
-    if past_cache or not asked:
-        return []
-    return [
-        Finding(
+    if asked and not past_cache:
+        yield Finding(
             what="page cache",
             found="this file system takes no direct I/O: what is read may lie in memory",
             do="give a size larger than the memory, or measure on another file system",
         )
-    ]
+    elif not cached and not all(_direct(job, past_cache) for job in plan.jobs):
+        yield Finding(
+            what="page cache",
+            found=f"a file of {format_bytes(plan.size_bytes)} is more than "
+            f"{_CACHED_SHARE:.0%} of the available memory: what goes through the page cache finds "
+            "a part of it there",
+            do="give a smaller size, or direct: true",
+        )

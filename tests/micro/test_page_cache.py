@@ -1,0 +1,26 @@
+"""Which parts of a file lie in the page cache, as ``fincore`` of util-linux tells it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from harness.micro import page_cache
+from harness.units import MIB
+
+
+def resident_bytes(file: Path) -> int:
+    told = ["fincore", "--bytes", "--noheadings", "--output", "res", str(file)]
+    return int(subprocess.run(told, capture_output=True, text=True, check=True).stdout)
+
+
+def test_all_of_a_file_is_brought_in_and_let_go() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # /tmp may be a tmpfs
+        file = Path(folder) / "data"
+        file.write_bytes(os.urandom(3 * MIB + 4096 + 5))  # more than one call asks for
+        page_cache.drop(file)
+        assert resident_bytes(file) == 0
+        page_cache.warm(file)
+        assert resident_bytes(file) == 3 * MIB + 2 * 4096
