@@ -112,6 +112,23 @@ static void read_both(uint64_t *cycles, uint64_t *ns)
     }
 }
 
+/* The largest number of cycles that all distances of successive stamps are multiples of. */
+static uint64_t step_of_clock(void)
+{
+    enum { STAMPS = 4096 };
+    uint64_t step = 0, before = mb_clock_read();
+    for (int i = 0; i < STAMPS; i++) {
+        uint64_t now = mb_clock_read(), rest = now - before;
+        before = now;
+        while (rest) {
+            uint64_t over = step % rest;
+            step = rest;
+            rest = over;
+        }
+    }
+    return step ? step : 1;
+}
+
 static uint64_t first_cycles, first_ns, last_cycles, last_ns;
 
 void mb_cpu_settle(void)
@@ -164,6 +181,7 @@ void mb_cpu_find(void)
     find_model();
     find_caches();
     find_abilities();
+    mb_cpu.clock_step = step_of_clock();
     read_both(&first_cycles, &first_ns);
     mb_cpu_measure_core();
 }

@@ -130,6 +130,7 @@ struct mb_cpu {
     bool isa[MB_ISAS], flush[MB_FLUSHES];
     bool invariant_clock; /* as the processor says; false: looked after (mb_cpu_clock_kept) */
     double clock_hz; /* of the time stamp counter, against CLOCK_MONOTONIC */
+    uint64_t clock_step; /* its values differ by multiples of this (26 at 2.6 GHz on Zen: 10 ns) */
     double core_hz;  /* of the core just now: dependent additions */
     uint64_t llc_bytes; /* the last-level cache, as the kernel tells it; 0: it does not */
 };

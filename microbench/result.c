@@ -155,9 +155,10 @@ static json_t *names_of(const char *const *names, const bool *has)
 
 json_t *mb_cpu_facts(void)
 {
-    return json_pack("{s:s, s:o, s:o, s:f, s:b, s:f, s:o}", "model", mb_cpu.model, "isa",
+    return json_pack("{s:s, s:o, s:o, s:f, s:f, s:b, s:f, s:o}", "model", mb_cpu.model, "isa",
                      names_of(mb_isa_names, mb_cpu.isa), "flush",
                      names_of(mb_flush_names, mb_cpu.flush), "tsc_hz", mb_cpu.clock_hz,
+                     "stamp_step_ns", (double)mb_cpu.clock_step * 1e9 / mb_cpu.clock_hz,
                      "invariant_tsc", mb_cpu.invariant_clock, "core_hz", mb_cpu.core_hz,
                      "llc_bytes", integer(mb_cpu.llc_bytes));
 }

@@ -12,7 +12,8 @@ from harness.engine import Credentials
 from harness.errors import RunFailed
 from harness.micro.fit import Fitted
 from harness.micro.measured import Measured, Workplace, failed_in
-from harness.micro.metrics import NOTHING_DONE, collected, findings_of, metrics_of
+from harness.micro.measured_findings import findings_of
+from harness.micro.metrics import NOTHING_DONE, collected, metrics_of
 from harness.micro.model import Suite
 from harness.micro.program import run_program
 from harness.micro.room import Room

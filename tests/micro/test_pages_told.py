@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.micro.metrics import findings_of, pages_of
+from harness.micro.measured_findings import findings_of
+from harness.micro.metrics import pages_of
 
 MIB = 1 << 20
 
@@ -48,6 +49,11 @@ def test_the_label_is_what_was_had(told: dict[str, Any], label: str) -> None:
     ],
 )
 def test_small_pages_are_told(told: dict[str, Any], words: str | None) -> None:
-    result = {"targets": {"tier_base": told}, "measurements": [], "notes": []}
+    result = {
+        "cpu": {"stamp_step_ns": 0.4},
+        "targets": {"tier_base": told},
+        "measurements": [],
+        "notes": [],
+    }
     found = [finding["found"] for finding in findings_of([], result, 1)]
     assert found == ([words] if words else [])

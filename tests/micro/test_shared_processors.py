@@ -6,7 +6,7 @@ from typing import Any
 
 from micro_suites import RANDOM, suite
 
-from harness.micro.metrics import findings_of
+from harness.micro.measured_findings import findings_of
 from harness.micro.spec import measurement_name
 
 MS = 1_000_000
@@ -29,7 +29,7 @@ def _result(ran: dict[tuple[int, int], float]) -> dict[str, Any]:
         }
         for (index, block), share in ran.items()
     ]  # fmt: skip
-    return {"targets": {}, "notes": [], "measurements": measured}
+    return {"cpu": {"stamp_step_ns": 0.4}, "targets": {}, "notes": [], "measurements": measured}
 
 
 def _told(ran: dict[tuple[int, int], float], names: str) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.micro.metrics import findings_of
+from harness.micro.measured_findings import findings_of
 from harness.micro.model import Job, Measurement
 from harness.micro.spec import measurement_name
 
@@ -24,6 +24,7 @@ RANDOM = Measurement(
 def told(*blocks: tuple[int, int | None], cpus: tuple[int, ...] = (0, 1)) -> str | None:
     """What is found where blocks took so many ms, of which so many (of all cpus) were stolen."""
     result: dict[str, Any] = {
+        "cpu": {"stamp_step_ns": 0.4},
         "targets": {},
         "notes": [],
         "measurements": [

@@ -212,3 +212,18 @@ def test_what_cannot_be_measured_is_refused_with_its_key(
     done = execute(release_build / "microbench", spec_of(SMALL, measured(job, 10)))
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def test_durations_are_multiples_of_the_step_that_the_clock_is_said_to_go_in(microbench: Run):
+    result = microbench(SMALL, measured(latency(operation="load")))
+    cpu = result["cpu"]
+    cycles = cpu["stamp_step_ns"] * cpu["tsc_hz"] / 1e9
+    assert round(cycles) >= 1
+    assert cycles == pytest.approx(round(cycles), abs=0.01)
+    (job,) = jobs(result)
+    told = [int(one.value_iterated_to) for one in histogram(job).get_recorded_iterator()]
+    small = [value for value in told if value < 1000]  # told by the ns; others in coarser bins
+    assert small
+    for value in small:
+        over = value % cpu["stamp_step_ns"]
+        assert min(over, cpu["stamp_step_ns"] - over) <= 1
