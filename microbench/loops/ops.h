@@ -16,7 +16,7 @@
 #define MB_JOIN_(a, b) a##_##b
 #define MB_JOIN(a, b) MB_JOIN_(a, b)
 #define MB_FOR(name) MB_JOIN(name, MB_ISA)
-#define MB_UNROLL _Pragma("GCC unroll 8")
+#define MB_UNROLL _Pragma("GCC unroll 16")
 #define MB_INLINE static inline __attribute__((always_inline, unused))
 
 #define MB_VECTOR_sse2 16
