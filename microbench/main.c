@@ -2,6 +2,7 @@
  * microbench: what memory, persistent memory and what is mapped like them can do.
  *
  *   microbench - < spec.json > result.json 3> progress.jsonl
+ *   microbench --check < spec.json      whether it can be run, as far as the spec tells
  *
  * Exit status: 0 complete; 1 failed, with the reason in the result and on stderr; 2 the
  * spec cannot be run as it is, nothing was measured.
@@ -162,8 +163,9 @@ int main(int argc, char **argv)
     struct mb_spec spec = {.document = NULL};
     json_error_t parse_error;
     lg_progress_open();
-    if (argc != 2 || strcmp(argv[1], "-") != 0) {
-        fprintf(stderr, "usage: microbench - < spec.json > result.json\n");
+    bool check = argc == 2 && strcmp(argv[1], "--check") == 0;
+    if (!check && (argc != 2 || strcmp(argv[1], "-") != 0)) {
+        fprintf(stderr, "usage: microbench -|--check < spec.json > result.json\n");
         return USAGE;
     }
     json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES, &parse_error);
@@ -173,7 +175,9 @@ int main(int argc, char **argv)
     }
     spec.document = document;
     mb_cpu_find();
-    int status = mb_spec_read(&spec, document, &error) ? measure(&spec, &error) : refuse(&error);
+    int status = !mb_spec_read(&spec, document, &error) ? refuse(&error)
+                 : check                                ? EXIT_SUCCESS
+                                                        : measure(&spec, &error);
     mb_spec_free(&spec);
     return status;
 }

@@ -74,18 +74,23 @@ def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
                          "; ".join(f["found"] for f in findings))  # fmt: skip
     refuse_jobs(kept, room)
     refuse_cached(steps, room)
-    refuse_gigantic(_gigantic_bytes(kept, room), room)
+    refuse_gigantic(*_gigantic(kept, room), room)
     return Fitted(tuple(kept), findings)
 
 
-def _gigantic_bytes(measurements: Sequence[Measurement], room: Room) -> dict[Place, int]:
-    """By place, what lies on pages of 1 GiB: each target is as large as its largest use."""
+def _gigantic(measurements: Sequence[Measurement], room: Room) -> tuple[dict[Place, int], str]:
+    """By place, what lies on pages of 1 GiB, and which measurement wants it first.
+
+    Each target is as large as its largest use.
+    """
     found: dict[Place, int] = {}
+    first = ""
     for one in measurements:
         for (place, pages), size in targets_of(one, room).items():
             if pages == "1g":
                 found[place] = max(size, found.get(place, 0))
-    return found
+                first = first or f"{one.origin}, {one.configuration}"
+    return found, first
 
 
 def _with_processors(measurements: Sequence[Measurement], room: Room) -> list[Measurement]:
@@ -112,7 +117,7 @@ def _whole_job(job: Job) -> Job:
     return replace(
         job,
         range_bytes=job.range_bytes // access * access or job.range_bytes,  # refused below
-        dram_range_bytes=job.dram_range_bytes // access * access,
+        dram_range_bytes=job.dram_range_bytes // access * access or job.dram_range_bytes,
     )
 
 
@@ -252,7 +257,7 @@ def _smaller_job(job: Job, factor: int, one: Measurement) -> Job:
         keys["chunk_bytes"] = _power_of_two_below(size // job.threads)
     elif chunk:
         size = size // chunk * chunk
-    dram = job.dram_range_bytes // factor // access * access
+    dram = job.dram_range_bytes // factor // access * access or job.dram_range_bytes
     return replace(job, range_bytes=size, dram_range_bytes=dram, keys=keys)
 
 

@@ -41,6 +41,7 @@ def findings_of(steps: Steps, room: Room, limits: Limits) -> tuple[Finding, ...]
     return (
         *_far_told(steps.far),
         *_isa_told(steps.kept, limits),
+        *_operations_told(steps.kept, limits),
         *_threads_told(steps.limited, steps.threaded),
         *_equal_told(len(steps.sized) - len(steps.kept)),
         *_sizes_told(steps.threaded, steps.sized),
@@ -107,6 +108,23 @@ def _isa_told(measurements: Sequence[Measurement], limits: Limits) -> list[Findi
             found=f"{limits.isa} is not for {', '.join(without)}: chases, logs and pages have no "
             "loops of an instruction set's own",
             do="read them as they are without it",
+        )
+    ]
+
+
+def _operations_told(measurements: Sequence[Measurement], limits: Limits) -> list[Finding]:
+    timed = {
+        one.name: None
+        for one in measurements
+        if all(job.operations is None for job in one.jobs) and one.duration_ns is not None
+    }
+    if limits.operations is None or not timed:
+        return []
+    return [
+        Finding(
+            what="operations",
+            found=f"{', '.join(timed)} end by time: a bound on operations leaves them as they are",
+            do="bound them by -p duration=…",
         )
     ]
 

@@ -12,7 +12,7 @@ from harness.host.uncontrolled import Finding
 from harness.micro.metrics import collected, pages_of
 from harness.micro.model import Measurement
 from harness.micro.spec import BLOCK, measurement_name
-from harness.units import NS_PER_S, format_bytes
+from harness.units import NS_PER_S, format_bytes, format_ns
 
 #: A note on one measurement, by the name that it has in the spec.
 _NOTED = re.compile(rf"^measurement (\d+){BLOCK}\d+: (.*)$")
@@ -24,6 +24,9 @@ _STOLEN, _JUDGED_NS = 0.01, NS_PER_S
 _SHARED, _LEAST_NS = 0.02, 1_000_000
 #: So many configurations that lost most are named.
 _WORST = 3
+#: Kinds whose rates are told, and the time below which they are doubtful: threads look at the
+#: clock, and whether another one has ended, up to 400 µs apart.
+_RATED, _LEAST_WINDOW_NS = ("throughput", "chain", "log", "page"), 10_000_000
 #: Steps of the clock from which on a percentile of some 100 ns is off by more than 2 %.
 _STAMP_STEP_NS = 2.0
 #: So far the core's clock may move between the repeats of a configuration.
@@ -40,6 +43,7 @@ def findings_of(
     every = [one["repeats"][0] for one in result["measurements"]]
     yield from _stolen(measurements, result, repeats)
     yield from _shared(measurements, result)
+    yield from _short(measurements, result)
     yield from _clock(every)
     yield from _stamps(every, result["cpu"]["stamp_step_ns"])
 
@@ -165,6 +169,31 @@ def _shared(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> I
             f"{_SHARED:.0%} of a thread's time, the most in {'; '.join(named[:_WORST])}"
             f"{'; …' if len(named) > _WORST else ''}: these figures are not the device's",
             do="measure while nothing else runs, or on processors of its own (--cpus)",
+        )
+
+
+def _short(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[Finding]:
+    """Rates over less time than some steps of the program, between which it does not look."""
+    short: dict[str, int] = {}  # ns, by configuration
+    for one in result["measurements"]:
+        windows = [
+            job["window"]["duration_ns"]
+            for job in one["repeats"][0]["jobs"]
+            if job["kind"] in _RATED
+        ]
+        if windows and min(windows) < _LEAST_WINDOW_NS:
+            name = measurements[int(one["name"].partition(BLOCK)[0])].configuration
+            short[name] = min(*windows, short.get(name, _LEAST_WINDOW_NS))
+    shortest = sorted(short, key=lambda name: short[name])[:_WORST]
+    named = [f"{name} ({format_ns(short[name])})" for name in shortest]
+    if short:
+        yield Finding(
+            what="short measurements",
+            found=f"the rates of {len(short)} configurations are of less than "
+            f"{format_ns(_LEAST_WINDOW_NS)}, the shortest {'; '.join(named)}"
+            f"{'; …' if len(short) > _WORST else ''}: how a thread starts and when each of them "
+            "ended is a part of them",
+            do="ask for more operations, or for more time",
         )
 
 

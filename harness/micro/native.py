@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from harness import natives
 from harness.engine import Credentials
-from harness.errors import RunFailed
+from harness.errors import RunFailed, UsageError
 from harness.micro.fit import Fitted
 from harness.micro.measured import Measured, Workplace, failed_in
 from harness.micro.measured_findings import findings_of
@@ -20,15 +23,43 @@ from harness.micro.room import Room
 from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
 from harness.result import Check, CheckStatus
+from harness.tiers.model import Tier
 
 NAME = "microbench"
 #: How the program begins what it says of one measurement, by the name that it has in the spec.
 _OF_MEASUREMENT = re.compile(rf"^measurement \d+{BLOCK}\d+: ")
+_REFUSED = re.compile(
+    rf"^measurement (?P<index>\d+){BLOCK}\d+: (?:job (?P<job>.+?): )?(?P<found>.*)$", re.DOTALL
+)
 
 
 def check() -> None:
     """UsageError where the program was not built."""
     natives.microbench_program()
+
+
+def refuse(suite: Fitted, tier: Tier, room: Room) -> None:
+    """UsageError for what the program itself would refuse, before anything is started."""
+    there = Path(tier.claim.path or "/")
+    while not there.is_dir():  # an emulated tier's is made by its first run
+        there = there.parent
+    spec = spec_json(suite.measurements, tier, there, room, seed=0, repeats=1)
+    done = subprocess.run(
+        [natives.microbench_program(), "--check"],
+        input=json.dumps(spec), capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    if done.returncode == 0:
+        return
+    words = done.stderr.strip().removeprefix("microbench: ")
+    if (of := _REFUSED.match(words)) is None:
+        raise UsageError("measure with microbench", words, "see docs/microbench.md")
+    one = suite.measurements[int(of["index"])]
+    job = f", job {of['job']}" if len(one.jobs) > 1 else ""
+    raise UsageError(
+        f"{one.origin}, {one.configuration}{job}", of["found"],
+        "change it in the suite, or by -p (docs/micro.md); these are the program's own words "
+        "(docs/microbench.md)",
+    )  # fmt: skip
 
 
 def measure(work: Workplace, fitted: Fitted, room: Room, suite: Suite) -> Measured:

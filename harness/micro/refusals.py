@@ -58,10 +58,11 @@ def refuse_cached(steps: Steps, room: Room) -> None:
                     )
 
 
-def refuse_gigantic(sizes: Mapping[Place, int], room: Room) -> None:
+def refuse_gigantic(sizes: Mapping[Place, int], origin: str, room: Room) -> None:
     """UsageError where pages of 1 GiB are wanted that are not free.
 
-    ``sizes``: bytes on them, by place. Memory that has no node of its own shares one pool.
+    ``sizes``: bytes on them, by place; ``origin``: which measurement wants them first. Memory
+    that has no node of its own shares one pool.
     """
     free = room.gigantic_free
     if free is None:
@@ -72,8 +73,8 @@ def refuse_gigantic(sizes: Mapping[Place, int], room: Room) -> None:
     for place, pages in wanted.items():
         if pages > free[place]:
             raise UsageError(
-                "pages: 1g",
-                f"{pages} pages of 1 GiB are wanted, {free[place]} are free",
+                f"{origin}, pages: 1g",
+                f"{pages} of these pages are wanted, {free[place]} are free",
                 "reserve them (nr_hugepages in /sys/kernel/mm/hugepages/hugepages-1048576kB, or in "
                 "that of the node), take a smaller range, or pages: huge",
             )
@@ -113,6 +114,10 @@ def _pattern(job: Job, access: int) -> Iterator[_Refusal]:
         yield (f"stride: {format_bytes(stride)}, and access is {format_bytes(access)}: accesses "
                "would overlap", "a stride of one access or more")  # fmt: skip
     part = job.range_bytes // (job.partitions or job.threads)
+    of_thread = job.range_bytes // job.threads
+    if job.keys.get("pattern") == "strided" and access <= of_thread < stride + access:
+        yield (f"stride: {format_bytes(stride)} in {format_bytes(of_thread)} of each thread: one "
+               "place again and again", "a range of two strides or more a thread")  # fmt: skip
     hotspot = job.keys.get("hotspot_bytes", part)
     if hotspot > part:
         yield (f"hotspot: {format_bytes(hotspot)} in {format_bytes(part)} of the range",
@@ -126,6 +131,9 @@ def _throughput(job: Job) -> Iterator[_Refusal]:
     yield from _accessing(job)
     access = job.keys["access_bytes"]
     fenced = job.keys.get("fence_every_bytes", access)
+    if job.dram_share and job.dram_range_bytes < access:
+        yield (f"dram_share: {job.dram_share}, and dram_range has {job.dram_range_bytes} bytes",
+               "a dram_range of one access or more for each partition")  # fmt: skip
     if job.keys["operation"] == "empty":
         yield "kernel: empty moves nothing", "an access; empty goes with kind: latency"
     if access % fenced and fenced % access:

@@ -139,7 +139,9 @@ def prepare(asked: Asked, env: Environment) -> Ready:
             "add --overwrite if its content may go",
         )
     room = room_of(tier, env, limits)
-    return Ready(asked, suite, tier, program, params, limits, room, fit(suite, room, limits))
+    fitted = fit(suite, room, limits)
+    native.refuse(fitted, tier, room)
+    return Ready(asked, suite, tier, program, params, limits, room, fitted)
 
 
 def _other_program(asked: Asked, tier: Tier) -> Mapping[str, Any] | None:

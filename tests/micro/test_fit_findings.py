@@ -112,3 +112,11 @@ def test_an_instruction_set_names_those_that_have_no_loops_of_it():
     )
     assert "avx2 is not for walk, commit" in told(asked, room(), Limits(isa="avx2"))["isa"]
     assert told(asked, room()) == {}
+
+
+def test_a_bound_on_operations_that_bounds_nothing_is_told():
+    counted = RANDOM.replace("{", "{count: 5000, ")
+    asked = suite(f"  timed: {{{RANDOM}}}\n  counted: {{{counted}, duration: 0s}}")
+    found = told(asked, room(), Limits(operations=100))["operations"]
+    assert found == "timed end by time: a bound on operations leaves them as they are"
+    assert "operations" not in told(asked, room())

@@ -40,6 +40,11 @@ def refusal(args: str, here=None, limits: Limits | None = None) -> UsageError:
         (f"{ACCESSES}, zipf_exponent: -1", "zipf_exponent: -1.0"),
         (f"{ACCESSES}, fence_every: 320", "fence_every: 320 B"),
         (f"{ACCESSES}, dram_share: -0.5", "dram_share: -0.5 is no share"),
+        (f"{ACCESSES}, dram_share: 0.5", "dram_share: 0.5, and dram_range has 0 bytes"),
+        (f"{ACCESSES}, dram_share: 0.5, dram_range: 128", "dram_range has 128 bytes"),
+        ("kernel: load, access: 256, pattern: strided, stride: 1GiB", "stride: 1 GiB in 1 GiB"),
+        ("kernel: load, access: 256, pattern: strided, stride: 512MiB, threads: 4, partitions: 1",
+         "in 256 MiB of each thread"),
         ("kernel: mixed+store, read_share: 1.5, access: 64, pattern: random", "read_share: 1.5"),
         ("kernel: load, access: 64, pattern: hotspot, hotspot: 64GiB", "hotspot: 64 GiB in 1 GiB"),
         ("kernel: load, access: 256, pattern: hotspot, hotspot: 64", "hotspot: 64 B, and access"),
@@ -141,7 +146,9 @@ def test_memory_beside_the_tier_is_not_moved_into_the_cache_either():
 def test_pages_of_1_gib_are_refused_where_too_few_are_free():
     asked = suite(f"  m: {{{RANDOM.replace('{', '{range: 3GiB, pages: 1g, ')}}}")
     here = replace(room(), gigantic_free={"tier": 2, "dram": 9}, near_node=1)
-    with pytest.raises(UsageError, match=r"3 pages of 1 GiB are wanted, 2 are free"):
+    with pytest.raises(
+        UsageError, match=r"mine.yml:6, m, pages: 1g: 3 of these pages are wanted, 2 are free"
+    ):
         fit(asked, here, Limits())
     assert fit(asked, replace(here, gigantic_free={"tier": 3, "dram": 0}), Limits()).measurements
 
@@ -152,7 +159,7 @@ def test_memory_without_nodes_of_its_own_shares_the_pages_of_1_gib():
         " memory_range: 2G}}"
     )
     here = replace(room(), gigantic_free={"tier": 3, "dram": 3})
-    with pytest.raises(UsageError, match=r"4 pages of 1 GiB are wanted, 3 are free"):
+    with pytest.raises(UsageError, match=r"pages: 1g: 4 of these pages are wanted, 3 are free"):
         fit(asked, here, Limits(pages="1g"))
     assert fit(asked, replace(here, near_node=1), Limits(pages="1g")).measurements
 

@@ -20,7 +20,7 @@ def _result(ran: dict[tuple[int, int], float]) -> dict[str, Any]:
             "repeats": [{
                 "stolen_ns": None, "core_hz": 0, "duration_ns": 100 * MS,
                 "jobs": [{
-                    "durable": None,
+                    "kind": "latency", "durable": None,
                     "threads": [
                         {"cpu": 0, "cpu_ns": share * 100 * MS, "begin_ns": 0, "end_ns": 100 * MS}
                     ],

@@ -8,6 +8,8 @@ import pytest
 
 from harness.micro.measured_findings import findings_of
 
+SECOND = {"duration_ns": 1_000_000_000}
+
 
 def told(step_ns: float, *jobs: tuple[str, str | None]) -> list[str]:
     """What is found of a measurement of these kinds, each with its histogram or none."""
@@ -22,7 +24,8 @@ def told(step_ns: float, *jobs: tuple[str, str | None]) -> list[str]:
                     {
                         "core_hz": 0,
                         "jobs": [
-                            {"kind": kind, "latency_hdr": hdr, "threads": []} for kind, hdr in jobs
+                            {"kind": kind, "latency_hdr": hdr, "threads": [], "window": SECOND}
+                            for kind, hdr in jobs
                         ],
                     }
                 ],

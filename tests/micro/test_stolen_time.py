@@ -43,7 +43,9 @@ def _repeat(wall_ms: int, stolen_ms: int | None, cpus: tuple[int, ...]) -> dict[
         "duration_ns": wall,
         "stolen_ns": None if stolen_ms is None else stolen_ms * MS,
         "core_hz": 3e9,
-        "jobs": [{"durable": None, "threads": [{"cpu": cpu, **ran} for cpu in cpus]}],
+        "jobs": [
+            {"kind": "latency", "durable": None, "threads": [{"cpu": cpu, **ran} for cpu in cpus]}
+        ],
     }
 
 

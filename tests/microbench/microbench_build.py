@@ -32,10 +32,12 @@ def build(folder: Path, *options: str) -> Path:
     return folder
 
 
-def execute(program: Path, spec: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    """Run the program on a spec, however that ends."""
+def execute(
+    program: Path, spec: dict[str, Any], how: str = "-"
+) -> subprocess.CompletedProcess[str]:
+    """Run the program on a spec, however that ends; ``how``: ``--check`` only looks at it."""
     return subprocess.run(
-        [str(program), "-"], input=json.dumps(spec), capture_output=True, text=True, check=False
+        [str(program), how], input=json.dumps(spec), capture_output=True, text=True, check=False
     )
 
 

@@ -333,3 +333,14 @@ def test_what_cannot_be_run_is_refused_with_words(case, sanitized_build: Path, t
     if status == 1:  # what was begun has a result that says so
         assert json.loads(done.stdout)["status"] == "failed"
         assert words in json.loads(done.stdout)["error"]
+
+
+def test_a_spec_is_only_looked_at_where_that_is_asked_for(sanitized_build: Path):
+    program = sanitized_build / "microbench"
+    good = spec_of(DRAM, {"jobs": [throughput(operations=1)]})
+    looked = execute(program, good, "--check")
+    assert (looked.returncode, looked.stdout, looked.stderr) == (0, "", "")
+    bad = spec_of(DRAM, {"jobs": [throughput(operations=1, access_bytes=32 * MIB)]})
+    refused = execute(program, bad, "--check")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "measurement m0: job j0: " in refused.stderr
