@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from harness.reports.charts.drawing import Drawing
+from harness.reports.micro import tails
 from harness.reports.micro.drawings import MOST_LINES, Curve, Plot, draw, x_text
 from harness.reports.micro.loaded import curves as loaded_curves
 from harness.reports.micro.points import (
@@ -322,9 +323,11 @@ def _value_head(point: Point) -> tuple[str, ...]:
 
 def _values(point: Point) -> tuple[str, ...]:
     if point.histogram is not None:
-        told = point.histogram.percentiles(_PERCENTS)
-        texts = [quantity_text(value, point.unit) for value in (*told, point.histogram.max)]
-        return (*texts, f"{point.histogram.total:,}")
+        return (
+            *(tails.text(point.histogram, percent, point.unit) for percent in _PERCENTS),
+            quantity_text(point.histogram.max, point.unit),
+            tails.count_text(point.histogram, _PERCENTS),
+        )
     summary = point.summary
     return (
         quantity_text(summary.median, point.unit),

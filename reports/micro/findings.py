@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from harness import hdr
+from harness.reports.micro import tails
 from harness.reports.micro.claims import Verdict
 from harness.reports.micro.knees import (
     Knee,
@@ -25,6 +27,7 @@ from harness.reports.micro.points import (
     Point,
     best,
 )
+from harness.reports.micro.prices import NOTHING
 from harness.reports.micro.questions import CACHES, FOLLOW, beyond_caches, largest, persists
 from harness.reports.micro.sequences import sequence_of
 from harness.reports.micro.verdicts import verdicts
@@ -42,6 +45,8 @@ _OF_THE_TIER = (
     "random_reads", "random_writes",
 )  # fmt: skip
 _NOT_SHOWN = "knee not shown"
+#: Percentiles beside a median, and of the tail that FAST'20's Figure 3 is about.
+_OF_LATENCIES, _OF_TAILS = (99.0, 99.99), (99.9, 99.99)
 _FLUSHES = ("clwb", "clflushopt", "clflush")
 
 
@@ -187,11 +192,8 @@ def _times(device: Device) -> Iterator[Finding]:
         yield Finding(
             f"Latency, {kind.title}, {', '.join(sizes)} B",
             ", ".join(f"{name} {format_ns(h.percentile(50))}" for name, h in told),
-            LINE.join(
-                f"{name} p99 {format_ns(h.percentile(99))}, "
-                f"p99.99 {format_ns(h.percentile(99.99))}, most {format_ns(h.max)}"
-                for name, h in told
-            )
+            LINE.join(f"{name} {_tail_text(h, _OF_LATENCIES)}" for name, h in told)
+            + _why_dashes([h for _, h in told], _OF_LATENCIES)
             + _empty(device, same),
         )
 
@@ -295,22 +297,42 @@ def _tail(device: Device) -> Iterator[Finding]:
 
 
 def _tail_of(where: str, points: Sequence[Point]) -> Iterator[Finding]:
-    told = []
-    for point in sorted(points, key=_spot):
-        assert point.histogram is not None
-        p999, p9999 = point.histogram.percentiles([99.9, 99.99])
-        told.append((_spot(point), p999, p9999, point.histogram.max))
-    if told:
-        worst = max(told, key=lambda one: one[2])
+    held = [
+        (format_bytes(_spot(point)), point.histogram)
+        for point in sorted(points, key=_spot)
+        if point.histogram is not None
+    ]
+    if held:
         yield Finding(
             f"Tail of overwrites {where}",
-            f"p99.99 {format_ns(worst[2])} at {format_bytes(worst[0])}",
-            LINE.join(
-                f"{format_bytes(spot)}: p99.9 {format_ns(a)}, "
-                f"p99.99 {format_ns(b)}, most {format_ns(c)}"
-                for spot, a, b, c in told
-            ),
+            _worst(held),
+            LINE.join(f"{spot}: {_tail_text(h, _OF_TAILS)}" for spot, h in held)
+            + _why_dashes([h for _, h in held], _OF_TAILS),
         )
+
+
+def _worst(held: Sequence[tuple[str, hdr.Histogram]]) -> str:
+    """The highest p99.99 of those that have enough operations for one, and where it is."""
+    percent = _OF_TAILS[-1]
+    found = [(tails.told(histogram, percent), spot) for spot, histogram in held]
+    known = [(value, spot) for value, spot in found if value is not None]
+    if not known:
+        return f"{NOTHING} (too few operations for p{percent:g})"
+    value, spot = max(known, key=lambda one: one[0])
+    few = len(found) - len(known)
+    left_out = f" (too few operations at {counted(few, 'other size')})" if few else ""
+    return f"p{percent:g} {format_ns(value)} at {spot}{left_out}"
+
+
+def _tail_text(histogram: hdr.Histogram, percents: Sequence[float]) -> str:
+    """``p99.9 300 ns, p99.99 —, most 2.25 µs``."""
+    said = [f"p{percent:g} {tails.text(histogram, percent)}" for percent in percents]
+    return ", ".join([*said, f"most {format_ns(histogram.max)}"])
+
+
+def _why_dashes(histograms: Sequence[hdr.Histogram], percents: Sequence[float]) -> str:
+    why = tails.why_dashes(histograms, percents)
+    return LINE + why if why else ""
 
 
 def _spot(point: Point) -> float:

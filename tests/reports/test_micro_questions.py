@@ -164,8 +164,8 @@ def test_the_cards_tail_is_measured_as_fast20s_figure_3() -> None:
 
 def test_a_hot_spot_at_random_places_is_not_that_tail(tmp_path: Path) -> None:
     metrics = [
-        duration("overwrite_tail", {"90": 100}, pattern="sequential", range_bytes=4096),
-        duration("overwrite_tail", {"70000": 100}, pattern="hotspot", hotspot_bytes=4096),
+        duration("overwrite_tail", {"90": 10_000}, pattern="sequential", range_bytes=4096),
+        duration("overwrite_tail", {"70000": 10_000}, pattern="hotspot", hotspot_bytes=4096),
     ]
     (device,) = devices([micro_run(tmp_path, metrics)])
     told = {one.question: one.answer for one in findings(device)}

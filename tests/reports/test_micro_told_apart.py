@@ -85,7 +85,7 @@ def test_a_latency_is_told_of_one_suite_where_two_measured_it(tmp_path: Path) ->
 def test_latencies_of_several_instruction_sets_name_them(tmp_path: Path) -> None:
     def loads(isa: str, ns: str) -> StoredRun:
         labels = {**KINDS["load"], "access_size_bytes": 64, "range_bytes": 256 << 20, "isa": isa}
-        told = [duration("latency", {ns: 9}, pattern=pattern, **labels)
+        told = [duration("latency", {ns: 100}, pattern=pattern, **labels)
                 for pattern in ("random", "sequential")]  # fmt: skip
         return micro_run(tmp_path, told, asked={"isa": isa})
 
