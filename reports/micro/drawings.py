@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -20,7 +21,6 @@ from matplotlib.ticker import (
 from harness.reports.charts.drawing import (
     ARM_COLOURS,
     Drawing,
-    columns,
     finish,
     heading_above,
     new_figure,
@@ -35,7 +35,13 @@ _DASHES = ("-", "--", ":", "-.")
 #: More lines than these cannot be told apart: the table has them.
 MOST_LINES = 8
 _ACROSS = 2
-_EACH_IN, _HIGH_IN, _LEGEND_IN = 4.6, 3.0, 0.2
+_EACH_IN, _HIGH_IN = 4.6, 3.0
+#: An entry of a legend, and each line that it has more.
+_LEGEND_IN, _LEGEND_LINE_IN = 0.2, 0.15
+#: Letters across a legend, which may not be wider than its axes: they would give way to it.
+_LEGEND_LETTERS = 54
+#: What a legend's mark and its gaps take, in letters.
+_MARK_LETTERS = 6
 _MOST_TICKS = 6
 #: Rates are long words.
 _MOST_RATES = 4
@@ -86,8 +92,7 @@ def draw(name: str, title: str, plots: Sequence[Plot], emulated: bool = False) -
         for axes in places[len(plots) :]:
             axes.set_visible(False)
         heading_above(figure, title + (" (EMULATED)" if emulated else ""))
-        rows = max(-(-len(plot.curves) // 2) for plot in plots)
-        figure.set_figheight(figure.get_figheight() + _LEGEND_IN * rows * down)
+        figure.set_figheight(figure.get_figheight() + down * max(map(_legend_in, plots)))
         return finish(figure, name, title, _alt(plots), _caption(plots, emulated))
 
 
@@ -108,7 +113,7 @@ def _draw_plot(axes: Axes, plot: Plot, colours: Mapping[str, str], emulated: boo
             color=colour, linestyle=_DASHES[index % len(_DASHES)],
             marker=_MARKERS[index % len(_MARKERS)], mfc="white" if emulated else colour,
             ms=4.5, linewidth=1.3, elinewidth=0.8, capsize=2, clip_on=False,
-            label=curve.name,
+            label="\n".join(_legend_lines(curve.name)),
         )  # fmt: skip
     _dress_x(axes, plot)
     axes.set_ylim(bottom=0)
@@ -117,9 +122,31 @@ def _draw_plot(axes: Axes, plot: Plot, colours: Mapping[str, str], emulated: boo
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity_text(value, plot.unit)))
     axes.set_ylabel("\n".join(wrap(plot.y_title, _Y_TITLE)))
     if len(plot.curves) > 1 or plot.curves[0].name:
-        names = [curve.name for curve in plot.curves]
         axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), fontsize="small",
-                    borderaxespad=0, ncols=columns(axes, names, 2))  # fmt: skip
+                    borderaxespad=0, ncols=_legend_columns(plot))  # fmt: skip
+
+
+def _legend_columns(plot: Plot) -> int:
+    """Two where the longest name fits into half of the width."""
+    longest = max(len(curve.name) for curve in plot.curves)
+    return 2 if 2 * (longest + _MARK_LETTERS) <= _LEGEND_LETTERS else 1
+
+
+def _legend_in(plot: Plot) -> float:
+    """How high its legend is, in inches."""
+    lines = [len(_legend_lines(curve.name)) for curve in plot.curves]
+    rows = -(-len(lines) // _legend_columns(plot))
+    return _LEGEND_IN * rows + _LEGEND_LINE_IN * sum(more - 1 for more in lines)
+
+
+def _legend_lines(name: str) -> list[str]:
+    """A name in lines that fit; chains of operations have commas, not spaces, to break at."""
+    lines = [""]
+    for piece in re.findall(r"[^, ]*[, ]*", name):
+        if lines[-1] and len((lines[-1] + piece).rstrip()) > _LEGEND_LETTERS - _MARK_LETTERS:
+            lines.append("")
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
 
 
 def _title_in_lines(axes: Axes, text: str) -> None:
