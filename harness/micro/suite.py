@@ -54,25 +54,25 @@ def known_suites() -> dict[str, Path]:
 
 
 def find_suite(name: str) -> Path:
-    """A suite's file or folder from its path, or its name (``quick``, ``perma-bench/raw``)."""
-    given = Path(name)
-    if given.is_dir() and given.is_absolute():
-        return given
-    if given.suffix in _SUFFIXES:
-        if given.is_file():
-            return given
-        raise UsageError(
-            f"suite {name}",
-            "there is no such file",
-            "name a file that is there, or a suite of `harness micro suites`",
-        )
+    """A suite's file or folder: by its name (``quick``, ``perma-bench/raw``), or else its path."""
     known = known_suites()
     if name in known:
         return known[name]
+    given = Path(name)
+    if name and given.is_dir():
+        return given.resolve()  # ``.`` has no name that the suite could have
+    if given.suffix in _SUFFIXES and given.is_file():
+        return given
+    if given.suffix in _SUFFIXES:
+        raise UsageError(
+            f"suite {name}",
+            "there is no such file",
+            "name a file that is there, a folder of them, or a suite of `harness micro suites`",
+        )
     raise UsageError(
         f"suite {name!r}",
-        f"no such suite{nearest(name, list(known))}",
-        f"suites that come along: {', '.join(known)}; or name a .yml file",
+        f"there is no such suite{nearest(name, list(known))}, and no such folder",
+        f"suites that come along: {', '.join(known)}; or name a .yml file, or a folder of them",
     )
 
 

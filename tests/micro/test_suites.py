@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.micro.fit import fit
 from harness.micro.limits import Limits, parse_limits
 from harness.micro.spec import spec_json
-from harness.micro.suite import find_suite, known_suites, load_suite
+from harness.micro.suite import find_suite, known_suites, load_suite, suite_name
 from harness.reports.published import read_published
 from harness.units import GIB, KIB, MIB
 
@@ -176,6 +176,40 @@ def test_a_measurement_that_would_never_end_is_refused():
 def test_an_unknown_suite_names_the_nearest():
     with pytest.raises(UsageError, match="did you mean 'quick'"):
         find_suite("quik")
+
+
+@pytest.mark.parametrize("given", ["W", "./W", "{here}/W", "W/a.yml"])
+def test_a_suite_of_ones_own_is_found_by_any_path(given, tmp_path, monkeypatch):
+    (tmp_path / "W").mkdir()
+    (tmp_path / "W" / "a.yml").write_text(
+        "schema: 1\nname: a\ndescription: d\ndefaults: {range: 1MiB, duration: 1s}\n"
+        "measurements: {m: {args: {kind: chase}}}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    found = find_suite(given.format(here=tmp_path))
+    assert [one.configuration for one in load_suite(found, HERE).measurements] == ["m"]
+
+
+def test_the_folder_that_one_is_in_has_its_name(tmp_path, monkeypatch):
+    (tmp_path / "W").mkdir()
+    monkeypatch.chdir(tmp_path / "W")
+    assert suite_name(find_suite(".")) == "W"
+    with pytest.raises(UsageError):
+        find_suite("")
+
+
+def test_a_suite_that_comes_along_goes_before_a_folder_of_its_name(tmp_path, monkeypatch):
+    (tmp_path / "quick").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert find_suite("quick") == known_suites()["quick"]
+    assert find_suite("./quick").samefile(tmp_path / "quick")
+
+
+def test_what_is_neither_suite_nor_folder_is_told_as_both():
+    with pytest.raises(UsageError) as refused:
+        find_suite("./nowhere")
+    assert "no such suite" in refused.value.found and "no such folder" in refused.value.found
+    assert "a .yml file, or a folder of them" in refused.value.do
 
 
 def test_parameters_of_the_command_line_are_read_with_their_units():
