@@ -62,7 +62,10 @@ def _one_of(*known: str) -> Any:
 
 
 def parse_only(text: str) -> tuple[str, ...]:
-    """Shell patterns, with commas between them."""
+    """Shell patterns with commas between them, in pieces: :func:`chosen` puts together those
+    that have commas themselves."""
+    if not isinstance(text, str):
+        raise UsageError(f"only: {text!r}", "not a text", "write only: 'wal*,read', say")
     return tuple(text.split(","))
 
 
@@ -71,19 +74,45 @@ def chosen(
 ) -> list[_T]:
     """Those of which a pattern matches the measurement or the configuration (``names``).
 
-    All without a pattern; UsageError where none is left.
+    All without a pattern. ``only``: patterns, or pieces of them where configurations have commas
+    in their names; UsageError for a piece that begins no pattern which matches.
     """
-    found = [
-        one for one in every if not only or any(fnmatchcase(n, p) for p in only for n in names(one))
-    ]
-    if found:
-        return found
-    raise UsageError(
-        f"--param only={','.join(only)}",
-        "no configuration of the suite has such a name",
-        f"its measurements: {', '.join(dict.fromkeys(names(one)[0] for one in every))}; "
-        "`harness micro show` lists all",
-    )
+    if not only:
+        return list(every)
+    known = [name for one in every for name in names(one)]
+    patterns: list[str] = []
+    at = 0
+    while at < len(only):
+        end = _end_of_pattern(only, at, known)
+        if end == at:
+            measurements = dict.fromkeys(names(one)[0] for one in every)
+            raise UsageError(
+                f"--param only={','.join(only)}",
+                f"no configuration of the suite has the name {only[at]!r}"
+                f"{nearest(only[at], list(measurements))}",
+                f"its measurements: {', '.join(measurements)}; `harness micro show` lists all",
+            )
+        patterns.append(",".join(only[at:end]))
+        at = end
+    return [one for one in every if any(_matches(p, names(one)) for p in patterns)]
+
+
+def _end_of_pattern(pieces: Sequence[str], at: int, known: Sequence[str]) -> int:
+    """Behind the longest run of pieces from ``at`` that matches as one; ``at`` where none does.
+
+    A piece that matches by itself is a pattern of its own and continues none: ``*write*,*random*``
+    are two, though there are configurations of both.
+    """
+    end = at + 1
+    while end < len(pieces) and not _matches(pieces[end], known):
+        end += 1
+    while end > at and not _matches(",".join(pieces[at:end]), known):
+        end -= 1
+    return end
+
+
+def _matches(pattern: str, names: Sequence[str]) -> bool:
+    return any(name == pattern or fnmatchcase(name, pattern) for name in names)
 
 
 _READ: Mapping[str, tuple[str, Any]] = {

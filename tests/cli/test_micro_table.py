@@ -149,6 +149,8 @@ def test_only_names_measurements_of_fio_too(loaded: Any, fio_suite: Any) -> None
     run = ("run", "micro", "--suite", fio_suite, "--tier", "ssd", "--dry-run", "--json", "-q")
     (plan,) = loaded(*run, "-p", "only=wal/*fdatasync*,read").json["plan"]
     assert [one.split("/")[0] for one in plan["configurations"]] == ["wal", "read"]
+    for name in plan["configurations"]:  # as it is printed
+        assert loaded(*run, "-p", f"only={name}").json["plan"][0]["configurations"] == [name]
     done = loaded(*run, "-p", "only=nothing")
     assert done.code == 2 and "its measurements: wal, read" in done.err
 
