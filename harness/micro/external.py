@@ -3,6 +3,8 @@ the end."""
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import re
 import shlex
@@ -60,10 +62,7 @@ def require_room(tier: Tier, size_bytes: int, name: str, key: str) -> None:
             asked, f"a {tier.facts.kind} has no files, and {name} measures in one",
             "choose a tier that is a directory",
         )  # fmt: skip
-    there = Path(path)
-    while not there.exists():  # an emulated tier's is made by its first run
-        there = there.parent
-    room = os.statvfs(there)
+    room = os.statvfs(_existing(path))
     free = room.f_bavail * room.f_frsize
     if size_bytes > free * (1 - _SPARE_SHARE):
         raise UsageError(
@@ -71,6 +70,37 @@ def require_room(tier: Tier, size_bytes: int, name: str, key: str) -> None:
             f"{format_bytes(free)} are free in {path}, and {1 - _SPARE_SHARE:.0%} of that may go",
             f"make room, or give a smaller one with -p {key}=…",
         )
+
+
+def refuses_past_cache(tier: Tier, size_bytes: int) -> bool:
+    """Whether direct I/O on the tier refuses requests of ``size_bytes``: parts of blocks, where
+    the file system wants whole ones (tmpfs, DAX and btrfs do not).
+
+    Tried with a file without a name; False where none can be made: the run will find out.
+    """
+    part = size_bytes % mmap.PAGESIZE  # no device has larger blocks
+    if tier.claim.path is None or not part:
+        return False
+    flags = os.O_RDWR | os.O_TMPFILE | os.O_DIRECT
+    try:
+        file = os.open(_existing(tier.claim.path), flags, 0o600)
+    except OSError:
+        return False
+    try:
+        os.pwrite(file, memoryview(mmap.mmap(-1, mmap.PAGESIZE))[:part], 0)
+    except OSError as error:
+        return error.errno == errno.EINVAL
+    finally:
+        os.close(file)
+    return False
+
+
+def _existing(path: str) -> Path:
+    """The nearest that is there: an emulated tier's directory is made by its first run."""
+    there = Path(path)
+    while not there.exists():
+        there = there.parent
+    return there
 
 
 def run(work: Workplace, argv: Sequence[str], stdin: str = "") -> str:

@@ -19,7 +19,7 @@ from harness.errors import RunFailed
 from harness.host.uncontrolled import Finding
 from harness.micro import external, page_cache
 from harness.micro.fio_result import IoSample, metrics_of, sample_of
-from harness.micro.io_jobs import IoJob, IoPlan, plan_of
+from harness.micro.io_jobs import WRITTEN_BYTES, IoJob, IoPlan, plan_of
 from harness.micro.measured import Measured, Planned, PlannedOne, Workplace, measuring
 from harness.result import Check, Metric
 from harness.tiers.kernel import LIVE
@@ -101,10 +101,12 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
 
 def job_file(job: IoJob, plan: IoPlan, past_cache: bool, seed: int) -> str:
     """The job as fio reads it: what is needed to repeat it by hand."""
+    # Parts begin at whole blocks: direct I/O refuses others.
+    part = plan.size_bytes // job.threads // job.access_bytes * job.access_bytes
     kind = {"sequential": job.operation, "random": f"rand{job.operation}"}[job.pattern]
     options: dict[str, Any] = {
         "filename": _FILE,
-        "size": plan.size_bytes // job.threads,
+        "size": part,
         "rw": kind,
         "bs": job.access_bytes,
         "ioengine": _engine(job),
@@ -122,7 +124,7 @@ def job_file(job: IoJob, plan: IoPlan, past_cache: bool, seed: int) -> str:
         "group_reporting": 1,
     }
     if job.pattern == "sequential" and job.threads > 1:  # each a part of its own
-        options["offset_increment"] = plan.size_bytes // job.threads
+        options["offset_increment"] = part
     if job.pattern == "random":
         options["size"] = plan.size_bytes
         options["norandommap"] = 1
@@ -163,7 +165,7 @@ def _fill(work: Workplace, plan: IoPlan, past_cache: bool) -> None:
     """Write all of the file: of blocks that were never written reads fetch nothing."""
     work.env.progress.say(f"{work.tier.name}: writing {format_bytes(plan.size_bytes)}")
     text = (
-        f"[fill]\nfilename={_FILE}\nsize={plan.size_bytes}\nrw=write\nbs=1M\nioengine=psync\n"
+        f"[fill]\nfilename={_FILE}\nsize={plan.size_bytes}\nrw=write\nbs={WRITTEN_BYTES}\nioengine=psync\n"
         f"direct={int(past_cache)}\nend_fsync=1\nrefill_buffers=1\nrandseed={work.seed}\n"
     )
     _fio(work, text)

@@ -4,7 +4,7 @@
 
     program: fio
     params:
-      size: 1GiB                 the file on the tier
+      size: 1GiB                 the file on the tier, whole MiB
       duration: 2s               of each configuration and repeat
       only: "wal*"               of the measurements below; for -p only=…
       measurements:
@@ -28,6 +28,7 @@ from harness import parameters
 from harness.errors import UsageError, nearest
 from harness.micro.limits import chosen, parse_only
 from harness.units import MIB, NS_PER_S, parse_duration_ns, parse_size
+from harness.yamlfile import Document, Where
 
 Operation = Literal["read", "write"]
 Pattern = Literal["sequential", "random"]
@@ -45,6 +46,11 @@ _SYNCS: tuple[Sync, ...] = ("none", "fsync", "fdatasync", "dsync")
 _DEEPEST, _MOST_THREADS = 1024, 1024
 #: fio bounds a job by whole milliseconds.
 _SHORTEST_NS = 1_000_000
+#: Direct I/O moves whole blocks of the device: no device has smaller ones.
+SECTOR_BYTES = 512
+#: What the file is written in: fio leaves out a last part that is less, and reads of what was
+#: never written fetch nothing.
+WRITTEN_BYTES = MIB
 
 
 @dataclass(frozen=True)
@@ -96,28 +102,71 @@ def plan_of(params: Mapping[str, Any]) -> IoPlan:
         if name not in _DEFAULTS:
             raise parameters.unknown("fio", str(name), list(_DEFAULTS), {"runtime": "duration"})
     given = {**_DEFAULTS, **params}
-    size = parse_size(given["size"])
+    size = size_of("size", given["size"])
+    if size % WRITTEN_BYTES:
+        raise UsageError(
+            f"size {given['size']}", "not so many whole MiB, and the file is written by the MiB",
+            f"write {max(1, size // MIB)}MiB, say",
+        )  # fmt: skip
     duration = parse_duration_ns(str(given["duration"]))
     if duration < _SHORTEST_NS or duration > 3600 * NS_PER_S:
         raise UsageError(f"duration {given['duration']}", "out of range", "choose 1ms to 1h")
-    every = [job for name in given["measurements"] for job in _jobs(given, str(name))]
+    every = [job for name, body in _bodies(given).items() for job in _jobs(str(name), body)]
     if not every:
         raise UsageError("a suite of fio", "no measurements in its params", "name one")
     only = parse_only(given["only"]) if given["only"] else ()
     jobs = tuple(chosen(every, only, lambda job: (job.measurement, job.configuration)))
     for job in jobs:
-        if size < MIB or size // job.threads < job.access_bytes:
+        if size // job.threads < job.access_bytes:
             raise UsageError(
                 f"{job.configuration} in a file of {given['size']}",
-                f"{job.threads} threads with {job.access_bytes} bytes each do not fit, or it is "
-                "smaller than 1MiB",
+                f"{job.threads} threads with {job.access_bytes} bytes each do not fit",
                 "give a larger size",
             )
     return IoPlan(size, duration, jobs)
 
 
-def _jobs(given: Mapping[str, Any], name: str) -> Iterator[IoJob]:
-    body = given["measurements"][name]
+def check_written(document: Document, part: Mapping[str, Any], where: Where) -> None:
+    """UsageError with its line for a measurement of ``part`` of a suite's file that is none.
+
+    ``part``: a mapping with ``program`` and ``params``, at ``where``; nothing is said of other
+    programs'.
+    """
+    if part.get("program") != "fio":
+        return
+    at: Where = (*where, "params", "measurements")
+    try:
+        for name, body in _bodies(part.get("params", {})).items():
+            at = (*where, "params", "measurements", name)
+            list(_jobs(str(name), body))
+    except UsageError as error:
+        raise UsageError(f"{document.at(at)}, {error.asked}", error.found, error.do) from error
+
+
+def _bodies(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The measurements by name, as they are written; UsageError where they are no mapping."""
+    found = params.get("measurements", {})
+    if isinstance(found, Mapping):
+        return found
+    raise UsageError(
+        "measurements of a suite of fio", f"{found!r} is no mapping of names",
+        "write wal: {operation: write, pattern: sequential, access: 4KiB}, say",
+    )  # fmt: skip
+
+
+def size_of(key: str, value: Any) -> int:
+    """Bytes, at least one; UsageError naming ``key``."""
+    try:
+        size = parse_size(value)
+    except UsageError as error:
+        raise UsageError(f"{key} {value!r}", error.found, error.do) from error
+    if size > 0:
+        return size
+    raise UsageError(f"{key} {value!r}", "it is nothing", "write 4KiB, say")
+
+
+def _jobs(name: str, body: Any) -> Iterator[IoJob]:
+    """The configurations of one measurement; UsageError names it and what is wrong in it."""
     asked = f"measurement {name}"
     if not isinstance(body, Mapping):
         raise UsageError(asked, f"{body!r} is no mapping", "write {operation: read, …}")
@@ -130,16 +179,23 @@ def _jobs(given: Mapping[str, Any], name: str) -> Iterator[IoJob]:
     values = {**_KEYS, **body}
     if missing := [key for key, value in values.items() if value is None]:
         raise UsageError(asked, f"no {' and no '.join(missing)}", "write it")
+    if empty := [key for key, value in values.items() if value == []]:
+        raise UsageError(f"{asked}: {empty[0]}", "a list of nothing", "write a value into it")
     swept = [value if isinstance(value, list) else [value] for value in values.values()]
     for point in product(*swept):
-        yield _job(name, dict(zip(values, point, strict=True)))
+        try:
+            job = _job(name, dict(zip(values, point, strict=True)))
+        except UsageError as error:
+            raise UsageError(f"{asked}: {error.asked}", error.found, error.do) from error
+        _refuse_senseless(job)
+        yield job
 
 
 def _job(name: str, values: Mapping[str, Any]) -> IoJob:
     direct = values["direct"]
     if isinstance(direct, bool):
         direct = "yes" if direct else "no"
-    job = IoJob(
+    return IoJob(
         measurement=name,
         operation=cast(
             Operation, parameters.one_of("operation", values["operation"], ("read", "write"))
@@ -147,12 +203,16 @@ def _job(name: str, values: Mapping[str, Any]) -> IoJob:
         pattern=cast(
             Pattern, parameters.one_of("pattern", values["pattern"], ("sequential", "random"))
         ),
-        access_bytes=parameters.count("access", parse_size(values["access"]), 1 << 30),
+        access_bytes=parameters.count("access", size_of("access", values["access"]), 1 << 30),
         queue_depth=parameters.count("queue_depth", values["queue_depth"], _DEEPEST),
         threads=parameters.count("threads", values["threads"], _MOST_THREADS),
         sync=cast(Sync, parameters.one_of("sync", values["sync"], _SYNCS)),
         direct=cast(Direct, parameters.one_of("direct", direct, ("auto", "yes", "no"))),
     )
+
+
+def _refuse_senseless(job: IoJob) -> None:
+    """UsageError where what is asked for cannot be, or is not what would be measured."""
     if job.operation == "read" and job.sync != "none":
         raise UsageError(job.configuration, "a read is not synced", "leave sync out")
     if job.queue_depth > 1 and (job.sync != "none" or job.direct == "no"):
@@ -161,4 +221,10 @@ def _job(name: str, values: Mapping[str, Any]) -> IoJob:
             f"a queue depth of {job.queue_depth} where each call waits for the one before it",
             "leave queue_depth out, or leave out sync and direct",
         )
-    return job
+    if job.direct == "yes" and job.access_bytes % SECTOR_BYTES:
+        raise UsageError(
+            job.configuration,
+            f"access: {job.access_bytes} bytes past the page cache (direct: yes), where only "
+            "whole blocks go",
+            f"a multiple of {SECTOR_BYTES} bytes, or leave direct out",
+        )

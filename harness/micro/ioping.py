@@ -12,21 +12,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import parameters
-from harness.errors import RunFailed
+from harness.errors import RunFailed, UsageError
 from harness.micro import external
 from harness.micro.fio import takes_direct
 from harness.micro.fio_result import histogram
+from harness.micro.io_jobs import SECTOR_BYTES, size_of
 from harness.micro.limits import chosen, parse_only
 from harness.micro.measured import Measured, Planned, PlannedOne, Workplace, measuring
 from harness.result import Check, Metric
 from harness.tiers.model import Tier
-from harness.units import format_bytes, parse_size
+from harness.units import MIB, format_bytes
 
 _DEFAULTS: Mapping[str, Any] = {
     "requests": 2000, "access": "4KiB", "working_set": "256MiB", "only": None,
 }  # fmt: skip
 #: ioping's own: the first request after a pause is not like the others.
 _IGNORED = 1
+#: More than Linux moves at once ioping does not take (2 GiB less a page).
+_LARGEST_ACCESS = 1024 * MIB
 _CASES = tuple((o, p) for o in ("read", "write") for p in ("random", "sequential"))
 
 
@@ -43,6 +46,13 @@ def check(params: Mapping[str, Any], tier: Tier) -> None:
     plan = _plan(params)
     version()
     external.require_room(tier, plan.working_set_bytes, "ioping", "working_set")
+    for key, size in (("access", plan.access_bytes), ("working_set", plan.working_set_bytes)):
+        if external.refuses_past_cache(tier, size):
+            raise UsageError(
+                f"{key} {size} of ioping on tier {tier.name!r}",
+                "it goes past the page cache there, where only whole blocks go",
+                f"a multiple of {SECTOR_BYTES} bytes, or of 4096 where the device has such blocks",
+            )
 
 
 def planned(params: Mapping[str, Any], repeats: int) -> Planned:
@@ -102,10 +112,19 @@ def _plan(params: Mapping[str, Any]) -> _Plan:
             raise parameters.unknown("ioping", str(name), list(_DEFAULTS), {"size": "working_set"})
     given = {**_DEFAULTS, **params}
     only = parse_only(given["only"]) if given["only"] else ()
+    # Of 0 bytes ioping would make sizes of its own.
+    working_set = size_of("working_set", given["working_set"])
+    access = parameters.count("access", size_of("access", given["access"]), _LARGEST_ACCESS)
+    if access > working_set:
+        raise UsageError(
+            f"access {given['access']} of ioping",
+            f"a request larger than its file, working_set: {given['working_set']}",
+            "give a smaller access or a larger working_set",
+        )
     return _Plan(
         parameters.count("requests", _number(given["requests"]), 1_000_000),
-        parse_size(given["access"]),
-        parse_size(given["working_set"]),
+        access,
+        working_set,
         chosen(_CASES, only, lambda case: ("ioping", _configuration(*case))),
     )
 

@@ -173,6 +173,51 @@ def test_ioping_tells_every_request(work: Workplace) -> None:
     assert list(work.directory.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("params", "named", "found"),
+    [
+        ({"access": "32MiB", "working_set": "16MiB"}, "access 32MiB", "larger than its file"),
+        ({"access": "0"}, "access '0'", "nothing"),
+        ({"working_set": "0"}, "working_set '0'", "nothing"),
+        ({"working_set": "much"}, "working_set 'much'", "not a size"),
+        ({"access": "3GiB", "working_set": "4GiB"}, "access 3221225472", "out of range"),
+    ],
+)
+def test_what_ioping_would_not_ask_for_is_refused(
+    params: dict[str, str], named: str, found: str
+) -> None:
+    with pytest.raises(UsageError, match=found) as refused:
+        ioping.planned(params, repeats=1)
+    assert refused.value.asked.startswith(named)
+
+
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [({"access": "1000"}, "access 1000"), ({"working_set": "1000000"}, "working_set 1000000")],
+)
+def test_parts_of_blocks_are_refused_beforehand_where_ioping_cannot_ask_for_them(
+    work: Workplace, params: dict[str, str], named: str
+) -> None:
+    few = {"working_set": "1MiB", "requests": 4} | params
+    try:
+        ioping.check(few, work.tier)
+    except UsageError as refused:
+        assert refused.asked.startswith(named) and "only whole blocks" in refused.found
+        with pytest.raises(RunFailed, match="Invalid argument"):
+            ioping.measure(work, few)
+    else:
+        assert ioping.measure(work, few).metrics
+
+
+def test_threads_side_by_side_begin_at_whole_blocks(work: Workplace) -> None:
+    """A third of 8 MiB is none, and direct I/O fails there."""
+    body = {"operation": "read", "pattern": "sequential", "access": "4KiB", "threads": 3}
+    measured = _fio(work, r=body)
+    (text,) = measured.artifacts["fio"]["jobs"].values()
+    (begin,) = re.findall(r"offset_increment=(\d+)", text)
+    assert int(begin) == 8 * MIB // 3 // 4096 * 4096
+
+
 def test_a_file_that_does_not_fit_is_refused_before_it_is_written(work: Workplace) -> None:
     params = {"size": "900TiB", "measurements": {"r": {"operation": "read", "pattern": "random",
                                                        "access": "4KiB"}}}  # fmt: skip
@@ -193,28 +238,6 @@ def test_a_missing_program_is_named_with_its_package(
 def test_an_old_fio_is_refused() -> None:
     with pytest.raises(UsageError, match="is version"):
         external.require("fio", ["--version"], (99,))
-
-
-@pytest.mark.parametrize(
-    ("params", "said"),
-    [
-        ({"runtime": "2s"}, "did you mean 'duration'"),
-        ({"measurements": {}}, "no measurements"),
-        ({"measurements": {"r": {"operation": "raed", "pattern": "random", "access": 1}}}, "raed"),
-        ({"measurements": {"r": {"operation": "read", "access": 64}}}, "no pattern"),
-        ({"measurements": {"r": {"operation": "read", "pattern": "random", "acces": 64}}}, "acces"),
-        (
-            {"measurements": {"r": {"operation": "write", "pattern": "random", "access": 64,
-                                    "queue_depth": 8, "sync": "fsync"}}},
-            "each call waits",
-        ),
-        ({"duration": "0s", "measurements": {}}, "out of range"),
-    ],
-)  # fmt: skip
-def test_wrong_parameters_are_named(params: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError) as told:
-        plan_of(params)
-    assert said in str(told.value)
 
 
 def test_lists_are_swept_in_their_order() -> None:

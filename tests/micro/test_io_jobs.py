@@ -1,0 +1,75 @@
+"""What a suite says to fio: each thing that is wrong in it, said with its measurement and line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.micro.io_jobs import plan_of
+from harness.micro.suite import suite_of
+from harness.yamlfile import parse_yaml
+
+READ = {"operation": "read", "pattern": "random", "access": "4KiB"}
+
+
+def written(params: str) -> UsageError:
+    """What is said of a file whose line 5 is these parameters."""
+    text = f"schema: 1\nname: mine\ndescription: d\nprogram: fio\nparams: {params}\n"
+    with pytest.raises(UsageError) as refused:
+        suite_of("mine", [parse_yaml(text, "mine.yml")], {})
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"runtime": "2s"}, "did you mean 'duration'"),
+        ({"measurements": {}}, "no measurements"),
+        ({"measurements": [1]}, "[1] is no mapping"),
+        ({"measurements": "hello"}, "'hello' is no mapping"),
+        ({"measurements": {"r": {"operation": "read", "access": 64}}}, "no pattern"),
+        ({"measurements": {"r": READ | {"operation": "raed"}}}, "r: operation 'raed'"),
+        ({"measurements": {"r": READ | {"acces": 64}}}, "acces"),
+        ({"measurements": {"r": READ | {"access": "large"}}}, "r: access 'large'"),
+        ({"measurements": {"r": READ | {"access": 0}}}, "r: access 0"),
+        ({"measurements": {"r": READ | {"threads": []}}}, "r: threads: a list of nothing"),
+        ({"measurements": {"w": READ | {"operation": "write", "queue_depth": 8, "sync": "fsync"}}},
+         "each call waits"),
+        ({"measurements": {"r": READ}, "only": ["r"]}, "['r']: not a text"),
+        ({"measurements": {"r": READ}, "size": "10MB"}, "size 10MB: not so many whole MiB"),
+        ({"measurements": {"r": READ}, "size": "much"}, "size 'much'"),
+        ({"measurements": {"r": READ | {"threads": 512}}, "size": "1MiB"}, "do not fit"),
+        ({"duration": "0s", "measurements": {}}, "out of range"),
+    ],
+)  # fmt: skip
+def test_wrong_parameters_are_named(params: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as told:
+        plan_of(params)
+    assert said in str(told.value)
+
+
+def test_past_the_page_cache_go_whole_blocks_only() -> None:
+    with pytest.raises(UsageError, match="only whole blocks") as told:
+        plan_of({"measurements": {"r": READ | {"access": 3000, "direct": True}}})
+    assert told.value.asked.startswith("r/access=3000") and "512" in told.value.do
+    for fits in ({"access": 512, "direct": True}, {"access": 3000, "direct": "auto"}):
+        (job,) = plan_of({"measurements": {"r": READ | fits}}).jobs
+        assert job.access_bytes == fits["access"]
+
+
+@pytest.mark.parametrize(
+    ("params", "asked", "found"),
+    [
+        ("{measurements: [1]}", "mine.yml:5, measurements", "[1] is no mapping"),
+        ("{measurements: hello}", "mine.yml:5, measurements", "'hello' is no mapping"),
+        ("\n  measurements:\n    wal: fast", "mine.yml:7, measurement wal", "'fast' is no mapping"),
+        ("\n  measurements:\n    wal: {operation: read, pattern: random, access: 1KB, direct: 1}",
+         "mine.yml:7, measurement wal: direct 1", "no such direct"),
+    ],
+)  # fmt: skip
+def test_in_a_file_the_line_is_named(params: str, asked: str, found: str) -> None:
+    error = written(params)
+    assert error.asked.startswith(asked)
+    assert found in error.found
