@@ -41,11 +41,14 @@ def is_expression(value: Any) -> bool:
 
 
 def evaluate(text: str, variables: Mapping[str, float], source: str) -> float:
-    """The number an expression stands for; UsageError naming ``source`` where it has none."""
+    """The finite number an expression stands for; UsageError naming ``source`` otherwise."""
     names = {**_CONSTANTS, **variables}
     try:
         tree = ast.parse(text.lstrip()[1:].strip(), mode="eval")
-        return _value(tree.body, names)
+        number = _value(tree.body, names)
+        if not math.isfinite(number):
+            raise _Refused(f"it comes to {number}, no finite number", "write smaller numbers")
+        return number
     except _Refused as error:
         raise UsageError(source, f"expression {text!r}: {error}", error.do) from error
     except (SyntaxError, TypeError, ValueError, ArithmeticError) as error:

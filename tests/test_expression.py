@@ -26,6 +26,10 @@ def test_only_text_that_begins_with_an_equals_sign_is_one():
         ("= 1 / 0", "division by zero"),
         ("= 1 +", "invalid syntax"),
         ("= 2 ** 99", "is not arithmetic"),
+        ("= 1e400", "no finite number"),
+        ("= 1e308 * 10", "no finite number"),
+        ("= 1e308 * 10 - 1e308 * 10", "no finite number"),
+        ("= floor(1e400)", "cannot convert float infinity"),
     ],
 )
 def test_anything_else_is_refused_naming_the_line(text, found):

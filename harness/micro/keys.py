@@ -20,6 +20,8 @@ Read = Callable[[Any, Variables, str], Any]
 #: Of a job that loads the memory beside another one: there is none.
 IDLE = "idle"
 UNLIMITED = "unlimited"
+#: Bytes: the program counts them in 63 bits.
+_LARGEST = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,10 @@ def _size(value: Any, variables: Variables, source: str) -> int:
     """Bytes, a multiple of the cache line; an expression is rounded up to one."""
     if is_expression(value):
         size = evaluate(value, variables, source)
+        if size >= _LARGEST:
+            raise UsageError(
+                source, f"{value!r} is {size:g}, larger than any storage", "write a smaller one"
+            )
         return max(LINE_BYTES, math.ceil(size / LINE_BYTES) * LINE_BYTES)
     size = _parsed_size(value, source)
     if size < LINE_BYTES or size % LINE_BYTES:

@@ -25,6 +25,7 @@ from typing import Any
 from harness.errors import UsageError, nearest
 from harness.expression import is_expression
 from harness.micro import perma
+from harness.micro.io_jobs import check_written
 from harness.micro.keys import IDLE, KEYS, TIMES, UNLIMITED, Variables, read_key
 from harness.micro.model import Axis, Job, Measurement, Suite
 from harness.yamlfile import Document, Where, load_yaml
@@ -116,6 +117,7 @@ def suite_of(name: str, documents: list[Document], variables: Variables) -> Suit
             measurements += perma.measurements(perma.parse_perma(document))
             descriptions.append(f"PerMA-Bench: {', '.join(map(str, document.value))}")
         elif "measurements" in document.value:
+            _check_ours(document)
             measurements += _measurements(document, variables)
             descriptions.append(document.value["description"])
         else:
@@ -149,6 +151,12 @@ def _other_program(name: str, document: Document, variables: Variables) -> Suite
         return None
     if "program" not in value:
         raise UsageError(document.at(()), "neither measurements nor a program", "name one of them")
+    if value["program"] == Suite.program:
+        raise UsageError(
+            document.at(("program",)), f"program: {value['program']}, and no measurements",
+            "write measurements and leave program out; params are for fio and ioping",
+        )  # fmt: skip
+    check_written(document, value, ())
     return Suite(
         name,
         value["description"],
@@ -159,6 +167,15 @@ def _other_program(name: str, document: Document, variables: Variables) -> Suite
         repeats=value.get("repeats", 1),
         documents={Path(document.path).name: value},
     )
+
+
+def _check_ours(document: Document) -> None:
+    if "program" in document.value:
+        raise UsageError(
+            document.at(("program",)), "a program beside measurements, which are microbench's",
+            "leave program out; what fio measures stands in params: {measurements: …}",
+        )  # fmt: skip
+    check_written(document, document.value.get("block", {}), ("block",))
 
 
 def _check_names(measurements: list[Measurement]) -> None:
@@ -272,12 +289,25 @@ class _Expansion:
                      for name, point in chosen for key, text in point.texts)  # fmt: skip
         times = {key: self._time(key, outer, defaults, chosen) for key in TIMES}
         jobs = tuple(job for job in built if job is not None)
+        if not jobs:
+            raise UsageError(
+                self._at(self._where_of_pace(chosen[0][1])), f"pace: {IDLE}, and nothing else runs",
+                f"{IDLE} leaves a job out that others run beside: write it into one of several "
+                "jobs, or leave it out",
+            )  # fmt: skip
         origin = self.document.at(chosen[0][1].where)
         if times["duration"] is None and all(job.operations is None for job in jobs):
             raise UsageError(origin, f"{self.name} never ends", "give it a duration or a count")
         return Measurement(
             self.name, jobs, axes, times["duration"], times["warm_up"] or 0, origin=origin
         )
+
+    def _where_of_pace(self, point: _Point) -> Where:
+        """Where the pace of a job is written; the defaults' where the job has none."""
+        for part in ("matrix", "args"):
+            if (*point.where, part, "pace") in self.document.lines:
+                return (*point.where, part, "pace")
+        return ("defaults", "pace")
 
     def _time(
         self,

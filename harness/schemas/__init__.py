@@ -15,6 +15,8 @@ from referencing import Registry, Resource
 from harness.errors import UsageError, nearest
 
 _FOLDER = Path(__file__).parent
+#: Where what a person writes is explained, by its schema; profiles.md for all the others.
+_DOCUMENTED = {"micro-suite": "docs/micro.md", "host-file": "docs/tiers.md"}
 
 
 def names() -> list[str]:
@@ -52,6 +54,7 @@ def validate(
     if error is None:
         return
     where, found, do = _explain(error)
+    do = do or f"see {_DOCUMENTED.get(name, 'docs/profiles.md')}"
     place = source(where) if callable(source) else f"{source} at {_dotted(where)}"
     raise UsageError(place, found, do)
 
@@ -73,4 +76,4 @@ def _explain(error: ValidationError) -> tuple[tuple[str | int, ...], str, str]:
     if "propertyNames" in error.absolute_schema_path:
         where = (*where, str(error.instance))
         found = f"{error.instance!r} is not a valid name here: {error.message}"
-    return where, found, str(refused_by.get("description", "") or "see docs/profiles.md")
+    return where, found, str(refused_by.get("description", ""))

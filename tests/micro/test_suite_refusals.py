@@ -1,0 +1,87 @@
+"""What a suite asks for and nobody can measure: refused with file, line and measurement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from micro_suites import HERE, RANDOM, suite
+
+from harness.errors import UsageError
+from harness.micro.suite import load_suite
+
+HEAD = "schema: 1\nname: mine\ndescription: d\n"
+BODY = "args: {kernel: load, access: 64, pattern: random"
+
+
+def refusal(tmp_path: Path, text: str) -> UsageError:
+    file = tmp_path / "mine.yml"
+    file.write_text(HEAD + text)
+    with pytest.raises(UsageError) as refused:
+        load_suite(file, HERE)
+    return refused.value
+
+
+def test_idle_stands_beside_other_jobs_only(tmp_path):
+    error = refusal(
+        tmp_path,
+        "defaults: {range: 1MiB, duration: 1s}\nmeasurements:\n  m:\n"
+        f"    matrix:\n      pace: [idle, 1GB/s]\n    {RANDOM}\n",
+    )
+    assert error.asked == f"{tmp_path}/mine.yml:8, measurement m"
+    assert "pace: idle, and nothing else runs" in error.found
+    assert "one of several jobs" in error.do
+
+
+@pytest.mark.parametrize(
+    "measurement",
+    [
+        f"  m: {{{BODY}, pace: idle}}}}",
+        f"  m: {{jobs: {{a: {{{BODY}, pace: idle}}}}, b: {{{BODY}, pace: idle}}}}}}}}",
+    ],
+)
+def test_a_measurement_of_idle_jobs_alone_is_none(measurement):
+    with pytest.raises(UsageError, match="nothing else runs"):
+        suite(measurement)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("range", "= 1e400"), ("threads", "= 1e308*10"), ("range", "= 1e300")]
+)
+def test_an_expression_without_a_size_is_refused(tmp_path, key, value):
+    error = refusal(
+        tmp_path,
+        f"defaults: {{range: 1MiB, duration: 1s}}\nmeasurements:\n  m: {{{BODY}, "
+        f"{key}: '{value}'}}}}\n",
+    )
+    assert error.asked == f"{tmp_path}/mine.yml:6, measurement m"
+    assert error.found.startswith(f"{key}: ") and value in error.found
+
+
+def test_a_suite_of_microbench_needs_measurements(tmp_path):
+    error = refusal(tmp_path, "program: microbench\n")
+    assert error.asked == f"{tmp_path}/mine.yml:4"
+    assert error.found == "program: microbench, and no measurements"
+
+
+@pytest.mark.parametrize("program", ["fio", "microbench"])
+def test_measurements_beside_a_program_are_not_that_programs(tmp_path, program):
+    measured = f"measurements: {{m: {{{RANDOM}}}}}\nprogram: {program}\n"
+    error = refusal(tmp_path, "defaults: {range: 1MiB, duration: 1s}\n" + measured)
+    assert error.asked == f"{tmp_path}/mine.yml:6"
+    assert "a program beside measurements" in error.found
+
+
+def test_what_fio_measures_on_a_block_device_is_looked_at_too(tmp_path):
+    error = refusal(
+        tmp_path,
+        f"defaults: {{range: 1MiB, duration: 1s}}\nmeasurements: {{m: {{{RANDOM}}}}}\n"
+        "block:\n  program: fio\n  params: {measurements: [1]}\n",
+    )
+    assert error.asked.startswith(f"{tmp_path}/mine.yml:8, measurements of a suite of fio")
+
+
+def test_a_file_of_another_form_is_sent_to_the_page_about_suites(tmp_path):
+    error = refusal(tmp_path, "measurements: 3\n")
+    assert error.asked == f"{tmp_path}/mine.yml:4"
+    assert error.do == "see docs/micro.md"
