@@ -47,7 +47,7 @@ def evaluate(text: str, variables: Mapping[str, float], source: str) -> float:
         tree = ast.parse(text.lstrip()[1:].strip(), mode="eval")
         number = _value(tree.body, names)
         if not math.isfinite(number):
-            raise _Refused(f"it comes to {number}, no finite number", "write smaller numbers")
+            raise _Refused(f"it comes to {number}, which is not finite", "write smaller numbers")
         return number
     except _Refused as error:
         raise UsageError(source, f"expression {text!r}: {error}", error.do) from error
