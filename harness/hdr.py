@@ -33,6 +33,7 @@ _COOKIE_MASK = 0xFFFFFF0F
 _LEB128_LONGEST = 9
 
 Counts = npt.NDArray[np.int64]
+_MEDIAN = 50.0
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,15 @@ class Histogram:
         return base64.b64encode(
             _ENVELOPE.pack(_COMPRESSED | 0x10, len(deflated)) + deflated
         ).decode()
+
+
+def fewest(percent: float) -> int:
+    """Of how many values a percentile is told: 100 for p99, 10,000 for p99.99; one for p50.
+
+    Below 1 / (1 - p) values none need lie beyond the percentile p: what stands at its rank is
+    then the maximum of one set, another one in each run.
+    """
+    return 1 if percent <= _MEDIAN else round(100 / (100 - percent))
 
 
 def decode(text: str) -> Histogram:

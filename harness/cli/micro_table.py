@@ -70,7 +70,8 @@ def _percentiles(name: str, times: hdr.Histogram) -> tuple[str, str] | None:
     if not times.total:
         return None
     p50, p999 = times.percentiles([50.0, 99.9])
-    text = f"{format_ns(p50)}, {format_ns(p999)}, {format_ns(times.max)}"
+    tail = format_ns(p999) if times.total >= hdr.fewest(99.9) else "—"  # too few operations
+    text = f"{format_ns(p50)}, {tail}, {format_ns(times.max)}"
     if name == _WHOLE:
         return _PERCENTILES, text
     return _OF_PARTS, f"{name.removesuffix('_duration_ns').replace('_', ' ')} {text}"

@@ -1,8 +1,4 @@
-"""Percentiles that a histogram can tell: of those beyond the median not all it has a rank for.
-
-Below 1 / (1 − p) durations none need lie beyond the percentile p: what stands at its rank is
-then the maximum of one set, another one in each run.
-"""
+"""Percentiles that a histogram can tell, and what is said where it holds too few durations."""
 
 from __future__ import annotations
 
@@ -12,17 +8,10 @@ from harness import hdr
 from harness.reports.micro.prices import NOTHING
 from harness.reports.words import quantity_text
 
-_MEDIAN = 50.0
-
-
-def fewest(percent: float) -> int:
-    """Of how many durations a percentile is told: 100 for p99, 10,000 for p99.99; one for p50."""
-    return 1 if percent <= _MEDIAN else round(100 / (100 - percent))
-
 
 def told(histogram: hdr.Histogram, percent: float) -> float | None:
     """In the histogram's unit; None where it holds too few durations."""
-    return histogram.percentile(percent) if histogram.total >= fewest(percent) else None
+    return histogram.percentile(percent) if histogram.total >= hdr.fewest(percent) else None
 
 
 def text(histogram: hdr.Histogram, percent: float, unit: str = "ns") -> str:
@@ -41,7 +30,7 @@ def count_text(histogram: hdr.Histogram, percents: Sequence[float]) -> str:
 def why_dashes(histograms: Sequence[hdr.Histogram], percents: Sequence[float]) -> str:
     """``—: too few operations, p99.99 takes 10,000``; empty where all is told."""
     missing = [
-        f"p{percent:g} takes {fewest(percent):,}"
+        f"p{percent:g} takes {hdr.fewest(percent):,}"
         for percent in percents
         if any(told(histogram, percent) is None for histogram in histograms)
     ]

@@ -57,6 +57,14 @@ def test_percentiles_of_a_part_do_not_stand_under_those_of_the_whole(capsys: Any
     assert whole[at:].startswith("94 µs") and call[at:] == sync[at:] == ""
 
 
+def test_a_tail_that_too_few_operations_have_is_not_told(capsys: Any) -> None:
+    for count in (999, 1000):
+        shown({**metric("operation_duration_ns", 0), "labels": {"configuration": "c"},
+               "hdr": histogram({"90": count - 1, "700": 1}).encode()})  # fmt: skip
+    few, enough = (line.rstrip() for line in capsys.readouterr().out.splitlines()[1::2])
+    assert few.endswith("90 ns, —, 700 ns") and enough.endswith("90 ns, 90 ns, 700 ns")
+
+
 def test_a_row_says_what_was_done_where_its_name_does_not(capsys: Any) -> None:
     shown(
         metric("operation_duration_ns", 9, configuration="wal/direct=auto", direct="yes"),
