@@ -95,6 +95,16 @@ def refuses_past_cache(tier: Tier, size_bytes: int) -> bool:
     return False
 
 
+def goes_past_cache(tier: Tier, size_bytes: int) -> bool:
+    """Whether the tier takes direct I/O of ``size_bytes``; True where that cannot be tried."""
+    flags = os.O_RDWR | os.O_TMPFILE | os.O_DIRECT
+    try:
+        os.close(os.open(_existing(tier.claim.path or "/"), flags, 0o600))
+    except OSError as error:
+        return error.errno != errno.EINVAL
+    return not refuses_past_cache(tier, size_bytes)
+
+
 def _existing(path: str) -> Path:
     """The nearest that is there: an emulated tier's directory is made by its first run."""
     there = Path(path)

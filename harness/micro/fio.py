@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.errors import RunFailed
+from harness.errors import RunFailed, UsageError
 from harness.host.uncontrolled import Finding
 from harness.micro import external, page_cache
 from harness.micro.fio_result import IoSample, metrics_of, sample_of
-from harness.micro.io_jobs import WRITTEN_BYTES, IoJob, IoPlan, plan_of
+from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, IoJob, IoPlan, plan_of
 from harness.micro.measured import Measured, Planned, PlannedOne, Workplace, measuring
 from harness.result import Check, Metric
 from harness.tiers.kernel import LIVE
@@ -27,8 +27,6 @@ from harness.tiers.model import Tier
 from harness.units import format_bytes
 
 _FILE = "data"
-#: Direct I/O wants whole blocks; no device has larger ones.
-_BLOCK = 4096
 #: Of the memory that is available: a larger file would not stay in the page cache.
 _CACHED_SHARE = 0.5
 #: The first that prints the latencies of syncs with their bins.
@@ -40,6 +38,13 @@ def check(params: Mapping[str, Any], tier: Tier) -> None:
     plan = plan_of(params)
     version()
     external.require_room(tier, plan.size_bytes, "fio", "size")
+    for job in plan.jobs:
+        if job.direct == "yes" and not external.goes_past_cache(tier, job.access_bytes):
+            raise UsageError(
+                f"{job.configuration} on tier {tier.name!r}",
+                f"direct: calls of {job.access_bytes} bytes do not go past the page cache there",
+                "leave direct out, or measure on another file system",
+            )
 
 
 def version() -> str:
@@ -157,7 +162,7 @@ def _engine(job: IoJob) -> str:
 
 def _direct(job: IoJob, past_cache: bool) -> bool:
     if job.direct == "auto":
-        return past_cache and job.access_bytes % _BLOCK == 0
+        return past_cache and job.access_bytes % BLOCK_BYTES == 0
     return job.direct == "yes"
 
 
@@ -213,7 +218,7 @@ def _everything(found: Mapping[IoJob, list[IoSample]]) -> Check:
 
 
 def _findings(plan: IoPlan, past_cache: bool, cached: bool) -> Iterator[Finding]:
-    asked = any(job.direct == "auto" and not job.access_bytes % _BLOCK for job in plan.jobs)
+    asked = any(job.direct == "auto" and not job.access_bytes % BLOCK_BYTES for job in plan.jobs)
     if asked and not past_cache:
         yield Finding(
             what="page cache",

@@ -48,6 +48,8 @@ _DEEPEST, _MOST_THREADS = 1024, 1024
 _SHORTEST_NS = 1_000_000
 #: Direct I/O moves whole blocks of the device: no device has smaller ones.
 SECTOR_BYTES = 512
+#: … nor larger ones: calls of such go past the page cache wherever that can be had.
+BLOCK_BYTES = 4096
 #: What the file is written in: fio leaves out a last part that is less, and reads of what was
 #: never written fetch nothing.
 WRITTEN_BYTES = MIB
@@ -220,6 +222,13 @@ def _refuse_senseless(job: IoJob) -> None:
             job.configuration,
             f"a queue depth of {job.queue_depth} where each call waits for the one before it",
             "leave queue_depth out, or leave out sync and direct",
+        )
+    if job.queue_depth > 1 and job.direct == "auto" and job.access_bytes % BLOCK_BYTES:
+        raise UsageError(
+            job.configuration,
+            f"a queue depth of {job.queue_depth}: through the page cache, as parts of blocks go, "
+            "calls go one after the other",
+            f"a multiple of {BLOCK_BYTES} bytes, or leave queue_depth out",
         )
     if job.direct == "yes" and job.access_bytes % SECTOR_BYTES:
         raise UsageError(

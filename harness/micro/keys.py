@@ -44,7 +44,9 @@ def _size(value: Any, variables: Variables, source: str) -> int:
             raise UsageError(
                 source, f"{value!r} is {size:g}, larger than any storage", "write a smaller one"
             )
-        return max(LINE_BYTES, math.ceil(size / LINE_BYTES) * LINE_BYTES)
+        if size <= 0:
+            raise UsageError(source, f"{value!r} is {size:g} here", "write what is above 0")
+        return math.ceil(size / LINE_BYTES) * LINE_BYTES
     size = _parsed_size(value, source)
     if size < LINE_BYTES or size % LINE_BYTES:
         raise UsageError(

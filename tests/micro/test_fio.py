@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -129,6 +130,28 @@ def test_what_fio_did_not_do_is_no_result() -> None:
         sample_of({"jobs": [{"error": 0, "read": side}]}, job)
     with pytest.raises(RunFailed, match="not as fio 3 writes it"):
         sample_of({"jobs": [{"error": 0}]}, job)
+
+
+def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
+    work: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(**more: Any) -> dict[str, Any]:
+        read = {"operation": "read", "pattern": "random", "access": 4096, **more}
+        return TINY | {"measurements": {"r": read}}
+
+    opened = os.open
+
+    def without(path: Any, flags: int, mode: int = 0o777) -> int:
+        """As on a file system without direct I/O (ramfs)."""
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "Invalid argument", path)
+        return opened(path, flags, mode)
+
+    fio.check(asked(direct=True), work.tier)
+    monkeypatch.setattr(external.os, "open", without)
+    with pytest.raises(UsageError, match="do not go past the page cache there"):
+        fio.check(asked(direct=True), work.tier)
+    fio.check(asked(direct="auto"), work.tier)
 
 
 def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: Workplace) -> None:

@@ -37,6 +37,8 @@ def written(params: str) -> UsageError:
         ({"measurements": {"r": READ | {"threads": []}}}, "r: threads: a list of nothing"),
         ({"measurements": {"w": READ | {"operation": "write", "queue_depth": 8, "sync": "fsync"}}},
          "each call waits"),
+        ({"measurements": {"r": READ | {"access": 3000, "queue_depth": 8}}},
+         "calls go one after the other"),
         ({"measurements": {"r": READ}, "only": ["r"]}, "['r']: not a text"),
         ({"measurements": {"r": READ}, "size": "10MB"}, "size 10MB: not so many whole MiB"),
         ({"measurements": {"r": READ}, "size": "much"}, "size 'much'"),

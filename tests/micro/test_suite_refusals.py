@@ -46,7 +46,8 @@ def test_a_measurement_of_idle_jobs_alone_is_none(measurement):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("range", "= 1e400"), ("threads", "= 1e308*10"), ("range", "= 1e300")]
+    ("key", "value"),
+    [("range", "= 1e400"), ("threads", "= 1e308*10"), ("range", "= 1e300"), ("range", "= 4 - llc")],
 )
 def test_an_expression_without_a_size_is_refused(tmp_path, key, value):
     error = refusal(
