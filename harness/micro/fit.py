@@ -58,11 +58,8 @@ def targets_of(measurement: Measurement, room: Room) -> dict[TargetKey, int]:
 
 def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
     """The suite on this host; UsageError where nothing of it is left, or nothing fits."""
-    asked = chosen(suite.measurements, limits.only, lambda one: (one.name, one.configuration))
-    near = [_whole(one) for one in _with_processors(asked, room)]
-    limited = [_whole(_limited(one, limits)) for one in near]
-    threaded = [_threads(one, room) for one in limited]
-    sized = _renamed(near, _sized(threaded, room))
+    asked = _asked(suite, room, limits)
+    near, limited, threaded, sized = _fitted(asked, room, limits)
     unique: dict[str, Measurement] = {}
     for one in sized:  # what differed in what was changed is called the same now: the first stands
         unique.setdefault(one.configuration, one)
@@ -76,6 +73,33 @@ def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
     refuse_cached(steps, room)
     refuse_gigantic(*_gigantic(kept, room), room)
     return Fitted(tuple(kept), findings)
+
+
+_Fitting = tuple[list[Measurement], list[Measurement], list[Measurement], list[Measurement]]
+
+
+def _fitted(asked: Sequence[Measurement], room: Room, limits: Limits) -> _Fitting:
+    """Behind each step: those with processors, limited, on so many threads, in so much room."""
+    near = [_whole(one) for one in _with_processors(asked, room)]
+    limited = [_whole(_limited(one, limits)) for one in near]
+    threaded = [_threads(one, room) for one in limited]
+    return near, limited, threaded, _renamed(near, _sized(threaded, room))
+
+
+def _asked(suite: Suite, room: Room, limits: Limits) -> list[Measurement]:
+    """Those that ``only`` names: as the suite calls them, or as they are called here."""
+    every = suite.measurements
+    try:
+        return chosen(every, limits.only, lambda one: (one.name, one.configuration))
+    except UsageError as unknown:
+        try:
+            near, _, _, sized = _fitted(every, room, limits)
+        except UsageError:  # of those that nobody asked for
+            raise unknown from None
+    here = {one.configuration: now.configuration for one, now in zip(near, sized, strict=True)}
+    return chosen(
+        near, limits.only, lambda one: (one.name, one.configuration, here[one.configuration])
+    )
 
 
 def _gigantic(measurements: Sequence[Measurement], room: Room) -> tuple[dict[Place, int], str]:

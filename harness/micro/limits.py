@@ -70,9 +70,9 @@ def parse_only(text: str) -> tuple[str, ...]:
 
 
 def chosen(
-    every: Sequence[_T], only: Sequence[str], names: Callable[[_T], tuple[str, str]]
+    every: Sequence[_T], only: Sequence[str], names: Callable[[_T], Sequence[str]]
 ) -> list[_T]:
-    """Those of which a pattern matches the measurement or the configuration (``names``).
+    """Those of which a pattern matches one of the ``names``: the measurement's, then others.
 
     All without a pattern. ``only``: patterns, or pieces of them where configurations have commas
     in their names; UsageError for a piece that begins no pattern which matches.

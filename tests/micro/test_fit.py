@@ -133,6 +133,16 @@ def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
     assert "its measurements: a, b" in refused.value.do
 
 
+def test_only_takes_the_names_that_configurations_have_here():
+    asked = perma("b: {matrix: {memory_range: [2G, 4G]}, args: {run_time: 1}}")
+    small = room(tier=2 * GIB, dram=2 * GIB)
+    for name in (f"b/memory_range={GIB}", "b/memory_range=2G"):  # as a dry run prints them
+        assert name in names(fit(asked, small, Limits()))
+        assert len(fit(asked, small, Limits(only=(name,))).measurements) == 1
+    large = suite(f"  a: {{{RANDOM}}}\n  b: {{args: {{kind: chase, range: 128GiB, threads: 4}}}}")
+    assert names(fit(large, room(), Limits(only=("a",)))) == ["a"]
+
+
 def test_the_command_line_bounds_times_counts_and_ranges():
     asked = perma("b: {args: {exec_mode: random}}")
     limits = Limits(duration_ns=10**9, operations=1000, range_bytes=512 * MIB, threads=1)
