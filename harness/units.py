@@ -75,3 +75,8 @@ def format_ns(duration_ns: float) -> str:
 def _three(value: float) -> str:
     """Three significant figures, never an exponent; whole numbers from a thousand on."""
     return f"{value:.3g}" if 0 < abs(value) < 999.5 else f"{value:,.0f}"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 configuration``, ``1,200 configurations``: of nouns that take an s."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
-from harness.units import format_bytes, format_ns, parse_duration_ns, parse_size
+from harness.units import counted, format_bytes, format_ns, parse_duration_ns, parse_size
 
 
 def test_gb_is_decimal_and_gib_is_binary():
@@ -38,3 +38,9 @@ def test_formats_keep_three_significant_figures():
 @given(st.integers(min_value=0, max_value=10**18))
 def test_a_plain_number_of_bytes_comes_back_as_it_is(size):
     assert parse_size(str(size)) == pytest.approx(size, rel=1e-15)
+
+
+def test_one_is_no_plural():
+    assert [counted(n, "configuration") for n in (0, 1, 2)] == [
+        "0 configurations", "1 configuration", "2 configurations",
+    ]  # fmt: skip

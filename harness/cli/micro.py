@@ -30,7 +30,7 @@ from harness.micro.suite import (
 from harness.opening import open_environment
 from harness.progress import progress_on_stderr
 from harness.store import StoredRun
-from harness.units import NS_PER_S, format_bytes, format_ns
+from harness.units import NS_PER_S, counted, format_bytes, format_ns
 
 app = typer.Typer(help="Suites of microbenchmarks: `harness run micro --suite NAME` runs one.")
 
@@ -225,8 +225,8 @@ def _print_plan(ready: Sequence[Ready], json_: bool) -> None:
                 )
                 for m in fitted.measurements
             ],
-            title=f"{one.suite.name} on {one.tier.name}: {count} configurations × {one.repeats}, "
-            f"{_duration_text(one)}; nothing is run",
+            title=f"{one.suite.name} on {one.tier.name}: {counted(count, 'configuration')} × "
+            f"{one.repeats}, {_duration_text(one)}; nothing is run",
         )
         for finding in fitted.findings:
             print(f"{finding['what']}: {finding['found']}")
@@ -249,7 +249,7 @@ def _print_other(ready: Ready) -> None:
             )
             for one in planned.configurations
         ],
-        title=f"{title}: {len(planned.configurations)} configurations × {ready.repeats}"
+        title=f"{title}: {counted(len(planned.configurations), 'configuration')} × {ready.repeats}"
         f"{measuring} and {planned.beside}; nothing is run",
     )
 

@@ -24,7 +24,7 @@ from harness.micro.measured import Measured, Planned, PlannedOne, Workplace, mea
 from harness.result import Check, Metric
 from harness.tiers.kernel import LIVE
 from harness.tiers.model import Tier
-from harness.units import format_bytes
+from harness.units import counted, format_bytes
 
 _FILE = "data"
 #: Of the memory that is available: a larger file would not stay in the page cache.
@@ -213,7 +213,7 @@ def _everything(found: Mapping[IoJob, list[IoSample]]) -> Check:
     operations = sum(one.operations for samples in found.values() for one in samples)
     return Check(
         "io_without_errors", "passed",
-        f"{len(found)} configurations, {operations:,} operations, none failed",
+        f"{counted(len(found), 'configuration')}, {counted(operations, 'operation')}, none failed",
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from harness.host.uncontrolled import Finding
 from harness.micro.limits import Limits
 from harness.micro.model import VECTORED, Measurement
 from harness.micro.room import Room
-from harness.units import format_bytes
+from harness.units import counted, format_bytes
 
 #: Below so many last-level caches a range is found in them to a good part.
 _CACHES = 4
@@ -57,7 +57,8 @@ def _far_told(left_out: int) -> list[Finding]:
     return [
         Finding(
             what="far processors",
-            found=f"{left_out} configurations are left out: all processors here are near the tier",
+            found=f"{counted(left_out, 'configuration')} left out: all processors here are near the "
+            "tier",
             do="measure on a host with several NUMA nodes",
         )
     ]
@@ -69,8 +70,8 @@ def _equal_told(equal: int) -> list[Finding]:
     return [
         Finding(
             what="equal configurations",
-            found=f"{equal} configurations became equal to others, as they are limited here, and "
-            "are measured once with these",
+            found=f"{counted(equal, 'configuration')} became equal to others, as limited here, and "
+            "measured once with these",
             do="give what they differ in more room: threads, range, count, pages, isa",
         )
     ]
@@ -89,8 +90,8 @@ def _threads_told(before: Sequence[Measurement], after: Sequence[Measurement]) -
     return [
         Finding(
             what="threads",
-            found=f"{len(fewer)} configurations ask for up to {most} threads and were measured "
-            f"with up to {has}, as many as there are processors",
+            found=f"{counted(len(fewer), 'configuration')}: up to {most} threads are asked for, "
+            f"and {has} ran, as many as there are processors",
             do="measure on a host with more processors",
         )
     ]

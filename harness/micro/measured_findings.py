@@ -12,7 +12,7 @@ from harness.host.uncontrolled import Finding
 from harness.micro.metrics import collected, pages_of
 from harness.micro.model import Measurement
 from harness.micro.spec import BLOCK, measurement_name
-from harness.units import NS_PER_S, format_bytes, format_ns
+from harness.units import NS_PER_S, counted, format_bytes, format_ns
 
 #: A note on one measurement, by the name that it has in the spec.
 _NOTED = re.compile(rf"^measurement (\d+){BLOCK}\d+: (.*)$")
@@ -189,7 +189,7 @@ def _short(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> It
     if short:
         yield Finding(
             what="short measurements",
-            found=f"the rates of {len(short)} configurations are of less than "
+            found=f"the rates of {counted(len(short), 'configuration')} are of less than "
             f"{format_ns(_LEAST_WINDOW_NS)}, the shortest {'; '.join(named)}"
             f"{'; …' if len(short) > _WORST else ''}: how a thread starts and when each of them "
             "ended is a part of them",

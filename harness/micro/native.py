@@ -24,6 +24,7 @@ from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
 from harness.result import Check, CheckStatus
 from harness.tiers.model import Tier
+from harness.units import counted
 
 NAME = "microbench"
 #: How the program begins what it says of one measurement, by the name that it has in the spec.
@@ -128,8 +129,8 @@ def _plausible(fitted: Fitted, repeats: int) -> Check:
     return Check(
         "plausible",
         "passed",
-        f"{len(fitted.measurements)} configurations, {repeats} times each, within what the "
-        "processor's load and store ports can do",
+        f"{counted(len(fitted.measurements), 'configuration')}, {repeats} times each, within what "
+        "the processor's load and store ports can do",
     )
 
 

@@ -61,7 +61,7 @@ def test_a_chunk_that_is_not_whole_is_told_as_cut_off_and_not_as_want_of_room():
 def test_more_threads_than_processors_are_told_and_what_became_equal():
     found = told(suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}"), room(2))
     assert found["threads"].startswith(
-        "2 configurations ask for up to 32 threads and were measured with up to 2"
+        "2 configurations: up to 32 threads are asked for, and 2 ran"
     )
     assert found["equal configurations"].startswith("2 configurations became equal to others")
 
@@ -69,10 +69,10 @@ def test_more_threads_than_processors_are_told_and_what_became_equal():
 def test_configurations_without_far_processors_are_counted():
     asked = f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}"
     assert told(suite(asked), room(far=2)) == {}
-    assert "1 configurations are left out" in told(suite(asked), room())["far processors"]
+    assert "1 configuration left out" in told(suite(asked), room())["far processors"]
     with pytest.raises(UsageError) as refused:
         told(suite(asked.replace("near, ", "")), room())
-    assert "1 configurations are left out" in refused.value.do
+    assert "1 configuration left out" in refused.value.do
 
 
 SMALL = "{range: 64MiB, duration: 1s}"
