@@ -57,8 +57,8 @@ def _far_told(left_out: int) -> list[Finding]:
     return [
         Finding(
             what="far processors",
-            found=f"{counted(left_out, 'configuration')} left out: all processors here are near the "
-            "tier",
+            found=f"{counted(left_out, 'configuration')} left out: all processors here are near "
+            "the tier",
             do="measure on a host with several NUMA nodes",
         )
     ]
