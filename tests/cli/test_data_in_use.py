@@ -43,4 +43,4 @@ def test_a_run_uses_the_tmpfs_it_was_told(loaded, tmpfs_directory):
     (run,) = done.json["runs"]
     assert run["emulated"] == [{"tier": "pmem", "by": f"tmpfs at {tmpfs_directory}"}]
     assert run["spec"]["emulate"] == ["pmem"]
-    assert list((tmpfs_directory / "tierbench-work").iterdir()) == []
+    assert list(tmpfs_directory.iterdir()) == []
