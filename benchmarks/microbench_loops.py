@@ -106,6 +106,12 @@ def keep(path: Path, name: str, pairs: Sequence[Mapping[str, float]]) -> None:
             kept.write(json.dumps({name: pair}) + "\n")
 
 
+def cell(text: str) -> Cell:
+    """``random,read,512,1``: a bandwidth that no bar asks for."""
+    pattern, kind, access_bytes, threads = text.split(",")
+    return Cell(pattern, kind, int(access_bytes), int(threads))
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -113,9 +119,13 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=10, help="of each process")
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--only", help="cells whose name has this in it")
+    parser.add_argument(
+        "--cell", type=cell, action="append", default=[], metavar="random,read,512,1",
+        help="another one instead: pattern, kind, bytes, threads; more than one may be given",
+    )  # fmt: skip
     parser.add_argument("--samples", type=Path, help="write each pair there, a line of JSON each")
     given = parser.parse_args()
-    everything: list[Cell | Chase] = [*CELLS, *CHASES]
+    everything: list[Cell | Chase] = given.cell or [*CELLS, *CHASES]
     what = [one for one in everything if given.only is None or given.only in one.name]
     samples: dict[str, Samples] = defaultdict(Samples)
     for _ in range(given.processes):
