@@ -217,14 +217,19 @@ def started(loaded, *argv: object):
 
 def _server(loaded) -> int | None:
     """This harness's PostgreSQL, once its loadgen drives it (and no longer loads it)."""
-    clients = servers = None
+    client, servers = False, set()
     for folder in Path("/proc").glob("[0-9]*"):
         argv = _argv(folder).split(b"\0")
         if argv[0].endswith(b"/loadgen") and str(_cwd(folder)).startswith(str(loaded.root)):
-            clients = int(folder.name)
+            client = True
         if argv[0].endswith(b"/postgres") and _placed(argv, loaded.root):
-            servers = int(folder.name)
-    return servers if clients else None
+            servers.add(folder)
+    if not client:
+        return None
+    # A child that the server has just forked still bears the server's own command line.
+    return next(
+        (int(one.name) for one in servers if Path(f"/proc/{_parent(one)}") not in servers), None
+    )
 
 
 def _placed(argv: list[bytes], root: Path) -> bool:
