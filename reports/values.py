@@ -157,18 +157,26 @@ def _of_metric(metric: Mapping[str, Any]) -> Iterator[Measured]:
         return
     if not histogram.total:
         return
-    for percent, value in zip(PERCENTS, histogram.percentiles(PERCENTS), strict=True):
+    for percent, at in zip(PERCENTS, histogram.percentiles(PERCENTS), strict=True):
         labels = (*sorted(metric["labels"].items()), ("percentile", f"{percent:g}"))
+        value, note = _told(float(at), percent, histogram.total)
         yield Measured(
             Quantity(metric["name"], labels),
             metric["name"],
             metric["unit"],
             metric["better"],
-            float(value),
-            "a percentile of the merged histograms",
+            value,
+            note,
             metric["hdr"],
             percent,
         )
+
+
+def _told(value: float, percent: float, total: int) -> tuple[float | None, str]:
+    """No value where the run holds too few durations for any to lie beyond it (hdr.fewest)."""
+    if total < (needed := hdr.fewest(percent)):
+        return None, f"p{percent:g} takes {needed:,} durations, here are {total:,}"
+    return value, "a percentile of the merged histograms"
 
 
 def _measured(metric: Mapping[str, Any]) -> Measured:

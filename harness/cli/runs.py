@@ -191,7 +191,7 @@ def _value(metric: Mapping[str, Any]) -> str:
     """With its unit; of a histogram some percentiles."""
     if "hdr" in metric:
         times = hdr.decode(metric["hdr"])
-        shares = [50.0, 95.0, 99.0] if times.total else []
+        shares = [share for share in (50.0, 95.0, 99.0) if times.total >= hdr.fewest(share)]
         told = zip(shares, times.percentiles(shares), strict=True)
         return ", ".join(f"p{share:g} {format_ns(time_ns)}" for share, time_ns in told) or "–"
     if metric["unit"] == "ns":

@@ -31,6 +31,9 @@ class Done:
         return json.loads(self.out)
 
 
+#: Within which a busy machine has done what is waited for; never a measurement.
+PATIENCE_S = 60
+
 #: Whoever runs the tests in the background of a script ignores Ctrl-C, and a child would
 #: inherit that.
 _MAIN = """
@@ -85,7 +88,7 @@ class Harness:
 
     def interrupt(self, process: subprocess.Popen[str], number: int = signal.SIGINT) -> Done:
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=2 * PATIENCE_S)
         return Done(process.returncode, out, err)
 
     def leftovers(self) -> list[str]:
@@ -96,11 +99,11 @@ class Harness:
         return [*self._processes(), *ours, *self._files(), *self._emulated(), *shared]
 
     def settled(self) -> list[str]:
-        """What is left over some seconds later (a supervisor's time to clean up).
+        """What is left over in the end: a supervisor on a busy machine takes its time to clean up.
 
         Other tests' servers come and go meanwhile: their shared memory is nobody's for a moment.
         """
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while (left := self.leftovers()) and time.monotonic() < deadline:
             time.sleep(0.1)
         return left
@@ -110,7 +113,8 @@ class Harness:
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
-                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                told = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                command = told.decode(errors="replace")
                 mine = str(self.root) in command or mark in (folder / "environ").read_bytes()
             except OSError:
                 continue
@@ -119,22 +123,59 @@ class Harness:
         return found
 
     def _files(self) -> list[str]:
-        patterns = ("**/tierbench-work/*", "state/*.journal", "**/*.partial-*", "**/.*.tierbench")
         scratch = [str(path) for path in (self.root / "tmp").iterdir()]
-        return scratch + [str(path) for pattern in patterns for path in self.data.glob(pattern)]
+        return scratch + [str(path) for path in below(self.data) if _of_a_run(path)]
+
+    def at_work(self) -> list[Path]:
+        """What lies in the work directories of runs on the disk."""
+        runs = entries(self.data / "tiers/ssd/tierbench-work")
+        return [path for run in runs for path in entries(run)]
 
     def _shared_memory(self) -> list[str]:
         """PostgreSQL's segments made since the start of the test that no process has mapped."""
         started = self.root.stat().st_mtime
-        left = [p for p in Path("/dev/shm").glob("PostgreSQL.*") if p.stat().st_ctime > started]
+        left = [p for p in Path("/dev/shm").glob("PostgreSQL.*") if _made(p) > started]
         mapped = "".join(map(_maps, Path("/proc").glob("[0-9]*"))) if left else ""
         return [str(path) for path in left if str(path) not in mapped]
 
     def _emulated(self) -> list[str]:
         """Work directories of our runs on the tmpfs that stands in for PMem."""
         runs = {path.name for path in (self.results / "runs").glob("*")}
-        places = Path("/dev/shm").glob("tierbench-*/tierbench-work/*")
+        tiers = Path("/dev/shm").glob("tierbench-*")
+        places = [path for tier in tiers for path in entries(tier / "tierbench-work")]
         return [str(path) for path in places if any(path.name.startswith(run) for run in runs)]
+
+
+def entries(folder: Path) -> list[Path]:
+    """What lies in a folder; nothing where there is none (any more), which ``glob`` fails at."""
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def below(folder: Path) -> Iterator[Path]:
+    """All that lies in a folder at any depth, whatever goes meanwhile."""
+    for root, folders, files in os.walk(folder):
+        yield from (Path(root) / name for name in (*folders, *files))
+
+
+def _of_a_run(path: Path) -> bool:
+    """Whether it is one of those that a run has while it is under way, and no longer."""
+    return (
+        path.parent.name == "tierbench-work"
+        or ".partial-" in path.name
+        or (path.name.startswith(".") and path.suffix == ".tierbench")
+        or (path.parent.name == "state" and path.suffix == ".journal")
+    )
+
+
+def _made(path: Path) -> float:
+    """When it was made or changed, in seconds; 0 where it has gone."""
+    try:
+        return path.stat().st_ctime
+    except OSError:
+        return 0.0
 
 
 def _maps(process: Path) -> str:

@@ -15,9 +15,7 @@ RUN = ["run", "tpch", "--engine", "duckdb", "--scale", "0.01", "--queries", "6"]
 
 def test_data_are_not_removed_under_a_run(loaded):
     process = loaded.start(*RUN, "--placement", "ssd-both", "--repeats", "200")
-    while not list(loaded.data.glob("tiers/ssd/tierbench-work/*/*")) and process.poll() is None:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGSTOP)  # between two runs nobody would use them
+    _stop_at_work(loaded, process)  # between two runs nobody would use them
     done = loaded("data", "rm", "--all", "--yes")
     process.send_signal(signal.SIGCONT)
     assert process.poll() is None, process.communicate()
@@ -26,6 +24,25 @@ def test_data_are_not_removed_under_a_run(loaded):
     assert "in use" in done.err
     kinds = {entry["kind"] for entry in loaded("data", "list", "--json").json["data"]}
     assert kinds == {"golden", "source"}
+
+
+def _stop_at_work(loaded, process):
+    """Stop a command while one of its runs has its data in place."""
+    while process.poll() is None:
+        if loaded.at_work():
+            process.send_signal(signal.SIGSTOP)
+            _wait_until_stopped(process.pid)
+            if loaded.at_work():  # still
+                return
+            process.send_signal(signal.SIGCONT)
+        time.sleep(0.02)
+    raise AssertionError(process.communicate())
+
+
+def _wait_until_stopped(pid):
+    """A signal takes its time: what the process does now it does no longer behind this."""
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZ":
+        time.sleep(0.001)
 
 
 @pytest.fixture

@@ -18,16 +18,36 @@ POWER = ["run", "tpch", "--scale", "0.01", "--test", "power", "--no-plans",
 POWER_STEPS = 24
 
 
+#: How often what is to be cut off may be quicker than the cut.
+TRIES = 10
+
+
 def steps(harness) -> dict[str, dict]:
     """The whole lines with a step of the newest run that has steps, by step."""
     files = sorted((harness.results / "runs").glob("*/steps.jsonl"))
-    if not files:
+    # A complete run has none: it removes them behind its result, or was killed in between.
+    left = [file for file in files if not complete(file.parent)]
+    try:
+        lines = left[-1].read_text().splitlines(keepends=True) if left else []
+    except FileNotFoundError:  # it was completed meanwhile
         return {}
-    lines = files[-1].read_text().splitlines(keepends=True)
     whole = [json.loads(line) for line in lines if line.endswith("\n")]
     found = [line for line in whole if "step" in line]
     assert len({line["step"] for line in found}) == len(found), "a step was measured twice"
     return {line["step"]: line["document"] for line in found}
+
+
+def complete(run: Path) -> bool:
+    """Whether the run in a directory has a result that is no failure."""
+    try:
+        return json.loads((run / "run.json").read_text())["status"] != "failed"
+    except FileNotFoundError:
+        return False
+
+
+def complete_runs(harness) -> set[str]:
+    """Names of all runs with such a result."""
+    return {run.name for run in (harness.results / "runs").glob("*") if complete(run)}
 
 
 def start_and_await(harness, argv, count):
@@ -36,6 +56,14 @@ def start_and_await(harness, argv, count):
     while process.poll() is None and len(steps(harness)) < count:
         time.sleep(0.01)
     return process
+
+
+def killed_behind(harness, argv, count, prefix="", delay_s=0.0):
+    """The steps of a run that was killed with so many of them whose names end so, and unfinished.
+
+    A quick machine may be through before the kill: then once more.
+    """
+    raise NotImplementedError
 
 
 def workers_of(harness) -> list[int]:

@@ -240,8 +240,8 @@ def histogram(durations_ms: list[float]) -> dict[str, Any]:
 
 
 def test_percentiles_are_of_the_merged_histograms_never_averaged(tmp_path: Path) -> None:
-    """99 quick ones in one repeat and 99 slow ones in the other: the middle lies between."""
-    quick, slow = [1.0] * 99 + [500.0], [2.0] * 301
+    """1,000 durations in one repeat and 3,010 slower ones in the other: the middle is theirs."""
+    quick, slow = [1.0] * 990 + [500.0] * 10, [2.0] * 3010
     ssd, pmem = (
         [
             write(tmp_path, Case(placement=place, block=block, metrics=[histogram(held)]))
@@ -263,8 +263,8 @@ def test_percentiles_are_of_the_merged_histograms_never_averaged(tmp_path: Path)
 
 
 def test_a_merged_percentile_lies_within_the_range_that_is_told(tmp_path: Path) -> None:
-    """Of nine values the 95th percentile is the last; of seventeen, the last but one."""
-    few = [[1.0] * 8 + [9.0], [1.0] * 7 + [8.0]]
+    """Two of 31 lie beyond the 95th percentile, as ranks are rounded, and three of 62."""
+    few = [[1.0] * 28 + [5.0, 9.0, 9.0], [1.0] * 28 + [6.0, 9.0, 9.0]]
     runs = [
         write(tmp_path, Case(placement="ssd-both", block=block, metrics=[histogram(held)]))
         for block, held in enumerate(few)
@@ -273,7 +273,23 @@ def test_a_merged_percentile_lies_within_the_range_that_is_told(tmp_path: Path) 
     found = summarise_repeats(repeats)
     assert found is not None
     assert found.low <= found.median <= found.high
+    assert found.low == pytest.approx(5e6, rel=1e-3)
     assert found.high == pytest.approx(9e6, rel=1e-3)
+
+
+def test_a_percentile_that_no_duration_lies_beyond_is_not_told(tmp_path: Path) -> None:
+    """Of 20 durations "p99" is the largest: of another run as large as it happens to be."""
+    ssd, pmem = (
+        [write(tmp_path, Case(placement=place, metrics=[histogram([1.0] * 19 + [last])]))]
+        for place, last in (("ssd-both", 9.0), ("pmem-both", 90.0))
+    )
+    labels = ("transaction", "payment")
+    rows = {row.quantity.label("percentile"): row for row in compare(ssd, pmem).groups[0].rows}
+    assert rows["95"].quantity.labels[0] == labels
+    assert rows["95"].a is not None and rows["95"].estimate is not None
+    for percent, needed in (("99", "100"), ("99.9", "1,000")):
+        assert rows[percent].a is None and rows[percent].estimate is None
+        assert rows[percent].note == f"p{percent} takes {needed} durations, here are 20"
 
 
 def test_mixed_sides_and_shared_runs_are_refused_even_when_forced(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ PLACEMENTS = ("ssd-both", "pmem-both")
 
 
 def histogram(middle_us: float) -> str:
-    values = np.random.default_rng(7).lognormal(np.log(middle_us * 1e3), 0.3, 400)
+    values = np.random.default_rng(7).lognormal(np.log(middle_us * 1e3), 0.3, 2000)
     at = np.searchsorted(LAYOUT.bounds()[0], values, "right") - 1
     return hdr.Histogram(LAYOUT, np.bincount(at, minlength=LAYOUT.counters)).encode()
 
