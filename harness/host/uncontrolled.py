@@ -25,9 +25,15 @@ class Finding(TypedDict):
     do: str
 
 
-def uncontrolled(tiers: Iterable[Tier] = (), kernel: Kernel = LIVE) -> list[Finding]:
-    """Everything found on this host now, and on the tiers in use."""
-    found = [finding for check in _CHECKS for finding in check(kernel)]
+def uncontrolled(
+    tiers: Iterable[Tier] = (), kernel: Kernel = LIVE, *, pinned: bool = False
+) -> list[Finding]:
+    """Everything found on this host now, and on the tiers in use.
+
+    ``pinned``: each thread that is measured has a processor of its own, and does not roam.
+    """
+    checks = (check for check in _CHECKS if not (pinned and check is _roaming))
+    found = [finding for check in checks for finding in check(kernel)]
     return [*found, *(finding for tier in tiers for finding in _of_tier(tier, kernel))]
 
 
@@ -116,7 +122,7 @@ def _memory(kernel: Kernel) -> Iterator[Finding]:
         )
 
 
-def _numa(kernel: Kernel) -> Iterator[Finding]:
+def _roaming(kernel: Kernel) -> Iterator[Finding]:
     with_cpus = [node.node for node in nodes(kernel) if node.cpus]
     if len(with_cpus) > 1:
         yield Finding(
@@ -124,6 +130,9 @@ def _numa(kernel: Kernel) -> Iterator[Finding]:
             found=f"processors on nodes {', '.join(map(str, with_cpus))}: threads roam",
             do="place memory on a node (memory=dram) and run under numactl --cpunodebind",
         )
+
+
+def _balancing(kernel: Kernel) -> Iterator[Finding]:
     if kernel.read("/proc/sys/kernel/numa_balancing") not in (None, "0"):
         yield Finding(
             what="automatic NUMA balancing",
@@ -153,5 +162,6 @@ _CHECKS: tuple[Callable[[Kernel], Iterator[Finding]], ...] = (
     _frequency,
     _sharing,
     _memory,
-    _numa,
+    _roaming,
+    _balancing,
 )

@@ -256,7 +256,7 @@ class _Recorder:
     def begin(self) -> None:
         """Measuring begins: note what is not controlled now."""
         self.clock = _stamps()
-        self.at_start = uncontrolled([self.ready.tier])
+        self.at_start = self._of_host()
 
     def finish(self) -> StoredRun:
         """Manifest, artifacts, and run.json last."""
@@ -297,8 +297,12 @@ class _Recorder:
         """Of the host at both ends, of fitting the suite to it, and of the program; each once."""
         fitted = self.ready.fitted.findings if self.ready.fitted else ()
         measured = self.measured.uncontrolled if self.measured else ()
-        every = (*uncontrolled([self.ready.tier]), *self.at_start, *fitted, *measured)
+        every = (*self._of_host(), *self.at_start, *fitted, *measured)
         return list({finding["what"]: finding for finding in every}.values())
+
+    def _of_host(self) -> list[Finding]:
+        """The program of a fitted suite pins each of its threads; fio and ioping do not."""
+        return uncontrolled([self.ready.tier], pinned=self.ready.fitted is not None)
 
     def _manifest(self, measured: Measured) -> dict[str, Any]:
         return {

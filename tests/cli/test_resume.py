@@ -38,15 +38,15 @@ def steps(harness) -> dict[str, dict]:
 
 
 def complete(run: Path) -> bool:
-    """Whether the run in a directory has a result that is no failure."""
+    """Whether the run in a directory went to its end."""
     try:
-        return json.loads((run / "run.json").read_text())["status"] != "failed"
+        return json.loads((run / "run.json").read_text())["error"] is None
     except FileNotFoundError:
         return False
 
 
 def complete_runs(harness) -> set[str]:
-    """Names of all runs with such a result."""
+    """Names of all runs that did."""
     return {run.name for run in (harness.results / "runs").glob("*") if complete(run)}
 
 
@@ -58,12 +58,20 @@ def start_and_await(harness, argv, count):
     return process
 
 
-def killed_behind(harness, argv, count, prefix="", delay_s=0.0):
-    """The steps of a run that was killed with so many of them whose names end so, and unfinished.
+def cut_off(harness, argv, count, number=signal.SIGKILL, delay_s=0.0):
+    """What the command leaves that was ended by a signal with so many steps, and its run with it.
 
-    A quick machine may be through before the kill: then once more.
+    A quick machine may be through before the signal comes: then once more.
     """
-    raise NotImplementedError
+    for _ in range(TRIES):
+        before = complete_runs(harness)
+        process = start_and_await(harness, argv, count)
+        time.sleep(delay_s)
+        done = harness.interrupt(process, number)
+        assert harness.settled() == []
+        if complete_runs(harness) == before:
+            return done
+    raise AssertionError(f"{TRIES} runs were complete before they were cut off")
 
 
 def workers_of(harness) -> list[int]:
@@ -132,12 +140,13 @@ def test_kill_9_of_a_power_run_loses_no_finished_query(references, engine, cache
     draw = random.Random(f"{engine} {cache}")
     kept: dict[str, dict] = {}
     for kill in range(int(os.environ.get("HARNESS_TEST_KILLS", "2"))):
+        before = complete_runs(harness)
         process = start_and_await(harness, argv, min(len(kept) + draw.randint(0, 6), POWER_STEPS))
         time.sleep(draw.uniform(0, 1))
         process.kill()
         process.communicate()
         assert harness.settled() == [], f"kill {kill}"
-        if process.returncode == 0:  # it was finished before it was killed
+        if complete_runs(harness) != before:  # it was finished before it was killed
             kept = {}
             continue
         found = steps(harness)
@@ -165,10 +174,7 @@ def test_kill_9_of_a_power_run_loses_no_finished_query(references, engine, cache
 def test_plans_are_gone_on_with_too(loaded):
     argv = [*(word for word in POWER if word != "--no-plans"),
             "--engine", "duckdb", "--cache", "warm"]  # fmt: skip
-    process = start_and_await(loaded, argv, POWER_STEPS + 3)
-    process.kill()
-    process.communicate()
-    assert loaded.settled() == []
+    cut_off(loaded, argv, POWER_STEPS + 3)
     kept = {step: d for step, d in steps(loaded).items() if step.endswith("-plan")}
     assert len(kept) >= 3
     done = loaded(*argv, "--json")
@@ -187,11 +193,7 @@ def test_throughput_starts_over_and_power_is_kept(references):
     harness = references
     argv = ["run", "tpch", "--scale", "0.01", "--test", "both", "--engine", "postgres",
             "--placement", "ssd-both"]  # fmt: skip
-    process = start_and_await(harness, argv, POWER_STEPS)
-    time.sleep(0.3)
-    process.kill()
-    process.communicate()
-    assert harness.settled() == []
+    cut_off(harness, argv, POWER_STEPS, delay_s=0.3)
     kept = steps(harness)
     done = harness(*argv, "--json")
     assert done.code == 0, done.err
@@ -214,11 +216,9 @@ def test_throughput_starts_over_and_power_is_kept(references):
 def test_ctrl_c_keeps_finished_steps_and_says_how_to_go_on_or_discard_them(loaded):
     argv = [*POWER, "--engine", "duckdb", "--cache", "warm"]
     before = unfinished(loaded)
-    process = start_and_await(loaded, argv, 5)
-    done = loaded.interrupt(process, signal.SIGINT)
+    done = cut_off(loaded, argv, 5, signal.SIGINT)
     assert done.code == 130, done.err
     assert "finished steps are kept; the same command goes on" in done.err
-    assert loaded.settled() == []
     kept = steps(loaded)
     (run_id,) = unfinished(loaded) - before
     assert f"{len(kept)} steps kept" in loaded("runs", "list").out
@@ -242,11 +242,9 @@ def test_ctrl_c_before_the_first_finished_step_leaves_nothing(loaded):
 
 def test_another_condition_or_again_starts_anew(loaded):
     argv = [*POWER, "--engine", "duckdb", "--cache", "warm"]
-    process = start_and_await(loaded, argv, 3)
-    process.kill()
-    process.communicate()
-    assert loaded.settled() == []
-    (file,) = (loaded.results / "runs").glob("*/steps.jsonl")
+    cut_off(loaded, argv, 3)
+    files = (loaded.results / "runs").glob("*/steps.jsonl")
+    (file,) = [file for file in files if not complete(file.parent)]
     first, *rest = file.read_text().splitlines(keepends=True)
     sitting = json.loads(first)
     sitting["sitting"]["conditions"]["kernel"] = "2.6.32"

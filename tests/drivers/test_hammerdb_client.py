@@ -37,9 +37,9 @@ def earlier_processes():
 
 
 def ours() -> set:
-    """Processes that this one has had started."""
-    mark = f"{os.getpid()}-"
-    return {s.id for s in all_processes() if (mark_of(s.id.pid) or "").startswith(mark)}
+    """Marks of the processes that this one has had started; what they fork has theirs."""
+    marks = {mark_of(stat.id.pid) or "" for stat in all_processes()}
+    return {mark for mark in marks if mark.startswith(f"{os.getpid()}-")}
 
 
 def nothing_left(clients) -> bool:

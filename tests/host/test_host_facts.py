@@ -194,6 +194,8 @@ def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) ->
     }
     assert found["stolen processor time"]["found"].startswith("10.0%")
     assert all(finding["do"] for finding in found.values())
+    pinned = {finding["what"] for finding in uncontrolled([unsafe], Kernel(tmp_path), pinned=True)}
+    assert found.keys() - pinned == {"NUMA placement"}  # threads with a processor each
 
 
 def test_a_well_kept_server_has_no_findings(tmp_path: Path) -> None:

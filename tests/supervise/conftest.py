@@ -30,16 +30,20 @@ _earlier = set()
 @pytest.fixture(autouse=True)
 def earlier_processes():
     _earlier.clear()
-    _earlier.update(processes_of(os.getpid()))
+    _earlier.update(mark_of(pid) for pid in processes_of(os.getpid()))
 
 
 def processes_of(harness_pid):
-    """What a harness process (by its pid) has started in this test, through any forks."""
+    """What a harness process (by its pid) has started in this test, through any forks.
+
+    A process and all that it forks have one mark: what an earlier server forks in this test,
+    as PostgreSQL does every minute, is none of it.
+    """
     return [
         stat.id.pid
         for stat in all_processes()
-        if stat.id.pid not in _earlier
-        and (mark_of(stat.id.pid) or "").startswith(f"{harness_pid}-")
+        if (mark := mark_of(stat.id.pid) or "").startswith(f"{harness_pid}-")
+        and mark not in _earlier
     ]
 
 
