@@ -369,8 +369,6 @@ def _point(
         if not is_expression(value):
             return value
         result = float(evaluate(value, variables, document.at(where)))
-        if not math.isfinite(result):
-            raise UsageError(document.at(where), f"expression {value!r} is not finite")
         return int(result) if result.is_integer() else result
 
     for name, value in values.get("params", {}).items():

@@ -51,7 +51,10 @@ def parse_duration_ns(text: str) -> int:
         raise UsageError(
             f"duration {text!r}", "not a duration", "write a number with a unit, such as 30s or 3m"
         )
-    return int(float(match.group(1)) * factor)
+    value = float(match.group(1)) * factor
+    if value >= 1 << 63:
+        raise UsageError(f"duration {text!r}", "longer than 292 years", "write a shorter one")
+    return int(value)
 
 
 def format_bytes(size_bytes: float) -> str:
