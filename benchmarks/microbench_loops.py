@@ -108,7 +108,9 @@ def keep(path: Path, name: str, pairs: Sequence[Mapping[str, float]]) -> None:
 
 def cell(text: str) -> Cell:
     """``random,read,512,1``: a bandwidth that no bar asks for."""
-    pattern, kind, access_bytes, threads = text.split(",")
+    pattern, kind, access_bytes, threads = text.split(",")  # argparse tells of a ValueError
+    if kind not in OURS:
+        raise argparse.ArgumentTypeError(f"{kind!r} is none of {', '.join(OURS)}")
     return Cell(pattern, kind, int(access_bytes), int(threads))
 
 
