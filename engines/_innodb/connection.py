@@ -24,6 +24,7 @@ from harness.engines._statement import head
 from harness.errors import RunFailed
 
 _CONNECT_TIMEOUT_S = 15
+_KILL_AGAIN_S = 1.0
 #: Whatever the server's own default: what is cut or rounded is an error, not a warning.
 _SQL_MODE = (
     "STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY,NO_ZERO_IN_DATE,NO_ZERO_DATE,"
@@ -162,15 +163,20 @@ class MySqlConnection:
             yield
             return
 
+        ended = threading.Event()
+
         def kill() -> None:
             fired.set()
-            self.cancel()
+            while not ended.is_set():  # one that comes before the statement ends nothing
+                self.cancel()
+                ended.wait(_KILL_AGAIN_S)
 
         timer = threading.Timer(timeout_s, kill)
         timer.start()
         try:
             yield
         finally:
+            ended.set()
             timer.cancel()
             timer.join()
             if fired.is_set():  # a KILL that came too late would end the next statement

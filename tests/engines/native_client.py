@@ -123,7 +123,7 @@ def ends_when_the_server_dies(empty: Native, sleeping: str, words: str) -> None:
     statements = dict.fromkeys(TRANSACTIONS, "select 1") | {"order_status": sleeping}
     with pytest.raises(RunFailed, match=words):
         empty.run(seconds=60, watch=watch, mix={"order_status": 100}, statements=statements)
-    assert time.monotonic() - died[0] < 10
+    assert time.monotonic() - died[0] < 40  # and not by the end of its minute
 
 
 def retried_while_locked(native: Native, lock_s: float, code: str, **run: Any) -> None:
@@ -133,11 +133,10 @@ def retried_while_locked(native: Native, lock_s: float, code: str, **run: Any) -
         connection.execute("begin")
         connection.execute("select * from warehouse for update")
         released = threading.Timer(lock_s, connection.execute, ("rollback",))
-        released.start()
-        try:
-            result = native.run(mix={"payment": 100}, **run)
-        finally:
-            released.join()
+        # From when the payments begin, however long a busy machine takes until then.
+        watch = loadgen.Watch(on_measuring=released.start)
+        result = native.run(mix={"payment": 100}, watch=watch, **run)
+        released.join()
     payment = operation(result, "payment")
     assert result["errors"].get(code, 0) == payment["retried"] >= 2
     assert native.rows("select count(*) from history")[0][0] >= history + payment["count"] > history
@@ -190,7 +189,7 @@ def test_secrets_are_nobody_elses(native: Native) -> None:
     def look() -> None:
         for line in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                seen.append(line.read_text())
+                seen.append(line.read_text(errors="replace"))
             except OSError:
                 continue
 

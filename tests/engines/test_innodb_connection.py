@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import date
 from decimal import Decimal
@@ -110,15 +111,25 @@ def test_a_kill_of_ours_is_the_limit_also_where_the_statement_began_after_its_cl
 
 
 def test_somebody_elses_kill_is_no_limit(innodb: Any, connection: Any) -> None:
-    killer = threading.Timer(0.3, connection.cancel)
+    statement = f"create table never as {ENDLESS}"
+    looking = innodb.connect()
+
+    def kill() -> None:  # once it runs: before, there is nothing that would be ended
+        running = f"select id from information_schema.processlist where info = '{statement}'"
+        while not looking.execute(running).rows:
+            time.sleep(0.01)
+        connection.cancel()
+
+    killer = threading.Thread(target=kill)
     killer.start()
     with pytest.raises(RunFailed, match="interrupted"):
-        connection.execute(f"create table never as {ENDLESS}", timeout_s=60)
+        connection.execute(statement, timeout_s=60)
     killer.join()
+    looking.close()
     connection.execute("drop table if exists never")
 
 
-@pytest.mark.parametrize("limit_s", [0.2504, 0.2500004])
+@pytest.mark.parametrize("limit_s", [60.2504, 60.2500004])
 def test_the_servers_own_limit_is_never_shorter_than_ours(connection: Any, limit_s: float) -> None:
     connection.execute("select 1", timeout_s=limit_s)
     name, per_second = {
@@ -130,9 +141,10 @@ def test_the_servers_own_limit_is_never_shorter_than_ours(connection: Any, limit
 
 
 def test_a_limit_that_was_not_reached_ends_nothing_later(connection: Any) -> None:
-    connection.execute("do sleep(0.1)", timeout_s=0.2)
-    connection.execute("do sleep(0.3)")
-    assert connection.execute("select sleep(0.3)").rows == [(0,)]
+    limit_s = 2.0
+    connection.execute("do sleep(0.01)", timeout_s=limit_s)
+    connection.execute(f"do sleep({limit_s + 0.5})")
+    assert connection.execute(f"select sleep({limit_s + 0.1})").rows == [(0,)]
 
 
 def test_statements_between_begin_and_commit_are_one_transaction(connection: Any) -> None:

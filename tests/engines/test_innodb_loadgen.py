@@ -46,7 +46,7 @@ def test_a_lock_that_is_waited_for_too_long_is_retried(native: Native) -> None:
     with closing(native.engine.connect()) as connection:
         connection.execute("set global innodb_lock_wait_timeout = 1")
         try:
-            retried_while_locked(native, 2.5, "1205", seconds=4)
+            retried_while_locked(native, 3.5, "1205", seconds=8)
         finally:
             connection.execute("set global innodb_lock_wait_timeout = 50")
 

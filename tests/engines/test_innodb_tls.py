@@ -96,7 +96,7 @@ def _known(flavour: str) -> Any:
 
 
 def _until_it_answers(port: int, log: Path) -> None:
-    for _ in range(300):
+    for _ in range(1200):
         try:
             pymysql.connect(host="127.0.0.1", port=port, user=USER, password=PASSWORD).close()
             return

@@ -19,6 +19,7 @@ from harness.engines.postgres import counters
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
 from harness.session import RunSession
+from harness.supervise.process import alive
 
 SPILL = "select count(*) from (select md5(i::text) from generate_series(1, 200000) i order by 1) x"
 
@@ -45,11 +46,10 @@ def open_files(engine: Any) -> set[str]:
     """Every file that a process of the engine has open."""
     found = set()
     for process in engine.processes():
-        for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
-            try:
-                found.add(str(descriptor.readlink()))
-            except OSError:
-                continue
+        with suppress(OSError):  # an autovacuum worker comes and goes
+            for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
+                with suppress(OSError):
+                    found.add(str(descriptor.readlink()))
     return found
 
 
@@ -95,9 +95,14 @@ def test_server_runs_as_the_unprivileged_user(module_lab: Any, running: Any) -> 
 def test_password_is_in_no_file_and_no_command_line(module_lab: Any, running: Any) -> None:
     password = running._password.encode()
     running.connect().execute("select 1")
-    written = [p for p in module_lab.root.rglob("*") if p.is_file() and not p.is_symlink()]
-    assert len(written) > 100
-    assert [p for p in written if password in p.read_bytes()] == []
+    read = {}
+    for folder, _, names in os.walk(module_lab.root):
+        for path in (Path(folder, name) for name in names):
+            with suppress(FileNotFoundError):  # removed meanwhile
+                if path.is_file() and not path.is_symlink():
+                    read[path] = password in path.read_bytes()
+    assert len(read) > 100
+    assert [path for path, has in read.items() if has] == []
     told = []
     for process in running.processes():
         for name in ("cmdline", "environ"):
@@ -149,7 +154,7 @@ def test_kill_leaves_no_process_and_no_shared_memory(lab: Any, started: Any) -> 
     segment = pid_file.read_text().splitlines()[6].split()[1]
     assert shared and segment in [line.split()[1] for line in _segments()]
     started.kill()
-    assert [p for p in processes if Path(f"/proc/{p.pid}").exists()] == []
+    assert [p for p in processes if alive(p)] == []
     assert [path for path in shared if Path(path).exists()] == []
     assert segment not in [line.split()[1] for line in _segments()]
 
@@ -160,7 +165,7 @@ def _segments() -> list[str]:
 
 def test_a_server_that_died_is_reported_with_its_log(started: Any) -> None:
     os.kill(started.processes()[0].pid, 3)  # SIGQUIT: an immediate shutdown
-    started._server._process.wait(10)
+    started._server._process.wait(60)
     with pytest.raises(RunFailed, match="immediate shutdown"):
         started.stop()
 

@@ -191,11 +191,14 @@ def test_an_initplan_is_not_counted_twice(loaded: Any) -> None:
     """The scan that waits for the average must not be charged for computing it."""
     connection = loaded.connect()
     connection.execute("set max_parallel_workers_per_gather = 0")
-    plan = loaded.explain(connection, "select 1 from nation where (select count(*) from lineitem) "
-                          "> n_nationkey")  # fmt: skip
-    nation = next(o for o in plan.root.walk() if o.relation == "nation")
-    lineitem = next(o for o in plan.root.walk() if o.relation == "lineitem")
-    assert nation.time_ns < lineitem.time_ns / 3
+    sql = "select 1 from nation where (select count(*) from lineitem) > n_nationkey"
+    shares = []
+    for _ in range(5):  # a scan of 25 rows may wait for a processor, though not each time
+        plan = loaded.explain(connection, sql)
+        nation = next(o for o in plan.root.walk() if o.relation == "nation")
+        lineitem = next(o for o in plan.root.walk() if o.relation == "lineitem")
+        shares.append(nation.time_ns / lineitem.time_ns)
+    assert min(shares) < 1 / 3
 
 
 class TestExternal:

@@ -66,7 +66,7 @@ def test_data_and_log_lie_where_they_were_placed(lab: Any, golden: Path, elsewhe
     places = lab.places(wal=wal)
     store = Store.of(lab).restored(golden, places)
     seen: list[Path] = []
-    store.run(measuring=lambda: seen.extend(open_files(store.engine)))
+    store.run(measuring=lambda: seen.extend(open_files(store.engine)), duration_ns=3_000_000_000)
     logs = {path.parent for path in seen if re.fullmatch(r"\d{6}\.log", path.name)}
     tables = {path.parent for path in seen if path.suffix == ".sst"}
     assert logs == {places["wal"] / "rocksdb"}
@@ -282,7 +282,8 @@ def test_what_a_loss_of_power_takes_is_told(lab: Any) -> None:
 
 def test_tickers_and_levels_are_told(lab: Any, golden: Path) -> None:
     store = Store.of(lab).restored(golden, lab.places())
-    result = store.run()
+    # Long enough for a reading that a busy machine makes late to be a small part of it.
+    result = store.run(duration_ns=4_000_000_000)
     engine = result["engine"]
     done = {one["type"]: one["count"] for one in result["operations"]}
     read = {moment: engine[moment]["rocksdb_number_keys_read_count"] for moment in ("begin", "end")}
