@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from repeatable import repeatable
 
 from harness.errors import UsageError
 from harness.units import counted, format_bytes, format_ns, parse_duration_ns, parse_size
@@ -37,6 +38,7 @@ def test_formats_keep_three_significant_figures():
     assert format_ns(789) == "789 ns"
 
 
+@repeatable
 @given(st.integers(min_value=0, max_value=10**18))
 def test_a_plain_number_of_bytes_comes_back_as_it_is(size):
     assert parse_size(str(size)) == pytest.approx(size, rel=1e-15)

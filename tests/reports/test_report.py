@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from repeatable import repeatable
 from report_runs import GIB, Case, demo, write
 
 from harness.errors import UsageError
@@ -262,6 +263,7 @@ def test_reports_import_nothing_that_runs_anything() -> None:
     assert found.stdout == ""
 
 
+@repeatable
 @given(st.floats(min_value=1e-6, max_value=1e15))
 def test_three_significant_digits_and_no_exponent(value: float) -> None:
     text = significant(value)
@@ -270,6 +272,7 @@ def test_three_significant_digits_and_no_exponent(value: float) -> None:
     assert "e" not in quantity_text(value, "ns") or value < 1e-3
 
 
+@repeatable
 @given(st.text())
 def test_markdown_keeps_one_line_without_markup(text: str) -> None:
     escaped = escape_markdown(text)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeatable import repeatable
 from scipy import stats
 
 from harness.reports.statistics import (
@@ -100,6 +101,7 @@ def test_no_difference_is_seldom_shown() -> None:
     assert shown / 1500 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 1500)
 
 
+@repeatable
 @given(PAIRS)
 def test_exchanging_the_sides_gives_the_reciprocal(pairs: list[tuple[float, float]]) -> None:
     a, b = zip(*pairs, strict=True)
@@ -107,6 +109,7 @@ def test_exchanging_the_sides_gives_the_reciprocal(pairs: list[tuple[float, floa
         assert_same(compare(b, a), compare(a, b).reciprocal())
 
 
+@repeatable
 @given(PAIRS, st.floats(min_value=1e-6, max_value=1e6))
 def test_units_do_not_matter(pairs: list[tuple[float, float]], factor: float) -> None:
     a, b = zip(*pairs, strict=True)
@@ -115,6 +118,7 @@ def test_units_do_not_matter(pairs: list[tuple[float, float]], factor: float) ->
     assert again.ratio == pytest.approx(once.ratio, rel=1e-9)
 
 
+@repeatable
 @given(PAIRS)
 def test_the_interval_holds_the_estimate_and_agrees_with_the_test(
     pairs: list[tuple[float, float]],
@@ -132,6 +136,7 @@ def test_the_interval_holds_the_estimate_and_agrees_with_the_test(
         assert (one.p <= 1 - 0.95) == (not one.low <= 1 <= one.high) or 1 in (one.low, one.high)
 
 
+@repeatable
 @given(st.lists(st.floats(min_value=0, max_value=1), min_size=1, max_size=12))
 def test_holm_is_between_p_and_bonferroni_and_keeps_the_order(p: list[float]) -> None:
     adjusted = holm(p)
@@ -167,6 +172,7 @@ def test_enough_repeats_without_a_difference_are_not_shown() -> None:
     assert judge([mixed])[0].outcome == "not shown"
 
 
+@repeatable
 @given(st.floats(min_value=1e-6, max_value=1.0))
 def test_repeats_needed_is_the_fewest(level: float) -> None:
     paired, unpaired = repeats_needed(level, "paired"), repeats_needed(level, "unpaired")
@@ -175,7 +181,7 @@ def test_repeats_needed_is_the_fewest(level: float) -> None:
     assert smallest_p_unpaired(unpaired, unpaired) <= level
 
 
-@settings(max_examples=20)
+@settings(repeatable, max_examples=20)
 @given(st.sampled_from([[], [0.0, 1.0], [-1.0, 2.0], [float("nan")], [float("inf")]]))
 def test_what_has_no_logarithm_is_refused(values: list[float]) -> None:
     with pytest.raises(ValueError, match=r"repeat|above zero"):
