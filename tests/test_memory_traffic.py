@@ -137,11 +137,15 @@ def test_bits_of_a_term_may_be_scattered_and_unknown_terms_leave_an_event_out(
 @as_root
 def test_a_processor_s_clock_is_counted_as_it_passes() -> None:
     counter = PerfCounter(PerfEvent(PERF_TYPE_SOFTWARE, CPU_CLOCK), min(os.sched_getaffinity(0)))
-    before, start = counter.read(), time.monotonic_ns()
+    outside = time.monotonic_ns()
+    before = counter.read()
+    inside = time.monotonic_ns()
     time.sleep(0.3)
-    after, passed = counter.read(), time.monotonic_ns() - start
+    least = time.monotonic_ns() - inside
+    after = counter.read()
+    most = time.monotonic_ns() - outside
     counter.close()
-    assert after.since(before) == pytest.approx(passed, rel=0.05)
+    assert 0.99 * least <= after.since(before) <= 1.01 * most
 
 
 def test_a_counter_that_shared_its_hardware_is_scaled_over_the_span_asked_for() -> None:
@@ -191,7 +195,9 @@ def test_what_happens_on_a_socket_is_in_its_count_and_in_the_sum(two_sockets: Sy
         _touch(pages)
         os.sched_setaffinity(0, cpus)
         after = traffic.read()
-        time.sleep(0.1)
+        touched = time.monotonic_ns()
+        while sum(one["monotonic_ns"] > touched for one in traffic.series()["samples"]) < 3:
+            time.sleep(0.01)
     moved = {name: after[name] - before[name] for name in after}
     assert moved["socket_dram_read_bytes[socket=1]"] >= pages * 64
     by_socket = [moved[f"socket_dram_read_bytes[socket={socket}]"] for socket in (0, 1)]

@@ -17,9 +17,11 @@ from harness.memory.working_set import Footprint
 from harness.supervise.process import process_identity
 
 MIB = 1 << 20
-#: Waits for a line, reads the first half of a file, holds memory for a while, lets it go.
+#: Says that it is up, waits for a line, reads the first half of a file, holds memory for a while,
+#: lets it go.
 WORKER = """
 import os, sys
+print("up", flush=True)
 sys.stdin.readline()
 f = os.open(sys.argv[1], os.O_RDONLY)
 os.posix_fadvise(f, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
@@ -47,8 +49,7 @@ def work(path: Path, read: int, held: int, cached: bool = True) -> dict[str, flo
         assert child.stdin and child.stdout
         identity = process_identity(child.pid)
         assert identity is not None
-        while not (Path(f"/proc/{child.pid}/wchan")).read_text().startswith(("pipe", "anon_pipe")):
-            assert child.poll() is None  # until it waits for its line, start-up is over
+        assert child.stdout.readline() == "up\n"  # what it takes to start is over
         footprint = Footprint(lambda: [path], lambda: [identity], cached)
         child.stdin.write("go\n")
         child.stdin.flush()
