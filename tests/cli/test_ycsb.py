@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from harness import hdr
+from harness.supervise.process import ProcessId, alive, process_identity
 
 RUN = ("run", "ycsb", "--placement", "ssd-both")
 SMALL = ("--records", "2000", "--threads", "2", "--ramp-up", "1s")
@@ -136,13 +138,13 @@ def test_options_of_ycsb_on_others_name_the_right_one(harness, workload):
 LONG = ("--records", "2000", "--threads", "2", "--ramp-up", "60s", "--duration", "60s")
 
 
-def client(harness, process) -> int:
-    """The process id of its client, once that has driven for a moment."""
+def client(harness, process) -> ProcessId:
+    """Its client, once that has driven for a moment."""
     while process.poll() is None:
         for folder in Path("/proc").glob("[0-9]*"):
-            if _drives(folder, harness.root):
+            if _drives(folder, harness.root) and (found := process_identity(int(folder.name))):
                 time.sleep(1.0)
-                return int(folder.name)
+                return found
         time.sleep(0.05)
     raise AssertionError(process.communicate())
 
@@ -163,7 +165,11 @@ def _open_files(folder: Path) -> list[Path]:
 
 def failed_run(harness, process) -> dict:
     """The failed run that is left long before its two minutes are over."""
-    out, err = process.communicate(timeout=60)
+    try:
+        out, err = process.communicate(timeout=90)
+    except subprocess.TimeoutExpired:
+        process.kill()  # else it is found by the tests behind this one
+        raise
     assert process.returncode == 1, out + err
     assert "Traceback" not in err
     run = harness("runs", "list", "--json").json["runs"][-1]
@@ -175,28 +181,28 @@ def failed_run(harness, process) -> dict:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_the_client_with_the_engine_in_it(loaded, number):
     process = loaded.start(*RUN, *LONG, "--engine", "rocksdb")
-    pid = client(loaded, process)
+    driving = client(loaded, process)
     done = loaded.interrupt(process, number)
     assert done.code == 128 + number, done.err
     assert "Traceback" not in done.err
     assert loaded.settled() == []
-    assert not Path(f"/proc/{pid}").exists()
+    assert not alive(driving)
     assert loaded("runs", "list", "--json").json["unfinished"] == []
 
 
 def test_kill_9_leaves_no_client_and_no_data(loaded):
     process = loaded.start(*RUN, *LONG, "--engine", "rocksdb")
-    pid = client(loaded, process)
+    driving = client(loaded, process)
     process.kill()
     process.communicate()
     assert loaded.settled() == []
-    assert not Path(f"/proc/{pid}").exists()
+    assert not alive(driving)
     assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
 
 
 def test_a_client_that_dies_with_the_engine_in_it_fails_the_run_at_once(loaded):
     process = loaded.start(*RUN, *LONG, "--engine", "rocksdb")
-    os.kill(client(loaded, process), signal.SIGKILL)
+    os.kill(client(loaded, process).pid, signal.SIGKILL)
     run = failed_run(loaded, process)
     assert "killed by signal 9" in run["error"]["found"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness import hdr
+from harness.supervise.process import ProcessId, alive, process_identity
 
 RUN = ("run", "ycsb", "--engine", "rocksdb", "--records", "2000", "--threads", "2")
 OFFICIAL = (*RUN, "--driver", "ycsb", "--placement", "ssd-both")
@@ -54,35 +55,36 @@ def test_both_drivers_run_on_one_rocksdb_and_data_of_their_own(loaded):
     assert loaded.settled() == []
 
 
-def java_of(harness, process) -> int:
-    """The process id of the client, once it drives."""
+def java_of(harness, process) -> ProcessId:
+    """The client, once it drives."""
     while process.poll() is None:
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 command = (folder / "cmdline").read_bytes()
             except OSError:
                 continue
-            if b"tierbench.ycsb.Main\0-t" in command and str(harness.root).encode() in command:
+            mine = b"tierbench.ycsb.Main\0-t" in command and str(harness.root).encode() in command
+            if mine and (found := process_identity(int(folder.name))):
                 time.sleep(2.0)
-                return int(folder.name)
+                return found
         time.sleep(0.05)
     raise AssertionError(process.communicate())
 
 
 def test_kill_9_of_the_harness_leaves_no_java_and_no_data(loaded):
     process = loaded.start(*OFFICIAL, "--workload", "a", "--ramp-up", "60s", "--duration", "60s")
-    pid = java_of(loaded, process)
+    java = java_of(loaded, process)
     process.kill()
     process.communicate()
     assert loaded.settled() == []
-    assert not Path(f"/proc/{pid}").exists()
+    assert not alive(java)
     assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
 
 
 def test_a_client_that_is_killed_fails_the_run(loaded):
     process = loaded.start(*OFFICIAL, "--workload", "a", "--ramp-up", "60s", "--duration", "60s")
-    os.kill(java_of(loaded, process), 9)
-    out, err = process.communicate(timeout=60)
+    os.kill(java_of(loaded, process).pid, 9)
+    out, err = process.communicate(timeout=90)
     assert process.returncode == 1, out + err
     assert "was killed by signal 9" in err
     assert "Traceback" not in err

@@ -241,8 +241,11 @@ def test_reading_the_counters_is_not_counted(lab: Any, empty_cluster: Path) -> N
     connection = engine.connect()
     session = RunSession(engine, SilentProgress(), None, drop_caches=False)
     for _ in range(3):
-        before = session.counters("before")
-        after = session.counters("after")
+        for _ in range(5):  # who drops the kernel's caches meanwhile makes the server's code cold
+            before = session.counters("before")
+            after = session.counters("after")
+            if after["io_read_bytes"] == before["io_read_bytes"]:
+                break
         assert delta(before, after) == {}
         assert after["io_read_bytes"] == before["io_read_bytes"]
         connection.execute("select 1")
