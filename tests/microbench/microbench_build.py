@@ -59,6 +59,16 @@ def spec_of(
     return {"schema": 2, "seed": seed, "targets": targets, "measurements": named}
 
 
+def repeated(job: dict[str, Any]) -> dict[str, Any]:
+    """So often and so briefly that some repeat goes by without neighbours: see `best_rate`."""
+    return {"duration_ns": 20_000_000, "repeats": 20, "jobs": [job]}
+
+
+def best_rate(measurement: dict[str, Any]) -> float:
+    """Operations a second of the first job in the repeat that was disturbed least."""
+    return max(float(one["jobs"][0]["operations_per_second"]) for one in measurement["repeats"])
+
+
 def runner(program: Path) -> Run:
     def run(
         targets: dict[str, Any], *measurements: dict[str, Any], seed: int = 1
