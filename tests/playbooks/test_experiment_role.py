@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,9 @@ exec sh -c "$2"
 
 #: The real one, once the test lets it.
 _HARNESS = """#!/bin/sh
-case $* in *--dry-run*|runs*) ;; *) while [ -e @ROOT@/held ]; do sleep 0.1; done ;; esac
+case $* in *--dry-run*|runs*) ;; *)
+  while [ -e @ROOT@/held ]; do : >@ROOT@/waits; sleep 0.1; done ;;
+esac
 exec @HARNESS@ "$@"
 """
 
@@ -221,15 +224,10 @@ def test_a_line_that_comes_back_is_waited_for(fleet: Fleet) -> None:
 def test_what_was_killed_is_told_and_gone_on_with(fleet: Fleet) -> None:
     (fleet.root / "held").touch()
     play = fleet.start()
-    wait_for((fleet.remote / "underway/command").exists)
-    keeper = [
-        int(folder.name)
-        for folder in Path("/proc").glob("[0-9]*")
-        if f"{fleet.remote}/results" in _command_of(folder)
-    ]
-    assert keeper
-    for pid in keeper:
-        os.kill(pid, 9)
+    wait_for((fleet.root / "waits").exists)
+    wait_for(lambda: "underway.sh start" not in _commands(fleet))  # it has left the rest behind
+    assert _commands(fleet)
+    wait_for(lambda: not _killed(fleet))
     out, _ = play.communicate(timeout=300)
     assert play.returncode != 0
     assert "the experiment was cut off" in out
@@ -237,6 +235,26 @@ def test_what_was_killed_is_told_and_gone_on_with(fleet: Fleet) -> None:
     code, out = fleet()
     assert code == 0, out
     assert len(fleet.imported()) == 2
+
+
+def _killed(fleet: Fleet) -> int:
+    """Ends what runs the experiment: how many there were."""
+    found = _running(fleet)
+    for process in found:
+        with suppress(ProcessLookupError):
+            os.kill(process, 9)
+    return len(found)
+
+
+def _commands(fleet: Fleet) -> str:
+    return "\n".join(_running(fleet).values())
+
+
+def _running(fleet: Fleet) -> dict[int, str]:
+    """By process: the commands that run the experiment, or start that."""
+    told = {int(folder.name): _command_of(folder) for folder in Path("/proc").glob("[0-9]*")}
+    words = (" experiment run ", f"{fleet.remote}/results")
+    return {process: one for process, one in told.items() if all(w in one for w in words)}
 
 
 def _command_of(process: Path) -> str:
