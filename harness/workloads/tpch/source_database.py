@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import duckdb
@@ -15,6 +16,7 @@ from harness.workloads.tpch.tables import COLUMNS
 
 #: The state of data that no refresh function has changed.
 LOADED = 0
+_LOOK_S = 0.05
 #: The tables that refresh functions change, and the column with the key of the order.
 _CHANGED = {"orders": "o_orderkey", "lineitem": "l_orderkey"}
 
@@ -129,6 +131,22 @@ def _read_csv(files: Sequence[str], form: str, columns: Mapping[str, str]) -> st
 
 
 def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Scalar, ...]]:
-    """All rows of a statement."""
-    rows: list[tuple[Scalar, ...]] = connection.execute(sql).fetchall()
-    return rows
+    """All rows of a statement; Ctrl-C and SIGTERM end it at once.
+
+    DuckDB of several threads notices them by chance, else at the statement's end, which may be
+    minutes away. So another thread waits for it.
+    """
+
+    def fetch() -> list[tuple[Scalar, ...]]:
+        return connection.execute(sql).fetchall()
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(fetch)
+        try:
+            return asked.result()
+        except Exception:
+            raise
+        except BaseException:  # from a signal
+            while wait([asked], _LOOK_S).not_done:  # before its beginning none would end it
+                connection.interrupt()
+            raise

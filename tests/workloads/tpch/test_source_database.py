@@ -1,7 +1,12 @@
 """The generated files after refresh functions: what references are computed from."""
 
+import os
+import signal
+import threading
+import time
 from contextlib import closing
 
+import duckdb
 import pytest
 
 from harness.workloads.tpch.answers import SHAPES, Answer, compare
@@ -61,6 +66,31 @@ def test_the_shipped_answers_after_rf1_are_those_of_the_data_after_rf1(database)
         rows = rows_of(database.at(1), query_sql(query, parameters(query, None, SCALE)))
         agreement = compare(SHAPES[query], after_rf1[query], rows, sum_tolerance(SCALE))
         assert agreement.agrees, f"Q{query}: {agreement.detail}"
+
+
+@pytest.fixture
+def default_interrupt():
+    """Whoever runs the tests in the background of a script ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_a_statement_that_would_take_for_ever(default_interrupt):
+    begun = time.process_time()
+
+    def interrupt():
+        while time.process_time() - begun < 0.5:  # the statement is under way
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with closing(duckdb.connect(config={"threads": 2})) as connection:
+        thread = threading.Thread(target=interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            thread.start()
+            rows_of(connection, "select sum(hash(i) % 7) from range(1000000000000) t(i)")
+        thread.join()
+        assert rows_of(connection, "select 1") == [(1,)]
 
 
 # Checks ------------------------------------------------------------------------------
