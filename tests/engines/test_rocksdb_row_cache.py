@@ -63,7 +63,7 @@ def test_without_it_nothing_is_asked_of_it(lab: Any, reader: Path) -> None:
 def counted(lab: Any, golden: Path, **settings: str) -> tuple[Store, dict[str, float]]:
     """A store, and what a run of reads alone has added to RocksDB's counters."""
     store = Store.of(lab, settings).restored(golden, lab.places())
-    engine = store.run(**READS)["engine"]
+    engine = store.run(duration_ns=2_000_000_000, **READS)["engine"]
     begin, end = engine["begin"], engine["end"]
     return store, {name: end[name] - begin[name] for name in begin if name.endswith("_count")}
 
