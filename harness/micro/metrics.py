@@ -13,7 +13,7 @@ from typing import Any
 
 from harness import hdr
 from harness.micro.chains import chain_text
-from harness.micro.keys import UNLIMITED
+from harness.micro.keys import KEYS, UNLIMITED
 from harness.micro.model import Job, Measurement
 from harness.micro.spec import measurement_name
 from harness.result import Metric
@@ -30,6 +30,12 @@ _LABELS = {
     "entry_bytes": "entry_bytes", "method": "method", "page_bytes": "page_bytes",
     "dirty_lines": "dirty_lines",
 }  # fmt: skip
+#: Keys of a suite's job that its labels tell, be it by their absence (``numa: near``).
+TOLD_KEYS = frozenset(
+    ["kind", "kernel", "threads", "range", "place", "numa", "pages", "partitions", "isa", "chain",
+     "mode", "dram_range", "dram_share",
+     *(key for key, one in KEYS.items() if one.field in _LABELS)]
+)  # fmt: skip
 #: Kinds that load memory beside what another one measures.
 _LOADING = ("throughput",)
 _WAITING = ("chase", "latency", "chain")

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from harness.micro.metrics import TOLD_KEYS
 from harness.store import StoredRun
 
 #: What ``-p`` may change without changing a figure, or what a label tells.
@@ -19,7 +20,7 @@ Labels = Mapping[str, str]
 
 
 def settings_of(run: StoredRun, measurement: str) -> str:
-    """What the run's suite sets for a measurement, without what it sweeps; empty where unknown.
+    """What the run's suite sets for a measurement and no label tells; empty where unknown.
 
     With it what ``-p`` asked for that no label tells: durations, counts, processors.
     """
@@ -47,18 +48,24 @@ def _of_document(document: Mapping[str, Any], measurement: str) -> Iterator[Any]
     ours += [(one.get("measurements"), one) for one in params if isinstance(one, dict)]
     for held, defaults in ours if "schema" in document else [(document, None)]:
         if isinstance(held, dict) and isinstance(held.get(measurement), dict):
-            yield [_without_swept(held[measurement]), _without_swept(defaults)]
+            body = held[measurement]
+            # Of several jobs side by side each has its labels, and what the others do is in none.
+            told = frozenset[str]() if "jobs" in body else TOLD_KEYS
+            yield [_untold(body, told), _untold(defaults, told)]
 
 
-def _without_swept(body: Any) -> Any:
-    """Without matrices, lists of values, and other measurements."""
+def _untold(body: Any, told: frozenset[str]) -> Any:
+    """Without what labels tell: keys of ``told``, matrices, lists of values; and without the
+    other measurements, and what is empty then.
+    """
     if not isinstance(body, dict):
         return body
-    return {
-        key: _without_swept(value)
+    kept = {
+        key: _untold(value, told)
         for key, value in body.items()
-        if key not in ("matrix", "measurements") and not isinstance(value, list)
+        if key not in ("matrix", "measurements", *told) and not isinstance(value, list)
     }
+    return {key: value for key, value in kept.items() if value != {}}
 
 
 def own_labels(every: Sequence[Labels]) -> list[Labels]:

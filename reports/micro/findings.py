@@ -44,7 +44,6 @@ _OF_THE_TIER = (
     "tree_index_lookup", "random_read_latency", "sequential_reads", "sequential_writes",
     "random_reads", "random_writes",
 )  # fmt: skip
-_NOT_SHOWN = "knee not shown"
 #: Percentiles beside a median, and of the tail that FAST'20's Figure 3 is about.
 _OF_LATENCIES, _OF_TAILS = (99.0, 99.99), (99.9, 99.99)
 _FLUSHES = ("clwb", "clflushopt", "clflush")
@@ -123,21 +122,21 @@ def _of_knee(question: str, what: str, knee: Knee, judged: Judged) -> Finding:
     )
 
 
-def _said(key: str, judged: Judged) -> str:
+def _said(key: str, judged: Judged, knee: str = "knee ") -> str:
     """Whether the knee is shown among the card's verdicts; nothing where it makes no claim."""
     verdict = judged.get(key)
     if verdict is None:
         return ""
     if verdict.shown and verdict.claim.above:
-        return f", knee shown (p {p_text(verdict.judgement.adjusted_p)})"
-    return f", {_NOT_SHOWN} ({verdict.why_not or 'its repeats say otherwise'})"
+        return f", {knee}shown (p {p_text(verdict.judgement.adjusted_p)})"
+    return f", {knee}not shown ({verdict.why_not or 'its repeats say otherwise'})"
 
 
-def _doubted(key: str, judged: Judged) -> str:
+def _doubted(key: str, judged: Judged, knee: str = "knee ") -> str:
     """What stands behind an answer: devices side by side are shown by their answers alone."""
     verdict = judged.get(key)
     shown = verdict is None or (verdict.shown and verdict.claim.above)
-    return "" if shown else f" ({_NOT_SHOWN})"
+    return "" if shown else f" ({knee}not shown)"
 
 
 def _persist(device: Device) -> Iterator[Finding]:
@@ -280,11 +279,14 @@ def _loaded(device: Device, judged: Judged) -> Iterator[Finding]:
         assert curve.idle is not None
         knee, last = curve.knee, curve.points[-1]
         held = f"up to {quantity_text(knee.rate, 'B/s')}" if knee else "at no load of those tried"
+        # Where the most load makes nobody wait longer, there is no knee to be shown.
+        noun, all_of_it = ("", ", the most there was") if knee is last else ("knee ", "")
         yield Finding(
             f"Latency beside {curve.title}",
-            f"at most twice the idle one {held}{_doubted(one.key, judged)}",
+            f"at most twice the idle one {held}{all_of_it}{_doubted(one.key, judged, noun)}",
             f"idle {format_ns(curve.idle)}; beside the most load, "
-            f"{quantity_text(last.rate, 'B/s')}, {format_ns(last.latency)}{_said(one.key, judged)}",
+            f"{quantity_text(last.rate, 'B/s')}, "
+            f"{format_ns(last.latency)}{_said(one.key, judged, noun)}",
         )
 
 

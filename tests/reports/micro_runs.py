@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import yaml
 from report_runs import Case, write
 
 from harness.micro.fio_result import histogram
@@ -70,9 +72,11 @@ def card_run(
     most_threads: int = 16,
     **changes: Any,
 ) -> StoredRun:
-    """A run of the suite device-card."""
+    """A run of the suite device-card, which it has with it as the runner stores it."""
     metrics = [*_metrics(model, repeats, far, most_threads)]
-    return micro_run(root, metrics, tier=tier, host=host, **changes)
+    run = micro_run(root, metrics, tier=tier, host=host, **changes)
+    suite = resources.files("harness") / "profiles" / "micro" / "device-card.yml"
+    return with_suite(run, **yaml.safe_load(suite.read_text(encoding="utf-8")))
 
 
 def micro_run(

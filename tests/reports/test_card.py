@@ -228,6 +228,14 @@ def test_latency_under_load_is_taken_with_its_own_bandwidth(tmp_path: Path) -> N
     assert curve.knee is not None and curve.knee.latency == 500
 
 
+def test_a_load_that_nobody_waits_for_has_no_knee(tmp_path: Path) -> None:
+    calm = replace(OPTANE, loaded={0: 300, 2: 305, 4: 310})
+    (device,) = devices([card_run(tmp_path, calm)])
+    (told,) = (one for one in findings(device) if one.question.startswith("Latency beside"))
+    assert told.answer.endswith(" GiB/s, the most there was")
+    assert "knee" not in told.figures and "310 ns, shown (p 0." in told.figures
+
+
 def test_every_measurement_has_its_table(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path)])
     tables = {one.title: one for one in measurements(device, "d")}

@@ -103,6 +103,32 @@ def test_what_was_asked_and_a_label_tells_is_no_other_setting(tmp_path: Path) ->
     assert _rates(device) == [[4, 8]]
 
 
+def test_what_a_suite_sets_and_a_label_tells_is_no_other_setting(tmp_path: Path) -> None:
+    """Random and sequential accesses of two measurements are of one experiment."""
+    metrics = [
+        rate(name, 4, 6, **KINDS["load"], pattern=pattern)
+        for name, pattern in (("at_random", "random"), ("in_order", "sequential"))
+    ]
+    run = with_suite(
+        micro_run(tmp_path, metrics), schema=1, defaults={"range": "1GiB", "duration": "1s"},
+        measurements={"at_random": {"args": {"pattern": "random"}, "matrix": {"threads": [1]}},
+                      "in_order": {"pattern": "sequential"}},
+    )  # fmt: skip
+    (device,) = devices([run])
+    assert len(experiments(device.select(RATE), "pattern")) == 1
+    assert len(experiments(device.select(RATE))) == 2
+
+
+def test_what_jobs_beside_do_is_in_no_label_and_sets_points_apart(tmp_path: Path) -> None:
+    def waits(pattern: str) -> StoredRun:
+        run = micro_run(tmp_path, [rate("loaded", 4, 6, **KINDS["load"], job="one")])
+        jobs = {"one": {"kernel": "load"}, "other": {"kernel": "load", "pattern": pattern}}
+        return with_suite(run, schema=1, measurements={"loaded": {"jobs": jobs}})
+
+    (device,) = devices([waits("random"), waits("sequential")])
+    assert _rates(device) == [[4] * 6, [4] * 6]
+
+
 def test_a_swept_key_without_a_label_becomes_one(tmp_path: Path) -> None:
     metrics = [
         _reads(value, configuration=f"threads/kernel=load,lane={lane}")
