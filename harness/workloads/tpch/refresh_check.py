@@ -13,6 +13,7 @@ import json
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from heapq import merge
 from itertools import zip_longest
 from pathlib import Path
@@ -29,7 +30,7 @@ from harness.store import write_json_atomically
 from harness.workloads.tpch.data import generator, read_source
 from harness.workloads.tpch.dbgen import row_of_key
 from harness.workloads.tpch.refresh_data import RefreshData, RefreshPair, Row
-from harness.workloads.tpch.source_database import open_views, tbl_rows
+from harness.workloads.tpch.source_database import open_views, rows_of, tbl_rows
 from harness.workloads.tpch.tables import COLUMNS
 
 #: Rows of one statement.
@@ -134,11 +135,7 @@ def base_totals(scale: float, source: Path | None) -> Totals | None:
 def _totals_of_source(source: Path) -> Totals:
     # Sums without groups spill nothing: the directory is never made.
     with open_views(read_source(source), Path(tempfile.gettempdir()) / "unused") as connection:
-        return {table: _sums(_executing(connection), table, table) for table in _SUMS}
-
-
-def _executing(connection: duckdb.DuckDBPyConnection) -> Execute:
-    return lambda sql: connection.execute(sql).fetchall()
+        return {table: _sums(partial(rows_of, connection), table, table) for table in _SUMS}
 
 
 def _sums(execute: Execute, table: str, rows: str) -> dict[str, Decimal]:
@@ -171,7 +168,7 @@ def _check_table(
                 pair = data.pair(number)
                 file = _file(pair if sign > 0 else pair.inverse(), table)
                 rows = tbl_rows([str(file)], COLUMNS[table])
-                part = _sums(_executing(connection), table, rows)
+                part = _sums(partial(rows_of, connection), table, rows)
                 wanted = {each: wanted[each] + sign * part[each] for each in wanted}
     found = _sums(execute, table, table)
     wrong = [

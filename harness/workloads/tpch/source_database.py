@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -50,7 +51,7 @@ class SourceDatabase:
         return self._connection
 
     def _load(self, spill: Path) -> None:
-        execute = self._connection.execute
+        execute = partial(rows_of, self._connection)
         execute(f"attach '{spill / 'source.duckdb'}' as loaded")
         for table in COLUMNS:
             execute(f"create table loaded.{table} as from {table}")
@@ -60,7 +61,7 @@ class SourceDatabase:
         """Views over the base and the sets: (state + 1) // 2 inserted, state // 2 deleted."""
         if self._refresh is None:
             raise ValueError("no refresh sets are known")
-        execute = self._connection.execute
+        execute = partial(rows_of, self._connection)
         if self._pairs == 0:
             for table in _CHANGED:
                 execute(f"alter view {table} rename to base_{table}")
@@ -81,7 +82,7 @@ class SourceDatabase:
 
     def _read_pair(self, refresh: RefreshData, number: int) -> None:
         pair = refresh.pair(number)
-        execute = self._connection.execute
+        execute = partial(rows_of, self._connection)
         for table, file in (("orders", pair.orders), ("lineitem", pair.lineitem)):
             rows = tbl_rows([str(file)], COLUMNS[table])
             columns = ", ".join(COLUMNS[table])
