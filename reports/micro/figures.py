@@ -39,7 +39,7 @@ from harness.reports.micro.questions import (
 )
 from harness.reports.micro.sequences import sequence_of
 from harness.reports.values import Summary, natural
-from harness.reports.words import quantity_text, range_text
+from harness.reports.words import counted, quantity_text, range_text
 from harness.store import StoredRun
 
 #: Swept axes with their titles and units, the first that is swept is taken where several
@@ -107,8 +107,9 @@ def _card_plots(device: Device) -> Iterator[Plot]:
     yield from _plot(access_sizes(device), "access_size_bytes", sequence,
                      "Random access, best thread count")  # fmt: skip
     yield from _plot(thread_counts(device), "threads", with_pattern, "256 B accesses")
-    yield from _plot(persist_sizes(device), "access_size_bytes", sequence,
-                     "Sequential writes of one thread")  # fmt: skip
+    writes = persist_sizes(device)
+    of = "".join(f" of {counted(int(p.number('threads')), 'thread')}" for p in writes[:1])
+    yield from _plot(writes, "access_size_bytes", sequence, f"Sequential writes{of}")
     if curves := loaded_curves(device):
         yield Plot(
             "A dependent load beside a load",

@@ -35,14 +35,19 @@ def access_sizes(device: Device) -> list[Point]:
 
 
 def thread_counts(device: Device) -> list[Point]:
-    """Accesses of 256 bytes by instructions, pattern and threads."""
+    """Accesses of 256 bytes by instructions and threads; of each pattern its own experiment."""
     points = device.select(RATE, measurement="threads", access_size_bytes="256")
-    return largest(beyond_caches(device, points), *INSTRUCTIONS, "pattern", "threads")
+    held = beyond_caches(device, points)
+    return [
+        point
+        for pattern in dict.fromkeys(p["pattern"] for p in held)
+        for point in largest([p for p in held if p["pattern"] == pattern], *INSTRUCTIONS, "threads")
+    ]
 
 
 def persist_sizes(device: Device) -> list[Point]:
-    """Sequential writes of one thread by instructions and size."""
-    points = device.select(RATE, measurement="persist_size", threads="1")
+    """Sequential writes by instructions and size, of one thread or of several."""
+    points = device.select(RATE, measurement="persist_size", pattern="sequential")
     return largest(beyond_caches(device, points), *INSTRUCTIONS, "access_size_bytes")
 
 

@@ -51,6 +51,19 @@ def test_the_figures_stand_beside_the_outcome(tmp_path: Path) -> None:
     assert "4 threads (the best of fewer) against 16" in third
 
 
+def test_large_transfers_of_several_threads_are_tried_too(tmp_path: Path) -> None:
+    """As FAST'20's Figure 12 has them."""
+    metrics = [
+        rate("persist_size", value, 11, **KINDS[kind], pattern="sequential",
+             access_size_bytes=size, threads=6)
+        for kind, value in (("ntstore", 8), ("clwb", 4), ("store", 2)) for size in (4096, 65536)
+    ]  # fmt: skip
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    assert practices(device)[1].outcome == "confirmed"
+    card = write_cards([micro_run(tmp_path, metrics)], tmp_path / "card")
+    assert "Sequential writes of 6 threads" in card.markdown.read_text(encoding="utf-8")
+
+
 def test_three_repeats_cannot_confirm_anything(tmp_path: Path) -> None:
     (device,) = devices([card_run(tmp_path, repeats=3)])
     found = practices(device)

@@ -50,6 +50,17 @@ def test_a_suite_that_was_changed_between_two_runs_makes_two(tmp_path: Path) -> 
     assert "was set differently in several runs" in _cell(device)
 
 
+def test_each_pattern_has_the_thread_counts_of_its_own_suite(tmp_path: Path) -> None:
+    """FAST'20's Figure 4 is sequential, DaMoN'19's Figure 2 at random places, set otherwise."""
+    random = micro_run(
+        tmp_path, [_reads(2, pattern="random"), _reads(3, pattern="random", threads=2)]
+    )
+    (device,) = devices([_threads(tmp_path, 4), with_suite(
+        random, schema=1, measurements={"threads": {"duration": "50ms"}})])  # fmt: skip
+    told = [(p["pattern"], p["threads"]) for p in thread_counts(device)]
+    assert sorted(told) == [("random", "1"), ("random", "2"), ("sequential", "1")]
+
+
 def test_a_run_on_other_processors_is_another(tmp_path: Path) -> None:
     (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8, cpus="3")])
     assert _rates(device) == [[4], [8]]
