@@ -8,7 +8,8 @@ what their suites say and by the swept keys in their configurations' names.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from harness.micro.metrics import TOLD_KEYS
@@ -19,11 +20,20 @@ _ASKED_OTHERWISE = ("only", "range", "threads", "pages", "isa")
 Labels = Mapping[str, str]
 
 
-def settings_of(run: StoredRun, measurement: str) -> str:
-    """What the run's suite sets for a measurement and no label tells; empty where unknown.
+@dataclass(frozen=True)
+class Settings:
+    """What a run's suite sets for a measurement beside what it sweeps; empty where unknown.
 
-    With it what ``-p`` asked for that no label tells: durations, counts, processors.
+    ``whole``: all of it; ``untold``: what no label tells of a point, which alone can set the
+    points of two measurements apart.
     """
+
+    whole: str = ""
+    untold: str = ""
+
+
+def settings_of(run: StoredRun, measurement: str) -> Settings:
+    """Those of a measurement, with what ``-p`` asked for that no label tells: durations, counts."""
     kept = run.artifact("suite") or {}
     documents = kept.get("documents", {})
     found = [
@@ -34,11 +44,17 @@ def settings_of(run: StoredRun, measurement: str) -> str:
     ]
     params = run.run["spec"]["params"]
     asked = {k: v for k, v in params.get("asked", {}).items() if k not in _ASKED_OTHERWISE}
-    return json.dumps([found, asked], sort_keys=True) if found or asked else ""
+    if not found and not asked:
+        return Settings()
+    # Of several jobs side by side each has its labels, and what the others do is in none.
+    untold = [[_without(one, () if "jobs" in body else TOLD_KEYS) for one in (body, defaults)]
+              for body, defaults in found]  # fmt: skip
+    whole = [[_without(one, ()) for one in both] for both in found]
+    return Settings(*(json.dumps([one, asked], sort_keys=True) for one in (whole, untold)))
 
 
-def _of_document(document: Mapping[str, Any], measurement: str) -> Iterator[Any]:
-    """What one file says: of ours the defaults too, of PerMA-Bench's the benchmark alone.
+def _of_document(document: Mapping[str, Any], measurement: str) -> Iterator[tuple[Any, Any]]:
+    """What one file says, and of ours the defaults; of PerMA-Bench's the benchmark alone.
 
     fio's measurements stand in ``params``, whose other keys are their defaults.
     """
@@ -48,20 +64,17 @@ def _of_document(document: Mapping[str, Any], measurement: str) -> Iterator[Any]
     ours += [(one.get("measurements"), one) for one in params if isinstance(one, dict)]
     for held, defaults in ours if "schema" in document else [(document, None)]:
         if isinstance(held, dict) and isinstance(held.get(measurement), dict):
-            body = held[measurement]
-            # Of several jobs side by side each has its labels, and what the others do is in none.
-            told = frozenset[str]() if "jobs" in body else TOLD_KEYS
-            yield [_untold(body, told), _untold(defaults, told)]
+            yield held[measurement], defaults
 
 
-def _untold(body: Any, told: frozenset[str]) -> Any:
-    """Without what labels tell: keys of ``told``, matrices, lists of values; and without the
-    other measurements, and what is empty then.
+def _without(body: Any, told: Collection[str]) -> Any:
+    """Without matrices, lists of values, other measurements, keys of ``told``, and what is empty
+    then.
     """
     if not isinstance(body, dict):
         return body
     kept = {
-        key: _untold(value, told)
+        key: _without(value, told)
         for key, value in body.items()
         if key not in ("matrix", "measurements", *told) and not isinstance(value, list)
     }

@@ -49,11 +49,12 @@ def pairs(a: Sequence[Point], b: Sequence[Point], *apart: str) -> list[Pair]:
     """
     if not a or not b:
         raise UnderivedError("not measured on both sides" if a or b else "not measured")
-    on_a, on_b = _placed(a, apart), _placed(b, apart)
-    found = [(same, on_b[place]) for place, same in on_a.items() if place in on_b]
-    if not found:
-        raise UnderivedError(f"both sides differ in {_difference(a, b, apart)}")
-    return [(_only(same), _only(other)) for same, other in found]
+    # Two measurements that did the same make a pair each; only else one is held against another.
+    for aside in (apart, (*apart, "measurement")):
+        on_a, on_b = _placed(a, aside), _placed(b, aside)
+        if found := [(same, on_b[place]) for place, same in on_a.items() if place in on_b]:
+            return [(_only(same), _only(other)) for same, other in found]
+    raise UnderivedError(f"both sides differ in {_difference(a, b, apart)}")
 
 
 def pairs_by(points: Sequence[Point], label: str, over: str, under: str) -> list[Pair]:
@@ -63,11 +64,12 @@ def pairs_by(points: Sequence[Point], label: str, over: str, under: str) -> list
 
 
 def _placed(points: Sequence[Point], apart: Sequence[str]) -> Mapping[_Place, list[Point]]:
-    left_out = (*NAMES, *FOLLOW, _PAGES, *apart)
+    left_out = ("configuration", "job", *FOLLOW, _PAGES, *apart)
     found: dict[_Place, list[Point]] = {}
     for point in points:
         labels = frozenset(i for i in point.labels.items() if i[0] not in left_out)
-        found.setdefault((point.settings, labels), []).append(point)
+        settings = point.untold if "measurement" in apart else point.settings
+        found.setdefault((settings, labels), []).append(point)
     return found
 
 

@@ -38,7 +38,8 @@ class Point:
     """One metric of one configuration. ``samples``: one a repeat; ``histogram`` has none.
 
     ``runs``: their ids. Repeats of two points were measured side by side in the same runs alone.
-    ``settings``: what the suite sets beside what labels tell (harness.reports.micro.configured).
+    ``settings``: what the suite sets beside what it sweeps, and ``untold`` what of it no label
+    tells (harness.reports.micro.configured).
     """
 
     metric: str
@@ -49,6 +50,7 @@ class Point:
     encoded: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     settings: str = ""
+    untold: str = ""
 
     def beside(self, other: Point) -> bool:
         """Whether repeat k of both was measured in the same block of the same run."""
@@ -238,12 +240,14 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
     Configurations of one measurement that no label tells apart get the labels that do.
     """
     found: dict[_PointKey, list[_Told]] = {}
+    untold: dict[_PointKey, str] = {}
     for run in runs:
         settings = cache(partial(settings_of, run))
         for metric in run.run["metrics"]:
             labels = metric["labels"]
             of_suite = settings(labels.get("measurement", ""))
-            key = (metric["name"], of_suite, frozenset(labels.items()))
+            key = (metric["name"], of_suite.whole, frozenset(labels.items()))
+            untold[key] = of_suite.untold
             found.setdefault(key, []).append((run.run_id, metric))
     labels_of = dict(_told_by_labels(found))
     for key, held in found.items():
@@ -254,7 +258,7 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
         if samples or encoded:
             yield Point(
                 key[0], first["unit"], first["better"], labels_of[key], tuple(samples), encoded,
-                tuple(run_id for run_id, _ in held), key[1],
+                tuple(run_id for run_id, _ in held), key[1], untold[key],
             )  # fmt: skip
 
 

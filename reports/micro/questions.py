@@ -3,7 +3,7 @@
 Suites name their measurements alike (``mix``, ``threads``, ``access_size``) and measure them
 otherwise: other patterns, ranges, partitions, threads. Points are of one *experiment* where
 they are alike in every label but those that the question varies, and in what their suites set
-beside (``Point.settings``); a question is answered from one
+beside (``Point.untold``); a question is answered from one
 experiment alone, that of the most samples, since the best of two is a figure of neither.
 """
 
@@ -17,8 +17,8 @@ from harness.reports.micro.points import LATENCY, RATE, Device, Point
 INSTRUCTIONS = ("operation", "flush", "fence")
 #: What follows from other labels.
 FOLLOW = ("persistent", "io_engine")
-#: What only names a point.
-_NAMES = ("measurement", "configuration")
+#: What only names a point. Two measurements that do the same are two experiments.
+_NAMES = ("configuration",)
 #: What differs between a load that waits alone and one that waits beside a load.
 LOAD = ("job", "load_operation", "load_threads", "load_bytes_per_second", "load_read_share")
 #: A range of fewer last-level caches than this is one of the cache's to a good part.
@@ -117,7 +117,7 @@ def largest(
 def _fixed(point: Point, varied: Sequence[str]) -> frozenset[tuple[str, str]]:
     left_out = (*_NAMES, *FOLLOW, *varied)
     told = [(name, value) for name, value in point.labels.items() if name not in left_out]
-    return frozenset([*told, ("", point.settings)])
+    return frozenset([*told, ("", point.untold)])
 
 
 def _weight(points: Sequence[Point]) -> tuple[int, float]:

@@ -35,6 +35,7 @@ _MANY_THREADS = 8
 #: "Large": where ntstore leads in FAST'20, Figure 12.
 _LARGE = 4096
 _SMALL, _LINE = "64", "256"
+_OF_SMALL = ("measurement", "pattern", "access_size_bytes", "threads")
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def _small(device: Device) -> Iterator[Trial]:
     points = beyond_caches(device, points)
     for kind in (LOAD, NTSTORE, CLWB):
         same = [p for p in points if sequence_of(p) == kind]
-        held = _fastest(largest(same, "pattern", "access_size_bytes", "threads", having=_fastest))
+        held = _fastest(largest(same, *_OF_SMALL, having=_fastest))
         if not held:
             continue
         r64, r256, s64, s256 = held

@@ -9,6 +9,7 @@ from micro_runs import GB, KINDS, duration, micro_run, rate, with_suite
 
 from harness.reports.micro.figures import measurements
 from harness.reports.micro.findings import findings
+from harness.reports.micro.pairs import pairs
 from harness.reports.micro.papers import paper_rows
 from harness.reports.micro.points import RATE, Device, devices
 from harness.reports.micro.questions import experiments, thread_counts
@@ -126,8 +127,18 @@ def test_what_a_suite_sets_and_a_label_tells_is_no_other_setting(tmp_path: Path)
                       "in_order": {"pattern": "sequential"}},
     )  # fmt: skip
     (device,) = devices([run])
-    assert len(experiments(device.select(RATE), "pattern")) == 1
-    assert len(experiments(device.select(RATE))) == 2
+    assert len(experiments(device.select(RATE), "measurement", "pattern")) == 1
+    assert len(experiments(device.select(RATE), "measurement")) == 2
+
+
+def test_two_measurements_that_did_the_same_are_two_experiments(tmp_path: Path) -> None:
+    """256 B of two threads, in DaMoN'19's Figure 1 and in its Figure 2: a pair of tiers each."""
+    metrics = [rate(name, 4, 6, **KINDS["load"]) for name in ("granularity", "threads")]
+    ours, theirs = (devices([micro_run(tmp_path, metrics)])[0].select(RATE) for _ in range(2))
+    assert len(experiments(ours)) == 2
+    held = [(a["measurement"], b["measurement"]) for a, b in pairs(ours, theirs)]
+    assert held == [("granularity", "granularity"), ("threads", "threads")]
+    assert [b["measurement"] for _, b in pairs(ours[:1], theirs[1:])] == ["threads"]
 
 
 def test_what_jobs_beside_do_is_in_no_label_and_sets_points_apart(tmp_path: Path) -> None:
