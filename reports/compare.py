@@ -268,18 +268,22 @@ def _row(
     if reached := sum(_cut_off(run, quantity, one.better) for run in (*a, *b)):
         # What is left are the values of the runs that happened to be fast enough.
         estimate, note = None, f"the time limit was reached in {reached} of {len(a) + len(b)} runs"
-    # How a number came about says nothing where there is none to compare.
-    how = one.note if estimate or one.value is None else ""
+    how = _how([run[quantity] for run in (*a, *b) if quantity in run], estimate is not None)
     told = any(as_told(run.get(quantity)) for run in (*a, *b))
     return Row(quantity, one.unit, one.better, summaries[0], summaries[1], estimate, None,
                "; ".join(part for part in (note, how) if part), told)  # fmt: skip
+
+
+def _how(every: Sequence[Measured], compared: bool) -> str:
+    """How numbers that are compared came about; of others, why a run has none."""
+    return next((one.note for one in every if (one.value is not None) == compared), "")
 
 
 def _summary(
     side: Sequence[Mapping[Quantity, Measured]], quantity: Quantity, values: Sequence[float]
 ) -> Summary | None:
     """Of the values compared; of histograms, of all repeats of the side that have one."""
-    repeats = [run[quantity] for run in side if quantity in run]
+    repeats = [one for run in side if (one := run.get(quantity)) and one.value is not None]
     if any(one.hdr for one in repeats):
         return summarise_repeats(repeats)
     return summarise(values)

@@ -113,8 +113,15 @@ class Arm:
         return {q for one in self._measured for q, value in one.items() if as_told(value)}
 
     def kinds(self) -> dict[Quantity, Measured]:
-        """Every quantity it has, with unit and direction."""
-        return {quantity: one for run in self._measured for quantity, one in run.items()}
+        """Every quantity it has, with unit and direction; of a run that has a value, if one has."""
+        found: dict[Quantity, Measured] = {}
+        for run in self._measured:
+            for quantity, one in run.items():
+                if quantity not in found or (
+                    found[quantity].value is None and one.value is not None
+                ):
+                    found[quantity] = one
+        return found
 
 
 @dataclass(frozen=True)

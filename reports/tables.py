@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.reports.anatomy import anatomy
 from harness.reports.catalogue import metric_info
@@ -88,16 +88,19 @@ def value_table(
             for arm in panel.arms]  # fmt: skip
     limits = [{q: s for name in {q.name for q in quantities} for q, s in arm.limits(name).items()}
               for arm in panel.arms]  # fmt: skip
+    own = [arm.kinds() for arm in panel.arms]
     by_group = [{row.quantity: row for row in group.rows} for group in panel.groups]
     rows = []
     for quantity in quantities:
         one_of = kinds[quantity]
         info = metric_info(quantity, one_of.better)
         cells = [quantity.labels_text() or info.title]
-        for arm, one, reached in zip(panel.arms, held, limits, strict=True):
+        unknown = replace(one_of, value=None, note="")
+        for arm, kind, one, reached in zip(panel.arms, own, held, limits, strict=True):
             cells += summary_cells(
-                one.get(quantity), one_of, info.resolution, reached.get(quantity)
-            )
+                one.get(quantity), kind.get(quantity, unknown), info.resolution,
+                reached.get(quantity),
+            )  # fmt: skip
             cells[-3] += f" {MARK}" if _by_others(arm, quantity) else ""
             cells[-3] += f" {TOLD_MARK}" if quantity in arm.told else ""
         for rows_of in by_group:

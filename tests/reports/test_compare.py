@@ -17,6 +17,8 @@ from harness.errors import UsageError
 from harness.reports.compare import Comparison, Row, compare
 from harness.reports.compare_output import table, to_json
 from harness.reports.select import select
+from harness.reports.series import panels
+from harness.reports.tables import value_table
 from harness.reports.values import Quantity, measured, summarise_repeats
 from harness.reports.words import speedup_text
 from harness.store import Store, StoredRun
@@ -290,6 +292,44 @@ def test_a_percentile_that_no_duration_lies_beyond_is_not_told(tmp_path: Path) -
     for percent, needed in (("99", "100"), ("99.9", "1,000")):
         assert rows[percent].a is None and rows[percent].estimate is None
         assert rows[percent].note == f"p{percent} takes {needed} durations, here are 20"
+
+
+def _durations(root: Path, place: str, block: int, n: int, last: float) -> StoredRun:
+    """A run of ``n`` durations, the two longest of which took ``last`` ms."""
+    metrics = [histogram([1.0] * (n - 2) + [last] * 2)]
+    return write(root, Case(placement=place, block=block, metrics=metrics))
+
+
+def test_a_run_of_too_few_durations_stays_out_of_a_percentile_of_the_others(
+    tmp_path: Path,
+) -> None:
+    """Two of 900 ms would be the 99th percentile of the 151 durations together."""
+    counts = (50, 101)
+    ssd = [_durations(tmp_path, "ssd-both", block, n, 900 if n == 50 else 9)
+           for block, n in enumerate(counts)]  # fmt: skip
+    pmem = [_durations(tmp_path, "pmem-both", block, 200, 5) for block in range(len(counts))]
+    rows = {row.quantity.label("percentile"): row for row in compare(ssd, pmem).groups[0].rows}
+    found = rows["99"].a
+    assert found is not None and rows["99"].estimate is not None
+    assert (found.n, found.high) == (1, pytest.approx(9e6, rel=1e-3))
+    assert rows["99"].note == "a percentile of the merged histograms"
+    arms = panels([*ssd, *pmem], "placement", None)[0].arms
+    assert arms[0].summaries("transaction_duration_ns")[rows["99"].quantity] == found
+
+
+def test_each_side_tells_its_own_number_of_durations(tmp_path: Path) -> None:
+    ssd = [_durations(tmp_path, "ssd-both", block, 50, 9) for block in range(2)]
+    pmem = [_durations(tmp_path, "pmem-both", block, 150, 5) for block in range(2)]
+    rows = {row.quantity.label("percentile"): row for row in compare(ssd, pmem).groups[0].rows}
+    few = "p99 takes 100 durations, here are 50"
+    assert rows["99"].note == f"measured on one side only; {few}"
+    (panel,) = panels([*ssd, *pmem], "placement", None)
+    kinds = {q: one for arm in panel.arms for q, one in arm.kinds().items()}
+    quantities = [rows[percent].quantity for percent in ("99", "99.9")]
+    tail, further = value_table(panel, "times", quantities, kinds).rows
+    assert tail[1] == few and tail[4] == "5 ms"
+    assert further[1] == "p99.9 takes 1,000 durations, here are 50"
+    assert further[4] == "p99.9 takes 1,000 durations, here are 150"
 
 
 def test_mixed_sides_and_shared_runs_are_refused_even_when_forced(tmp_path: Path) -> None:
