@@ -303,9 +303,9 @@ def _durations(root: Path, place: str, block: int, n: int, last: float) -> Store
 def test_a_run_of_too_few_durations_stays_out_of_a_percentile_of_the_others(
     tmp_path: Path,
 ) -> None:
-    """Two of 900 ms would be the 99th percentile of the 151 durations together."""
-    counts = (50, 101)
-    ssd = [_durations(tmp_path, "ssd-both", block, n, 900 if n == 50 else 9)
+    """Two of 900 ms would be the 99th percentile of the 120 durations together."""
+    counts = (20, 100)
+    ssd = [_durations(tmp_path, "ssd-both", block, n, 900 if n == 20 else 9)
            for block, n in enumerate(counts)]  # fmt: skip
     pmem = [_durations(tmp_path, "pmem-both", block, 200, 5) for block in range(len(counts))]
     rows = {row.quantity.label("percentile"): row for row in compare(ssd, pmem).groups[0].rows}
