@@ -9,6 +9,7 @@ experiment alone, that of the most samples, since the best of two is a figure of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.reports.micro.points import LATENCY, RATE, Device, Point
@@ -101,7 +102,7 @@ def experiments(points: Iterable[Point], *varied: str) -> list[list[Point]]:
     held: dict[frozenset[tuple[str, str]], list[Point]] = {}
     for point in points:
         held.setdefault(_fixed(point, varied), []).append(point)
-    return list(held.values())
+    return [_once(same) for same in held.values()]
 
 
 def largest(
@@ -112,6 +113,21 @@ def largest(
     ``having``: what an experiment must have to answer.
     """
     return max(filter(having, experiments(points, *varied)), key=_weight, default=[])
+
+
+def _once(points: Sequence[Point]) -> list[Point]:
+    """Of points that no label tells apart those of the same runs, of the most samples in all.
+
+    Two suites may have said otherwise what a label tells of both: ``numa: near``, or nothing.
+    """
+    weights: Counter[tuple[str, ...]] = Counter()
+    for point in points:
+        weights[point.runs] += len(point.samples) or 1
+    heaviest: dict[frozenset[tuple[str, str]], tuple[str, ...]] = {}
+    for point in points:
+        kept = heaviest.setdefault(_fixed(point, ()), point.runs)
+        heaviest[_fixed(point, ())] = max(kept, point.runs, key=weights.__getitem__)
+    return [point for point in points if point.runs == heaviest[_fixed(point, ())]]
 
 
 def _fixed(point: Point, varied: Sequence[str]) -> frozenset[tuple[str, str]]:
