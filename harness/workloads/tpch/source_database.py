@@ -141,13 +141,16 @@ def rows_of(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Scala
     def fetch() -> list[tuple[Scalar, ...]]:
         return connection.execute(sql).fetchall()
 
-    with ThreadPoolExecutor(1) as pool:
+    def end() -> None:
+        while wait([asked], _LOOK_S).not_done:  # before its beginning none would end it
+            connection.interrupt()
+
+    with ThreadPoolExecutor(2) as pool:
         asked = pool.submit(fetch)
         try:
             return asked.result()
         except Exception:
             raise
-        except BaseException:  # from a signal
-            while wait([asked], _LOOK_S).not_done:  # before its beginning none would end it
-                connection.interrupt()
+        except BaseException:  # from a signal; a thread, which a second one does not end
+            pool.submit(end)
             raise

@@ -93,6 +93,30 @@ def test_ctrl_c_ends_a_statement_that_would_take_for_ever(default_interrupt):
         assert rows_of(connection, "select 1") == [(1,)]
 
 
+def test_a_second_ctrl_c_right_behind_leaves_no_statement_running(default_interrupt):
+    """The terminal's, and what a program above passes on of it."""
+    begun, there = time.process_time(), set(threading.enumerate())
+
+    def interrupt():
+        while time.process_time() - begun < 0.5:  # the statement is under way
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with closing(duckdb.connect(config={"threads": 2})) as connection:
+        thread = threading.Thread(target=interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            thread.start()
+            try:
+                rows_of(connection, "select sum(hash(i) % 7) from range(1000000000000) t(i)")
+            finally:
+                thread.join()
+        for left in set(threading.enumerate()) - there:
+            left.join()  # the second Ctrl-C lets nobody wait for them
+        assert rows_of(connection, "select 1") == [(1,)]
+
+
 # Checks ------------------------------------------------------------------------------
 
 
