@@ -206,8 +206,8 @@ def _measured(
     varying = _varying(points)
     axis = _axis(points, varying)
     others = [label for label in varying if label != axis]
-    ordered = sorted(
-        points, key=lambda p: [natural(_cell(p, x)) for x in others] + [natural(p[axis or ""])]
+    ordered = sorted(  # what is swept by its size: a quarter before a half
+        points, key=lambda p: [*(natural(_cell(p, x)) for x in others), p.number(axis or "")]
     )
     drawing = None
     if axis == _LOAD:

@@ -212,3 +212,12 @@ def test_a_means_row_names_what_nothing_tells_apart(tmp_path: Path) -> None:
     assert rows is not None
     (cell, *_) = (row[-1] for row in rows.rows if "operation=load" in row[1])
     assert cell == "ambiguous: one and other are told apart by no label"
+
+
+def test_the_rows_of_a_table_go_by_the_size_of_what_is_swept(tmp_path: Path) -> None:
+    metrics = [rate("mix", 4, 6, read_share=share, threads=threads)
+               for share in (0.5, 0.25, 1) for threads in (10, 2)]  # fmt: skip
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    (table,) = measurements(device, "card")
+    rows = [[float(cell) for cell in row[:2]] for row in table.rows]
+    assert rows == [[threads, share] for threads in (2, 10) for share in (0.25, 0.5, 1)]
