@@ -56,7 +56,7 @@ def settings_of(run: StoredRun, measurement: str) -> Settings:
 def _of_document(document: Mapping[str, Any], measurement: str) -> Iterator[tuple[Any, Any]]:
     """What one file says, and of ours the defaults; of PerMA-Bench's the benchmark alone.
 
-    fio's measurements stand in ``params``, whose other keys are their defaults.
+    fio's measurements stand in ``params``, whose other keys are their defaults; ioping has one.
     """
     block = document.get("block")
     params = [one.get("params") for one in (document, block) if isinstance(one, dict)]
@@ -65,6 +65,9 @@ def _of_document(document: Mapping[str, Any], measurement: str) -> Iterator[tupl
     for held, defaults in ours if "schema" in document else [(document, None)]:
         if isinstance(held, dict) and isinstance(held.get(measurement), dict):
             yield held[measurement], defaults
+    yield from (
+        (one, None) for one in params if isinstance(one, dict) and "measurements" not in one
+    )
 
 
 def _without(body: Any, told: Collection[str]) -> Any:

@@ -221,3 +221,13 @@ def test_the_rows_of_a_table_go_by_the_size_of_what_is_swept(tmp_path: Path) -> 
     (table,) = measurements(device, "card")
     rows = [[float(cell) for cell in row[:2]] for row in table.rows]
     assert rows == [[threads, share] for threads in (2, 10) for share in (0.25, 0.5, 1)]
+
+
+def test_requests_to_a_small_and_to_a_large_file_are_two_points(tmp_path: Path) -> None:
+    def asked(gb_per_s: float, working_set: str) -> StoredRun:
+        run = micro_run(tmp_path, [rate("ioping", gb_per_s, 3, operation="read")])
+        params = {"requests": 2000, "working_set": working_set}
+        return with_suite(run, schema=1, program="ioping", params=params)
+
+    (device,) = devices([asked(9, "256MiB"), asked(1, "64GiB"), asked(1, "64GiB")])
+    assert [len(point.samples) for point in device.points] == [3, 6]
