@@ -189,7 +189,8 @@ def _alt(plots: Sequence[Plot]) -> str:
         for curve in plot.curves:
             (x0, first), (x1, last) = curve.points[0], curve.points[-1]
             said.append(
-                f"{plot.title}, {curve.name}: {quantity_text(first.median, plot.unit)} at "
+                f"{', '.join(filter(None, (plot.title, curve.name)))}: "
+                f"{quantity_text(first.median, plot.unit)} at "
                 f"{x_text(x0, plot.x_unit)}, {quantity_text(last.median, plot.unit)} at "
                 f"{x_text(x1, plot.x_unit)}"
             )

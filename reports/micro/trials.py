@@ -102,7 +102,9 @@ def _large(device: Device) -> Iterator[Trial]:
             at = [p for p in points if p.number("access_size_bytes") == size]
             a, b = ([p for p in at if sequence_of(p) == one] for one in (kind, other))
             if a and b:
-                what = f"{kind.title} against {other.title}, {format_bytes(size)}"
+                threads = int(a[0].number("threads"))  # of one experiment, so the same in all
+                of = f" of {counted(threads, 'thread')}" if threads > 1 else ""
+                what = f"{kind.title} against {other.title}, {format_bytes(size)}{of}"
                 yield _against(2, what, best(a), best(b))
 
 

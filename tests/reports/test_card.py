@@ -60,6 +60,7 @@ def test_large_transfers_of_several_threads_are_tried_too(tmp_path: Path) -> Non
     ]  # fmt: skip
     (device,) = devices([micro_run(tmp_path, metrics)])
     assert practices(device)[1].outcome == "confirmed"
+    assert "against store+clwb+sfence, 4 KiB of 6 threads: " in practices(device)[1].figures
     card = write_cards([micro_run(tmp_path, metrics)], tmp_path / "card")
     assert "Sequential writes of 6 threads" in card.markdown.read_text(encoding="utf-8")
 
