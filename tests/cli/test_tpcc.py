@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -195,8 +196,8 @@ def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):
             break
     assert done.code == 1, done.err + done.out
     (run,) = done.json["runs"]
-    failed = {c["labels"].get("transaction") for c in run["checks"] if c["status"] == "failed"}
-    assert failed & {"new_order", "payment"}
+    # Which of its transactions were the last is chance.
+    assert [c for c in run["checks"] if (c["name"], c["status"]) == ("durability", "failed")]
     assert "synchronous_commit=off" in uncontrolled(run)["durable commits"]
     assert loaded.settled() == []
 
@@ -339,7 +340,8 @@ def test_a_disk_that_fills_up_fails_the_run_with_its_reason(harness, small_disk)
     out, err = process.communicate(timeout=120)
     small_disk.free()
     assert process.returncode == 1, out + err
-    assert "No space left" in err, err
+    # A block of which a part had room is told so by PostgreSQL.
+    assert re.search(r"No space left|wrote only \d+ of \d+ bytes", err), err
     (run,) = harness("runs", "list", "--json").json["runs"]
     assert run["status"] == "failed"
     assert harness.settled() == []

@@ -305,7 +305,7 @@ def test_disk_full_while_loading_is_told(lab: Any, empty_cluster: Path) -> None:
         engine.start()
         connection = engine.connect()
         connection.execute("create table t as select generate_series(1, 1000000) as i")
-        with pytest.raises(RunFailed, match="No space left on device"):
+        with pytest.raises(RunFailed, match=r"No space left|wrote only \d+ of \d+ bytes"):
             connection.execute("create index t_i on t (i) tablespace harness_index")
         engine.stop()
     finally:
