@@ -76,40 +76,42 @@ def default_interrupt():
     signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_ends_a_statement_that_would_take_for_ever(default_interrupt):
+ENDLESS = "select sum(hash(i) % 7) from range(1000000000000) t(i)"
+
+
+def interrupting(times):
+    """A thread that sends as many Ctrl-C once a statement is under way."""
     begun = time.process_time()
 
     def interrupt():
-        while time.process_time() - begun < 0.5:  # the statement is under way
+        while time.process_time() - begun < 0.5:
             time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
 
+    return threading.Thread(target=interrupt)
+
+
+def test_ctrl_c_ends_a_statement_that_would_take_for_ever(default_interrupt):
     with closing(duckdb.connect(config={"threads": 2})) as connection:
-        thread = threading.Thread(target=interrupt)
+        thread = interrupting(1)
         with pytest.raises(KeyboardInterrupt):
             thread.start()
-            rows_of(connection, "select sum(hash(i) % 7) from range(1000000000000) t(i)")
+            rows_of(connection, ENDLESS)
         thread.join()
         assert rows_of(connection, "select 1") == [(1,)]
 
 
 def test_a_second_ctrl_c_right_behind_leaves_no_statement_running(default_interrupt):
     """The terminal's, and what a program above passes on of it."""
-    begun, there = time.process_time(), set(threading.enumerate())
-
-    def interrupt():
-        while time.process_time() - begun < 0.5:  # the statement is under way
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
+    there = set(threading.enumerate())
     with closing(duckdb.connect(config={"threads": 2})) as connection:
-        thread = threading.Thread(target=interrupt)
+        thread = interrupting(2)
         with pytest.raises(KeyboardInterrupt):
             thread.start()
             try:
-                rows_of(connection, "select sum(hash(i) % 7) from range(1000000000000) t(i)")
+                rows_of(connection, ENDLESS)
             finally:
                 thread.join()
         for left in set(threading.enumerate()) - there:
