@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+from counted_pages import pytest_runtest_protocol  # noqa: F401 (a hook)
 from unpacked_postgres import options_with_tls
 
 from harness import paths
@@ -17,8 +18,7 @@ os.environ.setdefault("HARNESS_ENGINES", str(paths.engines_prefix()))
 #: whose path below ``tests`` begins so, the longest beginning deciding. They start in this order,
 #: what takes longest first; files without a group come last.
 _GROUPS = {
-    # What takes turns through the host's measuring lock anyway, and what asserts how much of
-    # a file is cached, which a cold start beside it might drop.
+    # What takes turns through the host's measuring lock anyway.
     "measuring": (
         "cli/", "memory/", "drivers/test_hammerdb_real", "test_measuring", "test_memory_traffic",
     ),

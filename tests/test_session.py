@@ -34,6 +34,7 @@ def disk() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.counts_pages
 def test_a_large_log_does_not_hide_data_that_are_not_cold(disk: Path):
     data, log = disk / "data", disk / "log"
     for folder in (data, log):
@@ -50,6 +51,7 @@ def test_a_large_log_does_not_hide_data_that_are_not_cold(disk: Path):
     assert one.not_cold == [f"q1: {MIB} of {MIB} bytes resident"]
 
 
+@pytest.mark.counts_pages
 def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(disk: Path):
     """A query may end on rows that it has while the kernel fetches on behind them."""
     size = 16 * MIB

@@ -15,6 +15,7 @@ from harness.units import format_bytes
 _BUSY_LOAD = 0.25
 #: Share of processor time since boot that went to other guests of the hypervisor.
 _STOLEN = 0.001
+_KDAMONDS = "/sys/kernel/mm/damon/admin/kdamonds"
 
 
 class Finding(TypedDict):
@@ -139,6 +140,41 @@ def _balancing(kernel: Kernel) -> Iterator[Finding]:
             found="on: the kernel moves pages during a run",
             do="sysctl kernel.numa_balancing=0",
         )
+    if kernel.read("/sys/kernel/mm/numa/demotion_enabled") in ("true", "1"):
+        yield Finding(
+            what="memory demotion",
+            found="on: of a node that is full the kernel moves pages to a slower one",
+            do="echo false > /sys/kernel/mm/numa/demotion_enabled",
+        )
+
+
+def _damon(kernel: Kernel) -> Iterator[Finding]:
+    """The kernel's access monitor, whose schemes act on pages as they get cold or hot.
+
+    No counter of reclaim in /proc/vmstat tells of its pageout (admin-guide/mm/damon).
+    """
+    for monitor in kernel.names(_KDAMONDS):
+        if kernel.read(f"{_KDAMONDS}/{monitor}/state") == "on":
+            actions = ", ".join(sorted(set(_damon_actions(kernel, monitor))))
+            yield Finding(
+                what=f"DAMON (kdamond {monitor})",
+                found=f"on: {actions} by what is cold or hot" if actions else "on: monitors pages",
+                do=f"echo off > {_KDAMONDS}/{monitor}/state",
+            )
+    for module in ("damon_reclaim", "damon_lru_sort", "damon_stat"):
+        switch = f"/sys/module/{module}/parameters/enabled"
+        if kernel.read(switch) == "Y":
+            yield Finding(what=f"DAMON ({module})", found="on", do=f"echo N > {switch}")
+
+
+def _damon_actions(kernel: Kernel, monitor: str) -> Iterator[str]:
+    """Those of its schemes: ``pageout``, ``migrate_cold``, …; ``stat`` only counts."""
+    contexts = f"{_KDAMONDS}/{monitor}/contexts"
+    for context in kernel.names(contexts):
+        for scheme in kernel.names(f"{contexts}/{context}/schemes"):
+            action = kernel.read(f"{contexts}/{context}/schemes/{scheme}/action")
+            if action not in (None, "stat"):
+                yield str(action)
 
 
 def _of_tier(tier: Tier, kernel: Kernel) -> Iterator[Finding]:
@@ -164,4 +200,5 @@ _CHECKS: tuple[Callable[[Kernel], Iterator[Finding]], ...] = (
     _memory,
     _roaming,
     _balancing,
+    _damon,
 )

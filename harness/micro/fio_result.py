@@ -52,7 +52,8 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
             operations=int(side["total_ios"]),
             mean_ns=float(side["lat_ns"]["mean"]),
             latencies=histogram(side["lat_ns"].get("bins", {})),
-            syncs=histogram(sync["bins"]) if sync else None,
+            # Without a single one fio leaves its bins out.
+            syncs=histogram(sync.get("bins", {})) if sync else None,
             sync_mean_ns=float(sync["mean"]) if sync else 0.0,
         )
         failed = int(told["error"])
@@ -64,6 +65,12 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
         ) from error
     if failed or not found.operations:
         raise RunFailed(f"measure {job.configuration}", f"fio did no I/O (error {failed})")
+    if found.syncs is not None and not found.syncs.total:
+        raise RunFailed(
+            f"measure {job.configuration}",
+            f"fio did {found.operations} operations, but no {job.sync} ended in time",
+            "give the measurements a longer duration",
+        )
     return found
 
 

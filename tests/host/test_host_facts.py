@@ -167,6 +167,7 @@ def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) ->
     write(tmp_path, "/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n")
     write(tmp_path, "/proc/sys/kernel/randomize_va_space", "2\n")
     write(tmp_path, "/proc/sys/kernel/numa_balancing", "1\n")
+    write(tmp_path, "/sys/kernel/mm/numa/demotion_enabled", "true\n")
     write(tmp_path, "/proc/meminfo", "MemTotal: 1000 kB\nSwapTotal: 500 kB\n")
     write(tmp_path, "/proc/stat", "cpu 50 0 50 800 0 0 0 100 0 0\n")
     write(tmp_path, "/proc/loadavg", "8.00 1 1 1/2 3\n")
@@ -190,6 +191,7 @@ def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) ->
         "address space randomisation",
         "NUMA placement",
         "automatic NUMA balancing",
+        "memory demotion",
         "write barriers of tier ssd",
     }
     assert found["stolen processor time"]["found"].startswith("10.0%")
@@ -205,6 +207,26 @@ def test_a_well_kept_server_has_no_findings(tmp_path: Path) -> None:
     write(tmp_path, "/proc/sys/kernel/randomize_va_space", "0\n")
     write(tmp_path, "/proc/cpuinfo", "processor : 0\nflags : clwb\n")
     assert uncontrolled((), Kernel(tmp_path)) == []
+
+
+def test_the_kernel_s_access_monitor_is_told_with_what_it_does_to_pages(tmp_path: Path) -> None:
+    """DAMON's tree as the kernel lays it out (admin-guide/mm/damon/usage)."""
+    kdamonds = "/sys/kernel/mm/damon/admin/kdamonds"
+    write(tmp_path, f"{kdamonds}/nr_kdamonds", "3\n")
+    for monitor, state in enumerate(("on", "on", "off")):
+        write(tmp_path, f"{kdamonds}/{monitor}/state", f"{state}\n")
+    for scheme, action in enumerate(("stat", "migrate_cold", "pageout", "pageout")):
+        place = f"{kdamonds}/0/contexts/{scheme % 2}/schemes/{scheme}/action"
+        write(tmp_path, place, f"{action}\n")
+    write(tmp_path, f"{kdamonds}/2/contexts/0/schemes/0/action", "pageout\n")
+    write(tmp_path, "/sys/module/damon_reclaim/parameters/enabled", "Y\n")
+    write(tmp_path, "/sys/module/damon_lru_sort/parameters/enabled", "N\n")
+    found = [(finding["what"], finding["found"]) for finding in uncontrolled((), Kernel(tmp_path))]
+    assert found[-3:] == [
+        ("DAMON (kdamond 0)", "on: migrate_cold, pageout by what is cold or hot"),
+        ("DAMON (kdamond 1)", "on: monitors pages"),
+        ("DAMON (damon_reclaim)", "on"),
+    ]
 
 
 # The doctor ---------------------------------------------------------------------------------

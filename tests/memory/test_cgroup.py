@@ -31,6 +31,7 @@ def big_file(tmp_path):
     return path
 
 
+@pytest.mark.counts_pages
 @needs_a_cap
 def test_the_cap_covers_the_page_cache(supervisor, big_file):
     with memory_cap(LIMIT, supervisor) as cap:
@@ -45,6 +46,7 @@ def test_the_cap_covers_the_page_cache(supervisor, big_file):
     assert LIMIT / 2 < events.peak_bytes <= LIMIT
 
 
+@pytest.mark.counts_pages
 @needs_a_cap
 def test_what_is_outside_the_cap_is_not_held_to_it(supervisor, big_file):
     with memory_cap(LIMIT, supervisor) as cap:

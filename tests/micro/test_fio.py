@@ -25,13 +25,12 @@ from test_page_cache import resident_bytes
 
 from harness import hdr
 from harness.errors import RunFailed, UsageError
-from harness.measuring import one_at_a_time
 from harness.micro import external, fio, ioping
 from harness.micro.fio_result import histogram, sample_of
 from harness.micro.io_jobs import IoPlan, plan_of
 from harness.micro.measured import Measured, Workplace
 from harness.opening import open_environment
-from harness.progress import SilentProgress, progress_on_stderr
+from harness.progress import progress_on_stderr
 from harness.units import MIB
 
 TINY = {"size": "8MiB", "duration": "50ms"}
@@ -87,7 +86,8 @@ def test_every_configuration_has_a_sample_each_repeat(work: Workplace) -> None:
 
 def test_a_write_with_its_sync_takes_what_both_take(work: Workplace) -> None:
     wal = {"operation": "write", "pattern": "sequential", "access": 4096, "sync": "fdatasync"}
-    measured = _fio(work, wal=wal)
+    tiny = {**TINY, "duration": "1s", "measurements": {"wal": wal}}  # a busy disk: many are wanted
+    measured = fio.measure(work, tiny)
     (mean,) = _by_configuration(measured, "operation_mean_duration_ns").values()
     (call,) = _by_configuration(measured, "write_call_duration_ns").values()
     (sync,) = _by_configuration(measured, "fdatasync_duration_ns").values()
@@ -99,7 +99,7 @@ def test_a_write_with_its_sync_takes_what_both_take(work: Workplace) -> None:
     # The rate says the same: one after the other.
     (rate,) = _by_configuration(measured, "operations_per_second").values()
     for per_second, mean_ns in zip(rate.samples, mean.samples, strict=True):
-        done = per_second * 0.05
+        done = per_second  # in its second
         assert per_second * mean_ns <= 1e9 * (1.02 + 2 / done)
 
 
@@ -137,6 +137,16 @@ def test_what_fio_did_not_do_is_no_result() -> None:
         sample_of({"jobs": [{"error": 0}]}, job)
 
 
+def test_writes_of_which_no_sync_ended_in_time_are_no_result() -> None:
+    """As fio 3.33 writes it of 50 ms on a disk that is busy for longer."""
+    wal = {"operation": "write", "pattern": "sequential", "access": 4096, "sync": "fdatasync"}
+    job = plan_of({"measurements": {"wal": wal}}).jobs[0]
+    side = {"bw_bytes": 9, "iops": 1, "total_ios": 1, "lat_ns": {"mean": 9, "bins": {"9": 1}}}
+    sync = {"lat_ns": {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}}
+    with pytest.raises(RunFailed, match="no fdatasync ended in time"):
+        sample_of({"jobs": [{"error": 0, "write": side, "sync": sync}]}, job)
+
+
 def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
     work: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,11 +169,11 @@ def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
     fio.check(asked(direct="auto"), work.tier)
 
 
+@pytest.mark.counts_pages
 def test_what_goes_through_the_page_cache_finds_the_whole_file_there(work: Workplace) -> None:
     small = {"operation": "read", "pattern": "random", "access": 64, "direct": False}
-    with one_at_a_time(SilentProgress()):  # nobody drops the page cache meanwhile
-        measured = _fio(work, small=small)
-        resident = resident_bytes(work.files / "data")
+    measured = _fio(work, small=small)
+    resident = resident_bytes(work.files / "data")
     (duration,) = _by_configuration(measured, "operation_duration_ns").values()
     assert duration.labels["direct"] == "no"
     told = measured.artifacts["fio"]["jobs"][duration.labels["configuration"]]
