@@ -24,7 +24,7 @@ from harness.tiers.verify import may_enter
 #: built before it would misunderstand (CMake reads it here).
 LOADGEN_INTERFACE = 6
 #: Likewise of microbench.
-MICROBENCH_INTERFACE = 3
+MICROBENCH_INTERFACE = 4
 
 
 def native_folders() -> list[Path]:

@@ -83,11 +83,13 @@ static json_t *threads_of(const struct mb_repeat *repeat, const struct mb_job *j
             continue;
         json_array_append_new(
             threads,
-            json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu", worker->thread.cpu,
+            json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu", worker->thread.cpu,
                       "begin_ns", integer(worker->begin_ns), "end_ns", integer(worker->end_ns),
                       "operations", integer(done->operations), "read_bytes",
                       integer(done->read_bytes), "written_bytes", integer(done->written_bytes),
-                      "cpu_ns", integer(worker->cpu_ns)));
+                      "cpu_ns", integer(worker->cpu_ns), "minor_faults",
+                      integer(worker->faults.minor), "major_faults",
+                      integer(worker->faults.major)));
     }
     return threads;
 }

@@ -174,12 +174,16 @@ static void measure(struct mb_worker *worker)
     thread->recording = true;
     agree_on_start(repeat);
     wait_until(repeat->start_ns);
+    struct mb_faults before = mb_thread_faults();
     worker->begin_ns = lg_monotonic_ns();
     uint64_t cpu_ns = lg_thread_cpu_ns();
     if (!loop(worker, repeat->stop_ns, false))
         atomic_store(&repeat->failed, true);
     end_measured(worker);
     worker->cpu_ns = lg_thread_cpu_ns() - cpu_ns;
+    struct mb_faults after = mb_thread_faults();
+    worker->faults.minor = after.minor - before.minor;
+    worker->faults.major = after.major - before.major;
     thread->recording = false;
 }
 

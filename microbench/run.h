@@ -3,6 +3,7 @@
 #define MICROBENCH_RUN_H
 
 #include "kernel.h"
+#include "target.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,6 +16,7 @@ struct mb_worker {
     uint64_t operations;  /* its share of the job's; 0: until it is told to stop */
     uint64_t step;        /* operations from one look at the clock to the next */
     uint64_t begin_ns, end_ns, cpu_ns;
+    struct mb_faults faults; /* while it was measured */
     /* As the first of all threads ended: what is behind that was not done beside all others. */
     struct mb_counts window;
     uint64_t window_ns;   /* 0: that has not happened yet */

@@ -291,12 +291,17 @@ struct toucher {
     int failed; /* an errno */
 };
 
-/* Of this thread, since it began. */
-static uint64_t page_faults(void)
+struct mb_faults mb_thread_faults(void)
 {
     struct rusage used;
     getrusage(RUSAGE_THREAD, &used);
-    return (uint64_t)(used.ru_minflt + used.ru_majflt);
+    return (struct mb_faults){.minor = (uint64_t)used.ru_minflt, .major = (uint64_t)used.ru_majflt};
+}
+
+static uint64_t page_faults(void)
+{
+    struct mb_faults faults = mb_thread_faults();
+    return faults.minor + faults.major;
 }
 
 static void *touch(void *of)

@@ -13,4 +13,10 @@ void mb_target_unmap(struct mb_target *target);
 /* What it turned out to be: page sizes, nodes, file system … (microbench-result.json). */
 json_t *mb_target_facts(const struct mb_target *target);
 
+/* Of the calling thread since it began: the page was in memory, or came from storage. */
+struct mb_faults {
+    uint64_t minor, major;
+};
+struct mb_faults mb_thread_faults(void);
+
 #endif

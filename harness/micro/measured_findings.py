@@ -22,6 +22,9 @@ _STOLEN, _JUDGED_NS = 0.01, NS_PER_S
 #: So much of a thread's time other processes may have its processor before it is told; threads
 #: that ran for less time than this say nothing of it.
 _SHARED, _LEAST_NS = 0.02, 1_000_000
+#: What a page fault takes at the least: without, and with a wait for storage. Told where they
+#: took so much of a thread's time.
+_MINOR_NS, _MAJOR_NS, _FAULTING = 250, 10_000, 0.01
 #: So many configurations that lost most are named.
 _WORST = 3
 #: Kinds whose rates are told, and the time below which they are doubtful: threads look at the
@@ -43,6 +46,7 @@ def findings_of(
     every = [one["repeats"][0] for one in result["measurements"]]
     yield from _stolen(measurements, result, repeats)
     yield from _shared(measurements, result)
+    yield from _faults(measurements, result)
     yield from _short(measurements, result)
     yield from _clock(every)
     yield from _stamps(every, result["cpu"]["stamp_step_ns"])
@@ -158,18 +162,50 @@ def _shared(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> I
     """Threads wait by turning, never by sleeping: what they did not run, somebody else did."""
     lost = [(one["name"], _most_lost(one["repeats"][0])) for one in result["measurements"]]
     above = [(name, share) for name, share in lost if share > _SHARED]
-    worst: dict[str, float] = {}  # by configuration: its worst repeat
-    for name, share in sorted(above, key=lambda one: -one[1]):
-        worst.setdefault(measurements[int(name.partition(BLOCK)[0])].configuration, share)
-    named = [f"{name} ({share:.0%})" for name, share in worst.items()]
     if above:
         yield Finding(
             what="processors shared while measuring",
             found=f"in {len(above)} of {len(lost)} measurements other processes had more than "
-            f"{_SHARED:.0%} of a thread's time, the most in {'; '.join(named[:_WORST])}"
-            f"{'; …' if len(named) > _WORST else ''}: these figures are not the device's",
+            f"{_SHARED:.0%} of a thread's time, the most in {_worst(measurements, above)}: these "
+            "figures are not the device's",
             do="measure while nothing else runs, or on processors of its own (--cpus)",
         )
+
+
+def _worst(measurements: Sequence[Measurement], shares: Sequence[tuple[str, float]]) -> str:
+    """The configurations that lost most, each with its worst repeat."""
+    worst: dict[str, float] = {}
+    for name, share in sorted(shares, key=lambda one: -one[1]):
+        worst.setdefault(measurements[int(name.partition(BLOCK)[0])].configuration, share)
+    named = [f"{name} ({share:.0%})" for name, share in worst.items()]
+    return "; ".join([*named[:_WORST], *(["…"] if len(named) > _WORST else [])])
+
+
+def _faults(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[Finding]:
+    """All pages were touched beforehand: who faults has had some taken, protected or moved."""
+    shares = [(one["name"], _most_faulting(one["repeats"][0])) for one in result["measurements"]]
+    above = [(name, share) for name, share in shares if share > _FAULTING]
+    if above:
+        yield Finding(
+            what="page faults while measuring",
+            found=f"in {len(above)} of {len(shares)} measurements page faults took at least "
+            f"{_FAULTING:.0%} of a thread's time, the most in {_worst(measurements, above)}: the "
+            "kernel's work, and storage, are in these figures",
+            do="of a file without DAX: a tier with DAX, or dram; else stop what moves pages "
+            "(automatic NUMA balancing, DAMON, memory demotion, swap)",
+        )
+
+
+def _most_faulting(repeat: Mapping[str, Any]) -> float:
+    """The largest share of a thread's time that its page faults took at the least."""
+    shares = (
+        (_MINOR_NS * thread["minor_faults"] + _MAJOR_NS * thread["major_faults"])
+        / (thread["end_ns"] - thread["begin_ns"])
+        for job in repeat["jobs"]
+        for thread in job["threads"]
+        if thread["end_ns"] - thread["begin_ns"] >= _LEAST_NS
+    )
+    return min(1.0, max(shares, default=0.0))
 
 
 def _short(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[Finding]:

@@ -41,7 +41,8 @@ def repeat(*threads: tuple[int, int, int]) -> dict[str, Any]:
     Its own rates are those of the time in which all of them ran.
     """
     each = [
-        {"cpu": number, "cpu_ns": 0, "begin_ns": begin * SECOND, "end_ns": end * SECOND,
+        {"cpu": number, "cpu_ns": 0, "minor_faults": 0, "major_faults": 0,
+         "begin_ns": begin * SECOND, "end_ns": end * SECOND,
          "operations": done, "read_bytes": done * GIB, "written_bytes": 0}
         for number, (begin, end, done) in enumerate(threads)
     ]  # fmt: skip

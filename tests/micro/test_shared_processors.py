@@ -22,7 +22,8 @@ def _result(ran: dict[tuple[int, int], float]) -> dict[str, Any]:
                 "jobs": [{
                     "kind": "latency", "durable": None,
                     "threads": [
-                        {"cpu": 0, "cpu_ns": share * 100 * MS, "begin_ns": 0, "end_ns": 100 * MS}
+                        {"cpu": 0, "cpu_ns": share * 100 * MS, "begin_ns": 0, "end_ns": 100 * MS,
+                         "minor_faults": 0, "major_faults": 0}
                     ],
                 }],
             }],

@@ -38,7 +38,7 @@ def told(*blocks: tuple[int, int | None], cpus: tuple[int, ...] = (0, 1)) -> str
 
 def _repeat(wall_ms: int, stolen_ms: int | None, cpus: tuple[int, ...]) -> dict[str, Any]:
     wall = wall_ms * MS
-    ran = {"cpu_ns": wall, "begin_ns": 0, "end_ns": wall}
+    ran = {"cpu_ns": wall, "begin_ns": 0, "end_ns": wall, "minor_faults": 0, "major_faults": 0}
     return {
         "duration_ns": wall,
         "stolen_ns": None if stolen_ms is None else stolen_ms * MS,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
+import tempfile
+import threading
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,9 @@ MIB = 1 << 20
 MS = 1_000_000
 LINE = 64
 STORED = b"\xa5"
+KEEP_SIZE, PUNCH_HOLE = 1, 2  # linux/falloc.h
+_fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+_fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
 DRAM = {"near": {"kind": "dram", "pages": "base", "size_bytes": 16 * MIB}}
 
 
@@ -53,6 +59,28 @@ def written(tmp_path: Path, microbench: Run):
         return only_job(microbench({"t": target}, measurement, seed=seed)), lines_of(path)
 
     return run
+
+
+def test_pages_taken_away_while_they_are_measured_are_counted(microbench: Run):
+    """By holes, punched into a file in memory again and again: no disk is waited for."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="tierbench-test-") as file:
+        ended = threading.Event()
+
+        def punch() -> None:
+            while not ended.is_set():
+                assert _fallocate(file.fileno(), PUNCH_HOLE | KEEP_SIZE, 0, 16 * MIB) == 0
+
+        target = {"kind": "file", "path": file.name, "size_bytes": 16 * MIB, "overwrite": True}
+        file.truncate(16 * MIB)
+        taker = threading.Thread(target=punch)
+        taker.start()
+        try:
+            measurement = {"duration_ns": 1000 * MS, "jobs": [throughput("store")]}
+            (thread,) = only_job(microbench({"t": target}, measurement))["threads"]
+        finally:
+            ended.set()
+            taker.join()
+    assert thread["minor_faults"] > 0
 
 
 # ---- what is written ----
