@@ -24,7 +24,7 @@ _STOLEN, _JUDGED_NS = 0.01, NS_PER_S
 _SHARED, _LEAST_NS = 0.02, 1_000_000
 #: What a page fault takes at the least: without, and with a wait for storage. Told where they
 #: took so much of a thread's time.
-_MINOR_NS, _MAJOR_NS, _FAULTING = 250, 10_000, 0.01
+_MINOR_NS, _MAJOR_NS, _FAULTING = 250, 10_000, 0.005
 #: So many configurations that lost most are named.
 _WORST = 3
 #: Kinds whose rates are told, and the time below which they are doubtful: threads look at the
@@ -189,7 +189,7 @@ def _faults(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> I
         yield Finding(
             what="page faults while measuring",
             found=f"in {len(above)} of {len(shares)} measurements page faults took at least "
-            f"{_FAULTING:.0%} of a thread's time, the most in {_worst(measurements, above)}: the "
+            f"{_FAULTING:.1%} of a thread's time, the most in {_worst(measurements, above)}: the "
             "kernel's work, and storage, are in these figures",
             do="of a file without DAX: a tier with DAX, or dram; else stop what moves pages "
             "(automatic NUMA balancing, DAMON, memory demotion, swap)",
