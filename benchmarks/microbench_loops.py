@@ -11,6 +11,8 @@ with memory of its own, hold a part of the pairs each.
 
 The bars are those of microbench.py: bandwidth at least 0.98 of the better of both, the chase
 within 3 % of multichase's walk on the same buffer and pages, each on the whole interval.
+A cell of a size that is no power of two stands beside the bare loop alone: PerMA-Bench takes
+no other sizes.
 """
 
 from __future__ import annotations
@@ -43,11 +45,13 @@ def jobs(what: Cell | Chase) -> dict[str, dict[str, Any]]:
         "name": "job", "target": "huge", "threads": what.threads, "partitions": what.threads,
         "pattern": what.pattern, "access_bytes": what.access_bytes,
     }  # fmt: skip
-    return {
+    arms = {
         "ours": {**common, "kind": "throughput", **OURS[what.kind]},
         "refbench": {**common, "kind": "refbench", "operation": what.kind},
-        "PerMA-Bench": {**common, "kind": "perma", "operation": what.kind},
     }
+    if what.access_bytes & (what.access_bytes - 1) == 0:
+        arms["PerMA-Bench"] = {**common, "kind": "perma", "operation": what.kind}
+    return arms
 
 
 def measurements(what: Cell | Chase, pairs: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -83,7 +87,6 @@ def measured(program: Path, what: Cell | Chase, pairs: int) -> list[dict[str, fl
     )
     result = json.loads(done.stdout or "{}")
     if result.get("status") != "complete":
-        # Seen of PerMA-Bench's loops alone, with random reads of 192 B.
         died = f"ended by signal {-done.returncode}" if done.returncode < 0 else ""
         raise SystemExit(f"{what.name}: {died or result.get('error')} {done.stderr}")
     found: list[dict[str, float]] = [{} for _ in range(pairs)]
