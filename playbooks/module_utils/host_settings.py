@@ -241,6 +241,15 @@ def _number(what: str, name: str) -> Callable[[Host, Any], _Found]:
     return settings
 
 
+def _demotion(host: Host, on: bool) -> _Found:
+    """Told as a word, unlike other switches (ABI/testing/sysfs-kernel-mm-numa)."""
+    what, name = "memory demotion", "/sys/kernel/mm/numa/demotion_enabled"
+    if host.text(name) is None:
+        yield Missing(what, f"no {name}", "this kernel does not demote memory")
+    else:
+        yield Setting(what, name, "true" if on else "false")
+
+
 _NO_DRIVER = "on a server of your own: load the driver; in a VM: ask for fixed clocks"
 #: By name and in the order they are made; ``what`` as ``harness doctor`` calls it. The cap comes
 #: before turbo, and so goes behind it: without turbo the kernel takes no clock above the base.
@@ -252,6 +261,7 @@ _WISHES: dict[str, Callable[[Host, Any], _Found]] = {
         "transparent huge pages", "/sys/kernel/mm/transparent_hugepage/enabled"
     ),
     "numa_balancing": _number("automatic NUMA balancing", "/proc/sys/kernel/numa_balancing"),
+    "memory_demotion": _demotion,
     "prefetchers": _prefetchers,
     "address_space_randomisation": _number(
         "address space randomisation", "/proc/sys/kernel/randomize_va_space"

@@ -74,6 +74,19 @@ def test_old_values_come_back(tree: Path, record: Callable[[], settings.Record])
     assert not Path(record().path).exists()
 
 
+def test_demotion_is_switched_by_the_kernel_s_words(
+    tree: Path, record: Callable[[], settings.Record]
+) -> None:
+    switch = "sys/kernel/mm/numa/demotion_enabled"
+    assert [one.what for one in tune(tree, record(), memory_demotion=False)] == ["memory demotion"]
+    (tree / switch).parent.mkdir(parents=True)
+    (tree / switch).write_text("true\n")
+    assert tune(tree, record(), memory_demotion=False) == []
+    assert text(tree, switch) == "false"
+    settings.restore(record(), settings.Host(str(tree)))
+    assert text(tree, switch) == "true"
+
+
 def test_the_first_old_value_stays_on_record(
     tree: Path, record: Callable[[], settings.Record]
 ) -> None:
@@ -116,7 +129,8 @@ def test_what_is_not_here_is_told_by_the_doctors_names(
     assert text(tree, f"{CPU}/cpufreq/policy0/scaling_max_freq") == "2000000"
     told = Path(uncontrolled.__file__).read_text()
     for what in ("turbo", "frequency governor", "clock frequency", "transparent huge pages",
-                 "automatic NUMA balancing", "address space randomisation"):  # fmt: skip
+                 "automatic NUMA balancing", "memory demotion",
+                 "address space randomisation"):  # fmt: skip
         assert f'"{what}"' in told
         assert f'"{what}"' in Path(settings.__file__).read_text()
 
