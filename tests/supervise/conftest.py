@@ -1,17 +1,34 @@
 """A supervisor with a state directory of its own, and small harness programs to be killed."""
 
+import fcntl
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from harness.supervise.process import all_processes, mark_of
+import harness
+from harness.supervise import supervisor as supervisor_module
+from harness.supervise import undo
+from harness.supervise.process import all_processes, kill_all, mark_of
 from harness.supervise.supervisor import Supervisor
 
 #: A liveness bound, far above anything a busy machine needs; never a measurement.
-PATIENCE_S = 30
+PATIENCE_S = 300
+
+STAT_INTERVAL = Path("/proc/sys/vm/stat_interval")
+
+#: The supervisor process with bounds of time that no busy machine reaches. What is given time
+#: must end by itself: one that does not is killed at the end of it.
+PATIENT_DAEMON = f"""
+import sys
+sys.path.insert(0, {str(Path(harness.__file__).parents[1])!r})
+from harness.supervise import daemon, undo
+daemon.GRACE_S = daemon._KILL_S = undo._CGROUP_S = {PATIENCE_S}
+daemon.main()
+"""
 
 
 def eventually(condition):
@@ -45,6 +62,29 @@ def processes_of(harness_pid):
         if (mark := mark_of(stat.id.pid) or "").startswith(f"{harness_pid}-")
         and mark not in _earlier
     ]
+
+
+@pytest.fixture(autouse=True)
+def patient_harness(monkeypatch):
+    """What the harness does in this process is given time, too."""
+    monkeypatch.setattr(supervisor_module, "_END_S", 4 * PATIENCE_S)
+    monkeypatch.setattr(undo, "kill_all", lambda find, timeout_s: kill_all(find, PATIENCE_S))
+
+
+@pytest.fixture
+def patient_daemon(tmp_path_factory):
+    """The program of a supervisor process that gives time."""
+    program = tmp_path_factory.mktemp("daemon") / "patient.py"
+    program.write_text(PATIENT_DAEMON)
+    return program
+
+
+@pytest.fixture
+def stat_interval():
+    """Before the test: no other test of this machine changes settings of the kernel meanwhile."""
+    with STAT_INTERVAL.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file.read()
 
 
 @pytest.fixture

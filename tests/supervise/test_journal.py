@@ -65,7 +65,7 @@ def test_of_a_choice_the_chosen_word_is_the_value(tmp_path, text, value):
 
 
 @needs_root
-def test_real_settings(journal, state):
+def test_real_settings(journal, state, stat_interval):
     """A sysfs choice, a sysctl of several numbers, and one the kernel refuses."""
     choice = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
     interval = Path("/proc/sys/vm/stat_interval")

@@ -5,16 +5,14 @@ import os
 import random
 import signal
 import time
-from pathlib import Path
 
 import pytest
-from conftest import eventually, processes_of
+from conftest import PATIENCE_S, STAT_INTERVAL, eventually, processes_of
 
 from harness.supervise.journal import recover
 from harness.supervise.process import descendants
 from harness.supervise.undo import mounts
 
-STAT_INTERVAL = Path("/proc/sys/vm/stat_interval")
 AS_ROOT = os.geteuid() == 0
 
 HARNESS = """
@@ -22,9 +20,10 @@ import os, sys, time
 from pathlib import Path
 from harness.memory.cgroup import memory_cap
 from harness.supervise.credentials import unprivileged
+from harness.supervise import supervisor
 from harness.supervise.supervisor import Supervisor
 
-base = Path(sys.argv[1])
+base, supervisor._DAEMON = map(Path, sys.argv[1:])
 print("imported", flush=True)
 with Supervisor(base / "state") as supervisor, memory_cap(64 << 20, supervisor) as cap:
     journal = supervisor.journal
@@ -55,6 +54,16 @@ def base(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def start(base, harness_program, patient_daemon):
+    """Start HARNESS, or what is made of it, in ``base``."""
+
+    def started(source=HARNESS):
+        return harness_program(source, base, patient_daemon)
+
+    return started
+
+
 def assert_clean(base, harness_pid, stat_interval):
     assert eventually(lambda: not list((base / "state").glob("*.journal"))), "journal pending"
     assert processes_of(harness_pid) == []
@@ -71,20 +80,18 @@ def assert_clean(base, harness_pid, stat_interval):
 
 
 @pytest.mark.parametrize("moment", range(15))
-def test_killed_at_a_random_moment(base, harness_program, moment):
-    before = STAT_INTERVAL.read_text()
-    program = harness_program(HARNESS, base)
+def test_killed_at_a_random_moment(base, start, stat_interval, moment):
+    program = start()
     time.sleep(random.Random(moment).uniform(0, 0.4))
     program.kill()
     program.wait()
     recover(base / "state")  # only for a kill before there was a supervisor
-    assert_clean(base, program.pid, before)
+    assert_clean(base, program.pid, stat_interval)
 
 
-def test_killed_at_work(base, harness_program):
+def test_killed_at_work(base, start, stat_interval):
     """Everything is really there before, so that its absence afterwards means something."""
-    before = STAT_INTERVAL.read_text()
-    program = harness_program(HARNESS, base)
+    program = start()
     assert program.stdout.readline() == "running\n"
     assert eventually(lambda: len(processes_of(program.pid)) == 5)
     assert (base / "sysfs").read_text() == "never\n"
@@ -93,31 +100,29 @@ def test_killed_at_work(base, harness_program):
         assert STAT_INTERVAL.read_text() == "7\n"
         assert f"{base}/place/data" in [m.target for m in mounts()]
     program.kill()
-    assert_clean(base, program.pid, before)
+    assert_clean(base, program.pid, stat_interval)
 
 
-def test_killed_together_with_its_supervisor(base, harness_program):
+def test_killed_together_with_its_supervisor(base, start, stat_interval):
     """The next harness finds the journal and undoes what is left."""
-    before = STAT_INTERVAL.read_text()
-    program = harness_program(HARNESS, base)
+    program = start()
     assert program.stdout.readline() == "running\n"
     (daemon,) = [s.id.pid for s in descendants(program.pid) if s.parent == program.pid]
     os.kill(daemon, signal.SIGKILL)
     program.kill()
     program.wait()
     assert (base / "sysfs").read_text() == "never\n"
-    (found,) = recover(base / "state")
+    (found,) = recover(base / "state", PATIENCE_S)
     assert found.failures == ()
     assert f"setting {base}/sysfs" in found.undone
-    assert_clean(base, program.pid, before)
+    assert_clean(base, program.pid, stat_interval)
 
 
-def test_a_fork_that_keeps_the_socket_does_not_keep_the_servers(base, harness_program):
+def test_a_fork_that_keeps_the_socket_does_not_keep_the_servers(base, start, stat_interval):
     forking = HARNESS.replace(
-        'print("running"', "sys.stdout.flush(); pid = os.fork() or time.sleep(5); print(pid"
+        'print("running"', "sys.stdout.flush(); pid = os.fork() or time.sleep(1000); print(pid"
     )
-    before = STAT_INTERVAL.read_text()
-    program = harness_program(forking, base)
+    program = start(forking)
     fork = int(program.stdout.readline())
     program.kill()
     try:
@@ -126,18 +131,17 @@ def test_a_fork_that_keeps_the_socket_does_not_keep_the_servers(base, harness_pr
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(fork, signal.SIGKILL)
-    assert_clean(base, program.pid, before)
+    assert_clean(base, program.pid, stat_interval)
 
 
-def test_ctrl_c_reaches_the_harness_only_and_ends_everything_in_order(base, harness_program):
-    before = STAT_INTERVAL.read_text()
+def test_ctrl_c_reaches_the_harness_only_and_ends_everything_in_order(base, start, stat_interval):
     traps = "trap 'echo interrupted' INT; trap 'echo stopped; exit' TERM; echo ready"
     server = f"{traps}; while :; do sleep 0.01; done"
-    program = harness_program(HARNESS.replace("(sleep 1000 &); sleep 1000", server), base)
+    program = start(HARNESS.replace("(sleep 1000 &); sleep 1000", server))
     assert program.stdout.readline() == "running\n"
     assert eventually(lambda: (base / "log").read_text() == "ready\n")
     os.killpg(program.pid, signal.SIGINT)
-    assert program.wait(30) == -signal.SIGINT
+    assert program.wait(PATIENCE_S) == -signal.SIGINT
     assert (base / "log").read_text().endswith("stopped\n")
     assert "interrupted" not in (base / "log").read_text()
-    assert_clean(base, program.pid, before)
+    assert_clean(base, program.pid, stat_interval)

@@ -6,7 +6,7 @@ import sys
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
-from conftest import eventually
+from conftest import PATIENCE_S, eventually
 
 from harness.supervise.supervisor import Supervisor
 
@@ -42,7 +42,7 @@ def test_a_killed_process_leaves_no_shared_memory(supervisor):
     process = supervisor.spawn([sys.executable, "-c", MAKER], pipes=True)
     posix, number = _made(process)
     process.kill()
-    assert process.wait(30) == -signal.SIGKILL
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
     assert not posix.exists()
     assert number not in _sysv()
 
@@ -93,7 +93,7 @@ def test_what_somebody_else_has_killed_leaves_none_once_a_client_of_it_was_start
     posix, number = _made(server)
     client = supervisor.spawn([sys.executable, "-c", "import time; time.sleep(1000)"])
     os.kill(server.pid, signal.SIGKILL)
-    assert server.wait(30) == -signal.SIGKILL
+    assert server.wait(PATIENCE_S) == -signal.SIGKILL
     server.kill()
     client.kill()
     assert not posix.exists()
