@@ -36,8 +36,9 @@ from harness.natives import loadgen_for
 from harness.supervise.failures import log_tail
 from harness.workload import Clients
 
-#: Until when all processes are connected: they start together at a time set beforehand.
-_TOGETHER_S = 2.0
+#: Until when all processes are connected: they start together at a time set beforehand, and a
+#: host may stand still for seconds until then.
+_TOGETHER_S = 6.0
 _TOGETHER_PER_CONNECTION_S = 0.03
 #: What ssh takes to be there, on top.
 _AFAR_S = 6.0

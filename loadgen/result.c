@@ -19,8 +19,9 @@ static json_t *integer(uint64_t value)
 
 static json_t *clock_pair(void)
 {
-    return json_pack("{s:o, s:o}", "monotonic_ns", integer(lg_monotonic_ns()), "realtime_ns",
-                     integer(lg_realtime_ns()));
+    struct lg_moment now = lg_moment();
+    return json_pack("{s:o, s:o}", "monotonic_ns", integer(now.monotonic_ns), "realtime_ns",
+                     integer(now.realtime_ns));
 }
 
 static json_t *operation_result(const char *name, const struct lg_tally *tally)

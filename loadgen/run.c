@@ -35,6 +35,8 @@ struct watch {
     int signals;
     uint64_t next_second_ns; /* the next "second" event; UINT64_MAX before the start */
     uint64_t started_ns;
+    /* For how long nothing has been heard of the server while somebody looked, and since when. */
+    uint64_t silent_ns, heard_ns, looked_ns;
 };
 
 void lg_run_wake(struct lg_run *run)
@@ -76,11 +78,15 @@ static void announce(const struct watch *watch, const char *event)
     json_decref(counts);
 }
 
-/* No answer on any connection for too long, although something was asked. */
-static void check_for_stall(const struct watch *watch, bool connecting)
+/*
+ * No answer on any connection for too long, although something was asked. Time in which this
+ * thread did not look either is no silence of the server's: all of this host may have stood still,
+ * and the answers be there.
+ */
+static void check_for_stall(struct watch *watch, bool connecting)
 {
     struct lg_run *run = watch->run;
-    uint64_t last = watch->started_ns, now = lg_monotonic_ns();
+    uint64_t last = watch->started_ns, now = lg_monotonic_ns(), most = 2 * LOOK_EVERY_NS;
     unsigned asked = 0;
     for (unsigned w = 0; w < run->spec->threads; w++) {
         unsigned flying = atomic_load_explicit(&watch->workers[w].flying, memory_order_relaxed);
@@ -89,15 +95,19 @@ static void check_for_stall(const struct watch *watch, bool connecting)
         if ((flying || connecting) && heard > last)
             last = heard;
     }
-    if ((!asked && !connecting) || now < last || now - last < run->spec->stall_timeout_ns)
+    bool same = last == watch->heard_ns && (asked || connecting);
+    uint64_t since = same ? watch->looked_ns : last, silent = now > since ? now - since : 0;
+    watch->silent_ns = (same ? watch->silent_ns : 0) + (silent < most ? silent : most);
+    watch->heard_ns = last;
+    watch->looked_ns = now;
+    if ((!asked && !connecting) || watch->silent_ns < run->spec->stall_timeout_ns)
         return;
+    double seconds = (double)watch->silent_ns / (double)LG_SECOND;
     if (connecting)
-        lg_run_fail(run, "the server has let no connection in for %.1f s",
-                    (double)(now - last) / (double)LG_SECOND);
+        lg_run_fail(run, "the server has let no connection in for %.1f s", seconds);
     else
         lg_run_fail(run, "the server has answered none of %u calls for %.1f s: is a disk full, or is "
-                    "everything behind one lock?", asked,
-                    (double)(now - last) / (double)LG_SECOND);
+                    "everything behind one lock?", asked, seconds);
 }
 
 static void take_signal(const struct watch *watch)
@@ -149,16 +159,16 @@ static bool wait_until(struct watch *watch, uint64_t until_ns, const atomic_uint
 static bool set_times(struct lg_run *run)
 {
     const struct lg_spec *spec = run->spec;
-    uint64_t now = lg_monotonic_ns();
-    run->begin_ns = now + LG_MILLISECOND; /* the loops wake up first */
+    run->begin_ns = lg_monotonic_ns() + LG_MILLISECOND; /* the loops wake up first */
     if (spec->start_at_realtime_ns) {
-        int64_t ahead = (int64_t)(spec->start_at_realtime_ns - lg_realtime_ns());
+        struct lg_moment moment = lg_moment();
+        int64_t ahead = (int64_t)(spec->start_at_realtime_ns - moment.realtime_ns);
         if (ahead < 0) {
             lg_run_fail(run, "start_at_realtime_ns: all connections were there only %.3f s "
                         "behind that time: set it later", -(double)ahead / (double)LG_SECOND);
             return false;
         }
-        run->begin_ns = now + (uint64_t)ahead;
+        run->begin_ns = moment.monotonic_ns + (uint64_t)ahead;
     }
     run->measure_ns = run->begin_ns + spec->ramp_up_ns;
     run->end_ns = run->deadline_ns = UINT64_MAX;

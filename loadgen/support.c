@@ -73,6 +73,21 @@ uint64_t lg_realtime_ns(void)
     return read_clock(CLOCK_REALTIME);
 }
 
+struct lg_moment lg_moment(void)
+{
+    struct lg_moment moment = {.monotonic_ns = 0};
+    uint64_t closest = UINT64_MAX;
+    for (int i = 0; i < 8; i++) {
+        uint64_t before = lg_monotonic_ns(), now = lg_realtime_ns();
+        uint64_t apart = lg_monotonic_ns() - before;
+        if (apart >= closest)
+            continue;
+        closest = apart;
+        moment = (struct lg_moment){.monotonic_ns = before + apart / 2, .realtime_ns = now};
+    }
+    return moment;
+}
+
 uint64_t lg_process_cpu_ns(void)
 {
     return read_clock(CLOCK_PROCESS_CPUTIME_ID);

@@ -12,6 +12,11 @@ void *lg_allocate(size_t count, size_t size);
 
 uint64_t lg_monotonic_ns(void);
 uint64_t lg_realtime_ns(void);
+/* Both at one moment: the closest of some tries, for the thread may stand still in between. */
+struct lg_moment {
+    uint64_t monotonic_ns, realtime_ns;
+};
+struct lg_moment lg_moment(void);
 /* User and system time of the whole process, and of the thread that asks. */
 uint64_t lg_process_cpu_ns(void);
 uint64_t lg_thread_cpu_ns(void);
