@@ -44,7 +44,7 @@ def test_written_bytes_are_counted(tmp_path):
 
 def test_what_is_read_from_memory_is_counted_by_the_call_and_not_as_fetched(tmp_path):
     """As on DAX, whose reads pass no block layer: /dev/zero has none either."""
-    script = "input(); f=open('/dev/zero','rb',0); [f.read(1<<20) for _ in range(8)]; print('x', flush=True); input()"  # noqa: E501
+    script = "input(); f=open('/dev/zero','rb',0); [f.read(1<<20) for _ in range(256)]; print('x', flush=True); input()"  # noqa: E501
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", script], **pipes) as child:
         identity = process_identity(child.pid)
@@ -55,8 +55,9 @@ def test_what_is_read_from_memory_is_counted_by_the_call_and_not_as_fetched(tmp_
         assert child.stdout.readline() == b"x\n"
         after = read_counters([identity])
         child.communicate(b"\n")
-    assert after["syscall_read_bytes"] - before["syscall_read_bytes"] >= 8 << 20
-    assert after["io_read_bytes"] - before["io_read_bytes"] < 8 << 20
+    assert after["syscall_read_bytes"] - before["syscall_read_bytes"] >= 256 << 20
+    # Less than that: of its own program it may miss what the kernel has taken from the page cache.
+    assert after["io_read_bytes"] - before["io_read_bytes"] < 64 << 20
 
 
 def test_children_that_end_are_neither_lost_nor_counted_twice():

@@ -29,9 +29,13 @@ from harness.tiers.model import Tier
 #: The unit of the counts, whatever the device's own blocks are.
 _SECTOR_BYTES = 512
 _READ_SECTORS, _WRITTEN_SECTORS, _IN_FLIGHT = 2, 6, 8
+#: Requests that have ended: reads, writes.
+_ENDED = (0, 4)
 #: How long requests under way are waited for: on a device that others keep busy they do not
 #: end. Between two looks so that what waits in the I/O scheduler, uncounted, gets on its way.
 _SETTLE_S, _LOOK_S, _LOOKS = 1.0, 0.001, 2
+#: A device that has ended none for so many looks stands still: it is waited for for so long.
+_STILL_LOOKS, _STILL_S = 100, 30.0
 
 
 @dataclass(frozen=True)
@@ -69,27 +73,42 @@ class TierTraffic:
 
     def in_flight(self) -> int:
         """Requests that the devices work on now."""
-        return sum(_in_flight(self._kernel.read(stat)) for one in self.meters for stat in one.stats)
+        texts = (self._kernel.read(stat) for one in self.meters for stat in one.stats)
+        return sum(_field(text, _IN_FLIGHT) for text in texts)
 
-    def settle(self, level: int = 0, limit_s: float = _SETTLE_S) -> bool:
+    def settle(self, level: int = 0, limit_s: float = _SETTLE_S, still_s: float = _STILL_S) -> bool:
         """Wait until no more than ``level`` requests are under way; False: after ``limit_s``
-        there still are.
+        there still are, or after ``still_s`` in which none ended at all.
+
+        Both are counted in looks: a time in which this process stands still is no wait.
         """
-        deadline, low = time.monotonic() + limit_s, 0
+        busy, still = int(limit_s / _LOOK_S), int(still_s / _LOOK_S)
+        low, since, ended = 0, 0, self._ended()
         while self.meters:
             low = low + 1 if self.in_flight() <= level else 0
             if low == _LOOKS:
                 return True
-            if time.monotonic() >= deadline:
+            before, ended = ended, self._ended()
+            since = since + 1 if ended == before else 0
+            if since < _STILL_LOOKS:
+                busy -= 1
+            else:
+                still -= 1
+            if busy < 0 or still < 0:
                 return False
             time.sleep(_LOOK_S)
         return True
 
+    def _ended(self) -> int:
+        """Requests that the devices have ended so far."""
+        texts = (self._kernel.read(stat) for one in self.meters for stat in one.stats)
+        return sum(_field(text, index) for text in texts for index in _ENDED)
 
-def _in_flight(text: str | None) -> int:
-    """Requests under way, by one line of ``stat``."""
+
+def _field(text: str | None, index: int) -> int:
+    """One number of a line of ``stat``; 0 where it has none."""
     fields = (text or "").split()
-    return int(fields[_IN_FLIGHT]) if len(fields) > _IN_FLIGHT else 0
+    return int(fields[index]) if len(fields) > index else 0
 
 
 def _counts(text: str | None) -> tuple[float, float] | None:

@@ -36,12 +36,15 @@ def test_a_directory_on_disk_has_its_device_and_no_dax(tmp_path: Path) -> None:
 
 
 def test_dev_shm_is_a_tmpfs_with_no_more_free_than_memory() -> None:
-    facts = facts_of_directory("/dev/shm")
-    available = Kernel().available_memory_bytes()
-    assert facts.kind == "tmpfs"
-    assert available is not None
-    assert facts.free_bytes is not None
-    assert facts.free_bytes <= available * 1.1  # it moves between the two readings
+    for _ in range(20):  # it moves: others may take a lot between the two readings
+        facts = facts_of_directory("/dev/shm")
+        available = Kernel().available_memory_bytes()
+        assert facts.kind == "tmpfs"
+        assert available is not None
+        assert facts.free_bytes is not None
+        if facts.free_bytes <= available * 1.1:
+            break
+    assert facts.free_bytes <= available * 1.1
 
 
 def test_statx_answers_for_a_path_and_for_an_open_file(tmp_path: Path) -> None:

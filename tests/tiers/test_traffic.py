@@ -70,30 +70,60 @@ def test_what_goes_past_the_page_cache_is_counted_by_the_device(here: Tier):
     assert after[read] - between[read] >= size
 
 
-def test_requests_under_way_are_waited_for_and_not_for_ever(tmp_path: Path):
-    class Tree(Kernel):
-        """Eight requests under way, one of them ends between two looks."""
+class Busy(Kernel):
+    """Eight requests under way; what becomes of them from one look to the next is set."""
 
-        under_way = 8
+    under_way, ended = 8, 0
 
-        def read(self, name: str | Path) -> str | None:
-            text = super().read(name)
-            if Path(name).name != "stat" or text is None:
-                return text
-            fields = text.split()
-            fields[8] = str(self.under_way)
-            self.under_way = max(0, self.under_way - 1)
-            return " ".join(fields)
+    def read(self, name: str | Path) -> str | None:
+        text = super().read(name)
+        if Path(name).name != "stat" or text is None:
+            return text
+        self.look()
+        fields = text.split()
+        fields[0], fields[8] = str(self.ended), str(self.under_way)
+        return " ".join(fields)
 
-    disk(tmp_path, "8:0", "sda", 1000, 2000)
-    tree = Tree(tmp_path)
-    traffic = TierTraffic([tier("ssd", filesystem_id="8:0")], tree)
+    def look(self) -> None:
+        """Another one ends, and none comes."""
+        self.ended += 1
+        self.under_way = max(0, self.under_way - 1)
+
+
+def traffic_of(tree: Kernel) -> TierTraffic:
+    disk(tree.path("/"), "8:0", "sda", 1000, 2000)
+    return TierTraffic([tier("ssd", filesystem_id="8:0")], tree)
+
+
+def test_requests_under_way_are_waited_for(tmp_path: Path):
+    tree = Busy(tmp_path)
+    traffic = traffic_of(tree)
+    tree.under_way = 8
     for level in (3, 0):  # three are somebody else's, that were there before
         assert traffic.settle(level)
         assert tree.under_way <= level
-    tree.under_way = 1 << 30
-    assert not traffic.settle(0, limit_s=0.05)
-    assert TierTraffic([], tree).settle()
+    assert TierTraffic([], tree).settle(limit_s=0)
+
+
+def test_a_device_that_others_keep_busy_is_not_waited_for_for_ever(tmp_path: Path):
+    class Others(Busy):
+        def look(self) -> None:
+            self.ended += 1
+
+    assert not traffic_of(Others(tmp_path)).settle(0, limit_s=0.05, still_s=3600)
+
+
+def test_a_device_that_stands_still_is_waited_for_longer(tmp_path: Path):
+    class Still(Busy):
+        looks = 0
+
+        def look(self) -> None:
+            self.looks += 1
+            if self.looks > 500:
+                super().look()
+
+    assert traffic_of(Still(tmp_path)).settle(0, limit_s=0.2, still_s=3600)
+    assert not traffic_of(Still(tmp_path / "again")).settle(0, limit_s=0.2, still_s=0.05)
 
 
 def test_a_tmpfs_and_dax_have_no_count(here: Tier):
