@@ -63,8 +63,14 @@ def sample_of(document: Mapping[str, Any], job: IoJob) -> IoSample:
             f"it is not as fio 3 writes it: {error!r}",
             "install another version of fio",
         ) from error
-    if failed or not found.operations:
-        raise RunFailed(f"measure {job.configuration}", f"fio did no I/O (error {failed})")
+    if failed:
+        raise RunFailed(f"measure {job.configuration}", f"fio's I/O failed with error {failed}")
+    if not found.operations:
+        raise RunFailed(
+            f"measure {job.configuration}",
+            "fio did no I/O: no operation ended in time",
+            "give the measurements a longer duration",
+        )
     if found.syncs is not None and not found.syncs.total:
         raise RunFailed(
             f"measure {job.configuration}",
