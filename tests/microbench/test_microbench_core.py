@@ -201,7 +201,7 @@ def test_operations_are_shared_out_exactly(microbench: Run):
 
 def test_a_set_time_is_kept_and_the_warm_up_is_not_in_it(microbench: Run):
     measurement = {
-        "warm_up_ns": 50 * MS, "duration_ns": 100 * MS, "repeats": 6, "jobs": [throughput()],
+        "warm_up_ns": 50 * MS, "duration_ns": 100 * MS, "repeats": 20, "jobs": [throughput()],
     }  # fmt: skip
     repeats = microbench(DRAM, measurement)["measurements"][0]["repeats"]
     for before, after in pairwise(repeats):
@@ -218,18 +218,21 @@ def test_a_set_time_is_kept_and_the_warm_up_is_not_in_it(microbench: Run):
 def test_jobs_of_a_measurement_run_at_the_same_time(microbench: Run):
     """One without an end of its own runs as long as the others.
 
-    Long enough that each has its turn, also where all of them share a processor with others.
+    In some of the repeats: in another one its processor may have been somebody else's until the
+    counted one was through.
     """
     jobs = [
-        throughput(name="counted", operations=10_000_000, pattern="random"),
+        throughput(name="counted", operations=2_000_000, pattern="random"),
         throughput(name="beside", operation="ntstore", threads=1),
     ]
-    (measurement,) = microbench(DRAM, {"jobs": jobs})["measurements"]
-    counted, beside = measurement["repeats"][0]["jobs"]
-    assert counted["operations"] == 10_000_000
-    assert beside["operations"] > 0
-    assert beside["threads"][0]["end_ns"] >= counted["threads"][0]["end_ns"]
-    assert beside["threads"][0]["begin_ns"] < counted["threads"][0]["end_ns"]
+    (measurement,) = microbench(DRAM, {"repeats": 8, "jobs": jobs})["measurements"]
+    met = 0
+    for counted, beside in (repeat["jobs"] for repeat in measurement["repeats"]):
+        assert counted["operations"] == 2_000_000
+        assert beside["threads"][0]["end_ns"] >= counted["threads"][0]["end_ns"]
+        together = beside["threads"][0]["begin_ns"] < counted["threads"][0]["end_ns"]
+        met += together and beside["operations"] > 0
+    assert met
 
 
 @pytest.mark.parametrize(
@@ -237,7 +240,10 @@ def test_jobs_of_a_measurement_run_at_the_same_time(microbench: Run):
     [({"bytes_per_second": 10_000_000}, 10_000_000), ({"pause_ns": 10_000}, 100_000 * LINE)],
 )
 def test_a_pace_is_not_gone_beyond(microbench: Run, pace: dict[str, int], most: int):
-    job = only_job(microbench(DRAM, {"duration_ns": 200 * MS, "jobs": [throughput(pace=pace)]}))
+    """A fifth of a second at that pace, and longer where somebody else has the processor."""
+    operations = most // LINE // 5
+    job = only_job(microbench(DRAM, {"jobs": [throughput(pace=pace, operations=operations)]}))
+    assert job["operations"] == operations
     assert 0 < job["bandwidth_bytes_per_second"] <= most * 1.02
 
 

@@ -151,8 +151,8 @@ def test_a_chase_through_memory_waits_longer_than_one_through_the_cache(released
     near, far = jobs(
         released(
             DRAM,
-            {"duration_ns": 50_000_000, "jobs": [{"kind": "chase", "range_bytes": 8192}]},
-            {"duration_ns": 200_000_000, "jobs": [{"kind": "chase"}]},
+            measured({"kind": "chase", "range_bytes": 8192}, 10_000_000),
+            measured({"kind": "chase"}, 2_000_000),
         )
     )
     assert p50(far) > 5 * p50(near)
@@ -169,16 +169,20 @@ def test_a_chase_beside_a_load_is_a_point_of_the_loaded_latency_curve(released: 
     beside = {"kind": "throughput", "operation": "load", "access_bytes": 4096,
               "pattern": "sequential", "pace": {"bytes_per_second": 500_000_000},
               "range_bytes": 32 * MIB, "offset_bytes": 32 * MIB}  # fmt: skip
-    result = released(
-        DRAM,
-        {
-            "duration_ns": 200_000_000,
-            "jobs": [{"kind": "chase", "range_bytes": 32 * MIB}, {"name": "load", **beside}],
-        },
-    )
-    chase, load = result["measurements"][0]["repeats"][0]["jobs"]
-    assert p50(chase) > 0
-    assert 0 < load["bandwidth_bytes_per_second"] < 550_000_000
+    jobs = [{"kind": "chase", "range_bytes": 32 * MIB}, {"name": "load", **beside}]
+    measurement = {"duration_ns": 100_000_000, "repeats": 10, "jobs": jobs}
+    repeats = released(DRAM, measurement)["measurements"][0]["repeats"]
+    # Those in which neither came late, or never, for somebody else had its processor.
+    whole = [
+        jobs
+        for jobs in (repeat["jobs"] for repeat in repeats)
+        if all(job["window"]["operations"] for job in jobs)
+        and all(job["window"]["duration_ns"] > 90_000_000 for job in jobs)
+    ]
+    assert whole
+    for chase, load in whole:
+        assert p50(chase) > 0
+        assert 0 < load["bandwidth_bytes_per_second"] < 550_000_000
 
 
 @pytest.mark.parametrize("beside", [0, MIB // 2])
