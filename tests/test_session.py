@@ -72,10 +72,12 @@ def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(
     me = process_identity(os.getpid())
     engine = SimpleNamespace(processes=lambda: [me], counters=dict, files=lambda: [path])
     one = session(engine, traffic=traffic)
-    while not any(settled):  # a disk that stands still for longer than it is waited for
+    for _ in range(10):  # a disk may stand still for longer than it is waited for
         evict([path])
         spent, footprint = read_ahead(one, path, size)
-    assert len(settled) == settled.index(True) + 1, "once each time"
+        if any(settled):
+            break
+    assert settled[-1]
     assert spent["io_read_bytes"] >= size
     assert spent["tier_read_bytes[tier=ssd]"] >= spent["io_read_bytes"]
     assert footprint.taken()["touched_file_bytes"] == size
