@@ -65,9 +65,11 @@ class Store:
     def run(
         self,
         measuring: Callable[[], None] = lambda: None,
-        duration_ns: int = 500_000_000,
+        duration_ns: int | None = None,
+        operations: int = 2000,
         **proportions: float,
     ) -> dict[str, Any]:
+        """For so long, or for so many operations however long the machine stands still."""
         shares = {"readproportion": 0.5, "updateproportion": 0.5, "insertproportion": 0.0,
                   "scanproportion": 0.0, "readmodifywriteproportion": 0.0}  # fmt: skip
         params = {**SHAPE, **(proportions or shares)}
@@ -75,8 +77,8 @@ class Store:
         spec = self.spec(
             workload={"name": "ycsb", "params": params},
             statements={name: calls[name] for name in ("read", "update")},
-            connections=2, mode={"kind": "closed"}, ramp_up_ns=0,
-            duration_ns=duration_ns, seed=1,
+            connections=2, mode={"kind": "closed"}, ramp_up_ns=0, seed=1,
+            **({"duration_ns": duration_ns} if duration_ns else {"operations": operations}),
         )  # fmt: skip
         return loadgen.drive([spec], self.clients, loadgen.Watch(on_measuring=measuring))
 

@@ -57,7 +57,7 @@ class Listening:
                                                     "mix": {"stock_level": 100}}},
             "statements": dict.fromkeys(names, ENCRYPTED[self.name]), "threads": 1,
             "connections": 2, "mode": {"kind": "closed", "think_time": False}, "ramp_up_ns": 0,
-            "duration_ns": 300_000_000, "drain_ns": 10**9, "seed": 1,
+            "operations": 100, "drain_ns": 10**9, "seed": 1,
         }  # fmt: skip
         clients = Clients(self.lab.supervisor, self.lab.credentials, self.lab.directory("c"))
         return loadgen.drive([spec], clients)

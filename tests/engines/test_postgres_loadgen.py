@@ -50,9 +50,8 @@ def _with_options(native: Native, options: str) -> dict[str, Any]:
 
 def test_no_two_transactions_wait_for_one_another(native: Native) -> None:
     """Sixteen that change the same few rows, and none is retried: locks have one order."""
-    result = native.run(
-        seconds=4, connections=16, threads=2, mix={"new_order": 45, "payment": 45, "delivery": 10}
-    )
+    mix = {"new_order": 45, "payment": 45, "delivery": 10}
+    result = native.run(operations=3000, connections=16, threads=2, mix=mix)
     assert result["errors"] == {}
     assert all(operation(result, name)["count"] > 0 for name in ("new_order", "payment"))
     native.holds()
@@ -61,7 +60,7 @@ def test_no_two_transactions_wait_for_one_another(native: Native) -> None:
 def test_an_unused_item_is_rolled_back_and_counted_apart(native: Native) -> None:
     count = "select count(*) from orders"
     before = native.rows(count)[0][0]
-    result = native.run(operations=2000, duration_ns=None, mix={"new_order": 100})
+    result = native.run(operations=2000, mix={"new_order": 100})
     new_order = operation(result, "new_order")
     assert 2 <= new_order["rolled_back"] <= 60  # 1 % of 2000
     log = native.engine._server.log.read_text()
@@ -84,12 +83,12 @@ def test_who_may_keep_errors_out_of_the_log_is_asked(native: Native) -> None:
 def test_a_lock_that_is_waited_for_too_long_is_retried(native: Native) -> None:
     """Counted by its SQLSTATE."""
     given = _with_options(native, "-c lock_timeout=50ms")
-    retried_while_locked(native, 1.0, "55P03", seconds=5, connection=given)
+    retried_while_locked(native, 1.0, "55P03", connection=given)
 
 
 def test_what_cannot_be_serialized_is_retried(native: Native) -> None:
     result = native.run(
-        seconds=2,
+        operations=2000,
         connections=8,
         mix={"payment": 100},
         connection=_with_options(native, "-c default_transaction_isolation=serializable"),
@@ -109,7 +108,6 @@ def test_values_arrive_as_they_are_whatever_type_is_wanted(native: Native) -> No
         connection.execute("create table paid (amount numeric, last text, id integer, by smallint)")
     native.run(
         operations=300,
-        duration_ns=None,
         statements={
             "new_order": "insert into seen values (:w_id, :w_id, :c_id, :c_id, :item_ids,"
             " :item_ids, (:item_ids::integer[])::text, :ol_cnt)"
@@ -233,7 +231,7 @@ def test_a_schema_in_a_server_of_the_users(module_lab: Any, native: Native) -> N
         users = Native(module_lab, engine)
         engine.native_load("tpcc", users.load, COUNTS, SilentProgress())
         before = native.rows("select count(*) from public.orders")
-        result = users.run(operations=200, duration_ns=None)
+        result = users.run(operations=200)
         users.holds()
         found = users.rows("select count(*) from orders")[0][0]
         assert found == 30_000 + operation(result, "new_order")["count"]
@@ -309,7 +307,7 @@ def test_deliveries_that_find_a_district_empty_are_counted(native: Native) -> No
     """The last test on this database: it leaves a district without an order to deliver."""
     by_district = "select count(*) from new_order group by no_d_id"
     fewest = native.rows(f"select min(count) from ({by_district}) as undelivered")[0][0]
-    result = native.run(operations=fewest + 20, duration_ns=None, mix={"delivery": 100})
+    result = native.run(operations=fewest + 20, mix={"delivery": 100})
     delivery = operation(result, "delivery")
     assert (delivery["count"], delivery["skipped"]) == (fewest + 20, 20)
     native.holds()
