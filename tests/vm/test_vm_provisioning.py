@@ -59,7 +59,7 @@ def measured(lab: Vm, appdirect_state: State) -> Done:
     """The command of the project's own description, right behind the playbook."""
     return harness(
         *(lab, "run", "tpcc", "--engine", "postgres", "--placement", "pmem-both"),
-        *("--warehouses", 1, "--users", 2, "--ramp-up", "2s", "--duration", "10s", "--json"),
+        *("--warehouses", 1, "--users", 2, "--ramp-up", "2s", "--duration", "30s", "--json"),
     )
 
 

@@ -11,9 +11,6 @@ from vm_image import GUEST_VENV
 from vm_machine import Vm
 from vm_wheels import own_wheel
 
-#: Calls of the command take long on an emulated processor.
-_TIMEOUT_S = 3600
-
 
 @dataclass(frozen=True)
 class Done:
@@ -39,5 +36,5 @@ def install_harness(vm: Vm) -> None:
 def harness(vm: Vm, *argv: object) -> Done:
     """``harness …`` in the machine, as root from root's home directory."""
     command = shlex.join(["harness", *map(str, argv)])
-    done = vm.execute(command, timeout_s=_TIMEOUT_S)
+    done = vm.execute(command)
     return Done(done.returncode, done.stdout, done.stderr)

@@ -70,6 +70,11 @@ GUEST_FILES = {
     ),
     # Neither is of use in an emulated machine, and loading them takes seconds.
     "etc/modprobe.d/lean.conf": "install kvm_amd /bin/true\ninstall kvm_intel /bin/true\n",
+    # However long it takes there on a busy host, whose stalls its clock does not know of.
+    "etc/ssh/sshd_config.d/patient.conf": "LoginGraceTime 0\n",
+    "etc/systemd/system.conf.d/patient.conf": (
+        "[Manager]\nDefaultTimeoutStartSec=1h\nDefaultDeviceTimeoutSec=1h\n"
+    ),
 }
 #: Units that only cost boot time on an emulated processor.
 MASKED_UNITS = (
@@ -123,11 +128,15 @@ def _install_host_packages() -> None:
     wanted = [*missing, *HOST_FIRMWARE]
     if os.geteuid() != 0:
         raise RuntimeError(f"the test machine needs: apt-get install {' '.join(wanted)}")
-    with tempfile.TemporaryDirectory(prefix="harness-apt-") as archives:
-        # A private archive folder: other apt runs on the host may clean the common one.
-        (Path(archives) / "partial").mkdir()
-        Path(archives).chmod(0o755)
-        options = ["-o", f"Dir::Cache::archives={archives}", "-o", "DPkg::Lock::Timeout=600"]
+    with tempfile.TemporaryDirectory(prefix="harness-apt-") as own:
+        # Folders of our own: other apt runs on the host may hold the common lists, for whose
+        # lock apt does not wait, or clean the common archives.
+        Path(own).chmod(0o755)
+        options = ["-o", "DPkg::Lock::Timeout=3600"]
+        for name in ("archives", "lists"):
+            (Path(own) / name / "partial").mkdir(parents=True)
+        options += ["-o", f"Dir::Cache::archives={own}/archives"]
+        options += ["-o", f"Dir::State::lists={own}/lists"]
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
         _run("apt-get", "-q", *options, "update", env=environment)
         _run(

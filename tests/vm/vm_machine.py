@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import os
 import shlex
 import shutil
 import signal
 import socket
 import subprocess
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -26,9 +28,16 @@ from vm_image import Image
 
 #: Generous, for a busy host: an emulated machine needs 12 s of an idle one.
 _BOOT_TIMEOUT_S = 1200
+#: Nothing takes as long that ends at all.
+_COMMAND_TIMEOUT_S = 3600
+#: The guest's clock goes on while its processors or its disk stand still, on a busy host: its
+#: kernel neither stops at a timer that is late nor gives up a disk that only takes long.
+_PATIENT = "no_timer_check nvme_core.io_timeout=3600 nvme_core.admin_timeout=3600"
 NVDIMM_SIZE = "2G"
 #: Short: the path of ssh's control socket lies below.
 _SCRATCH = "harness-vm-"
+#: State of a socket in /proc/net/tcp.
+_LISTENING = "0A"
 _NODE_DISTANCES = {(0, 1): 21, (0, 2): 17, (0, 3): 28, (1, 2): 28, (1, 3): 17, (2, 3): 28}
 
 
@@ -46,6 +55,7 @@ class Vm:
     kernel_words: str = ""
     ssh_port: int = 0
     _process: subprocess.Popen[bytes] | None = None
+    _boots: int = 0
 
     @property
     def disk(self) -> Path:
@@ -66,7 +76,7 @@ class Vm:
         """Start it and wait until it can be logged in to. To be called from the main thread:
         QEMU ends with the thread that has started it.
         """
-        self.ssh_port = _free_port()
+        self._boots += 1
         with (self.scratch / "qemu.log").open("ab") as log:
             self._process = subprocess.Popen(
                 qemu_argv(self),
@@ -76,6 +86,7 @@ class Vm:
                 start_new_session=True,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 (no threads yet)
             )
+        self.ssh_port = _forwarded_port(self, self._process)
         _wait_for_ssh(self, self._process)
 
     def lose_power(self) -> None:
@@ -83,53 +94,47 @@ class Vm:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        self._hang_up()
 
     def reboot(self) -> None:
         """An orderly shutdown, which ends QEMU, and a boot with the same disks."""
         assert self._process is not None
         self.execute("sync; systemctl reboot")
         self._process.wait(timeout=_BOOT_TIMEOUT_S)
-        self._hang_up()
         self.boot()
 
-    def _hang_up(self) -> None:
-        """The shared connection of before: nobody answers it any more."""
-        (self.scratch / "ssh").unlink(missing_ok=True)
-
     def ssh_options(self) -> list[str]:
-        """Options of ssh and scp (as ``-o``), for Ansible too."""
+        """Options of ssh and scp (as ``-o``), for Ansible too.
+
+        Each boot has a shared connection of its own, which ends with QEMU: that of the boot
+        before removes its socket at its end, whenever that is.
+        """
         options = {
             "IdentityFile": str(self.image.key),
             "IdentitiesOnly": "yes",
             "StrictHostKeyChecking": "no",
             "UserKnownHostsFile": "/dev/null",
             "LogLevel": "ERROR",
-            "ConnectTimeout": "60",
+            "ConnectTimeout": str(_BOOT_TIMEOUT_S),
             "ControlMaster": "auto",
-            "ControlPersist": "120",
-            "ControlPath": str(self.scratch / "ssh"),
+            "ControlPersist": "yes",
+            "ControlPath": str(self.scratch / f"ssh{self._boots}"),
         }
         return [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
 
-    def execute(
-        self, command: str, *, given: str = "", timeout_s: float = 900
-    ) -> subprocess.CompletedProcess[str]:
+    def execute(self, command: str, *, given: str = "") -> subprocess.CompletedProcess[str]:
         """A shell command as root, however it ends; ``given`` is its standard input."""
         return subprocess.run(
             [*self._ssh(), command],
             capture_output=True,
             text=True,
             check=False,
-            timeout=timeout_s,
+            timeout=_COMMAND_TIMEOUT_S,
             input=given,
         )
 
-    def run(
-        self, command: str, *, check: bool = True, given: str = "", timeout_s: float = 900
-    ) -> str:
+    def run(self, command: str, *, check: bool = True, given: str = "") -> str:
         """Standard output of a shell command as root; an AssertionError shows what failed."""
-        done = self.execute(command, given=given, timeout_s=timeout_s)
+        done = self.execute(command, given=given)
         if check and done.returncode:
             raise AssertionError(
                 f"in the machine: {command}\nexit {done.returncode}\n{done.stdout}{done.stderr}"
@@ -142,12 +147,14 @@ class Vm:
 
     def copy(self, files: Sequence[Path], target: str, base: Path = REPOSITORY) -> None:
         """Copy files and folders into the machine below ``target``, paths relative to ``base``."""
-        names = [str(path.relative_to(base)) for path in files]
-        pack = ["tar", "-C", str(base), "--dereference", "--exclude=__pycache__", "-cf", "-"]
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w", dereference=True) as tar:
+            for path in files:
+                tar.add(path, path.relative_to(base), filter=_without_caches)
         unpack = f"mkdir -p {shlex.quote(target)} && tar -C {shlex.quote(target)} -xf -"
-        with subprocess.Popen([*pack, *names], stdout=subprocess.PIPE) as packing:
-            subprocess.run([*self._ssh(), unpack], stdin=packing.stdout, check=True, timeout=900)
-        assert packing.returncode == 0
+        subprocess.run(
+            [*self._ssh(), unpack], input=packed.getvalue(), check=True, timeout=_COMMAND_TIMEOUT_S
+        )
 
     @contextlib.contextmanager
     def tunnel(self, guest_socket: str, here: Path) -> Iterator[None]:
@@ -211,12 +218,12 @@ def qemu_argv(vm: Vm) -> list[str]:
         argv += ["-device", device]
     argv += ["-drive", f"file={vm.disk},if=none,id=hd0,cache=writeback"]
     argv += ["-device", "nvme,drive=hd0,serial=root0"]
-    argv += ["-netdev", f"user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:{vm.ssh_port}-:22"]
+    argv += ["-netdev", "user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:0-:22"]
     argv += ["-device", "virtio-net-pci,netdev=n0,romfile="]
     argv += ["-object", "rng-random,id=rng0,filename=/dev/urandom"]
     argv += ["-device", "virtio-rng-pci,rng=rng0"]
     kernel_words = "root=/dev/nvme0n1 rw console=ttyS0 quiet mitigations=off nokaslr net.ifnames=0"
-    words = f"{kernel_words} {vm.kernel_words}".strip()
+    words = f"{kernel_words} {_PATIENT} {vm.kernel_words}".strip()
     argv += ["-kernel", str(vm.image.kernel), "-append", words]
     argv += ["-display", "none", "-vga", "none", "-nodefaults", "-no-reboot"]
     return [*argv, "-serial", f"file:{vm.scratch / 'serial.log'}"]
@@ -235,27 +242,54 @@ def _sweep() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _without_caches(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if member.name.endswith("__pycache__") else member
+
+
+def _forwarded_port(vm: Vm, process: subprocess.Popen[bytes]) -> int:
+    """The port that the kernel gave QEMU: one chosen beforehand may be taken by then."""
+    while not (ports := _listening_ports(process.pid)):
+        _raise_if_ended(vm, process)
+        time.sleep(0.05)
+    (port,) = ports
+    return port
+
+
+def _listening_ports(pid: int) -> list[int]:
+    """The TCP ports (IPv4) at which a process listens (proc(5): ``fd``, ``net/tcp``)."""
+    own = set()
+    with contextlib.suppress(OSError):  # it has ended
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # it was closed meanwhile
+                own.add(str(descriptor.readlink()))
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]]
+    return [
+        int(row[1].partition(":")[2], 16)
+        for row in rows
+        if row[3] == _LISTENING and f"socket:[{row[9]}]" in own
+    ]
+
+
+def _raise_if_ended(vm: Vm, process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        raise RuntimeError(f"QEMU ended: {_tail(vm.scratch / 'qemu.log', 20)}")
 
 
 def _wait_for_ssh(vm: Vm, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + _BOOT_TIMEOUT_S
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(f"QEMU ended: {_tail(vm.scratch / 'qemu.log', 20)}")
-        if _greets(vm.ssh_port) and vm.run("echo up", check=False).strip() == "up":
+    begin = time.monotonic()
+    while (waited_s := time.monotonic() - begin) < _BOOT_TIMEOUT_S:
+        _raise_if_ended(vm, process)
+        # What connects too early gets no answer; the slower the machine, the later it has one.
+        if _greets(vm.ssh_port, 5 + waited_s / 2) and vm.run("echo up", check=False) == "up\n":
             return
         time.sleep(0.5)
     raise RuntimeError(f"the machine does not answer:\n{vm.serial_tail()}")
 
 
-def _greets(port: int) -> bool:
+def _greets(port: int, timeout_s: float) -> bool:
     """Whether sshd (not only QEMU's port forwarding) answers."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False
@@ -285,10 +319,3 @@ def alive(pid: int) -> bool:
     except (OSError, IndexError):
         return False
     return state != "Z"
-
-
-def wait_until_gone(pid: int, timeout_s: float = 60) -> None:
-    """Return when the process has ended, or after the timeout."""
-    deadline = time.monotonic() + timeout_s
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)

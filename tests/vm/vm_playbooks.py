@@ -18,7 +18,7 @@ from vm_machine import Vm
 
 PLAYBOOKS = REPOSITORY / "playbooks"
 _INVENTORY = REPOSITORY / "inventory" / "vm.yml"
-_TIMEOUT_S = 1800
+_TIMEOUT_S = 3600
 
 
 @dataclass(frozen=True)

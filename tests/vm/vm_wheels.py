@@ -42,12 +42,12 @@ def download_wheelhouse(folder: Path) -> None:
 def own_wheel() -> Path:
     """The harness's own wheel with its compiled programs, made now if the sources have changed."""
     with lock("wheels"):
-        folder = CACHE / "wheels" / _sources_key()
-        if not folder.exists():
+        while not (folder := CACHE / "wheels" / (key := _sources_key())).exists():
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as scratch:
                 made = Path(scratch) / "wheel"
                 _pip("wheel", "--no-deps", f"--wheel-dir={made}", str(REPOSITORY))
-                made.rename(folder)
+                if _sources_key() == key:  # else somebody works on them, and it is of neither
+                    made.rename(folder)
         forget_unused(folder)
         (wheel,) = folder.glob("*.whl")
     return wheel
@@ -72,7 +72,8 @@ def _source_files() -> Iterator[Path]:
 
 
 def _pip(*argv: str) -> None:
-    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+    patient = ["--timeout=120", "--retries=10"]  # of the network, on a busy machine
+    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", *patient]
     done = subprocess.run([*pip, *argv], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"pip {' '.join(argv)}: exit {done.returncode}\n{done.stderr[-3000:]}")

@@ -29,10 +29,17 @@ def command(vm: Vm, blank: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def cut_off(vm: Vm, command: dict[str, Any]) -> dict[str, str]:
-    """Namespaces after the power came back: it went when there was a first one of ours."""
+    """Namespaces after the power came back: it went when there was a first one of ours.
+
+    The second is not made until then, however late it is seen that it is its turn.
+    """
+    vm.run(
+        "cp /usr/bin/ndctl /run/ndctl"
+        " && mount --bind /opt/harness/tests/vm/guest_ndctl_once.sh /usr/bin/ndctl"
+    )
     with ThreadPoolExecutor(1) as pool:
         going = pool.submit(play, vm, "setup-appdirect", command)
-        while "fsdax" not in vm.run("ndctl list -N"):
+        while not vm.run("ls /run/second-namespace", check=False):
             assert not going.done(), going.result().out
         vm.lose_power()
         assert going.result().code != 0
@@ -41,7 +48,7 @@ def cut_off(vm: Vm, command: dict[str, Any]) -> dict[str, str]:
 
 
 def test_the_same_command_goes_on(vm: Vm, command: dict[str, Any], cut_off: dict[str, str]) -> None:
-    assert "fsdax" in cut_off.values()
+    assert list(cut_off.values()).count("fsdax") == 1
     done = play(vm, "setup-appdirect", command)
     assert done.code == 0, done.out
     assert set(modes(state(vm)).values()) == {"fsdax"}

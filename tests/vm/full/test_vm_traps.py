@@ -34,7 +34,8 @@ class Trap:
 TRAPS = {
     "foreign-file-system": Trap(f"{MKFS} -L payroll {{device}}", ("has ext4 labelled 'payroll'",)),
     "mounted": Trap(
-        f"{MKFS} {{device}} && mkdir /srv/payroll && mount -o dax {{device}} /srv/payroll"
+        # No reader has it written to: not even times of access.
+        f"{MKFS} {{device}} && mkdir /srv/payroll && mount -o dax,noatime {{device}} /srv/payroll"
         " && head -c 1M /dev/urandom >/srv/payroll/list && sync",
         ("it is mounted at /srv/payroll (ext4)",),
     ),
@@ -58,10 +59,14 @@ TRAPS = {
     ),
     "open": Trap(
         "head -c 1M /dev/urandom >{device} && sync &&"
-        " {{ nohup sleep 10000 <{device} >/dev/null 2>&1 & }}",
+        " {{ nohup sleep infinity <{device} >/dev/null 2>&1 & }}",
         ("(sleep)",),
     ),
-    "swap": Trap("mkswap -q {device} && swapon {device}", ("it is in use: swap on {device}",)),
+    # Of which the kernel makes no use while there is memory.
+    "swap": Trap(
+        "echo 0 >/proc/sys/vm/swappiness && mkswap -q {device} && swapon {device}",
+        ("it is in use: swap on {device}",),
+    ),
     "named-by-its-label": Trap(
         "head -c 1M /dev/urandom >{device}",
         ("its label names it 'payroll'",),
