@@ -117,7 +117,7 @@ def test_servers_are_driven_through_their_sockets(name, bench):
 def test_updates_of_one_field_leave_the_others_of_a_row(bench):
     asked = params(workload="a", readallfields=False)
     bench.load("postgres", asked)
-    driven = bench.drive(asked)
+    driven = bench.drive_in_time(asked)
     assert driven.operations["update"].count > 0
     (check,) = bench.verify(asked, driven)
     assert check.status == "passed", check.detail
