@@ -25,6 +25,7 @@ _LABELS = {
     "hotspot_bytes": "hotspot_bytes", "zipf_exponent": "zipf_exponent",
     "flush": "flush", "fence": "fence", "flush_when": "flush_when",
     "fence_every_bytes": "fence_every_bytes", "read_share": "read_share", "before": "before",
+    "written_by": "written_by", "distance": "distance", "lane": "lane",
     "node_bytes": "node_bytes", "chains": "chains", "locality_bytes": "locality_bytes",
     "mode": "mode", "writer": "writer", "padded": "padded",
     "entry_bytes": "entry_bytes", "method": "method", "page_bytes": "page_bytes",

@@ -12,11 +12,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.micro.keys import KEYS
 from harness.micro.metrics import TOLD_KEYS
 from harness.store import StoredRun
 
 #: What ``-p`` may change without changing a figure, or what a label tells.
 _ASKED_OTHERWISE = ("only", "range", "threads", "pages", "isa")
+#: Keys of a suite's jobs that are labels now, and were none when older runs were stored.
+_LATER_TOLD = ("lane", "distance", "written_by")
 Labels = Mapping[str, str]
 
 
@@ -25,11 +28,13 @@ class Settings:
     """What a run's suite sets for a measurement beside what it sweeps; empty where unknown.
 
     ``whole``: all of it; ``untold``: what no label tells of a point, which alone can set the
-    points of two measurements apart.
+    points of two measurements apart. ``said``: the measurement as its documents have it, each with
+    its defaults.
     """
 
     whole: str = ""
     untold: str = ""
+    said: Sequence[tuple[Any, Any]] = ()
 
 
 def settings_of(run: StoredRun, measurement: str) -> Settings:
@@ -50,7 +55,8 @@ def settings_of(run: StoredRun, measurement: str) -> Settings:
     untold = [[_without(one, () if "jobs" in body else TOLD_KEYS) for one in (body, defaults)]
               for body, defaults in found]  # fmt: skip
     whole = [[_without(one, ()) for one in both] for both in found]
-    return Settings(*(json.dumps([one, asked], sort_keys=True) for one in (whole, untold)))
+    whole_text, untold_text = (json.dumps([one, asked], sort_keys=True) for one in (whole, untold))
+    return Settings(whole_text, untold_text, found)
 
 
 def _of_document(document: Mapping[str, Any], measurement: str) -> Iterator[tuple[Any, Any]]:
@@ -84,10 +90,47 @@ def _without(body: Any, told: Collection[str]) -> Any:
     return {key: value for key, value in kept.items() if value != {}}
 
 
+def completed(labels: Labels, settings: Settings) -> Labels:
+    """Labels of a stored metric with those that its suite tells and older runs have not.
+
+    So that a run of before and one of today are laid together where they did the same.
+    """
+    kind, job = labels.get("kind", ""), labels.get("job", "")
+    lacking = [key for key in _LATER_TOLD if key not in labels and kind in KEYS[key].kinds]
+    if not lacking:
+        return labels
+    swept = _axes(labels.get("configuration", ""))
+    found: dict[str, str] = {}
+    for body, given in settings.said:
+        defaults = given or {}
+        own = _own(body, defaults, kind, job)
+        for key in lacking:
+            value = own.get("args", {}).get(key, defaults.get(key))
+            if key in own.get("matrix", {}):
+                value = swept.get(f"{job}.{key}", swept.get(key))
+            if value is not None:
+                found[key] = str(value)
+    return {**labels, **found}
+
+
+def _own(
+    body: Mapping[str, Any], defaults: Mapping[str, Any], kind: str, job: str
+) -> Mapping[str, Any]:
+    """The job of a measurement that a metric is of; one that ran alone is named in no label."""
+    jobs = body.get("jobs")
+    if not isinstance(jobs, dict):
+        return body
+    if job in jobs:
+        return dict(jobs[job])
+    same = [one for one in jobs.values()
+            if one.get("args", {}).get("kind", defaults.get("kind")) == kind]  # fmt: skip
+    return dict(same[0]) if len(same) == 1 else {}
+
+
 def own_labels(every: Sequence[Labels]) -> list[Labels]:
     """Of configurations that are equal in all other labels: with the swept keys that differ.
 
-    ``threads/lane=words`` and ``threads/lane=vector`` get the label ``lane``. Those whose names
+    ``threads/chunk=4KiB`` and ``threads/chunk=1MiB`` get the label ``chunk``. Those whose names
     tell no such key stay as they are.
     """
     axes = [_axes(labels.get("configuration", "")) for labels in every]

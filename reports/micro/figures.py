@@ -74,6 +74,9 @@ _PARTED, _SAID = (_INSTRUCTIONS,), ("load_read_share", "load_threads")
 _LOAD = "load_bytes_per_second"
 #: Of a chase: the loads are timed so many together.
 _MEANS = re.compile(r"^mean_latency_of_(\d+)_loads_ns$")
+#: What a row is called where nothing else tells it from another.
+_CONFIGURATION = "configuration"
+_Row = tuple[str, ...]
 #: Of histograms: what a table tells beside the middle.
 _PERCENTS = (50.0, 99.0, 99.9, 99.99)
 
@@ -84,8 +87,8 @@ class Measured:
 
     title: str
     drawing: Drawing | None
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    head: _Row
+    rows: tuple[_Row, ...]
 
 
 # The card -----------------------------------------------------------------------
@@ -206,19 +209,51 @@ def _measured(
     varying = _varying(points)
     axis = _axis(points, varying)
     others = [label for label in varying if label != axis]
-    ordered = sorted(  # what is swept by its size: a quarter before a half
-        points, key=lambda p: [*(natural(_cell(p, x)) for x in others), p.number(axis or "")]
-    )
+    labels = [*others, *([axis] if axis else [])]
+    ordered = _in_order(points, labels)
     drawing = None
     if axis == _LOAD:
         drawing = _loaded_drawing(ordered, title, name, device)
     elif axis:
         drawing = _drawing(ordered, axis, others, title, name, bool(device.emulated))
-    labels = [*others, *([axis] if axis else [])]
-    return Measured(
-        title, drawing, (*(_label(label) for label in labels), *_value_head(first)),
-        tuple((*(_cell(p, label) for label in labels), *_values(p)) for p in ordered),
-    )  # fmt: skip
+    return Measured(title, drawing, *_table(ordered, labels))
+
+
+def _in_order(points: Sequence[Point], labels: Sequence[str]) -> list[Point]:
+    """By the labels' numbers: 64 B before 1 KiB, a quarter before a half; what has none by text.
+
+    What looks alike has one place: 256 MiB of whole accesses of 192 bytes, and of 256.
+    """
+    least: dict[tuple[str, str], float] = {}
+    cells = {id(p): [(label, _cell(p, label)) for label in labels] for p in points}
+    for point in points:
+        for label, text in cells[id(point)]:
+            number = point.number(label)
+            least[label, text] = min(number, least.get((label, text), number))
+
+    def place(point: Point) -> list[tuple[float, object]]:
+        return [(least[label, text], natural(text)) for label, text in cells[id(point)]]
+
+    return sorted(points, key=place)
+
+
+def _table(points: Sequence[Point], labels: Sequence[str]) -> tuple[_Row, tuple[_Row, ...]]:
+    """Head and rows. Of rows that these labels do not tell apart each has its configuration's name.
+
+    Such are configurations that were asked for otherwise, and did the same: huge pages that the
+    kernel did not give, beside base pages.
+    """
+    cells = [tuple(_cell(p, label) for label in labels) for p in points]
+    names: dict[_Row, set[str]] = {}
+    for point, row in zip(points, cells, strict=True):
+        names.setdefault(row, set()).add(point[_CONFIGURATION])
+    alike = {row for row, found in names.items() if len(found) > 1}
+    head = [_label(label) for label in (*labels, *([_CONFIGURATION] if alike else []))]
+    rows = []
+    for point, row in zip(points, cells, strict=True):
+        name = point[_CONFIGURATION] if row in alike else ""
+        rows.append((*row, *([name] if alike else []), *_values(point)))
+    return (*head, *_value_head(points[0])), tuple(rows)
 
 
 def _drawing(

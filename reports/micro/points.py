@@ -7,7 +7,7 @@ come from one run. Samples of the same point in several runs of a device follow 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any
@@ -15,9 +15,10 @@ from typing import Any
 from harness import hdr
 from harness.errors import UsageError
 from harness.reports.facts import emulated_tiers, facts
-from harness.reports.micro.configured import own_labels, settings_of
+from harness.reports.micro.configured import completed, own_labels, settings_of
 from harness.reports.values import Summary, natural
 from harness.store import StoredRun
+from harness.units import parse_duration_ns, parse_size
 
 WORKLOAD = "micro"
 Labels = Mapping[str, str]
@@ -79,14 +80,24 @@ class Point:
         return Summary(len(self.samples), self.median, min(self.samples), max(self.samples))
 
     def number(self, label: str) -> float:
-        """A label's number; infinity for ``unlimited``, 0 where there is none."""
+        """A label's number, bytes of a size, bytes/s of a rate, ns of a duration.
+
+        Infinity for ``unlimited``, 0 where there is none.
+        """
         text = self[label]
-        if text == "unlimited":
-            return float("inf")
+        return float("inf") if text == "unlimited" else _number(text)
+
+
+@cache
+def _number(text: str) -> float:
+    """Labels are numbers; what a configuration's name alone tells, is as its suite has it: 4KiB."""
+    reads: Sequence[Callable[[str], float]] = (float, parse_size, parse_duration_ns)
+    for read in reads:
         try:
-            return float(text)
-        except ValueError:
-            return 0.0
+            return float(read(text.removesuffix("/s")))
+        except (ValueError, UsageError):
+            continue
+    return 0.0
 
 
 @dataclass(frozen=True)
@@ -244,11 +255,11 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
     for run in runs:
         settings = cache(partial(settings_of, run))
         for metric in run.run["metrics"]:
-            labels = metric["labels"]
-            of_suite = settings(labels.get("measurement", ""))
+            of_suite = settings(metric["labels"].get("measurement", ""))
+            labels = completed(metric["labels"], of_suite)
             key = (metric["name"], of_suite.whole, frozenset(labels.items()))
             untold[key] = of_suite.untold
-            found.setdefault(key, []).append((run.run_id, metric))
+            found.setdefault(key, []).append((run.run_id, {**metric, "labels": labels}))
     labels_of = dict(_told_by_labels(found))
     for key, held in found.items():
         same = [metric for _, metric in held]

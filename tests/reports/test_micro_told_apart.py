@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
+import pytest
 from micro_runs import GB, KINDS, duration, micro_run, rate, with_suite
 
+from harness.micro.metrics import JobResults, labels_of
+from harness.micro.suite import suite_of
 from harness.reports.micro.figures import measurements
 from harness.reports.micro.findings import findings
 from harness.reports.micro.pairs import pairs
 from harness.reports.micro.papers import paper_rows
 from harness.reports.micro.points import RATE, Device, devices
 from harness.reports.micro.questions import experiments, thread_counts
+from harness.reports.micro.report import write_cards
 from harness.store import StoredRun
+from harness.yamlfile import parse_yaml
 
 
 def _reads(gb_per_s: float, **labels: object) -> dict[str, Any]:
@@ -165,6 +171,90 @@ def test_a_swept_key_without_a_label_becomes_one(tmp_path: Path) -> None:
     assert table.head[0] == "lane" and [row[0] for row in table.rows] == ["vector", "words"]
 
 
+def _lanes(root: Path, gb_per_s: float, **labels: str) -> StoredRun:
+    """Both lanes, as a suite has swept them. ``labels``: what the run told of each beside."""
+    metrics = [
+        _reads(share * gb_per_s, kind="latency", configuration=f"threads/lane={lane}",
+               **dict.fromkeys(labels, lane))
+        for lane, share in (("words", 1), ("vector", 2))
+    ]  # fmt: skip
+    swept = {"threads": {"matrix": {"lane": ["words", "vector"]}}}
+    return with_suite(micro_run(root, metrics, suite="mine"), schema=1, measurements=swept)
+
+
+def test_runs_of_before_a_key_was_a_label_are_repeats_of_those_since(tmp_path: Path) -> None:
+    before, since = _lanes(tmp_path, 2), _lanes(tmp_path, 3, lane="told")
+    (device,) = devices([before, since])
+    told = {p["lane"]: [round(s / GB) for s in p.samples] for p in device.select(RATE)}
+    assert told == {"words": [2, 3], "vector": [4, 6]}
+    (alone,) = devices([before])
+    (table,) = measurements(alone, "card")
+    assert table.head[0] == "lane" and [row[0] for row in table.rows] == ["vector", "words"]
+
+
+def test_what_a_suite_of_before_set_for_all_is_a_label_too(tmp_path: Path) -> None:
+    def loads(**args: object) -> StoredRun:
+        run = micro_run(tmp_path, [_reads(4, kind="latency")], suite="mine")
+        measured = {"threads": {"args": args, "matrix": {"threads": [1]}}}
+        return with_suite(run, schema=1, defaults={"distance": 8}, measurements=measured)
+
+    (device,) = devices([loads(lane="words"), loads(lane="vector", distance=16)])
+    points = device.select(RATE)
+    assert [(p["lane"], p["distance"]) for p in points] == [("words", "8"), ("vector", "16")]
+    assert len(experiments(points)) == 2
+
+
+def test_a_jobs_own_lane_is_its_own(tmp_path: Path) -> None:
+    """What a suite sweeps for one job is no label of the one beside it."""
+    metrics = [_reads(4, kind=kind, job=job, configuration="both/lane=words")
+               for job, kind in (("one", "latency"), ("other", "throughput"))]  # fmt: skip
+    for metric in metrics:
+        metric["labels"]["measurement"] = "both"
+    jobs = {"one": {"matrix": {"lane": ["words"]}}, "other": {"args": {"kernel": "load"}}}
+    run = with_suite(micro_run(tmp_path, metrics), schema=1, measurements={"both": {"jobs": jobs}})
+    (device,) = devices([run])
+    assert {p["job"]: p["lane"] for p in device.select(RATE)} == {"one": "words", "other": ""}
+
+
+def test_what_waits_without_its_load_has_the_lane_of_what_waits_beside_one(tmp_path: Path) -> None:
+    metrics = [
+        _reads(4, kind="latency", configuration="both/load.pace=idle"),
+        _reads(2, kind="latency", configuration="both/load.pace=1GB/s", job="one"),
+    ]
+    for metric in metrics:
+        metric["labels"]["measurement"] = "both"
+    jobs = {
+        "one": {"args": {"kind": "latency", "lane": "words"}},
+        "load": {"matrix": {"pace": ["idle", "1GB/s"]}, "args": {"kernel": "load"}},
+    }
+    run = with_suite(micro_run(tmp_path, metrics), schema=1, measurements={"both": {"jobs": jobs}})
+    (device,) = devices([run])
+    assert [p["lane"] for p in device.select(RATE)] == ["words", "words"]
+
+
+def test_what_a_suite_says_of_its_loads_is_in_their_labels() -> None:
+    text = """
+    schema: 1
+    name: mine
+    description: d
+    defaults: {range: 1GiB, duration: 1s, lane: words}
+    measurements:
+      after_write:
+        matrix: {distance: [1, 16]}
+        args: {kind: latency, kernel: load, access: 64, pattern: random, before: written,
+               written_by: clwb}
+    """
+    suite = suite_of("mine", [parse_yaml(dedent(text), "mine.yml")], {"cpus": 4.0})
+    result = {"targets": {"t": {"kind": "dram", "huge_bytes": None}}}
+    repeat = {"target": "t", "facts": {}, "durable": None}
+    told = [labels_of(JobResults(one, one.jobs[0], (repeat,)), result)
+            for one in suite.measurements]  # fmt: skip
+    assert [one["distance"] for one in told] == ["1", "16"]
+    assert {(one["lane"], one["written_by"], one["before"]) for one in told} == {
+        ("words", "clwb", "written")
+    }
+
+
 def test_readers_beside_other_writers_are_other_readers(tmp_path: Path) -> None:
     """FAST'20, Figure 6: the readers' own labels do not say how many write beside them."""
     metrics = [
@@ -221,6 +311,80 @@ def test_the_rows_of_a_table_go_by_the_size_of_what_is_swept(tmp_path: Path) -> 
     (table,) = measurements(device, "card")
     rows = [[float(cell) for cell in row[:2]] for row in table.rows]
     assert rows == [[threads, share] for threads in (2, 10) for share in (0.25, 0.5, 1)]
+
+
+def test_rows_go_by_size_beside_what_is_swept_too(tmp_path: Path) -> None:
+    metrics = [
+        rate("mix", 4, 6, access_size_bytes=size, threads=threads, pattern=pattern)
+        for size in (1024, 64, 262144) for threads in (16, 2, 1, 4)
+        for pattern in ("zipf", "random")
+    ]  # fmt: skip
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    (table,) = measurements(device, "card")
+    assert table.head[:3] == ("access size", "pattern", "threads")
+    assert [row[:3] for row in table.rows] == [
+        (size, pattern, threads)
+        for size in ("64 B", "1 KiB", "256 KiB") for pattern in ("random", "zipf")
+        for threads in ("1", "2", "4", "16")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("64", "4KiB", "1MiB"),
+        ("20ms", "1s", "1m"),
+        ("500MB/s", "4GB/s"),
+        ("idle", "2", "unlimited"),
+    ],
+)
+def test_rows_go_by_sizes_and_durations_of_configurations_names(
+    tmp_path: Path, texts: tuple[str, ...]
+) -> None:
+    metrics = [_reads(4, configuration=f"threads/given={text}") for text in reversed(texts)]
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    (table,) = measurements(device, "card")
+    assert table.head[0] == "given" and tuple(row[0] for row in table.rows) == texts
+
+
+def test_ranges_of_whole_accesses_that_look_alike_are_in_one_place(tmp_path: Path) -> None:
+    sizes = (512, 256, 192, 64, 448, 128)
+    metrics = [
+        rate("mix", 4, 6, range_bytes=given - given % size, access_size_bytes=size)
+        for given in (1 << 30, 1 << 28) for size in sizes
+    ]  # fmt: skip
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    (table,) = measurements(device, "card")
+    assert [row[:2] for row in table.rows] == [
+        (told, f"{size} B") for told in ("256 MiB", "1 GiB") for size in sorted(sizes)
+    ]
+
+
+def test_rows_that_nothing_else_tells_apart_have_their_configurations_names(
+    tmp_path: Path,
+) -> None:
+    """Huge pages that the kernel did not give are base pages, as those that were asked for."""
+    metrics = [
+        _reads(value, pages=got, configuration=f"threads/pages={asked}")
+        for asked, got, value in (("huge", "base", 3), ("base", "base", 4), ("1g", "1g", 9))
+    ]
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    (table,) = measurements(device, "card")
+    assert table.head[:3] == ("pages", "configuration", "median")
+    assert [row[:3] for row in table.rows] == [
+        ("1g", "", "8.38 GiB/s"),
+        ("base", "threads/pages=huge", "2.79 GiB/s"),
+        ("base", "threads/pages=base", "3.73 GiB/s"),
+    ]
+    text = write_cards([micro_run(tmp_path, metrics)], tmp_path / "card").markdown.read_text()
+    assert "threads/pages=huge" in text
+
+
+def test_rows_that_labels_tell_apart_have_no_names(tmp_path: Path) -> None:
+    metrics = [_reads(4, pages=pages, configuration=pages) for pages in ("huge", "base")]
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    (table,) = measurements(device, "card")
+    assert table.head[:2] == ("pages", "median")
 
 
 def test_requests_to_a_small_and_to_a_large_file_are_two_points(tmp_path: Path) -> None:
