@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from harness.micro.metrics import NOTHING_DONE
 
 
 @dataclass
@@ -85,6 +88,22 @@ class Harness:
         process = self.start(*argv, **env)
         out, err = process.communicate(timeout=600)
         return Done(process.returncode, out, err)
+
+    def in_time(self, *argv: object, seconds: Sequence[int] = (3, 30), **env: str) -> Done:
+        """With ``--duration``: a longer one where the machine stood still for all of the first."""
+        for length in seconds:
+            done = self(*argv, "--duration", f"{length}s", **env)
+            if not re.search("not one .* in the measured window", done.out + done.err):
+                break
+        return done
+
+    def microbench(self, *argv: object, **env: str) -> Done:
+        """``run micro``, again where threads stood still for all of their measurement."""
+        for _ in range(5):
+            done = self("run", "micro", *argv, **env)
+            if NOTHING_DONE not in done.out + done.err:
+                break
+        return done
 
     def interrupt(self, process: subprocess.Popen[str], number: int = signal.SIGINT) -> Done:
         process.send_signal(number)

@@ -52,7 +52,8 @@ def client(harness, ssh, options):
     """``harness run tpcc`` as small as can be."""
 
     def run(engine, *more):
-        small = ("--warehouses", 1, "--users", 4, "--ramp-up", "0s", "--duration", "2s")
+        # A machine may stand still for all of a shorter time.
+        small = ("--warehouses", 1, "--users", 4, "--ramp-up", "0s", "--duration", "8s")
         where = ("--engine", engine, "--placement", "ssd-both", "--json", "--quiet",
                  *options(engine))  # fmt: skip
         return harness("run", "tpcc", *where, *small, *more,

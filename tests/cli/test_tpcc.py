@@ -16,7 +16,7 @@ from harness import hdr
 from harness.supervise.process import alive, process_identity
 
 POSTGRES = ("run", "tpcc", "--engine", "postgres", "--placement", "ssd-both", "--warehouses", "1")
-SHORT = ("--users", "4", "--ramp-up", "1s", "--duration", "3s")
+SHORT = ("--users", "4", "--ramp-up", "1s")
 TRANSACTIONS = {"new_order", "payment", "order_status", "delivery", "stock_level"}
 
 
@@ -41,7 +41,7 @@ def measured(loaded):
     def run(engine: str):
         if engine not in done:
             argv = [engine if word == "postgres" else word for word in POSTGRES]
-            done[engine] = loaded(*argv, *SHORT, "--seed", "1", "--json")
+            done[engine] = loaded.in_time(*argv, *SHORT, "--seed", "1", "--json")
         return done[engine]
 
     return run
@@ -77,7 +77,7 @@ def test_a_run_gives_rates_latencies_and_consistent_data(loaded, measured, engin
 
 
 def test_a_rate_is_offered_by_several_clients_and_kept_apart_from_what_was_done(loaded):
-    done = loaded(*POSTGRES, *SHORT, "--rate", "40", "-p", "clients=2", "--json")
+    done = loaded.in_time(*POSTGRES, *SHORT, "--rate", "40", "-p", "clients=2", "--json")
     assert done.code == 0, done.err + done.out
     (run,) = done.json["runs"]
     assert values(run, "offered_transactions_per_minute") == pytest.approx(2400, rel=0.02)
@@ -85,7 +85,7 @@ def test_a_rate_is_offered_by_several_clients_and_kept_apart_from_what_was_done(
 
 
 def test_a_rate_that_is_not_kept_is_said(loaded):
-    done = loaded(*POSTGRES, *SHORT, "--rate", "500000")
+    done = loaded.in_time(*POSTGRES, *SHORT, "--rate", "500000")
     assert done.code == 0, done.err + done.out
     assert "rate not kept" in done.out
     run = max(loaded("runs", "list", "--json").json["runs"], key=lambda run: run["run_id"])
@@ -114,7 +114,8 @@ def test_a_window_without_a_new_order_is_a_failed_run_and_no_rate_of_nothing(loa
 
 
 def test_the_same_data_are_loaded_once_and_restored_for_every_run(loaded, measured):
-    first, second = measured("postgres"), loaded(*POSTGRES, *SHORT, "--seed", "2", "--json")
+    first = measured("postgres")
+    second = loaded.in_time(*POSTGRES, *SHORT, "--seed", "2", "--json")
     names = [entry["name"] for entry in loaded("data", "list", "--json").json["data"]]
     assert len([name for name in names if name.startswith("tpcc-postgres-")]) == 1
     assert not [name for name in names if not name.startswith(("tpcc-", "tpch-"))]
@@ -172,11 +173,15 @@ def test_hammerdb_without_hammerdb_says_where_it_comes_from(harness):
 @pytest.mark.parametrize("engine", ["postgres", "mysql", "mariadb"])
 def test_what_was_committed_survives_a_kill(loaded, engine):
     argv = [engine if word == "postgres" else word for word in POSTGRES]
-    done = loaded(*argv, *SHORT, "--test", "durability", "--json")
+    for seconds in (3, 30):  # the machine may stand still for all that goes before the kill
+        done = loaded(*argv, *SHORT, "--duration", f"{seconds}s", "--test", "durability", "--json")
+        (run,) = done.json["runs"]
+        if committed(run) > 0:
+            break
     assert done.code == 0, done.err + done.out
-    (run,) = done.json["runs"]
-    assert values(run, "journal_committed_count", "transaction")["new_order"] > 0
-    assert values(run, "killed_after_ns") >= 0.2 * 3e9  # of the window; a timer is never early
+    assert committed(run) > 0
+    # Of the window; a timer is never early.
+    assert values(run, "killed_after_ns") >= 0.2 * seconds * 1e9
     assert "durable commits" not in uncontrolled(run)
     checks = {(c["name"], *c["labels"].values()): c["status"] for c in run["checks"]}
     assert checks["durability", "new_order"] == checks["durability", "payment"] == "passed"
@@ -185,13 +190,19 @@ def test_what_was_committed_survives_a_kill(loaded, engine):
     assert loaded.settled() == []
 
 
+def committed(run) -> int:
+    """New-Orders that the clients were told of, or Payments where there are fewer."""
+    counts = values(run, "journal_committed_count", "transaction")
+    return min(counts.get(name, 0) for name in ("new_order", "payment"))
+
+
 def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):
     lazy = ("synchronous_commit=off", "wal_writer_delay=10s", "wal_writer_flush_after=2GB")
     settings = [word for setting in lazy for word in ("--set", setting)]
     # Killed just behind one of the log's rare writes it has lost nothing.
     for seed in range(4):
         argv = [*POSTGRES, *SHORT, "--test", "durability", *settings, "--seed", seed, "--json"]
-        done = loaded(*argv)
+        done = loaded(*argv, "--duration", "3s")
         if done.code == 1:
             break
     assert done.code == 1, done.err + done.out

@@ -28,7 +28,8 @@ def values(run, name: str, label: str | None = None):
 
 @pytest.mark.parametrize("engine", ["postgres", "rocksdb"])
 def test_a_run_gives_rates_latencies_and_records_that_are_all_there(loaded, engine):
-    done = loaded(*RUN, *SMALL, "--engine", engine, "--workload", "f", "--duration", "2s", "--json")
+    argv = (*RUN, *SMALL, "--engine", engine, "--workload", "f", "--json")
+    done = loaded.in_time(*argv, seconds=(2, 20))
     assert done.code == 0, done.err + done.out
     (run,) = done.json["runs"]
     assert (run["status"], run["spec"]["driver"]) == ("complete", "loadgen")

@@ -25,9 +25,10 @@ def told(run, name):
 
 
 def test_both_drivers_run_on_one_rocksdb_and_data_of_their_own(loaded):
-    done = loaded(*RUN, "--workload", "a", "--driver", "both", "--placement", "ssd-both",
-                  "--set", "row_cache=16M", "--ramp-up", "1s", "--duration", "3s",
-                  "--json")  # fmt: skip
+    done = loaded.in_time(
+        *RUN, "--workload", "a", "--driver", "both", "--placement", "ssd-both",
+        "--set", "row_cache=16M", "--ramp-up", "1s", "--json",
+    )  # fmt: skip
     assert done.code == 0, done.err + done.out
     runs = {run["spec"]["driver"]: run for run in done.json["runs"]}
     assert set(runs) == {"loadgen", "ycsb"}
