@@ -157,14 +157,14 @@ def _damon(kernel: Kernel) -> Iterator[Finding]:
         if kernel.read(f"{_KDAMONDS}/{monitor}/state") == "on":
             actions = ", ".join(sorted(set(_damon_actions(kernel, monitor))))
             yield Finding(
-                what=f"DAMON (kdamond {monitor})",
+                what=f"DAMON kdamond {monitor}",
                 found=f"on: {actions} by what is cold or hot" if actions else "on: monitors pages",
                 do=f"echo off > {_KDAMONDS}/{monitor}/state",
             )
     for module in ("damon_reclaim", "damon_lru_sort", "damon_stat"):
         switch = f"/sys/module/{module}/parameters/enabled"
         if kernel.read(switch) == "Y":
-            yield Finding(what=f"DAMON ({module})", found="on", do=f"echo N > {switch}")
+            yield Finding(what=f"DAMON module {module}", found="on", do=f"echo N > {switch}")
 
 
 def _damon_actions(kernel: Kernel, monitor: str) -> Iterator[str]:

@@ -223,9 +223,9 @@ def test_the_kernel_s_access_monitor_is_told_with_what_it_does_to_pages(tmp_path
     write(tmp_path, "/sys/module/damon_lru_sort/parameters/enabled", "N\n")
     found = [(finding["what"], finding["found"]) for finding in uncontrolled((), Kernel(tmp_path))]
     assert found[-3:] == [
-        ("DAMON (kdamond 0)", "on: migrate_cold, pageout by what is cold or hot"),
-        ("DAMON (kdamond 1)", "on: monitors pages"),
-        ("DAMON (damon_reclaim)", "on"),
+        ("DAMON kdamond 0", "on: migrate_cold, pageout by what is cold or hot"),
+        ("DAMON kdamond 1", "on: monitors pages"),
+        ("DAMON module damon_reclaim", "on"),
     ]
 
 
