@@ -156,16 +156,18 @@ def kill_all(
         for process in fresh:
             send_signal(process, signal.SIGSTOP)
         stopped |= fresh
+    killed = False  # a host that stood still up to the deadline has had nothing killed
     while True:
         found = list(find())
         if reap is not None:
             _signal_groups(found, signal.SIGKILL)
             reap()
         remaining = [stat.id for stat in found if not stat.dead]
-        if not remaining or time.monotonic() >= deadline:
+        if not remaining or (killed and time.monotonic() >= deadline):
             return remaining
         for process in remaining:
             send_signal(process, signal.SIGKILL)
+        killed = True
         time.sleep(_POLL_S)
 
 

@@ -316,12 +316,13 @@ def _retry_busy(action: Callable[[], None], timeout_s: float) -> None:
     # A group stays busy for a moment after its last member has died.
     deadline = time.monotonic() + timeout_s
     while True:
+        last = time.monotonic() >= deadline  # looked at first: one try begins behind it
         try:
             return action()
         except FileNotFoundError:
             return
         except OSError as error:
-            if error.errno != errno.EBUSY or time.monotonic() >= deadline:
+            if error.errno != errno.EBUSY or last:
                 raise
         time.sleep(_POLL_S)
 

@@ -12,6 +12,7 @@ from harness.supervise.process import (
     ProcessId,
     alive,
     descendants,
+    kill_all,
     process_identity,
     process_stat,
     send_signal,
@@ -51,6 +52,16 @@ def test_a_signal_never_hits_the_next_owner_of_a_pid(sleeper):
     assert send_signal(identity, signal.SIGKILL) is True
     assert sleeper.wait() == -signal.SIGKILL
     assert send_signal(identity, signal.SIGKILL) is False
+
+
+def test_what_is_found_is_killed_although_the_time_is_over(sleeper):
+    """As where the machine stands still between looking for them and killing them."""
+
+    def found():
+        return [stat for stat in [process_stat(sleeper.pid)] if stat is not None]
+
+    kill_all(found, timeout_s=-1.0)
+    assert sleeper.wait(60) == -signal.SIGKILL
 
 
 def test_a_name_with_parentheses_does_not_confuse(tmp_path):
