@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.driven import SERIES_NS, Driven
+from harness.driven import SERIES_NS, Counted, Driven
 from harness.engine import Engine, Listens, TellsDurability
 from harness.host.uncontrolled import Finding
+from harness.units import NS_PER_S
 
 #: A client thread that computes for more than this share of the window has no time to wait.
 _SATURATED = 0.9
@@ -16,6 +17,8 @@ _SATURATED = 0.9
 _BACKLOG = 0.01
 #: How far the first and last third of a window may be apart.
 _STEADY = 0.1
+#: Counters that are of so much more or less time than the window, as a share of it, are told.
+_OFF = 0.05
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,30 @@ def trend(driven: Driven, nouns: Nouns) -> Iterator[Finding]:
             found=f"the window's last third has {change:+.0%} {nouns.operation}s beside its first",
             do="raise --ramp-up, and let the window hold several checkpoints",
         )
+
+
+def late_counters(driven: Driven, counted: Counted) -> Iterator[Finding]:
+    """Counters that were not read at the ends of the window."""
+    off_ns = counted.off_ns(driven.window_ns)
+    if driven.counters_late_ns is not None:
+        found = (
+            f"they were read {driven.counters_late_ns / NS_PER_S:.2f} s from an end of it, "
+            "as the client or the machine was busy, and are left out: processor time, input and "
+            "output, and what the engine counts"
+        )
+    elif abs(off_ns) > _OFF * driven.window_ns:
+        found = (
+            f"they are of {abs(off_ns) / NS_PER_S:.3g} s {'more' if off_ns > 0 else 'less'} than "
+            f"its {driven.window_ns / NS_PER_S:.3g} s: processor time, input and output, "
+            "and what the engine counts, are off by as much"
+        )
+    else:
+        return
+    yield Finding(
+        what="counters of the window",
+        found=found,
+        do="measure on a machine that does nothing else, or give it a longer --duration",
+    )
 
 
 def closed_loop(nouns: Nouns) -> Finding:

@@ -6,6 +6,7 @@ zero.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,7 +59,7 @@ class Driven:
     end. ``retried_by_code``: by the server's error code. ``series``: ``{"monotonic_ns",
     "counts": {operation: done}}`` by interval of :data:`SERIES_NS`. ``engine_counters``:
     what the window added to the counters of an engine inside the client, units in their
-    names; ``engine_text``: what else it told, by name. ``counters_late_ns``: how long behind an
+    names; ``engine_text``: what else it told, by name. ``counters_late_ns``: how far from an
     end of the window all counters were read, where that was too late to be the window's.
     ``ends_apart_ns``: by how much the windows of different operations differ. ``notes``: facts
     about the client for the result.
@@ -129,6 +130,8 @@ class Counted:
     session: Session
     _before: Mapping[str, float] | None = None
     _counters: Mapping[str, float] | None = None
+    #: By the monotonic clock, when each reading began and ended.
+    _read_ns: list[tuple[int, int]] = field(default_factory=list)
 
     def drives(self) -> Drives:
         """What the driver is to call."""
@@ -136,14 +139,32 @@ class Counted:
 
     def begin(self) -> None:
         """The window begins now."""
-        self._before = dict(self.session.counters("under way"))
+        self._before = self._read()
 
     def end(self) -> None:
         """It ends now."""
         if self._before is not None:
-            self._counters = difference(self._before, self.session.counters("under way"))
+            self._counters = difference(self._before, self._read())
         if isinstance(self.session.engine, RunsInClient):  # and ends with it
             self.session.measured()
+
+    def _read(self) -> Mapping[str, float]:
+        began_ns = time.monotonic_ns()
+        counters = dict(self.session.counters("under way"))
+        self._read_ns.append((began_ns, time.monotonic_ns()))
+        return counters
+
+    def off_ns(self, window_ns: int) -> int:
+        """By how much the counters are of another time than the window's ``window_ns``.
+
+        A reading takes time, and a busy machine may begin or end one late: the greater of what
+        the readings' beginnings and what their ends are apart is told. 0 without two of them.
+        """
+        if len(self._read_ns) != 2:
+            return 0
+        before, after = self._read_ns
+        apart = (then - now for now, then in zip(before, after, strict=True))
+        return max((length - window_ns for length in apart), key=abs)
 
     @property
     def counters(self) -> Mapping[str, float]:

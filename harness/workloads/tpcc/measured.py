@@ -26,6 +26,7 @@ from harness.doubts import (
     backlog,
     clients_elsewhere,
     closed_loop,
+    late_counters,
     lost_without_power,
     saturation,
     trend,
@@ -89,7 +90,8 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     metrics = figures.metrics(driven, counted.counters)
     kept = {name: document for name, document in artifacts.items() if document}
     doubts = [
-        *_doubts(params, driven), *unseeded(driver.unseeded), *lost_without_power(session.engine),
+        *_doubts(params, driven), *late_counters(driven, counted), *unseeded(driver.unseeded),
+        *lost_without_power(session.engine),
         *clients_elsewhere(params.get("client_hosts", ()), session.engine),
     ]  # fmt: skip
     return Outcome(metrics, checks, kept, doubts)

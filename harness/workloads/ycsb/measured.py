@@ -15,6 +15,7 @@ from harness.doubts import (
     backlog,
     clients_elsewhere,
     closed_loop,
+    late_counters,
     lost_without_power,
     saturation,
     trend,
@@ -66,7 +67,11 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
         metrics,
         checks,
         kept,
-        [*_doubts(params, session, driven, inside), *unseeded(driver.unseeded)],
+        [
+            *_doubts(params, session, driven, inside),
+            *late_counters(driven, counted),
+            *unseeded(driver.unseeded),
+        ],
     )
 
 
@@ -126,7 +131,7 @@ def _unanswered(driven: Driven) -> Iterator[Finding]:
 
 
 def _window(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
-    """A window that is not the one that was asked for, and what could not be read at its ends."""
+    """A window that is not the one that was asked for, and operations whose windows differ."""
     asked_ns = duration_ns(params, "duration") if params["duration"] else driven.window_ns
     if driven.window_ns < asked_ns * _SHORT:
         yield Finding(
@@ -142,14 +147,6 @@ def _window(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
             found=f"{done:,} are counted and {asked:,} were asked for: those that were under way "
             "at the end of the ramp-up ended in the window, too",
             do="leave --ramp-up out, or ask for more --operations",
-        )
-    if driven.counters_late_ns is not None:
-        yield Finding(
-            what="counters of the window",
-            found=f"they were read {driven.counters_late_ns / NS_PER_S:.2f} s behind an end of it, "
-            "as the machine was busy, and are left out: processor time, input and output, and "
-            "what the engine counts",
-            do="measure on a machine that does nothing else, or give it a longer --duration",
         )
     if driven.ends_apart_ns > driven.window_ns * (1 - _SHORT):
         yield Finding(

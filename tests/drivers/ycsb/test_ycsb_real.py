@@ -84,6 +84,11 @@ def test_a_number_of_operations_is_done_and_all_of_it_counted(bench):
     assert hdr.decode(driven.operations["read"].duration_hdr).total == 5000
     # Nothing is written: the core workload as it is.
     assert driven.notes["workload_class"] == "site.ycsb.workloads.CoreWorkload"
+    # Counted from its first status line on, which comes when many operations are done: either
+    # that is all but as long as the whole, or nothing of what was counted is told.
+    late_ns = driven.notes["counters_late_ns"]
+    assert (driven.counters_late_ns is None) == (late_ns <= 0.05 * driven.window_ns)
+    assert bool(driven.engine_counters) == (driven.counters_late_ns is None)
 
 
 def test_blind_updates_write_whole_records(bench):
