@@ -8,9 +8,9 @@
 
 enum { SAMPLES = 16384 };
 
-static int by_value(const void *a, const void *b)
+int mb_by_cycles(const void *a, const void *b)
 {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
@@ -18,15 +18,15 @@ void mb_empty_measure(struct mb_empty *empty, enum mb_isa isa, char *base)
 {
     const struct mb_operation nothing = {.isa = isa, .access = MB_EMPTY};
     struct mb_timed timed = {.span = {.base = base, .count = SAMPLES}};
-    uint32_t *cycles = lg_allocate(SAMPLES, sizeof *cycles);
+    uint64_t *cycles = lg_allocate(SAMPLES, sizeof *cycles);
     double sum = 0, ns = 1e9 / mb_cpu.clock_hz;
     for (int round = 0; round < 2; round++) /* the first one warms up */
         mb_timed_loop_of(&nothing, false)(&timed, cycles);
-    qsort(cycles, SAMPLES, sizeof *cycles, by_value);
+    qsort(cycles, SAMPLES, sizeof *cycles, mb_by_cycles);
     for (int i = 0; i < SAMPLES; i++)
-        sum += cycles[i];
-    empty->least = cycles[0] * ns;
-    empty->p50 = cycles[SAMPLES / 2] * ns;
+        sum += (double)cycles[i];
+    empty->least = (double)cycles[0] * ns;
+    empty->p50 = (double)cycles[SAMPLES / 2] * ns;
     empty->mean = sum / SAMPLES * ns;
     free(cycles);
 }

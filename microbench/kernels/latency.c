@@ -40,7 +40,7 @@ struct latency {
 struct samples {
     struct mb_cursor cursor;
     struct mb_timed timed;
-    uint32_t cycles[SAMPLES];
+    uint64_t cycles[SAMPLES];
 };
 
 static const char *const befores[] = {"none", "loaded", "flushed", "written", NULL};

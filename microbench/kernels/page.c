@@ -46,7 +46,7 @@ struct flusher {
     double crossing;
     /* Trials of the hybrid: cow, mulog with few lines, mulog with half of them. */
     uint64_t trial;
-    uint32_t cycles[3][TRIALS / 3];
+    uint64_t cycles[3][TRIALS / 3];
     struct mb_dirty *few, *half;
 };
 
@@ -166,19 +166,13 @@ MB_ALWAYS_INLINE void flush_one(struct mb_thread *thread, const struct mb_medium
     thread->done.read_bytes += method == MB_PAGE_COW_DIRTY ? whole - changed : 0;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Where the line of mulog, through the medians of two trials, reaches the cost of cow. */
 static double crossing_of(struct flusher *flusher, double lines)
 {
     double median[3];
     for (int i = 0; i < 3; i++) {
-        qsort(flusher->cycles[i], TRIALS / 3, sizeof(uint32_t), by_value);
-        median[i] = flusher->cycles[i][TRIALS / 6];
+        qsort(flusher->cycles[i], TRIALS / 3, sizeof(uint64_t), mb_by_cycles);
+        median[i] = (double)flusher->cycles[i][TRIALS / 6];
     }
     double apart = (double)flusher->half->count - flusher->few->count;
     double a_line = apart > 0 ? (median[2] - median[1]) / apart : 0;
@@ -197,7 +191,7 @@ MB_ALWAYS_INLINE void try_one(struct mb_thread *thread, const struct mb_medium *
     uint64_t from = mb_clock_begin();
     flush_one(thread, medium, which == 0 ? MB_PAGE_COW : MB_PAGE_ULOG,
               which == 2 ? flusher->half : flusher->few);
-    flusher->cycles[which][flusher->trial++ / 3] = (uint32_t)(mb_clock_end() - from);
+    flusher->cycles[which][flusher->trial++ / 3] = mb_clock_end() - from;
     if (flusher->trial == TRIALS)
         paged->crossing[thread->index] = flusher->crossing =
             crossing_of(flusher, (double)(paged->page_bytes / MB_LINE));

@@ -71,7 +71,7 @@ static __attribute__((noinline)) char *prepare(struct mb_timed *timed, char *at)
 
 MB_INLINE void timed_do(enum mb_access access, enum mb_flush flush, enum mb_fence fence,
                         bool flush_each_line, bool words, struct mb_timed *timed,
-                        uint32_t *cycles)
+                        uint64_t *cycles)
 {
     const uint64_t bytes = timed->bytes;
     for (uint64_t i = 0; i < timed->span.count; i++) {
@@ -83,8 +83,7 @@ MB_INLINE void timed_do(enum mb_access access, enum mb_flush flush, enum mb_fenc
         else
             mb_access_do(access, flush, flush_each_line, at, bytes, 1, value);
         mb_fence_do(fence);
-        uint64_t taken = mb_clock_end() - begin;
-        cycles[i] = taken > UINT32_MAX ? UINT32_MAX : (uint32_t)taken;
+        cycles[i] = mb_clock_end() - begin;
     }
 }
 
@@ -108,7 +107,7 @@ MB_INLINE void timed_do(enum mb_access access, enum mb_flush flush, enum mb_fenc
     MB_TIMED_FLUSHED(X, clflush, MB_CLFLUSH)
 
 #define MB_TIMED_ONE(name, fence, access, flush, each, words)                  \
-    static void MB_FOR(timed_##name)(struct mb_timed * timed, uint32_t * cycles) \
+    static void MB_FOR(timed_##name)(struct mb_timed * timed, uint64_t * cycles) \
     {                                                                          \
         timed_do(access, flush, fence, each, words, timed, cycles);            \
     }

@@ -24,7 +24,7 @@ struct mb_timed {
 };
 
 /* cycles: of each operation of the span. */
-typedef void mb_timed_loop(struct mb_timed *timed, uint32_t *cycles);
+typedef void mb_timed_loop(struct mb_timed *timed, uint64_t *cycles);
 
 /* NULL: no such loop (8 bytes at a time, `words`, are load and store alone). */
 mb_timed_loop *mb_timed_loop_of(const struct mb_operation *operation, bool words);

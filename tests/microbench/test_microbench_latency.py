@@ -5,6 +5,10 @@ No absolute times: only what holds on any machine, with a wide margin.
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +72,34 @@ def test_lattesters_31_kernels_time_every_operation(microbench: Run, pattern: st
         assert (job["durable"] is None) == (asked["operation"] in ("load", "ntload", "empty"))
         assert job["facts"]["empty_body_ns"] > 0
         assert job["facts"]["isa"] == asked.get("lane", job["facts"]["isa"])
+
+
+def test_an_operation_of_many_seconds_is_told_with_its_whole_length(release_build: Path):
+    """A device may stand still, as this program is made to: more cycles than 32 bits hold."""
+    stopped_s = 5
+    longest_s = 0.0
+    job = latency(operation="store", flush="clflush", before="none", access_bytes=2 * MIB)
+    spec = spec_of(DRAM, {"duration_ns": 3 * 10**9, "jobs": [job]})
+    for _ in range(5):  # it may be stopped between two operations
+        with subprocess.Popen(
+            [str(release_build / "microbench"), "-"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as program:
+            assert program.stdin
+            program.stdin.write(json.dumps(spec))
+            program.stdin.close()
+            time.sleep(1.5)
+            program.send_signal(signal.SIGSTOP)
+            time.sleep(stopped_s)
+            program.send_signal(signal.SIGCONT)
+            assert program.stdout
+            (told,) = jobs(json.loads(program.stdout.read()))
+        longest_s = histogram(told).get_max_value() / 1e9
+        if longest_s > 0.9 * stopped_s:
+            break
+    assert longest_s > 0.9 * stopped_s
 
 
 def test_the_stamps_wait_for_the_persist(released: Run):
