@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.driven import SERIES_NS, Counted, Driven
 from harness.engine import Engine, Listens, TellsDurability
 from harness.host.uncontrolled import Finding
-from harness.units import NS_PER_S
+from harness.units import format_ns
 
 #: A client thread that computes for more than this share of the window has no time to wait.
 _SATURATED = 0.9
@@ -81,15 +81,15 @@ def late_counters(driven: Driven, counted: Counted) -> Iterator[Finding]:
     off_ns = counted.off_ns(driven.window_ns)
     if driven.counters_late_ns is not None:
         found = (
-            f"they were read {driven.counters_late_ns / NS_PER_S:.2f} s from an end of it, "
-            "as the client or the machine was busy, and are left out: processor time, input and "
-            "output, and what the engine counts"
+            f"they were read {format_ns(driven.counters_late_ns)} from an end of it, as the "
+            "client or the machine was busy, and are left out: processor time, input and output, "
+            "and what the engine counts"
         )
     elif abs(off_ns) > _OFF * driven.window_ns:
         found = (
-            f"they are of {abs(off_ns) / NS_PER_S:.3g} s {'more' if off_ns > 0 else 'less'} than "
-            f"its {driven.window_ns / NS_PER_S:.3g} s: processor time, input and output, "
-            "and what the engine counts, are off by as much"
+            f"they are of up to {format_ns(abs(off_ns))} {'more' if off_ns > 0 else 'less'} than "
+            f"its {format_ns(driven.window_ns)}: processor time, input and output, and what the "
+            "engine counts, may be off by as much"
         )
     else:
         return

@@ -241,7 +241,9 @@ def _run(
         tempfile.TemporaryDirectory(prefix="logs-", dir=clients.scratch) as logs,
         _started(specs, clients, Path(logs), news, afar) as running,
     ):
-        return _listen(running, news, watch)
+        # Where operations bound the window, the slowest client ends it.
+        enders = len(specs) if specs[0].get("operations") else 1
+        return _listen(running, news, watch, enders)
 
 
 @contextmanager
@@ -325,9 +327,16 @@ def _read_lines(client: _Client, news: _News) -> None:
     news.put((client, None))
 
 
-def _listen(running: Sequence[_Client], news: _News, watch: Watch) -> list[dict[str, Any]]:
-    """Hear them until all have ended; the first that fails ends it."""
-    once = {"measuring": watch.on_measuring, "draining": watch.on_measured}
+def _listen(
+    running: Sequence[_Client], news: _News, watch: Watch, enders: int
+) -> list[dict[str, Any]]:
+    """Hear them until all have ended; the first that fails ends it.
+
+    ``enders``: of so many the last one ends the measured window. Until then all keep their
+    connections, and what serves them can be asked.
+    """
+    once = {"measuring": watch.on_measuring}
+    ended: list[_Client] = []
     counts: dict[int, Mapping[str, int]] = {}
     results: dict[int, dict[str, Any]] = {}
     while len(results) < len(running):
@@ -337,7 +346,12 @@ def _listen(running: Sequence[_Client], news: _News, watch: Watch) -> list[dict[
             continue
         once.pop(event["event"], _nothing)()
         if event["event"] == "draining":
-            client.let_go()
+            ended.append(client)
+            if len(ended) == enders:
+                watch.on_measured()
+            if len(ended) >= enders:
+                for one in ended:
+                    one.let_go()
         if "counts" in event:
             counts[client.index] = event["counts"]
             watch.on_counts(_summed(counts.values()))

@@ -47,7 +47,7 @@ def counted() -> Counted:
         ((0.2, 0.3), (10.4, 10.7), ""),
         # the machine stood still before the second reading was begun, or while it was made
         ((0.0, 0.1), (11.5, 11.6), "1.5 s more than its 10 s"),
-        ((0.0, 0.1), (10.0, 10.7), "0.6 s more than its 10 s"),
+        ((0.0, 0.1), (10.0, 10.7), "600 ms more than its 10 s"),
         # and before the first
         ((2.0, 2.1), (10.0, 10.1), "2 s less than its 10 s"),
     ],

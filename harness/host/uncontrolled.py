@@ -154,7 +154,10 @@ def _damon(kernel: Kernel) -> Iterator[Finding]:
     No counter of reclaim in /proc/vmstat tells of its pageout (admin-guide/mm/damon).
     """
     for monitor in kernel.names(_KDAMONDS):
-        if kernel.read(f"{_KDAMONDS}/{monitor}/state") == "on":
+        state = kernel.read(f"{_KDAMONDS}/{monitor}/state")
+        if state is None and kernel.names(f"{_KDAMONDS}/{monitor}"):
+            yield _unreadable(f"DAMON kdamond {monitor}")
+        if state == "on":
             actions = ", ".join(sorted(set(_damon_actions(kernel, monitor))))
             yield Finding(
                 what=f"DAMON kdamond {monitor}",
@@ -162,9 +165,21 @@ def _damon(kernel: Kernel) -> Iterator[Finding]:
                 do=f"echo off > {_KDAMONDS}/{monitor}/state",
             )
     for module in ("damon_reclaim", "damon_lru_sort", "damon_stat"):
-        switch = f"/sys/module/{module}/parameters/enabled"
-        if kernel.read(switch) == "Y":
-            yield Finding(what=f"DAMON module {module}", found="on", do=f"echo N > {switch}")
+        parameters = f"/sys/module/{module}/parameters"
+        enabled = kernel.read(f"{parameters}/enabled")
+        if enabled is None and "enabled" in kernel.names(parameters):
+            yield _unreadable(f"DAMON module {module}")
+        if enabled == "Y":
+            do = f"echo N > {parameters}/enabled"
+            yield Finding(what=f"DAMON module {module}", found="on", do=do)
+
+
+def _unreadable(what: str) -> Finding:
+    return Finding(
+        what=what,
+        found="it is here, and only root may read whether it is on",
+        do="ask as root: harness doctor",
+    )
 
 
 def _damon_actions(kernel: Kernel, monitor: str) -> Iterator[str]:

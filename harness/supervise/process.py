@@ -18,6 +18,8 @@ from pathlib import Path
 MARK = "TIERBENCH_PROCESS"
 
 _POLL_S = 0.005
+#: What is killed has so long to die, however late that was.
+_DYING_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,8 @@ def kill_all(
             return remaining
         for process in remaining:
             send_signal(process, signal.SIGKILL)
-        killed = True
+        if not killed:  # what has much memory takes its time to die
+            killed, deadline = True, max(deadline, time.monotonic() + _DYING_S)
         time.sleep(_POLL_S)
 
 

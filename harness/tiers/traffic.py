@@ -29,8 +29,8 @@ from harness.tiers.model import Tier
 #: The unit of the counts, whatever the device's own blocks are.
 _SECTOR_BYTES = 512
 _READ_SECTORS, _WRITTEN_SECTORS, _IN_FLIGHT = 2, 6, 8
-#: Requests that have ended: reads, writes.
-_ENDED = (0, 4)
+#: Requests that have ended: reads, writes, discards.
+_ENDED = (0, 4, 11)
 #: How long requests under way are waited for: on a device that others keep busy they do not
 #: end. Between two looks so that what waits in the I/O scheduler, uncounted, gets on its way.
 _SETTLE_S, _LOOK_S, _LOOKS = 1.0, 0.001, 2

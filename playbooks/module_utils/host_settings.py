@@ -156,7 +156,30 @@ def wanted(wishes: Mapping[str, Any], host: Host) -> tuple[list[Setting], list[M
     )
 
 
-def _turbo(host: Host, on: bool) -> _Found:
+_SWITCHED = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def _number_of(what: str, value: Any) -> int:
+    """Of a number or a switch, 1 and 0 for that; ``-e name=value`` gives both as text."""
+    text = str(value).strip().lower()
+    if text in _SWITCHED:
+        return int(_SWITCHED[text])
+    try:
+        return int(text)
+    except ValueError:
+        raise Refused(what, f"no number, true or false: {value!r}", "give one of these") from None
+
+
+def _switch_of(what: str, value: Any) -> bool:
+    """``value`` as a switch; 1 and 0 are one, too."""
+    number = _number_of(what, value)
+    if number not in (0, 1):
+        raise Refused(what, f"neither true nor false: {value!r}", "give one of these")
+    return bool(number)
+
+
+def _turbo(host: Host, wish: Any) -> _Found:
+    on = _switch_of("turbo", wish)
     for name, value in (
         (f"{_CPU}/intel_pstate/no_turbo", "0" if on else "1"),
         (f"{_CPU}/cpufreq/boost", "1" if on else "0"),
@@ -179,7 +202,8 @@ def _governor(host: Host, governor: str) -> _Found:
                       _NO_DRIVER)  # fmt: skip
 
 
-def _frequency(host: Host, cap_khz: int) -> _Found:
+def _frequency(host: Host, wish: Any) -> _Found:
+    cap_khz = _number_of("clock frequency", wish)
     names = host.names(f"{_CPU}/cpufreq/policy*/scaling_max_freq")
     for name in names:
         folder = os.path.dirname(name)
@@ -193,8 +217,9 @@ def _frequency(host: Host, cap_khz: int) -> _Found:
                       _NO_DRIVER)  # fmt: skip
 
 
-def _prefetchers(host: Host, on: bool) -> _Found:
+def _prefetchers(host: Host, wish: Any) -> _Found:
     what = "hardware prefetchers"
+    on = _switch_of(what, wish)
     cpuinfo = host.text("/proc/cpuinfo") or ""
     if "GenuineIntel" not in cpuinfo:
         yield Missing(what, "not a processor of Intel's", "set them in the firmware's setup")
@@ -236,14 +261,15 @@ def _number(what: str, name: str) -> Callable[[Host, Any], _Found]:
         if host.text(name) is None:
             yield Missing(what, f"no {name}", "this kernel was built without it")
         else:
-            yield Setting(what, name, str(int(value)))
+            yield Setting(what, name, str(_number_of(what, value)))
 
     return settings
 
 
-def _demotion(host: Host, on: bool) -> _Found:
+def _demotion(host: Host, wish: Any) -> _Found:
     """Told as a word, unlike other switches (ABI/testing/sysfs-kernel-mm-numa)."""
     what, name = "memory demotion", "/sys/kernel/mm/numa/demotion_enabled"
+    on = _switch_of(what, wish)
     if host.text(name) is None:
         yield Missing(what, f"no {name}", "this kernel does not demote memory")
     else:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.expression import is_expression
 from harness.micro.keys import KEYS
 from harness.micro.metrics import TOLD_KEYS
 from harness.store import StoredRun
@@ -108,7 +109,7 @@ def completed(labels: Labels, settings: Settings) -> Labels:
             value = own.get("args", {}).get(key, defaults.get(key))
             if key in own.get("matrix", {}):
                 value = swept.get(f"{job}.{key}", swept.get(key))
-            if value is not None:
+            if value is not None and not is_expression(value):
                 found[key] = str(value)
     return {**labels, **found}
 

@@ -229,6 +229,19 @@ def test_the_kernel_s_access_monitor_is_told_with_what_it_does_to_pages(tmp_path
     ]
 
 
+def test_a_monitor_that_only_root_may_read_is_told_as_such(tmp_path: Path) -> None:
+    """The files of both are of mode 0600; a link to nowhere is not to be read by root either."""
+    for name in ("kernel/mm/damon/admin/kdamonds/0/state", "module/damon_stat/parameters/enabled"):
+        switch = tmp_path / "sys" / name
+        switch.parent.mkdir(parents=True)
+        switch.symlink_to("nowhere")
+    found = uncontrolled((), Kernel(tmp_path))[-2:]
+    assert [one["what"] for one in found] == ["DAMON kdamond 0", "DAMON module damon_stat"]
+    assert {one["found"] for one in found} == {
+        "it is here, and only root may read whether it is on"
+    }
+
+
 # The doctor ---------------------------------------------------------------------------------
 
 

@@ -111,6 +111,22 @@ def test_several_processes_are_one_driver(clients):
     assert result["client_cpu_ns"] >= sum(result["threads_cpu_ns"]) * 0.9
 
 
+def test_the_slowest_of_several_ends_a_window_of_operations(clients):
+    """What the server has used up is asked when all are done, and all are still connected."""
+    quick, slow = split(COUNTED, 2)
+    told, running = [], []
+
+    def measured():
+        running.extend(loadgens())
+        told.append("measured")
+
+    watch = Watch(on_measured=measured, on_counts=lambda counts: told.append(counts["ping"]))
+    result = drive([{**quick, "operations": 20}, slow], clients, watch)
+    assert result["operations"][0]["count"] == 20 + slow["operations"]
+    assert len(running) == 2
+    assert max(told[: told.index("measured")]) >= 20  # the first that was done said so before
+
+
 def test_results_of_different_times_are_not_merged(clients):
     """As from two hosts of which one was given another start."""
     specs = [{**spec, "duration_ns": 100 * MS} for spec in split(SPEC, 2)]
