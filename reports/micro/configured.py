@@ -108,10 +108,16 @@ def completed(labels: Labels, settings: Settings) -> Labels:
         for key in lacking:
             value = own.get("args", {}).get(key, defaults.get(key))
             if key in own.get("matrix", {}):
-                value = swept.get(f"{job}.{key}", swept.get(key))
+                value = swept.get(f"{job}.{key}", _only_swept(swept, key))
             if value is not None and not is_expression(value):
                 found[key] = str(value)
     return {**labels, **found}
+
+
+def _only_swept(swept: Mapping[str, str], key: str) -> str | None:
+    """The value of ``key``, of whichever job; of one that ran alone no label tells the name."""
+    values = [value for name, value in swept.items() if name.rpartition(".")[2] == key]
+    return values[0] if len(values) == 1 else None
 
 
 def _own(

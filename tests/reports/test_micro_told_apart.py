@@ -232,6 +232,26 @@ def test_what_waits_without_its_load_has_the_lane_of_what_waits_beside_one(tmp_p
     assert [p["lane"] for p in device.select(RATE)] == ["words", "words"]
 
 
+def test_what_waits_without_its_load_has_its_own_swept_lane(tmp_path: Path) -> None:
+    """Where the load is idle the job ran alone, and no label tells its name."""
+    metrics = [_reads(4, kind="latency", configuration="both/one.lane=words,load.pace=idle")]
+    metrics[0]["labels"]["measurement"] = "both"
+    jobs = {
+        "one": {"args": {"kind": "latency"}, "matrix": {"lane": ["words", "vector"]}},
+        "load": {"matrix": {"pace": ["idle", "1GB/s"]}, "args": {"kernel": "load"}},
+    }
+    run = with_suite(micro_run(tmp_path, metrics), schema=1, measurements={"both": {"jobs": jobs}})
+    (device,) = devices([run])
+    assert [p["lane"] for p in device.select(RATE)] == ["words"]
+
+
+def test_an_expression_of_a_suite_is_no_value(tmp_path: Path) -> None:
+    run = micro_run(tmp_path, [_reads(4, kind="latency")], suite="mine")
+    measured = {"threads": {"args": {"distance": "= cpus * 2"}, "matrix": {"threads": [1]}}}
+    (device,) = devices([with_suite(run, schema=1, measurements=measured)])
+    assert [p["distance"] for p in device.select(RATE)] == [""]
+
+
 def test_what_a_suite_says_of_its_loads_is_in_their_labels() -> None:
     text = """
     schema: 1
