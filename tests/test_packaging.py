@@ -27,8 +27,9 @@ def committed_files() -> list[str]:
 
 def test_a_wheel_has_every_committed_file_of_the_package(tmp_path):
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT], check=True
-    )
+        [sys.executable, "-m", "pip", "--retries", "10", "--timeout", "60", "wheel", "-q",
+         "--no-deps", "-w", tmp_path, ROOT], check=True,
+    )  # fmt: skip
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name.startswith("tierbench-")
     inside = set(zipfile.ZipFile(wheel).namelist())

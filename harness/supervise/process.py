@@ -18,8 +18,8 @@ from pathlib import Path
 MARK = "TIERBENCH_PROCESS"
 
 _POLL_S = 0.005
-#: What is killed has so long to die, however late that was.
-_DYING_S = 1.0
+#: For so many looks what was killed may take to die, however late that was.
+_DYING_LOOKS = 200
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,9 @@ def kill_all(
     timeout_s: float,
     reap: Callable[[], None] | None = None,
 ) -> list[ProcessId]:
-    """SIGKILL all that ``find`` finds, until it finds nothing; the survivors at the timeout.
+    """SIGKILL all that ``find`` finds, until it finds nothing.
+
+    The survivors at the timeout, or where that is over before they were looked at for a while.
 
     All are stopped before the first is killed: what forks faster than we can read
     /proc would otherwise stay ahead for ever.
@@ -158,19 +160,18 @@ def kill_all(
         for process in fresh:
             send_signal(process, signal.SIGSTOP)
         stopped |= fresh
-    killed = False  # a host that stood still up to the deadline has had nothing killed
+    looks = 0  # a host that stood still up to the deadline has killed nothing, or none has died
     while True:
         found = list(find())
         if reap is not None:
             _signal_groups(found, signal.SIGKILL)
             reap()
         remaining = [stat.id for stat in found if not stat.dead]
-        if not remaining or (killed and time.monotonic() >= deadline):
+        if not remaining or (looks >= _DYING_LOOKS and time.monotonic() >= deadline):
             return remaining
         for process in remaining:
             send_signal(process, signal.SIGKILL)
-        if not killed:  # what has much memory takes its time to die
-            killed, deadline = True, max(deadline, time.monotonic() + _DYING_S)
+        looks += 1
         time.sleep(_POLL_S)
 
 

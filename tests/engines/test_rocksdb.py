@@ -282,14 +282,17 @@ def test_what_a_loss_of_power_takes_is_told(lab: Any) -> None:
 
 def test_tickers_and_levels_are_told(lab: Any, golden: Path) -> None:
     store = Store.of(lab).restored(golden, lab.places())
-    result = store.run(operations=50_000)
-    engine = result["engine"]
+    for _ in range(5):  # the first reading comes with the first operations, or late
+        result = store.run(operations=50_000)
+        engine = result["engine"]
+        if engine["begin"]["rocksdb_wal_bytes"] < engine["end"]["rocksdb_wal_bytes"]:
+            break
     done = {one["type"]: one["count"] for one in result["operations"]}
     read = {moment: engine[moment]["rocksdb_number_keys_read_count"] for moment in ("begin", "end")}
     wrote = {
         moment: engine[moment]["rocksdb_number_keys_written_count"] for moment in ("begin", "end")
     }
-    # The first reading comes with the first operations, or late; the last one behind all of them.
+    # The last reading comes behind all of them.
     assert 0 <= read["begin"] < read["end"] == done["read"] + done["update"] == 50_000
     assert 0 <= wrote["begin"] <= wrote["end"] == done["update"]
     assert "Level Files Size" in engine["text"]["rocksdb_levels"]

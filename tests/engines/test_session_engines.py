@@ -11,7 +11,7 @@ from harness.progress import SilentProgress
 from harness.session import RunSession
 
 #: On a busy machine a server still does things of its own when it answers already.
-TRIES = 5
+TRIES = 20
 
 
 def is_none(taken: Mapping[str, float]) -> bool:

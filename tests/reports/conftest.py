@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 
 import pytest
 from report_browser import FLAGS
+from selenium.common.exceptions import SessionNotCreatedException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 
@@ -18,6 +20,18 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))
+    driver = _started(options)
     yield driver
     driver.quit()
+
+
+def _started(options: ChromeOptions) -> Chrome:
+    """Tried again: it has a minute to come up, and its pages may have to be fetched first."""
+    for _ in range(2):
+        with contextlib.suppress(SessionNotCreatedException):
+            return _chrome(options)
+    return _chrome(options)
+
+
+def _chrome(options: ChromeOptions) -> Chrome:
+    return Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))

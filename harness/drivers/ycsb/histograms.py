@@ -12,7 +12,7 @@ import binascii
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -102,12 +102,24 @@ def _decode(encoded: str) -> Histogram:
     if cookie != _COOKIE:
         raise ValueError(f"cookie {cookie:#x} is not that of HdrHistogram V1 in words of 8 bytes")
     words = np.frombuffer(plain, dtype=">i8", count=length // 8, offset=_HEADER.size)
-    layout = Layout(lowest, highest, digits)
-    counts = np.zeros(max(layout.counters, len(words)), dtype=np.int64)
+    layout = _holding(Layout(lowest, highest, digits), len(words))
+    counts = np.zeros(layout.counters, dtype=np.int64)
     counts[: len(words)] = words
-    if len(counts) != layout.counters:
-        raise ValueError(f"{len(words)} counts where {layout.counters} fit")
     return Histogram(layout, counts)
+
+
+def _holding(layout: Layout, words: int) -> Layout:
+    """``layout`` with room for so many counts; ValueError for more than an hour has.
+
+    The highest value that HdrHistogram tells may be one of before its last growth: of two threads
+    that let it grow at once, each sets that value behind its own growth, outside the lock
+    (AbstractHistogram.handleRecordException). Where a counter lies does not depend on it.
+    """
+    if words > STORED.counters:
+        raise ValueError(f"{words} counts where {STORED.counters} fit")
+    while layout.counters < words:
+        layout = replace(layout, highest=2 * layout.highest + 1)
+    return layout
 
 
 def length_ms(logs: Iterable[Sequence[Interval]]) -> int:

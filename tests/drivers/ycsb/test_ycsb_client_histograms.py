@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import struct
+import zlib
+
 import pytest
 
 from harness import hdr
@@ -33,6 +37,25 @@ def test_intervals_and_percentiles_are_those_that_were_written(logs):
         # What is told as n microseconds was cut off, and lies between n and n + 1.
         assert us * 1000 <= found.percentile(percentile) <= (us + 1) * 1000 * 1.002, line
     assert found.max == pytest.approx(60e9, rel=2e-3)
+
+
+def test_a_highest_value_of_before_the_last_growth_does_not_matter(logs):
+    """As two threads leave it behind that let a histogram grow at once."""
+    folder, _ = logs
+    before = read_logs(folder)["READ"]
+    log = folder / "READ.hdr"
+    lines = log.read_text().splitlines()
+    *told, encoded = lines[-1].split(",")
+    envelope, deflated = base64.b64decode(encoded)[:4], base64.b64decode(encoded)[8:]
+    plain = bytearray(zlib.decompress(deflated))
+    assert struct.unpack_from(">Q", plain, 24)[0] >= 60_000_000
+    struct.pack_into(">Q", plain, 24, 4095)
+    deflated = zlib.compress(bytes(plain))
+    changed = base64.b64encode(envelope + struct.pack(">I", len(deflated)) + deflated).decode()
+    log.write_text("\n".join([*lines[:-1], ",".join([*told, changed])]) + "\n")
+    after = read_logs(folder)["READ"]
+    assert [one.count for one in after] == [5000, 0, 3]
+    assert stored(after) == stored(before)
 
 
 def test_a_log_that_was_cut_off_fails_the_run(logs):

@@ -69,8 +69,8 @@ def _generators():
     """Generators among our own children, once they are what they will be (exec)."""
     found = []
     for children in Path("/proc/self/task").glob("*/children"):
-        for pid in children.read_text().split():
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # a thread or a process of that moment
+            for pid in children.read_text().split():
                 if b"tpchgen-cli" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]:
                     found.append(int(pid))
     return found
