@@ -158,7 +158,8 @@ class Counted:
         """By how much the counters are of another time than the window's ``window_ns``.
 
         A reading takes time, and a busy machine may begin or end one late: the greater of what
-        the readings' beginnings and what their ends are apart is told. 0 without two of them.
+        the readings' beginnings and what their ends are apart is told. 0 without two of them;
+        both late by the same time is not seen.
         """
         if len(self._read_ns) != 2:
             return 0
