@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from harness.expression import is_expression
@@ -112,6 +113,16 @@ def completed(labels: Labels, settings: Settings) -> Labels:
             if value is not None and not is_expression(value):
                 found[key] = str(value)
     return {**labels, **found}
+
+
+def completed_metrics(run: StoredRun) -> Iterator[Mapping[str, Any]]:
+    """The metrics of a run as it is stored, those of suites with :func:`completed` labels."""
+    settings = cache(partial(settings_of, run))
+    for metric in run.run["metrics"]:
+        labels = metric["labels"]
+        if "measurement" in labels and "kind" in labels:
+            labels = completed(labels, settings(labels["measurement"]))
+        yield {**metric, "labels": labels}
 
 
 def _only_swept(swept: Mapping[str, str], key: str) -> str | None:

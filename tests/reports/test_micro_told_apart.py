@@ -18,6 +18,7 @@ from harness.reports.micro.papers import paper_rows
 from harness.reports.micro.points import RATE, Device, devices
 from harness.reports.micro.questions import experiments, thread_counts
 from harness.reports.micro.report import write_cards
+from harness.reports.values import measured
 from harness.store import StoredRun
 from harness.yamlfile import parse_yaml
 
@@ -190,6 +191,12 @@ def test_runs_of_before_a_key_was_a_label_are_repeats_of_those_since(tmp_path: P
     (alone,) = devices([before])
     (table,) = measurements(alone, "card")
     assert table.head[0] == "lane" and [row[0] for row in table.rows] == ["vector", "words"]
+
+
+def test_compare_pairs_runs_of_before_a_key_was_a_label_with_those_since(tmp_path: Path) -> None:
+    before, since = _lanes(tmp_path, 2), _lanes(tmp_path, 3, lane="told")
+    assert set(measured(before)) == set(measured(since))
+    assert {quantity.label("lane") for quantity in measured(before)} == {"words", "vector"}
 
 
 def test_what_a_suite_of_before_set_for_all_is_a_label_too(tmp_path: Path) -> None:
