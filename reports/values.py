@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from harness import hdr
-from harness.reports.micro.configured import completed_metrics
+from harness.reports.micro.configured import comparable_metrics
 from harness.result import Better
 from harness.store import StoredRun
 
@@ -104,7 +104,7 @@ def summarise_repeats(repeats: Sequence[Measured]) -> Summary | None:
 def measured(run: StoredRun) -> dict[Quantity, Measured]:
     """Every metric of a run, in the order run.json has them."""
     found: dict[Quantity, Measured] = {}
-    for metric in completed_metrics(run):
+    for metric in comparable_metrics(run):
         for one in _of_metric(metric):
             found.setdefault(one.quantity, one)
     return found

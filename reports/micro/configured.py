@@ -22,6 +22,8 @@ from harness.store import StoredRun
 _ASKED_OTHERWISE = ("only", "range", "threads", "pages", "isa")
 #: Keys of a suite's jobs that are labels now, and were none when older runs were stored.
 _LATER_TOLD = ("lane", "distance", "written_by")
+#: What a tier is made of, and what it makes of a job: not what was asked of it.
+_OF_THE_TIER = ("pages", "persistent", "filesystem", "dax", "io_engine")
 Labels = Mapping[str, str]
 
 
@@ -115,13 +117,18 @@ def completed(labels: Labels, settings: Settings) -> Labels:
     return {**labels, **found}
 
 
-def completed_metrics(run: StoredRun) -> Iterator[Mapping[str, Any]]:
-    """The metrics of a run as it is stored, those of suites with :func:`completed` labels."""
+def comparable_metrics(run: StoredRun) -> Iterator[Mapping[str, Any]]:
+    """The metrics of a run with labels that those of another tier, or an older run, have, too.
+
+    Of suites: with :func:`completed` labels, without those that say what the tier is: they would
+    set the two sides apart that are to be compared. The configuration's name stays.
+    """
     settings = cache(partial(settings_of, run))
     for metric in run.run["metrics"]:
         labels = metric["labels"]
-        if "measurement" in labels and "kind" in labels:
-            labels = completed(labels, settings(labels["measurement"]))
+        if "measurement" in labels and "configuration" in labels:
+            told = completed(labels, settings(labels["measurement"]))
+            labels = {name: value for name, value in told.items() if name not in _OF_THE_TIER}
         yield {**metric, "labels": labels}
 
 

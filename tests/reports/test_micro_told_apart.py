@@ -199,6 +199,24 @@ def test_compare_pairs_runs_of_before_a_key_was_a_label_with_those_since(tmp_pat
     assert {quantity.label("lane") for quantity in measured(before)} == {"words", "vector"}
 
 
+def test_compare_pairs_what_two_tiers_did_whatever_they_are_made_of(tmp_path: Path) -> None:
+    """Pages, DAX and a file system are the tier's: they are what is compared."""
+    stores = {"configuration": "threads/flush=clwb", "flush": "clwb"}
+    dram = micro_run(tmp_path, [_reads(4, **stores, pages="huge")], suite="mine")
+    pmem = micro_run(
+        tmp_path, [_reads(2, **stores, pages="dax", persistent="adr")], tier="pmem", suite="mine"
+    )
+    assert set(measured(dram)) == set(measured(pmem))
+    block, dax = (
+        micro_run(tmp_path, [rate("read", 1, 1, configuration="read/bs=4k", **made)], tier=tier)
+        for tier, made in (
+            ("ssd", {"filesystem": "xfs", "dax": "no"}),
+            ("pmem", {"filesystem": "ext4", "dax": "yes"}),
+        )
+    )
+    assert set(measured(block)) == set(measured(dax))
+
+
 def test_what_a_suite_of_before_set_for_all_is_a_label_too(tmp_path: Path) -> None:
     def loads(**args: object) -> StoredRun:
         run = micro_run(tmp_path, [_reads(4, kind="latency")], suite="mine")
