@@ -177,7 +177,7 @@ def _worst(measurements: Sequence[Measurement], shares: Sequence[tuple[str, floa
     worst: dict[str, float] = {}
     for name, share in sorted(shares, key=lambda one: -one[1]):
         worst.setdefault(measurements[int(name.partition(BLOCK)[0])].configuration, share)
-    named = [f"{name} ({share:.1%})" for name, share in worst.items()]
+    named = [f"{name} ({share:.{0 if share >= 0.1 else 1}%})" for name, share in worst.items()]
     return "; ".join([*named[:_WORST], *(["…"] if len(named) > _WORST else [])])
 
 

@@ -44,7 +44,7 @@ def test_a_thread_that_faulted_for_a_part_of_its_time_is_told_by_its_configurati
         [_thread((0, 0)), _thread((40_000, 0))], [_thread((0, 300))], [_thread((0, 0))]
     )
     assert "in 2 of 3 measurements page faults took at least 0.5%" in found
-    assert "the most in a (10.0%); b (3.0%): the kernel's work" in found
+    assert "the most in a (10%); b (3.0%): the kernel's work" in found
 
 
 def test_a_few_faults_are_no_part_of_a_figure() -> None:
@@ -57,4 +57,4 @@ def test_a_thread_that_hardly_ran_says_nothing_of_it() -> None:
 
 def test_more_than_all_of_its_time_is_all_of_it() -> None:
     (found,) = _told([_thread((10_000_000, 0))])
-    assert "a (100.0%)" in found
+    assert "a (100%)" in found
