@@ -19,6 +19,7 @@ from harness.processors import format_cpus
 from harness.provenance import revision, tool_versions
 from harness.result import Check, Metric, run_status
 from harness.session import RunSession
+from harness.spec import RUN_SCHEMA
 from harness.store import RunWriter, StoredRun
 from harness.units import format_bytes
 from harness.workload import Outcome
@@ -80,7 +81,7 @@ class Recorder:
         status = "failed" if self.error or not self.outcome else run_status(checks)
         used = dict.fromkeys(tier.name for tier in self.prepared.tiers.values())
         return {
-            "schema": 1,
+            "schema": RUN_SCHEMA,
             "run_id": self.writer.run_id,
             "status": status,
             "spec": spec.to_json(),
@@ -195,7 +196,7 @@ class Recorder:
             dataset = {"key": "external", "fingerprint": self.dataset_facts}
         tiers = {tier.name: tier for tier in self.prepared.tiers.values()}
         return {
-            "schema": 1,
+            "schema": RUN_SCHEMA,
             "run_id": self.writer.run_id,
             "harness": {"version": harness.__version__, "revision": revision()},
             "argv": list(self.env.argv),

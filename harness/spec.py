@@ -8,7 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness import schemas
 from harness.placement import Placement, parse_placement
+
+#: The version of run.json, its spec and its manifest. Runs of another version are not read.
+RUN_SCHEMA: int = schemas.schema("run-spec")["properties"]["schema"]["const"]
 
 #: The driver of workloads that the harness itself offers, through one connection a stream.
 NATIVE = "native"
@@ -57,7 +61,7 @@ class RunSpec:
     def to_json(self) -> dict[str, Any]:
         """As in spec.json, run.json and the manifest (schema run-spec)."""
         return {
-            "schema": 1,
+            "schema": RUN_SCHEMA,
             "workload": self.workload,
             "engine": self.engine,
             "placement": self.placement.to_json() if self.placement else None,

@@ -21,7 +21,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -177,12 +179,18 @@ class RunWriter:
         self.steps.close()
 
 
-class Store:
-    """A results directory."""
+def _warn(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr)
 
-    def __init__(self, root: Path) -> None:
+
+class Store:
+    """A results directory. ``warn`` receives one line for each run that cannot be read."""
+
+    def __init__(self, root: Path, warn: Callable[[str], None] = _warn) -> None:
         self.root = root
         self.runs_folder = root / "runs"
+        self._warn = warn
+        self._skipped: set[Path] = set()
 
     def begin(self, spec: RunSpec) -> RunWriter:
         """A new run directory with its spec in it; none is left where that cannot be."""
@@ -248,8 +256,24 @@ class Store:
         raise UsageError(f"run {name}", "a thousand runs of the same second exist")
 
     def runs(self) -> list[StoredRun]:
-        """Finished runs, oldest first."""
-        return [StoredRun(path) for path in self._directories() if (path / "run.json").exists()]
+        """Finished runs that can be read, oldest first; warns of each other one."""
+        return [run for path in self._directories() if (run := self._readable(path))]
+
+    def _readable(self, directory: Path) -> StoredRun | None:
+        if not (directory / "run.json").exists():
+            return None
+        stored = StoredRun(directory)
+        try:
+            stored.run, stored.manifest  # noqa: B018
+        except UsageError as error:
+            if directory not in self._skipped:
+                self._skipped.add(directory)
+                self._warn(
+                    f"run-unreadable: {directory.name} is skipped: {error} "
+                    f"(remove it: `harness runs rm {shlex.quote(directory.name)}`)"
+                )
+            return None
+        return stored
 
     def unfinished(self) -> list[Unfinished]:
         """Directories without a result: under way, or cut off."""
@@ -261,8 +285,12 @@ class Store:
         """A finished run by id, unique beginning or end of it, or path; UsageError otherwise."""
         if (Path(name) / "run.json").exists():
             return StoredRun(Path(name).resolve())
-        found = [run for run in self.runs() if run.run_id == name] or [
-            run for run in self.runs() if run.run_id.startswith(name) or run.run_id.endswith(name)
+        if name and (self.runs_folder / name / "run.json").exists() and "/" not in name:
+            return StoredRun(self.runs_folder / name)
+        found = [
+            run
+            for run in self.runs()
+            if name and (run.run_id.startswith(name) or run.run_id.endswith(name))
         ]
         if len(found) == 1:
             return found[0]
@@ -280,6 +308,17 @@ class Store:
             f"no such run in {self.root}",
             "`harness runs list` shows what is there",
         )
+
+    def directory(self, run_id: str) -> Path:
+        """The directory of a run, finished or not, readable or not; UsageError if there is none."""
+        found = next((path for path in self._directories() if path.name == run_id), None)
+        if found is None:
+            raise UsageError(
+                f"run {run_id!r}",
+                f"no run in {self.root} has this id",
+                "give the complete id, as `harness runs list` shows it",
+            )
+        return found
 
     def remove(self, directory: Path) -> None:
         """Remove one run directory (finished or not) of this store."""

@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import RunFailed, UsageError
 from harness.placement import parse_placement
-from harness.spec import RunSpec
+from harness.spec import RUN_SCHEMA, RunSpec
 from harness.store import Store, write_json_atomically
 
 SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
@@ -17,7 +17,7 @@ SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
 
 def result(writer, status="complete"):
     return {
-        "schema": 1,
+        "schema": RUN_SCHEMA,
         "run_id": writer.run_id,
         "status": status,
         "spec": SPEC.to_json(),
@@ -85,6 +85,46 @@ def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_told(tmp_path):
         store.run(writers[0].run_id[:4])
     with pytest.raises(UsageError, match="no such run"):
         store.run("nothing")
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"schema": 1}', "\x00"])
+@pytest.mark.parametrize("file", ["run.json", "manifest.json"])
+def test_one_unreadable_run_is_skipped_with_its_remedy(tmp_path, file, damage):
+    said = []
+    store = Store(tmp_path, warn=said.append)
+    good, bad = store.begin(SPEC), store.begin(SPEC)
+    for writer in (good, bad):
+        writer.finish(result(writer))
+        writer.close()
+    (bad.directory / file).write_text(damage)
+    for _ in range(2):
+        assert [r.run_id for r in store.runs()] == [good.run_id]
+    (warning,) = said
+    assert warning.startswith("run-unreadable")
+    assert f"harness runs rm {bad.run_id}" in warning
+    store.remove(store.directory(bad.run_id))
+    assert not bad.directory.exists()
+
+
+def test_a_run_of_another_schema_version_is_skipped(tmp_path):
+    said = []
+    store = Store(tmp_path, warn=said.append)
+    writer = store.begin(SPEC)
+    writer.finish(result(writer))
+    path = writer.directory / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": RUN_SCHEMA - 1}))
+    assert store.runs() == []
+    assert writer.run_id in said[0]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "20", "../results"])
+def test_a_piece_of_an_id_names_no_run_to_remove(tmp_path, name):
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    writer.finish(result(writer))
+    for piece in (name, writer.run_id[:-1], writer.run_id[1:]):
+        with pytest.raises(UsageError):
+            store.directory(piece)
 
 
 def test_an_unfinished_run_is_not_read_as_a_result(tmp_path):

@@ -203,7 +203,7 @@ def _value(metric: Mapping[str, Any]) -> str:
 
 @app.command("rm")
 def rm(
-    runs: Annotated[list[str] | None, typer.Argument(help="Run ids.")] = None,
+    runs: Annotated[list[str] | None, typer.Argument(help="Complete run ids.")] = None,
     unfinished: Annotated[
         bool,
         typer.Option(
@@ -216,9 +216,7 @@ def rm(
 ) -> None:
     """Remove runs."""
     where = store(results)
-    cut_off = {entry.run_id: entry.directory for entry in where.unfinished()}
-    targets = [cut_off[name] if name in cut_off else where.run(name).directory
-               for name in runs or []]  # fmt: skip
+    targets = [where.directory(run_id) for run_id in dict.fromkeys(runs or [])]
     if unfinished:
         ended = [entry for entry in where.unfinished() if not entry.under_way]
         targets += [entry.directory for entry in ended if entry.directory not in targets]

@@ -31,7 +31,7 @@ from harness.placement import parse_placement
 from harness.preflight import work_directory
 from harness.provenance import revision, tool_versions
 from harness.result import run_status
-from harness.spec import RunSpec, content_hash
+from harness.spec import RUN_SCHEMA, RunSpec, content_hash
 from harness.store import RunWriter, Store, StoredRun
 from harness.tiers.model import DIRECTORY_KINDS, Tier
 from harness.yamlfile import Document
@@ -271,7 +271,7 @@ class _Recorder:
         spec, measured, tier = self.ready.spec(), self.measured, self.ready.tier
         checks = list(measured.checks) if measured else []
         return {
-            "schema": 1,
+            "schema": RUN_SCHEMA,
             "run_id": self.writer.run_id,
             "status": "failed" if self.error or not measured else run_status(checks),
             "spec": spec.to_json(),
@@ -306,7 +306,7 @@ class _Recorder:
 
     def _manifest(self, measured: Measured) -> dict[str, Any]:
         return {
-            "schema": 1,
+            "schema": RUN_SCHEMA,
             "run_id": self.writer.run_id,
             "harness": {"version": harness.__version__, "revision": revision()},
             "argv": list(self.env.argv),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from harness.placement import parse_placement
-from harness.spec import RunSpec
+from harness.spec import RUN_SCHEMA, RunSpec
 from harness.store import Store, StoredRun, write_json_atomically
 
 GIB = 1 << 30
@@ -77,7 +77,7 @@ def write(root: Path, case: Case) -> StoredRun:
     writer = Store(root).begin(spec)
     writer.write_manifest(_merged(_manifest(writer.run_id, spec, case), case.manifest_changes))
     result = {
-        "schema": 1,
+        "schema": RUN_SCHEMA,
         "run_id": writer.run_id,
         "status": case.status,
         "spec": spec.to_json(),
@@ -294,7 +294,7 @@ def _manifest(run_id: str, spec: RunSpec, case: Case) -> dict[str, Any]:
     settings = {"shared_buffers": "1024MB", "work_mem": "64MB"} if case.engine == "postgres" else {
         "threads": "2", "memory_limit": "3GiB"}  # fmt: skip
     return {
-        "schema": 1,
+        "schema": RUN_SCHEMA,
         "run_id": run_id,
         "harness": {"version": "0.1.0", "revision": None},
         "argv": ["harness", "experiment", "run", "demo"],
