@@ -37,7 +37,6 @@ from harness.reports.values import (
     limit_of,
     measured,
     summarise,
-    summarise_repeats,
 )
 from harness.reports.what_was_run import Told, what_was_run
 from harness.result import Better
@@ -256,15 +255,16 @@ def _row(
     one = next(run[quantity] for run in (*a, *b) if quantity in run)
     values = [[_value(run, quantity) for run in side] for side in (a, b)]
     present = [[value for value in side if value is not None] for side in values]
+    compared = present
     if pairing == "paired":
-        both = [pair for pair in zip(*values, strict=True) if None not in pair]
-        present = [
-            [v for v in side if v is not None] for side in zip(*both, strict=True)
-        ] or present
-    summaries = [
-        _summary(side, quantity, held) for side, held in ((a, present[0]), (b, present[1]))
-    ]
-    estimate, note = _estimate(present[0], present[1], one.better, pairing)
+        both = [(x, y) for x, y in zip(*values, strict=True) if x is not None and y is not None]
+        compared = [[x for x, _ in both], [y for _, y in both]]
+        present = compared if both else present
+    summaries = [summarise(side) for side in present]
+    if all(present) and not all(compared):
+        estimate, note = None, "no pair of repeats has a value on both sides"
+    else:
+        estimate, note = _estimate(present[0], present[1], one.better, pairing)
     if reached := sum(_cut_off(run, quantity, one.better) for run in (*a, *b)):
         # What is left are the values of the runs that happened to be fast enough.
         estimate, note = None, f"the time limit was reached in {reached} of {len(a) + len(b)} runs"
@@ -277,16 +277,6 @@ def _row(
 def _how(every: Sequence[Measured], compared: bool) -> str:
     """How numbers that are compared came about; of others, why a run has none."""
     return next((one.note for one in every if (one.value is not None) == compared), "")
-
-
-def _summary(
-    side: Sequence[Mapping[Quantity, Measured]], quantity: Quantity, values: Sequence[float]
-) -> Summary | None:
-    """Of the values compared; of histograms, of all repeats of the side that have one."""
-    repeats = [one for run in side if (one := run.get(quantity)) and one.value is not None]
-    if any(one.hdr for one in repeats):
-        return summarise_repeats(repeats)
-    return summarise(values)
 
 
 def _cut_off(run: Mapping[Quantity, Measured], quantity: Quantity, better: Better) -> bool:

@@ -54,9 +54,9 @@ def table(comparison: Comparison, everything: bool = False) -> RenderableType:
     parts += [Text(f"Not compared, failed: {r} ({w})") for r, w in comparison.excluded.items()]
     parts += [Text(f"Not compared, without a counterpart: {text}") for text in comparison.unmatched]
     parts.append(Text(
-        "* Percentiles are those of all repeats together. "
+        "* Of a percentile: the median of the repeats' own. "
         "Interval: of each row by itself, 95 % or the most the repeats allow, which stands beside "
-        f"it; one repeat has none. p: Holm over all rows of the metric; "
+        "it; one repeat has none. p: Holm over all rows of the metric; "
         f"shown means p ≤ {comparison.alpha:g}.", style="dim",
     ))  # fmt: skip
     return Renderables(*parts)

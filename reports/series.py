@@ -32,7 +32,7 @@ from harness.reports.values import (
     limit_of,
     measured,
     natural,
-    summarise_repeats,
+    summarise,
 )
 from harness.reports.what_was_run import always_told
 from harness.store import StoredRun
@@ -88,13 +88,8 @@ class Arm:
         return found
 
     def summaries(self, metric: str) -> dict[Quantity, Summary]:
-        """Median and range of every label set of a metric; of histograms, merged percentiles."""
-        held: dict[Quantity, list[Measured]] = {}
-        for one in self._measured:
-            for quantity, value in one.items():
-                if quantity.name == metric and value.value is not None:
-                    held.setdefault(quantity, []).append(value)
-        summaries = {q: summarise_repeats(repeats) for q, repeats in held.items()}
+        """Median and range over the repeats, of every label set of a metric."""
+        summaries = {q: summarise(values) for q, values in self.values(metric).items()}
         return {q: summary for q, summary in summaries.items() if summary}
 
     def limits(self, metric: str) -> dict[Quantity, Summary]:

@@ -11,7 +11,7 @@ from harness.reports.compare import Row
 from harness.reports.marks import MARK, TOLD_MARK, moved_by_others
 from harness.reports.series import Arm, Panel
 from harness.reports.sweeps import Line, Sweep
-from harness.reports.values import Measured, Quantity, Summary, in_order
+from harness.reports.values import OF_HISTOGRAM, Measured, Quantity, Summary, in_order
 from harness.reports.window import per_work, window_titles, work_done
 from harness.reports.words import (
     counted,
@@ -69,13 +69,8 @@ def value_table(
 
     ``brief``: of a comparison the ratio and what it has shown, for tables of many counters.
     """
-    percentiles = all(quantity.label("percentile") for quantity in quantities)
     heads: list[tuple[str, tuple[str, ...]]] = [
-        (
-            arm.marked_name,
-            ("all repeats" if percentiles and not arm.told else "median", "range", "n"),
-        )
-        for arm in panel.arms
+        (arm.marked_name, ("median", "range", "n")) for arm in panel.arms
     ]
     better = kinds[quantities[0]].better
     ratio = "ratio" if better == "none" else "times better"
@@ -117,8 +112,8 @@ def _remarks(
     """What must be known of marks and columns, behind the title."""
     if any(_by_others(arm, quantity) for arm in panel.arms for quantity in quantities):
         yield f"({MARK}: far more than the kernel counted for the engine)"
-    if any(kinds[quantity].hdr for quantity in quantities):
-        yield "(percentiles: of all repeats together, not the median of theirs)"
+    if any(kinds[quantity].note == OF_HISTOGRAM for quantity in quantities):
+        yield "(percentiles: the median of those of each repeat)"
     if any(quantity in arm.told for arm in panel.arms for quantity in quantities):
         yield f"({TOLD_MARK}: as its driver tells it, which keeps no histogram)"
 
@@ -197,8 +192,7 @@ _LINES_ACROSS = 4
 def sweep_table(sweep: Sweep) -> ValueTable:
     """A line's medians at every value of the parameter."""
     title = ", ".join(filter(None, [f"{sweep.measure} over {sweep.over}", sweep.place_name]))
-    percentile = sweep.one.quantity.label("percentile")
-    columns = ("all repeats" if percentile else "median", "range", "n")
+    columns = ("median", "range", "n")
 
     def cells(line: Line, value: int) -> list[str]:
         return summary_cells(line.points.get(value), sweep.one, 0.0, None)

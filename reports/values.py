@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -52,9 +52,6 @@ class Measured:
     better: Better
     value: float | None
     note: str = ""
-    #: The histogram that ``value`` is a percentile of, and which; repeats are merged by it.
-    hdr: str | None = None
-    percent: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -82,23 +79,6 @@ def summarise(values: Iterable[float]) -> Summary | None:
     if not held:
         return None
     return Summary(len(held), statistics.median(held), held[0], held[-1])
-
-
-def summarise_repeats(repeats: Sequence[Measured]) -> Summary | None:
-    """As ``summarise`` of their values; of histograms the percentile of all repeats together.
-
-    Percentiles are never averaged: ``median`` is then read from the merged histogram, and
-    the range is that of the repeats' own, which may miss it where they are small: ranks
-    are rounded.
-    """
-    found = summarise(one.value for one in repeats if one.value is not None)
-    texts = [one.hdr for one in repeats if one.hdr is not None]
-    if found is None or not texts:
-        return found
-    merged = hdr.merge(_decoded(text) for text in texts)
-    middle = float(merged.percentile(repeats[0].percent))
-    low, high = min(found.low, middle), max(found.high, middle)
-    return replace(found, median=middle, low=low, high=high)
 
 
 def measured(run: StoredRun) -> dict[Quantity, Measured]:
@@ -132,6 +112,9 @@ IN_STREAMS = "stream_"
 
 #: What is read from a histogram of durations.
 PERCENTS = (50.0, 95.0, 99.0, 99.9)
+
+#: The note on a percentile that is read from a run's own histogram.
+OF_HISTOGRAM = "a percentile of each run's histogram"
 
 #: The end of a name under which a driver without histograms tells percentiles of what another
 #: has a histogram of: they are shown in the rows of that.
@@ -168,8 +151,6 @@ def _of_metric(metric: Mapping[str, Any]) -> Iterator[Measured]:
             metric["better"],
             value,
             note,
-            metric["hdr"],
-            percent,
         )
 
 
@@ -177,7 +158,7 @@ def _told(value: float, percent: float, total: int) -> tuple[float | None, str]:
     """No value where the run holds too few durations for any to lie beyond it (hdr.fewest)."""
     if total < (needed := hdr.fewest(percent)):
         return None, f"p{percent:g} takes {needed:,} durations, here are {total:,}"
-    return value, "a percentile of the merged histograms"
+    return value, OF_HISTOGRAM
 
 
 def _measured(metric: Mapping[str, Any]) -> Measured:

@@ -106,8 +106,8 @@ def speedup_text(name: str, row: Row) -> str:
 
 def contrary(row: Row, a: float, b: float) -> bool:
     """Whether two medians stand the other way round than the ratio, which goes by pairs."""
-    if row.estimate is None or a <= 0 or b <= 0 or row.quantity.label("percentile"):
-        return False  # a percentile of all repeats together is no median
+    if row.estimate is None or a <= 0 or b <= 0:
+        return False
     of_medians = a / b if row.better == "lower" else b / a
     ratios = (row.estimate.ratio, of_medians)
     return min(ratios) < 1 < max(ratios) and times(1.0) not in map(times, ratios)

@@ -176,13 +176,9 @@ def _caption(
 ) -> str:
     repeats = sorted({len(arm.usable) for arm in panel.arms if arm.usable})
     noun = "repeat" if repeats == [1] else "repeats"
-    told = [arm.marked_name for arm in panel.arms if arm.told and percentiles]
-    merged = percentiles and len(told) < len(panel.arms)
-    held = "Percentiles of the merged histograms" if merged else "Medians"
-    beside = f" (of {', '.join(told)}: medians of what the driver tells)" if merged and told else ""
+    held = "Percentiles: medians" if percentiles else "Medians"
     text = (
-        f"{held} of {' to '.join(str(n) for n in repeats)} {noun}{beside}; whiskers are their "
-        "range. "
+        f"{held} of {' to '.join(str(n) for n in repeats)} {noun}; whiskers are their range. "
         "The axis is logarithmic: compare where bars end, not how long they are."
     )
     if limited:

@@ -19,12 +19,12 @@ from harness.reports.compare_output import table, to_json
 from harness.reports.select import select
 from harness.reports.series import panels
 from harness.reports.tables import value_table
-from harness.reports.values import Quantity, measured, summarise_repeats
+from harness.reports.values import OF_HISTOGRAM
 from harness.reports.words import speedup_text
 from harness.store import Store, StoredRun
 
 FEW = (1, 6)
-TAIL = (("transaction", "payment"), ("percentile", "95"))
+TAIL = {"transaction": "payment", "percentile": "95"}
 
 
 def sides(
@@ -241,42 +241,41 @@ def histogram(durations_ms: list[float]) -> dict[str, Any]:
             "hdr": found.encode()}  # fmt: skip
 
 
-def test_percentiles_are_of_the_merged_histograms_never_averaged(tmp_path: Path) -> None:
-    """1,000 durations in one repeat and 3,010 slower ones in the other: the middle is theirs."""
-    quick, slow = [1.0] * 990 + [500.0] * 10, [2.0] * 3010
+def test_a_percentile_is_the_median_of_the_repeats_percentiles(tmp_path: Path) -> None:
+    """One disturbed repeat of three has most of the durations, and does not decide the median."""
+    quick, slow = [1.0] * 900 + [8.0] * 100, [50.0] * 9000
     ssd, pmem = (
         [
             write(tmp_path, Case(placement=place, block=block, metrics=[histogram(held)]))
-            for block, held in enumerate((quick, slow))
+            for block, held in enumerate((quick, slow, quick))
         ]
         for place in ("ssd-both", "pmem-both")
     )
     comparison = compare(ssd, pmem)
-    labels = (("transaction", "payment"), ("percentile", "50"))
-    rows = {row.quantity.labels: row for row in comparison.groups[0].rows}
-    assert [dict(labels)["percentile"] for labels in rows] == ["50", "95", "99", "99.9"]
-    middle = rows[labels].a
-    assert middle is not None and middle.n == 2
-    assert middle.median == pytest.approx(2e6, rel=1e-3)  # the median of medians is 1.5 ms
-    assert (middle.low, middle.high) == (pytest.approx(1e6, rel=1e-3), pytest.approx(2e6, rel=1e-3))
-    tail = rows[(("transaction", "payment"), ("percentile", "99.9"))].a
-    assert tail is not None and tail.median == pytest.approx(500e6, rel=1e-3)
-    assert "merged histograms" in rows[labels].note
+    tail = row(comparison, "transaction_duration_ns", **TAIL)
+    assert tail.a is not None and tail.a.n == 3
+    assert tail.a.median == pytest.approx(8e6, rel=1e-3)
+    assert tail.a.low == pytest.approx(8e6, rel=1e-3)
+    assert tail.a.high == pytest.approx(50e6, rel=1e-3)
+    arms = panels([*ssd, *pmem], "placement", None)[0].arms
+    assert arms[0].summaries("transaction_duration_ns")[tail.quantity] == tail.a
 
 
-def test_a_merged_percentile_lies_within_the_range_that_is_told(tmp_path: Path) -> None:
-    """Two of 31 lie beyond the 95th percentile, as ranks are rounded, and three of 62."""
-    few = [[1.0] * 28 + [5.0, 9.0, 9.0], [1.0] * 28 + [6.0, 9.0, 9.0]]
-    runs = [
-        write(tmp_path, Case(placement="ssd-both", block=block, metrics=[histogram(held)]))
-        for block, held in enumerate(few)
-    ]
-    repeats = [measured(run)[Quantity("transaction_duration_ns", TAIL)] for run in runs]
-    found = summarise_repeats(repeats)
-    assert found is not None
-    assert found.low <= found.median <= found.high
-    assert found.low == pytest.approx(5e6, rel=1e-3)
-    assert found.high == pytest.approx(9e6, rel=1e-3)
+def test_pairs_of_which_none_has_both_values_are_not_compared(tmp_path: Path) -> None:
+    """Blocks 0 to 5 have the value on one side, blocks 6 to 11 on the other."""
+    ssd, pmem = (
+        [
+            write(tmp_path, Case(placement=place, block=block,
+                                 metrics=[histogram([ms])] if (block < 6) == first else []))
+            for block in range(12)
+        ]
+        for place, first, ms in (("ssd-both", True, 5.0), ("pmem-both", False, 1.0))
+    )  # fmt: skip
+    comparison = compare(ssd, pmem)
+    assert comparison.groups[0].pairing == "paired"
+    one = row(comparison, "transaction_duration_ns", transaction="payment", percentile="50")
+    assert one.estimate is None and one.judgement is None
+    assert one.a is not None and one.b is not None and (one.a.n, one.b.n) == (6, 6)
 
 
 def test_a_percentile_that_no_duration_lies_beyond_is_not_told(tmp_path: Path) -> None:
@@ -312,7 +311,7 @@ def test_a_run_of_too_few_durations_stays_out_of_a_percentile_of_the_others(
     found = rows["99"].a
     assert found is not None and rows["99"].estimate is not None
     assert (found.n, found.high) == (1, pytest.approx(9e6, rel=1e-3))
-    assert rows["99"].note == "a percentile of the merged histograms"
+    assert rows["99"].note == OF_HISTOGRAM
     arms = panels([*ssd, *pmem], "placement", None)[0].arms
     assert arms[0].summaries("transaction_duration_ns")[rows["99"].quantity] == found
 
