@@ -292,21 +292,6 @@ def needed_bytes(prepared: Prepared) -> Mapping[Part, int]:
     return prepared.workload.estimate_bytes(prepared.spec.params, prepared.load_format)
 
 
-def tmpfs_bytes(prepared: Prepared) -> int:
-    """What the engine itself may come to write to a tmpfs: its log and temporary files.
-
-    The kernel counts these pages as the memory of whoever wrote them first, and cannot
-    give them back: under a memory cap they would kill an engine whose real device would
-    hold them. (Restored data were written by the harness, outside the cap.)
-    """
-    needed = needed_bytes(prepared)
-    return sum(
-        needed.get(part, 0)
-        for part, tier in prepared.tiers.items()
-        if part in ("wal", "temp") and tier.facts.kind == "tmpfs"
-    )
-
-
 def _parts_wanted(prepared: Prepared) -> list[tuple[Tier, str, int]]:
     estimate = needed_bytes(prepared)
     return [

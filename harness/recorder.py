@@ -14,14 +14,13 @@ from harness.errors import HarnessError
 from harness.golden import Dataset
 from harness.host.uncontrolled import Finding, uncontrolled
 from harness.memory.cgroup import MemoryCap
-from harness.preflight import Prepared, tmpfs_bytes
+from harness.preflight import Prepared
 from harness.processors import format_cpus
 from harness.provenance import revision, tool_versions
 from harness.result import Check, Metric, run_status
 from harness.session import RunSession
 from harness.spec import RUN_SCHEMA
 from harness.store import RunWriter, StoredRun
-from harness.units import format_bytes
 from harness.workload import Outcome
 
 
@@ -139,30 +138,14 @@ class Recorder:
 
     def _uncapped(self) -> list[dict[str, str]]:
         """A memory limit that was asked for and could not be had."""
-        if self.cap is None:
+        if self.cap is None or self.cap.method != "none":
             return []
         limit = self.prepared.spec.memory_limit_bytes
-        if self.cap.method != "none":
-            return self._widened()
         return [
             {
                 "what": "memory limit",
                 "found": f"asked for {limit} bytes, not enforced: {self.cap.reason}",
                 "do": "run as root, or where cgroups are delegated to you",
-            }
-        ]
-
-    def _widened(self) -> list[dict[str, str]]:
-        """A memory limit that had to leave room for files on a tmpfs."""
-        extra = tmpfs_bytes(self.prepared)
-        if not extra:
-            return []
-        return [
-            {
-                "what": "memory limit beside a tmpfs",
-                "found": "log and temporary files on a tmpfs count as memory: the limit was "
-                f"raised by {format_bytes(extra)} for them",
-                "do": "place them on a device",
             }
         ]
 

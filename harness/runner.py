@@ -15,10 +15,11 @@ from harness.errors import HarnessError, RunFailed, interruption
 from harness.golden import Building, Dataset, dataset_name, directory_bytes
 from harness.measuring import one_at_a_time
 from harness.memory.cgroup import MemoryCap, memory_cap
+from harness.memory.tmpfs_room import TmpfsRoom
 from harness.monitors.memory_traffic import MemoryTraffic
 from harness.monitors.process import ProcessMonitor
 from harness.placement import DIRECTORY_PARTS, Part
-from harness.preflight import Prepared, engine_context, golden_key, tmpfs_bytes, work_directory
+from harness.preflight import Prepared, engine_context, golden_key, work_directory
 from harness.processors import affinity_check
 from harness.recorder import Recorder
 from harness.result import Check, Metric
@@ -83,7 +84,7 @@ def run(prepared: Prepared, env: Environment, store: Store, standing: Standing) 
 def _run(prepared: Prepared, env: Environment, recorder: Recorder, standing: Standing) -> StoredRun:
     writer = recorder.writer
     try:
-        with memory_cap(_cap_bytes(prepared), env.supervisor) as cap:
+        with memory_cap(prepared.spec.memory_limit_bytes, env.supervisor) as cap:
             recorder.cap = cap
             with _blaming(cap), ExitStack() as stack:
                 _walk(prepared, env, recorder, standing, stack)
@@ -130,6 +131,7 @@ def _walk(
         client_starter=_clients(prepared, env, stack, engine, confined),
         look=lambda: [*_memory_check(prepared, engine), *_cpu_check(prepared, engine)],
     )
+    room: TmpfsRoom | None = None
     if (changes := changes_data(prepared, env)) is not None:
         stack.enter_context(changes.in_use())
         session.changes = changes.content
@@ -153,6 +155,8 @@ def _walk(
         # The copies just made are in the page cache, charged to the harness: warm runs
         # under a memory limit would read from there what the limit should not hold.
         session.evict("start")
+        if recorder.cap is not None:
+            room = stack.enter_context(TmpfsRoom(recorder.cap, places.directories.values()))
         engine.start()
     recorder.effective_config = dict(engine.effective_config())
     if MemoryTraffic.name in spec.monitors:
@@ -163,7 +167,7 @@ def _walk(
     recorder.monitors["process"] = monitor.series()
     if session.memory_traffic is not None:
         recorder.monitors[MemoryTraffic.name] = session.memory_traffic.series()
-    recorder.cap_metrics = _cap_metrics(recorder.cap)
+    recorder.cap_metrics = _cap_metrics(recorder.cap, room)
     if session.placement_checks is None:
         session.measured()
     recorder.placement_checks = session.placement_checks or []
@@ -183,12 +187,6 @@ def _page_cached(prepared: Prepared) -> bool:
     """Whether the page cache stands between the engine and its tables and indexes."""
     holding = [tier for part, tier in prepared.tiers.items() if part in _HOLDING]
     return bool(holding) and not any(t.facts.dax or t.facts.kind == "tmpfs" for t in holding)
-
-
-def _cap_bytes(prepared: Prepared) -> int | None:
-    """The memory limit, and beside it what is no memory of the engine's (see tmpfs_bytes)."""
-    limit = prepared.spec.memory_limit_bytes
-    return None if limit is None else limit + tmpfs_bytes(prepared)
 
 
 @contextmanager
@@ -224,13 +222,17 @@ def _cpu_check(prepared: Prepared, engine: Engine) -> list[Check]:
     return [affinity_check(prepared.cpus, engine.processes())] if prepared.cpus else []
 
 
-def _cap_metrics(cap: MemoryCap | None) -> list[Metric]:
-    """What the memory cap saw: the peak of server and page cache together, and OOM kills."""
+def _cap_metrics(cap: MemoryCap | None, room: TmpfsRoom | None) -> list[Metric]:
+    """Peaks of the cap (server, page cache and tmpfs pages together) and OOM kills.
+
+    ``memory_cap_tmpfs_peak_bytes``: the part of the peak that was added to the limit.
+    """
     if cap is None or cap.method == "none":
         return []
     events = cap.events()
     found = {
         ("memory_cap_peak_bytes", "B"): events.peak_bytes,
+        ("memory_cap_tmpfs_peak_bytes", "B"): room.peak_bytes if room else 0,
         ("memory_cap_oom_kill_count", "1"): events.oom_kills,
         ("memory_cap_limit_hit_count", "1"): events.limit_hits,
     }

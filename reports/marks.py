@@ -34,10 +34,12 @@ def bound_bytes(arm: Arm, one: QueryAnatomy) -> int | None:
     """
     held = one.size("working_set")
     peaks = arm.summaries("memory_cap_peak_bytes").values()
+    tmpfs = arm.summaries("memory_cap_tmpfs_peak_bytes").values()
     limit = arm.runs[0].run["spec"]["memory_limit_bytes"]
     if held is None or not limit or held < _NEAR * limit:
         return None
-    return int(limit) if any(peak.high >= _REACHED * limit for peak in peaks) else None
+    reached = _REACHED * limit + max((one.high for one in tmpfs), default=0)
+    return int(limit) if any(peak.high >= reached for peak in peaks) else None
 
 
 def file_pages_unknown(one: QueryAnatomy) -> bool:

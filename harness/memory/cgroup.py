@@ -73,6 +73,15 @@ class MemoryCap:
     path: Path | None
     confinement: Confinement
 
+    def set_limit(self, limit_bytes: int) -> None:
+        """Change the limit in force; a lower one reclaims, as far as that is possible."""
+        if self.path is None:
+            return
+        if self.method == "cgroup-v1":
+            _set_v1_limit(self.path, limit_bytes)
+        else:
+            (self.path / "memory.max").write_text(str(limit_bytes))
+
     def events(self) -> CapEvents:
         """Usage, peak and limit events so far (bytes; counts)."""
         if self.path is None:
@@ -237,17 +246,26 @@ def _note(site: CapSite, supervisor: Supervisor) -> tuple[int, str]:
 def _make_group(path: Path, limit_bytes: int, method: CapMethod) -> MemoryCap:
     path.mkdir()
     if method == "cgroup-v1":
-        (path / "memory.limit_in_bytes").write_text(str(limit_bytes))
+        _set_v1_limit(path, limit_bytes)
         (path / "memory.swappiness").write_text("0")
-        swap = path / "memory.memsw.limit_in_bytes"  # memory and swap together
-        if swap.exists():
-            swap.write_text(str(limit_bytes + _V1_SWAP_SLACK_BYTES))
     else:
         (path / "memory.max").write_text(str(limit_bytes))
         swap = path / "memory.swap.max"
         if swap.exists():
             swap.write_text("0")
     return MemoryCap(method, limit_bytes, "", path, Confinement((path / "cgroup.procs",)))
+
+
+def _set_v1_limit(path: Path, limit_bytes: int) -> None:
+    """The limit, and the one of memory and swap together, which is never below it."""
+    memory, both = path / "memory.limit_in_bytes", path / "memory.memsw.limit_in_bytes"
+    limits = [(memory, limit_bytes)]
+    if both.exists():
+        limits.append((both, limit_bytes + _V1_SWAP_SLACK_BYTES))
+    if limit_bytes > (_number(memory) or 0):
+        limits.reverse()
+    for file, limit in limits:
+        file.write_text(str(limit))
 
 
 def _make_slice(path: Path, limit_bytes: int, method: CapMethod) -> MemoryCap:

@@ -2,11 +2,15 @@
 
 import os
 import sys
+import tempfile
+import time
+from pathlib import Path
 
 import pytest
 
 from harness.memory.cache import evict, residency
 from harness.memory.cgroup import available, memory_cap
+from harness.memory.tmpfs_room import TmpfsRoom
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 from harness.units import MIB
@@ -54,6 +58,59 @@ def test_what_is_outside_the_cap_is_not_held_to_it(supervisor, big_file):
         assert starter.spawn(["cat", str(big_file)], capped=False).wait(60) == 0
         assert residency([big_file]).resident_bytes > LIMIT
         assert cap.events().usage_bytes < LIMIT / 2
+
+
+#: Writes 16 MiB to the file for each line that it reads, then prints a line.
+WRITER = """import sys
+for line in sys.stdin:
+    with open(sys.argv[1], "ab", 0) as file:
+        file.write(bytes(16 << 20))
+    print(flush=True)
+"""
+
+
+def until(condition):
+    while not condition():
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def tmpfs_directory():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        yield Path(directory)
+
+
+@pytest.mark.counts_pages
+@needs_a_cap
+def test_files_on_a_tmpfs_leave_the_rest_of_the_cap_as_it_is(supervisor, big_file, tmpfs_directory):
+    """Three times the limit in a log on a tmpfs; the page cache still has the limit's room."""
+    (tmpfs_directory / "restored").write_bytes(bytes(32 * MIB))  # charged to us, not to the cap
+    with memory_cap(LIMIT, supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
+        starter = supervisor.capped_by(cap)
+        log = tmpfs_directory / "log"
+        writer = starter.spawn(["/usr/bin/python3", "-c", WRITER, str(log)], pipes=True)
+        for written in range(16, 208, 16):
+            writer.stdin.write(b"\n")
+            writer.stdin.flush()
+            assert writer.stdout.readline()
+            until(lambda expected=written * MIB: room.given_bytes == expected)
+        assert room.peak_bytes == 192 * MIB
+        assert starter.spawn(["cat", str(big_file)]).wait(60) == 0
+        cached = residency([big_file]).resident_bytes
+        log.unlink()
+        until(lambda: room.given_bytes == 0)
+        assert starter.spawn(["cat", str(big_file)]).wait(60) == 0
+        later = residency([big_file]).resident_bytes
+        assert cap.events().oom_kills == 0
+    assert LIMIT / 2 < cached <= LIMIT
+    assert LIMIT / 2 < later <= LIMIT
+
+
+@needs_a_cap
+def test_no_room_is_added_where_nothing_is_on_a_tmpfs(supervisor, tmp_path):
+    with memory_cap(LIMIT, supervisor) as cap, TmpfsRoom(cap, [tmp_path]) as room:
+        (tmp_path / "log").write_bytes(bytes(MIB))
+    assert room.peak_bytes == 0
 
 
 @needs_a_cap

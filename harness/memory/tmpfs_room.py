@@ -1,0 +1,137 @@
+"""Room in a memory cap for the files that its processes write to a tmpfs.
+
+A page of a tmpfs is charged to the control group that first touches it and cannot be
+reclaimed: below a fixed limit, a log on a tmpfs takes the room of the page cache, and in the
+end kills the server, while the device that the tmpfs stands for would hold it. The kernel
+cannot charge such pages elsewhere. So the limit follows them: it is always the requested
+limit plus the tmpfs pages charged inside the cap, and what is left for the server and its
+page cache is the same as where no part is on a tmpfs.
+
+Files that exist when this starts (a restored dataset) were charged to the harness; of those
+only the growth counts.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from harness.errors import RunFailed
+from harness.memory.cache import in_memory
+from harness.memory.cgroup import MemoryCap
+
+#: Pages written between two looks take the room of the page cache: at 1 GB/s, 10 MB.
+_INTERVAL_S = 0.01
+_BLOCK_BYTES = 512
+#: Allocated bytes by device and inode number.
+_Sizes = Counter[tuple[int, int]]
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class TmpfsRoom:
+    """A thread that moves the limit of ``cap`` with the tmpfs files below ``directories``.
+
+    ``given_bytes``: the room now; ``peak_bytes``: the most so far. Both are 0 where no
+    directory is on a tmpfs.
+    """
+
+    def __init__(self, cap: MemoryCap, directories: Iterable[Path]) -> None:
+        self._cap = cap
+        self._directories = [path for path in directories if in_memory(path)]
+        self.given_bytes = self.peak_bytes = 0
+        self._last = 0
+        self._outside: _Sizes = Counter()
+        self._descriptors: list[int] = []
+        self._seen: list[tuple[int, int]] = []
+        self._closing = ExitStack()
+        self._stop = threading.Event()
+        self._failure: OSError | None = None
+        self._thread = threading.Thread(target=self._loop, name="tmpfs room", daemon=True)
+
+    def __enter__(self) -> TmpfsRoom:
+        if self._directories and self._cap.path is not None:
+            with ExitStack() as stack:
+                for path in self._directories:
+                    self._descriptors.append(os.open(path, _DIRECTORY))
+                    stack.callback(os.close, self._descriptors[-1])
+                self._closing = stack.pop_all()
+            self._outside = self._sizes()
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._closing.close()
+        if self._failure is not None and error is None:
+            raise RunFailed(
+                "keep the memory limit equal for files on a tmpfs",
+                f"the limit of {self._cap.path} cannot be changed: {self._failure}",
+                "place the log and the temporary files on a device, or leave out --memory-limit",
+            ) from self._failure
+
+    def _look(self) -> None:
+        """Set the limit to what the files take now."""
+        charged = self._charged()
+        # A walk may miss a file that is being renamed: a limit set too low would kill.
+        room, self._last = max(charged, self._last), charged
+        if room == self.given_bytes:
+            return
+        try:
+            self._cap.set_limit(self._cap.limit_bytes + room)
+        except OSError as error:
+            if room > self.given_bytes or error.errno != errno.EBUSY:
+                raise
+            return  # nothing could be reclaimed just now
+        self.given_bytes = room
+        self.peak_bytes = max(self.peak_bytes, room)
+
+    def _loop(self) -> None:
+        try:
+            while not self._stop.wait(_INTERVAL_S):
+                if self._changed() or self._last != self.given_bytes:
+                    self._look()
+        except OSError as error:
+            self._failure = error
+
+    def _changed(self) -> bool:
+        """Whether anything on these file systems was; one without a size does not say."""
+        status = [os.fstatvfs(directory) for directory in self._descriptors]
+        before, self._seen = self._seen, [(one.f_blocks, one.f_bfree) for one in status]
+        return before != self._seen or any(one.f_blocks == 0 for one in status)
+
+    def _charged(self) -> int:
+        sizes = self._sizes()
+        self._outside &= sizes  # a file cut short grows again inside the cap
+        return (sizes - self._outside).total()
+
+    def _sizes(self) -> _Sizes:
+        found: _Sizes = Counter()
+        for directory in self._descriptors:
+            _add_sizes(directory, found)
+        return found
+
+
+def _add_sizes(directory: int, found: _Sizes) -> None:
+    """Of all files below an open directory; the server's user may change it meanwhile."""
+    with os.scandir(directory) as listing:
+        entries = list(listing)
+    for entry in entries:
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                below = os.open(entry.name, _DIRECTORY, dir_fd=directory)
+                try:
+                    _add_sizes(below, found)
+                finally:
+                    os.close(below)
+            else:
+                status = entry.stat(follow_symlinks=False)
+                found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
+        except (FileNotFoundError, NotADirectoryError):
+            continue
