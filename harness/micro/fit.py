@@ -9,9 +9,9 @@ from typing import Any
 from harness.errors import UsageError
 from harness.host.uncontrolled import Finding
 from harness.micro.chains import LINE_BYTES
-from harness.micro.fit_findings import Steps, findings_of
+from harness.micro.fit_findings import NO_PROCESSORS, Steps, findings_of
 from harness.micro.limits import Limits, chosen
-from harness.micro.model import VECTORED, Axis, Job, Measurement, Pages, Place, Suite
+from harness.micro.model import VECTORED, Axis, Job, Measurement, Numa, Pages, Place, Suite
 from harness.micro.refusals import refuse_cached, refuse_gigantic, refuse_jobs
 from harness.micro.room import Room
 from harness.units import format_bytes
@@ -59,12 +59,12 @@ def targets_of(measurement: Measurement, room: Room) -> dict[TargetKey, int]:
 def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
     """The suite on this host; UsageError where nothing of it is left, or nothing fits."""
     asked = _asked(suite, room, limits)
-    near, limited, threaded, sized = _fitted(asked, room, limits)
+    _, limited, threaded, sized = _fitted(asked, room, limits)
     unique: dict[str, Measurement] = {}
     for one in sized:  # what differed in what was changed is called the same now: the first stands
         unique.setdefault(one.configuration, one)
     kept = list(unique.values())
-    steps = Steps(len(asked) - len(near), limited, threaded, sized, kept)
+    steps = Steps(_left_out(asked, room), limited, threaded, sized, kept)
     findings = findings_of(steps, room, limits)
     if not kept:
         raise UsageError(f"suite {suite.name}", "nothing of it can be measured here",
@@ -118,17 +118,28 @@ def _gigantic(measurements: Sequence[Measurement], room: Room) -> tuple[dict[Pla
 
 
 def _with_processors(measurements: Sequence[Measurement], room: Room) -> list[Measurement]:
-    """Without those that want far processors where there are none."""
-    if room.far:
-        return list(measurements)
-    far = [one for one in measurements if any(job.numa == "far" for job in one.jobs)]
-    for one in far:
+    """Without those that want near or far processors where none of these may be used."""
+    lacking = _lacking(room)
+    without = [one for one in measurements if {job.numa for job in one.jobs} & lacking]
+    for one in without:
         if one.needed:
+            numa = next(job.numa for job in one.jobs if job.numa in lacking)
             raise UsageError(
-                one.origin, "numa_pattern far: all processors here are near the tier",
-                "a host with several NUMA nodes, or numa_pattern: near",
+                one.origin, f"numa_pattern {numa}: {NO_PROCESSORS[numa]['found']}",
+                NO_PROCESSORS[numa]["do"],
             )  # fmt: skip
-    return [one for one in measurements if one not in far]
+    return [one for one in measurements if one not in without]
+
+
+def _lacking(room: Room) -> set[Numa]:
+    processors: dict[Numa, tuple[int, ...]] = {"near": room.near, "far": room.far}
+    return {numa for numa, cpus in processors.items() if not cpus}
+
+
+def _left_out(asked: Sequence[Measurement], room: Room) -> dict[Numa, int]:
+    """How many configurations want near, and far processors that may not be used."""
+    return {numa: sum(any(job.numa == numa for job in one.jobs) for one in asked)
+            for numa in sorted(_lacking(room))}  # fmt: skip
 
 
 def _whole(one: Measurement) -> Measurement:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.host.uncontrolled import Finding
 from harness.micro.limits import Limits
-from harness.micro.model import VECTORED, Measurement
+from harness.micro.model import VECTORED, Measurement, Numa
 from harness.micro.room import Room
 from harness.units import counted, format_bytes
 
 #: Below so many last-level caches a range is found in them to a good part.
 _CACHES = 4
+#: Of configurations that were left out since no near, or no far processor may be used.
+NO_PROCESSORS: Mapping[Numa, Finding] = {
+    "near": Finding(
+        what="near processors",
+        found="no processor near the tier may be used",
+        do="name processors of the tier's node: --cpus node:0, say",
+    ),
+    "far": Finding(
+        what="far processors",
+        found="no processor far from the tier may be used",
+        do="measure on a host with several NUMA nodes, and let --cpus name processors of them",
+    ),
+}
 _PAGE_CACHE = Finding(
     what="page cache",
     found="a mapped file of a tier without DAX lies in the kernel's page cache: its figures are "
@@ -25,11 +38,12 @@ _PAGE_CACHE = Finding(
 class Steps:
     """A suite's measurements behind each step of fitting it.
 
-    ``far``: how many were left out, for want of far processors. ``limited`` (as the command
-    line wants), ``threaded`` and ``sized`` go side by side; of ``sized`` ``kept`` are measured.
+    ``left_out``: how many configurations, for want of near and of far processors. ``limited``
+    (as the command line wants), ``threaded`` and ``sized`` go side by side; of ``sized`` ``kept``
+    are measured.
     """
 
-    far: int
+    left_out: Mapping[Numa, int]
     limited: Sequence[Measurement]
     threaded: Sequence[Measurement]
     sized: Sequence[Measurement]
@@ -39,7 +53,7 @@ class Steps:
 def findings_of(steps: Steps, room: Room, limits: Limits) -> tuple[Finding, ...]:
     """All that differs from what was asked for, and what of it doubts a figure."""
     return (
-        *_far_told(steps.far),
+        *_processors_told(steps.left_out),
         *_isa_told(steps.kept, limits),
         *_operations_told(steps.kept, limits),
         *_threads_told(steps.limited, steps.threaded),
@@ -51,17 +65,12 @@ def findings_of(steps: Steps, room: Room, limits: Limits) -> tuple[Finding, ...]
     )
 
 
-def _far_told(left_out: int) -> list[Finding]:
-    if not left_out:
-        return []
-    return [
-        Finding(
-            what="far processors",
-            found=f"{counted(left_out, 'configuration')} left out: all processors here are near "
-            "the tier",
-            do="measure on a host with several NUMA nodes",
-        )
-    ]
+def _processors_told(left_out: Mapping[Numa, int]) -> Iterator[Finding]:
+    for numa, count in left_out.items():
+        if count:
+            one = NO_PROCESSORS[numa]
+            found = f"{counted(count, 'configuration')} left out: {one['found']}"
+            yield Finding(what=one["what"], found=found, do=one["do"])
 
 
 def _equal_told(equal: int) -> list[Finding]:

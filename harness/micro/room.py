@@ -116,14 +116,14 @@ def _of_nodes(wanted: Iterable[int], every: list[Node], memory: int) -> int:
 def _processors(
     tier: Tier, usable: tuple[int, ...], every: list[Node], kernel: Kernel
 ) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
-    """Those of the nodes nearest to the tier, and the others; the first of these
+    """Usable processors of the nodes nearest to the tier, and of the others; the first of these
     near nodes that has memory.
 
-    All are near where the tier has no node or only one node has processors, and no node is named.
+    Which nodes are near does not depend on ``usable``: with ``cpus=node:1`` a tier of node 0 has
+    no near processor. All are near where the tier's node is unknown, and no node is named then.
     """
     home = node_list(tier.claim)[0] if tier.facts.kind == "numa" else tier.facts.numa_node
-    with_cpus = {node.node: set(_listed(node.cpus)) & set(usable) for node in every if node.cpus}
-    with_cpus = {node: cpus for node, cpus in with_cpus.items() if cpus}
+    with_cpus = {node.node: set(_listed(node.cpus)) for node in every if node.cpus}
     if home is None or not with_cpus:
         return _cores_first(usable, kernel), (), None
     numbers = [node.node for node in every]
@@ -131,8 +131,8 @@ def _processors(
     distance = dict(zip(numbers, distances, strict=False))
     nearest = min(distance.get(node, 0) for node in with_cpus)
     near_nodes = [n for n in with_cpus if distance.get(n, 0) == nearest]
-    near = [c for n in near_nodes for c in with_cpus[n]]
-    far = [c for n, cpus in with_cpus.items() if n not in near_nodes for c in cpus]
+    near = {c for n in near_nodes for c in with_cpus[n]} & set(usable)
+    far = set(usable) - near
     with_memory = [one.node for one in every if one.node in near_nodes and one.memory_bytes]
     node = next(iter(with_memory), None) if len(every) > 1 else None
     return _cores_first(near, kernel), _cores_first(far, kernel), node

@@ -121,8 +121,19 @@ def test_what_lies_in_memory_shares_it():
 def test_far_processors_that_are_not_there_are_left_out_of_ours_and_refused_of_theirs():
     fitted = fit(suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}"), room(), Limits())
     assert names(fitted) == ["m/numa=near"]
-    with pytest.raises(UsageError, match="all processors here are near"):
+    with pytest.raises(UsageError, match="numa_pattern far"):
         fit(perma("b: {args: {numa_pattern: far, run_time: 1}}"), room(), Limits())
+
+
+def test_far_processors_alone_measure_nothing_that_is_called_near():
+    asked = suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}\n  n: {{{RANDOM}}}")
+    fitted = fit(asked, room(0, far=2), Limits())
+    assert names(fitted) == ["m/numa=far"]
+    assert [finding["what"] for finding in fitted.findings] == ["near processors"]
+    with pytest.raises(UsageError, match="nothing of it can be measured here"):
+        fit(suite(f"  n: {{{RANDOM}}}"), room(0, far=2), Limits())
+    with pytest.raises(UsageError, match="numa_pattern near"):
+        fit(perma("b: {args: {run_time: 1}}"), room(0, far=2), Limits())
 
 
 def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():

@@ -83,6 +83,11 @@ def test_processors_that_are_named_are_the_only_ones(kernel):
     assert (room.near, room.far) == ((2,), (0,))
 
 
+def test_processors_of_another_node_are_far_though_no_others_may_be_used(kernel):
+    room = room_of(numa(0), ENV, Limits(cpus="node:1"), kernel)
+    assert (room.near, room.far, room.near_node) == ((), (2, 3, 6, 7), 0)
+
+
 def test_a_file_without_dax_takes_page_cache_and_so_no_more_than_memory(kernel, tmp_path):
     facts = TierFacts("block", free_bytes=1 << 50)
     disk = Tier(TierClaim("ssd", "block", path=str(tmp_path)), facts)
