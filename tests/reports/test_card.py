@@ -298,7 +298,7 @@ def test_price_performance_is_that_of_perma_bench_table_2(
 
 def test_latency_multiplies_and_operations_divide(tmp_path: Path) -> None:
     metrics = [
-        duration("random_read_latency", {"500": 100}, threads=16),
+        duration("random_read_latency", {"500": 100}, threads=16, chain="rp_256", mode="dependent"),
         operations("hash_index_update", 23.6e6, threads=16, chain=HASH_UPDATE),
         operations("hash_index_update", 2e6, threads=1, chain=HASH_UPDATE),
     ]

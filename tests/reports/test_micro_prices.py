@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from micro_runs import micro_run, operations
+from micro_runs import duration, micro_run, operations
 
 from harness.micro.chains import chain_text, parse_chain
 from harness.reports.micro.points import devices
@@ -28,3 +28,16 @@ def test_index_operations_are_the_papers_512_byte_ones(tmp_path: Path) -> None:
     by_name = {column.per: column.value(device, 10.0) for column in COLUMNS}
     assert by_name["M hash index updates/s"] == pytest.approx(0.5)
     assert by_name["M tree index lookups/s"] == pytest.approx(1.0)
+
+
+def test_latency_is_that_of_the_papers_suite_as_well(tmp_path: Path) -> None:
+    """PVLDB 15(11), Section 4.3.1: dependent reads of 256 bytes, 16 threads."""
+    held = [("r_256", 16, "500"), ("r_256", 32, "900"), ("r_256,w_256_cache", 16, "700")]
+    metrics = [
+        duration("operation_latency", {mean: 100}, threads=threads, mode="dependent",
+                 chain=chain_text(parse_chain(chain, "test")))
+        for chain, threads, mean in held
+    ]  # fmt: skip
+    (device,) = devices([micro_run(tmp_path, metrics, suite="perma-bench/raw")])
+    by_name = {column.per: column.value(device, 10.0) for column in COLUMNS}
+    assert by_name["100 ns latency"] == pytest.approx(50.0, rel=0.002)
