@@ -82,10 +82,11 @@ class IoJob:
 
     @property
     def configuration(self) -> str:
-        """``random_read/access=4096,queue_depth=8,…``: unique in a suite."""
-        told = {**self.axes, "direct": self.direct}
-        del told["operation"], told["pattern"]
-        told = {"access": told.pop("access_size_bytes"), **told}
+        """``reads/operation=read,pattern=random,access=4096,…``: unique in a suite."""
+        told = {
+            "access" if name == "access_size_bytes" else name: value
+            for name, value in {**self.axes, "direct": self.direct}.items()
+        }
         return f"{self.measurement}/{','.join(f'{k}={v}' for k, v in told.items())}"
 
 

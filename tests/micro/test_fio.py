@@ -30,6 +30,7 @@ from harness.micro import external, fio, ioping
 from harness.micro.fio_result import histogram, sample_of
 from harness.micro.io_jobs import IoPlan, plan_of
 from harness.micro.measured import Measured, Workplace
+from harness.micro.suite import find_suite, load_documents
 from harness.opening import open_environment
 from harness.progress import progress_on_stderr
 from harness.units import MIB
@@ -315,6 +316,13 @@ def test_lists_are_swept_in_their_order() -> None:
     assert len({job.configuration for job in plan.jobs}) == 4
 
 
+def test_reads_and_writes_of_one_measurement_keep_a_job_file_each() -> None:
+    """The artifact has job files by configuration: so do those of the shipped table4."""
+    (document,) = load_documents(find_suite("nvm-for-databases/table4"))
+    jobs = plan_of(document.value["block"]["params"]).jobs
+    assert len(jobs) == len({job.configuration for job in jobs}) == 8
+
+
 _MEASURE = textwrap.dedent("""
     import signal, sys
     from pathlib import Path
@@ -362,7 +370,11 @@ LONG_IOPING = {"requests": 1_000_000, "working_set": "4MiB"}
 @pytest.mark.parametrize(
     ("measure", "params", "named"),
     [
-        (fio.measure, LONG_FIO, r"r/access=4096,.* \(repeat 1 of 2\)"),
+        (
+            fio.measure,
+            LONG_FIO,
+            r"r/operation=read,pattern=random,access=4096,.* \(repeat 1 of 2\)",
+        ),
         (ioping.measure, LONG_IOPING, r"ioping/operation=read,pattern=\w+ \(repeat 1 of 2\)"),
     ],
 )
