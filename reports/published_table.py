@@ -86,25 +86,40 @@ def _swept(
     """The medians, or ratios of them, where the parameter of a sweep is that of the point."""
     if not point.x.isdigit():
         return
+    value = int(point.x)
     for sweep in sweeps:
         if series.engine != sweep.engine:
             continue
         first, over, second = series.arm.partition(OVER)
-        a, b = (_at(sweep, arm, int(point.x)) for arm in (first, second))
         if not over and series.metric == sweep.metric:
-            yield from (quantity_text(value, sweep.unit) + mark for value, mark in a)
+            for line in sweep.meant_by(first):
+                if value in line.points:
+                    yield quantity_text(line.points[value].median, sweep.unit) + _mark(line)
         elif over and series.metric == sweep.metric + RATIO:
-            yield from (f"{significant(x / y)}{m or n}" for x, m in a for y, n in b if y)
+            for a, b, below in _compared(sweep, first, second, value):
+                if value in a.points and below in b.points and b.points[below].median:
+                    ratio = a.points[value].median / b.points[below].median
+                    yield significant(ratio) + (_mark(a) or _mark(b))
 
 
-def _at(sweep: Sweep, arm: str, value: int) -> list[tuple[float, str]]:
-    """Median and mark of every line that a paper's arm means, at one value."""
-    lines: list[Line] = sweep.meant_by(arm)
-    return [
-        (line.points[value].median, " (EMULATED)" if line.emulated else "")
-        for line in lines
-        if value in line.points
-    ]
+def _compared(
+    sweep: Sweep, first: str, second: str, value: int
+) -> Iterator[tuple[Line, Line, int]]:
+    """Both lines of a paper's ratio, and at which value of the parameter the second is read.
+
+    ``pmem-both over ssd-both`` are two arms at the same value; ``pmem-both over threadcount=16``
+    is one arm at two values.
+    """
+    parameter, _, other = second.partition("=")
+    if parameter == sweep.parameter and other.isdigit():
+        yield from ((line, line, int(other)) for line in sweep.meant_by(first))
+    else:
+        over, under = (sweep.meant_by(arm) for arm in (first, second))
+        yield from ((a, b, value) for a in over for b in under)
+
+
+def _mark(line: Line) -> str:
+    return " (EMULATED)" if line.emulated else ""
 
 
 def _quantity(metric: str, query: str) -> Quantity:

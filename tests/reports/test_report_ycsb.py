@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from report_runs import EMULATED, Case, write
 
+import harness.profile
 from harness import hdr
 from harness.reports.naming import leading
-from harness.reports.published import PublishedPoint, PublishedSeries
+from harness.reports.published import PublishedPoint, PublishedSeries, read_published
+from harness.reports.published_table import published_rows
 from harness.reports.report import write_report
 from harness.reports.series import panels
 from harness.reports.sweeps import published_points, side_by_side, sweeps
@@ -23,6 +25,9 @@ from harness.store import StoredRun
 
 LAYOUT = hdr.Layout(1000, 3_600_000_000_000, 3)
 MIXES = {"a": ("read", "update"), "c": ("read",)}
+PUBLISHED = (
+    Path(harness.profile.__file__).parent / "profiles/papers/nvm-for-databases/published.csv"
+)
 PLACEMENTS = ("ssd-both", "pmem-both")
 
 
@@ -243,6 +248,17 @@ def test_a_papers_points_find_the_place_that_they_name(sweep_report: Any) -> Non
     ]  # fmt: skip
     assert [line.name for line, _ in published_points(found[0], series)] == ["pmem-both"]
     assert list(published_points(found[1], series)) == []  # workload c; no workload is no place
+
+
+def test_figure_11_of_the_paper_is_one_arm_at_two_thread_counts(tmp_path: Path) -> None:
+    made = [
+        ycsb(tmp_path, core, threads, "pmem-both", gain)
+        for core in MIXES
+        for threads, gain in ((16, 1.0), (48, 0.25))
+    ]
+    held = panels(made, "placement", None)
+    rows = published_rows(held, sweeps(held), read_published(PUBLISHED, ("fig11",)))
+    assert [(row.x, row.measured) for row in rows] == [("48", "0.750 (EMULATED)")]
 
 
 def test_every_parameter_stands_in_the_csv_and_no_table_of_queries_is_left(tmp_path: Path) -> None:
