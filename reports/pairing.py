@@ -1,14 +1,18 @@
-"""Which repeats of A and B ran side by side: block k of one within the time of that block.
+"""Which repeats of A and B ran side by side: block k of one next to block k of the other.
 
-A pair cancels what drifts only if its runs shared the drift. ``experiment run`` may be
-resumed days later, even in the middle of a run, and an experiment that grew keeps its older
-runs: the same block number alone says nothing.
+A pair cancels what drifts only if its runs shared the drift. A name and a block number do not
+show that: every ``harness run`` of a session may have the same name, ``experiment run`` may be
+resumed days later, and an experiment that grew keeps its older runs. So a pair is two runs of
+one plan (by its hash) and one block that started near each other, and the blocks of a
+comparison must have run one after another: where the runs of one block lie between those of
+another, all of A ran before B, or the other way round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise, product
 
 from harness.reports.statistics import Pairing
 from harness.store import StoredRun
@@ -18,6 +22,9 @@ from harness.units import format_ns
 #: all runs of the block (golden data are restored and servers started between them), and a slack.
 BLOCK_TIMES = 3
 SLACK_NS = 600 * 10**9
+
+
+_Pair = tuple[StoredRun, StoredRun]
 
 
 @dataclass(frozen=True)
@@ -36,28 +43,59 @@ def paired(
 ) -> Paired:
     """A and B in pairs of one block, or as they are with the reason.
 
-    ``beside``: other runs of the store; those of the same experiment and block say how
-    long the block took.
+    ``beside``: other runs of the store; those of the same plan and block say how long the
+    block took.
     """
-    names = {run.run["experiment"]["name"] for run in (*a, *b)}
-    by_block = [{run.run["spec"]["block"]: run for run in side} for side in (a, b)]
-    common = sorted(by_block[0].keys() & by_block[1].keys())
-    if len(names) > 1:
-        why = "they come from different experiments, so their repeats did not run side by side"
-    elif any(len(blocks) < len(side) for blocks, side in zip(by_block, (a, b), strict=True)):
-        why = "a block was run more than once"
-    elif not common:
+    pairs = _pairs(a, b)
+    if 0 < 2 * len(pairs) < min(len(a), len(b)):
+        why = f"only {len(pairs)} of {min(len(a), len(b))} repeats ran in one plan and block"
+    elif pairs:
+        why = _overlapping(pairs) or _apart(pairs, (*a, *b, *beside))
+    elif {_plan(run) for run in a} & {_plan(run) for run in b}:
         why = "they have no block in common"
     else:
-        why = _apart([(by_block[0][k], by_block[1][k]) for k in common], (*a, *b, *beside))
+        why = "they come from different experiments, so their repeats did not run side by side"
     if why:
         return Paired(tuple(a), tuple(b), "unpaired", why)
-    left = tuple(run.run_id for run in (*a, *b) if run.run["spec"]["block"] not in common)
-    first, second = (tuple(blocks[k] for k in common) for blocks in by_block)
-    return Paired(first, second, "paired", "", left)
+    used = {run.run_id for pair in pairs for run in pair}
+    left = tuple(run.run_id for run in (*a, *b) if run.run_id not in used)
+    return Paired(tuple(x for x, _ in pairs), tuple(y for _, y in pairs), "paired", "", left)
 
 
-def _apart(pairs: Sequence[tuple[StoredRun, StoredRun]], every: Sequence[StoredRun]) -> str:
+def _pairs(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> list[_Pair]:
+    """Runs of one plan and block, in the order in which the pairs began.
+
+    Where a plan was executed more than once, each run is paired with the nearest in time.
+    """
+    blocks = dict.fromkeys(_block_of(run) for run in a)
+    found: list[_Pair] = []
+    for block in blocks:
+        sides = ([run for run in side if _block_of(run) == block] for side in (a, b))
+        used: set[str] = set()
+        for one, other in sorted(product(*sides), key=_starts_apart):
+            if not used & {one.run_id, other.run_id}:
+                used |= {one.run_id, other.run_id}
+                found.append((one, other))
+    return sorted(found, key=lambda pair: min(map(_began, pair)))
+
+
+def _starts_apart(pair: _Pair) -> int:
+    return abs(_began(pair[0]) - _began(pair[1]))
+
+
+def _overlapping(pairs: Sequence[_Pair]) -> str:
+    """That the blocks did not run one after another; empty if they did."""
+    spans = [[start for run in pair for start in _starts(run)] for pair in pairs]
+    overlapping = sum(max(one) > min(next_) for one, next_ in pairwise(spans))
+    if not overlapping:
+        return ""
+    return (
+        f"their blocks overlap in time ({overlapping} of {len(pairs) - 1} began before the "
+        "preceding one had started all of its runs), so their repeats did not run side by side"
+    )
+
+
+def _apart(pairs: Sequence[_Pair], every: Sequence[StoredRun]) -> str:
     """Which block's runs did not run side by side, and by how much; empty if all did."""
     far = []
     for one, other in pairs:
@@ -81,7 +119,7 @@ def _starts(run: StoredRun) -> list[int]:
 
 
 def _block_ns(run: StoredRun, every: Sequence[StoredRun]) -> int:
-    """The durations of the runs of its experiment and block added up, each spec once."""
+    """The durations of the runs of its plan and block added up, each spec once."""
     took: dict[str, int] = {}
     for other in every:
         if _block_of(other) == _block_of(run):
@@ -91,7 +129,15 @@ def _block_ns(run: StoredRun, every: Sequence[StoredRun]) -> int:
 
 
 def _block_of(run: StoredRun) -> tuple[str, int]:
-    return run.run["experiment"]["name"], run.run["spec"]["block"]
+    return _plan(run), run.run["spec"]["block"]
+
+
+def _plan(run: StoredRun) -> str:
+    return str(run.run["experiment"]["hash"])
+
+
+def _began(run: StoredRun) -> int:
+    return int(run.run["started_unix_ns"])
 
 
 def _long(duration_ns: int) -> str:

@@ -38,6 +38,37 @@ def test_a_block_resumed_days_later_is_no_pair(tmp_path: Path) -> None:
     assert compare(old[:1], new[:1]).groups[0].pairing == "paired"
 
 
+@pytest.mark.parametrize("plans", ["aa", "ab"])
+def test_two_batches_one_after_the_other_are_no_pairs(tmp_path: Path, plans: str) -> None:
+    """Two ``harness run`` of six repeats each: their names and block numbers agree."""
+    a, b = (
+        [
+            at(tmp_path, (6 * batch + k) * MINUTE, place, block=k,
+               run_changes={"experiment": {"name": "command-line", "hash": letter * 16}})
+            for k in range(6)
+        ]
+        for batch, (place, letter) in enumerate(zip(("ssd-both", "pmem-both"), plans, strict=True))
+    )  # fmt: skip
+    group = compare(a, b).groups[0]
+    assert group.pairing == "unpaired"
+    assert {(r.estimate.n_a, r.estimate.n_b) for r in group.rows if r.estimate} == {(6, 6)}
+
+
+def test_a_plan_that_was_executed_twice_has_twice_as_many_pairs(tmp_path: Path) -> None:
+    a, b = (
+        [
+            at(tmp_path, (10 * execution + 2 * k + side) * MINUTE, place, block=k)
+            for execution in range(2)
+            for k in range(3)
+        ]
+        for side, place in enumerate(("ssd-both", "pmem-both"))
+    )
+    group = compare(a, b).groups[0]
+    assert group.pairing == "paired"
+    assert group.a.runs == tuple(run.run_id for run in a)
+    assert group.b.runs == tuple(run.run_id for run in b)
+
+
 @pytest.mark.parametrize(("later", "pairing"), [(5 * MINUTE, "paired"), (3 * DAY, "unpaired")])
 def test_a_run_gone_on_with_days_later_is_no_pair(tmp_path: Path, later: int, pairing: str) -> None:
     cut = {"cut_off_run_id": "x", "kept_steps": 1, "after_step": "q1"}
