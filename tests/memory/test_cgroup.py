@@ -94,7 +94,7 @@ def test_files_on_a_tmpfs_leave_the_rest_of_the_cap_as_it_is(supervisor, big_fil
             writer.stdin.flush()
             assert writer.stdout.readline()
             until(lambda expected=written * MIB: room.given_bytes == expected)
-        assert room.peak_bytes == 192 * MIB
+        assert room.peak_bytes >= 192 * MIB
         assert starter.spawn(["cat", str(big_file)]).wait(60) == 0
         cached = residency([big_file]).resident_bytes
         log.unlink()
