@@ -70,9 +70,9 @@ def _pairs(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> list[_Pair]:
     blocks = dict.fromkeys(_block_of(run) for run in a)
     found: list[_Pair] = []
     for block in blocks:
-        sides = ([run for run in side if _block_of(run) == block] for side in (a, b))
+        a_side, b_side = ([run for run in side if _block_of(run) == block] for side in (a, b))
         used: set[str] = set()
-        for one, other in sorted(product(*sides), key=_starts_apart):
+        for one, other in sorted(product(a_side, b_side), key=_starts_apart):
             if not used & {one.run_id, other.run_id}:
                 used |= {one.run_id, other.run_id}
                 found.append((one, other))
