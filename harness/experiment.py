@@ -26,7 +26,9 @@ _MODES = {
 
 
 #: What of the host may be changed at any time and changes times.
-_HOST_STATE = ("governor", "turbo", "smt", "thp", "aslr", "memory_bytes")
+_HOST_STATE = (
+    "governor", "turbo", "smt", "thp", "aslr", "prefetchers", "memory_speed", "memory_bytes",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

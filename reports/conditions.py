@@ -18,6 +18,8 @@ _HOST_STATES = {
     "Turbo": "turbo",
     "SMT": "smt",
     "Transparent huge pages": "thp",
+    "Hardware prefetchers": "prefetchers",
+    "Memory bus": "memory_speed",
     "Virtual machine": "virtualised",
 }
 

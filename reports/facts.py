@@ -34,8 +34,8 @@ _TIER_FACTS = (
     "interleave_ways", "persistence_domain", "numa_node",
 )  # fmt: skip
 _HOST_FACTS = (
-    "host_id", "cpu", "kernel", "governor", "turbo", "smt", "thp", "aslr", "virtualised",
-    "persistence_domains",
+    "host_id", "cpu", "kernel", "governor", "turbo", "smt", "thp", "aslr", "prefetchers",
+    "memory_speed", "virtualised", "persistence_domains",
 )  # fmt: skip
 #: Parts of the spec that are no fact of their own: the repeat, a requirement that the
 #: detected mode answers, and what the placement's own facts say.

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from harness.host.prefetchers import UNREADABLE
 from harness.tiers.kernel import LIVE, Kernel
 
 _DMI = "/sys/firmware/dmi/tables/DMI"
@@ -32,7 +33,8 @@ _UNKNOWN_64 = 0xFFFF_FFFF_FFFF_FFFF
 class MemoryDevice:
     """One module as the firmware lists it; sizes in bytes, 0 where it does not say.
 
-    ``volatile_bytes`` of an Optane module is what Memory Mode took of it.
+    ``volatile_bytes`` of an Optane module is what Memory Mode took of it. ``speed_mts``: as
+    configured, not what the module is able to; None where the firmware does not say.
     """
 
     locator: str
@@ -44,6 +46,17 @@ class MemoryDevice:
     part_number: str | None
     volatile_bytes: int
     persistent_bytes: int
+
+
+def memory_speed(modules: list[MemoryDevice] | None) -> str:
+    """``2666 MT/s``, as the memory bus is configured; several where modules differ.
+
+    ``unreadable`` where the firmware's list may not be read, or does not say of every module.
+    """
+    speeds = {module.speed_mts for module in modules or ()}
+    if not speeds or None in speeds:
+        return UNREADABLE
+    return f"{', '.join(map(str, sorted(filter(None, speeds))))} MT/s"
 
 
 def dimms(kernel: Kernel) -> list[dict[str, Any]]:
@@ -160,7 +173,7 @@ def _device(body: bytes, strings: list[str]) -> MemoryDevice:
         size_bytes=_size(number(0x0C, "<H"), number(0x1C, "<I")),
         type=_TYPES.get(number(0x12, "<B"), f"type {number(0x12, '<B'):#x}"),
         technology=_TECHNOLOGIES.get(number(0x28, "<B")),
-        speed_mts=number(0x20, "<H") or number(0x15, "<H") or None,
+        speed_mts=number(0x20, "<H") or None,
         manufacturer=text(0x17),
         part_number=text(0x1A),
         volatile_bytes=capacity(0x3C),

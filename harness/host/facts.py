@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from harness.host import cpu as processors
-from harness.host.dimms import dimms
+from harness.host.dimms import dimms, memory_devices, memory_speed
 from harness.host.mode import host_mode
+from harness.host.prefetchers import UNREADABLE, prefetchers
 from harness.tiers.kernel import LIVE, Kernel
 from harness.tiers.model import Tier
 from harness.tiers.numa import nodes
@@ -42,6 +43,8 @@ def host_facts(tiers: Iterable[Tier] = (), kernel: Kernel = LIVE) -> dict[str, A
         "smt": processors.smt(kernel),
         "thp": processors.thp(kernel),
         "aslr": processors.aslr(kernel),
+        "prefetchers": prefetchers(kernel),
+        "memory_speed": memory_speed(memory_devices(kernel)),
         "swap_bytes": memory.get("SwapTotal", 0),
         "dimms": dimms(kernel),
         "persistence_domains": {
@@ -104,6 +107,11 @@ def _notes(kernel: Kernel) -> list[str]:
         notes.append("the firmware gives no SMBIOS table: no inventory of DRAM modules")
     elif not os.access(table, os.R_OK):
         notes.append("only root may read the SMBIOS table: no inventory of DRAM modules")
+    if prefetchers(kernel) == UNREADABLE:
+        notes.append(
+            "the state of the hardware prefetchers is unreadable: it takes root, the module msr "
+            "(modprobe msr) and bare metal"
+        )
     if processors.governor(kernel) is None:
         notes.append("no cpufreq driver: clock frequencies are not visible")
     return notes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -30,6 +30,10 @@ LATENCY = "latency_ns"
 MEAN = "operation_mean_duration_ns"
 EMPTY = "empty_body_ns"
 _MAIN_MEMORY = "main memory"
+#: What of a host can be switched and makes another device of each of its tiers: PVLDB 15(11),
+#: Sections 4.5.1 and 4.5.2. What nobody could read is a state of its own.
+_HOST_STATE = {"prefetchers": "prefetchers", "memory_speed": "memory bus"}
+_STATE = "host."
 #: Labels that name a configuration, beside what was done in it.
 NAMES = ("measurement", "configuration", "job")
 
@@ -105,7 +109,8 @@ class Device:
     """A tier of a host with everything measured on it.
 
     ``name``: the tier's, with the host's where several hosts are shown. ``tier``: as in the
-    manifest, empty where a run has none. ``emulated``: by what it is stood in for.
+    manifest, empty where a run has none. ``emulated``: by what it is stood in for. ``state``: of
+    the host by name (``prefetchers``, ``memory bus``): another one makes another device.
     """
 
     host: str
@@ -115,6 +120,7 @@ class Device:
     points: tuple[Point, ...]
     emulated: tuple[str, ...]
     several_hosts: bool = False
+    state: Labels = field(default_factory=dict)
 
     @cached_property
     def llc_bytes(self) -> int:
@@ -199,6 +205,7 @@ def _key(run: StoredRun) -> _Key:
     host = run.manifest["host"]
     mine = {item for item in facts(run).items() if item[0].startswith(f"tier.{tier}.")}
     mine.add((f"tier.{tier}.{_MAIN_MEMORY}", main_memory(run)))
+    mine |= {(f"{_STATE}{words}", str(host[name])) for name, words in _HOST_STATE.items()}
     return _Key(str(host["hostname"]), str(host["host_id"]), tier, frozenset(mine))
 
 
@@ -220,6 +227,7 @@ def _device(key: _Key, runs: Sequence[StoredRun], every: Sequence[_Key]) -> Devi
         tuple(points_of(runs)),
         tuple(emulated),
         len({one.host_id for one in every}) > 1,
+        {fact.removeprefix(_STATE): value for fact, value in key.facts if fact.startswith(_STATE)},
     )
 
 

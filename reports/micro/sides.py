@@ -1,6 +1,7 @@
 """Which devices of a report are the two sides of a paper's ratio of two tiers.
 
-Both are of the same host, as the papers' are. What a tier is, its facts tell, never its name.
+Both are of the same host in the same state, as the papers' are. What a tier is, its facts tell,
+never its name.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def sides(over: str, under: str, device: Device, others: Sequence[Device]) -> tu
     One side is the column's device, the other is found among those of its host. UnderivedError
     where it is not there, where several could be it, or where the column's device is that side.
     """
-    mine = [one for one in others if one.host == device.host and one is not device]
+    mine = [
+        one for one in others
+        if one is not device and (one.host, one.state) == (device.host, device.state)
+    ]  # fmt: skip
     if ALONE in (over, under):
         other = _one(device, mine, _is_alone, "a single DIMM")
         if (_ways(device) or 0) < 2:

@@ -70,6 +70,54 @@ def test_facts_of_the_recorded_machine(nvdimms: RecordedKernel) -> None:
 # Processors ---------------------------------------------------------------------------
 
 
+def msr(root: Path, processor: int, register: int, value: int) -> None:
+    """A processor's registers, as /dev/cpu/N/msr has them: eight bytes at each one's number."""
+    path = root / f"dev/cpu/{processor}/msr"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as stream:  # sparse: AMD's register lies at 3 GiB
+        stream.seek(register)
+        stream.write(value.to_bytes(8, "little"))
+
+
+INTEL, AMD = ("GenuineIntel", 0x1A4), ("AuthenticAMD", 0xC000_0108)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "values", "expected"),
+    [
+        (INTEL, (0, 0), "enabled"),
+        (INTEL, (0xF, 0xF), "disabled"),
+        (INTEL, (0x5, 0x5), "disabled: L2, L1"),
+        (INTEL, (0, 0xF), "differ"),
+        (AMD, (0x3C0, 0x3C0), "enabled"),  # after reset: an aggressiveness profile
+        (AMD, (0x3EF, 0x3EF), "disabled"),
+        (("ARM", 0x1A4), (0,), "unreadable"),
+    ],
+)
+def test_prefetchers_are_what_the_registers_of_all_processors_say(
+    tmp_path: Path, vendor: tuple[str, int], values: tuple[int, ...], expected: str
+) -> None:
+    name, register = vendor
+    write(tmp_path, "/proc/cpuinfo", f"processor : 0\nvendor_id : {name}\nflags : clwb\n")
+    for processor, value in enumerate(values):
+        msr(tmp_path, processor, register, value)
+    assert host_facts((), Kernel(tmp_path))["prefetchers"] == expected
+
+
+def test_prefetchers_without_a_register_or_behind_a_hypervisor_are_unreadable(
+    tmp_path: Path,
+) -> None:
+    cpuinfo = "processor : 0\nvendor_id : GenuineIntel\nflags : clwb{}\n"
+    write(tmp_path, "/proc/cpuinfo", cpuinfo.format(""))
+    facts = host_facts((), Kernel(tmp_path))
+    assert facts["prefetchers"] == "unreadable"
+    assert [note for note in facts["notes"] if "prefetchers" in note]
+    msr(tmp_path, 0, 0x1A4, 0)
+    assert host_facts((), Kernel(tmp_path))["prefetchers"] == "enabled"
+    write(tmp_path, "/proc/cpuinfo", cpuinfo.format(" hypervisor"))
+    assert host_facts((), Kernel(tmp_path))["prefetchers"] == "unreadable"
+
+
 def test_governor_turbo_and_smt_of_an_invented_intel_server(tmp_path: Path) -> None:
     for number, governor in enumerate(["performance", "powersave"]):
         write(
@@ -149,6 +197,25 @@ def test_modules_of_the_firmware_table() -> None:
     assert (optane.technology, optane.speed_mts, optane.manufacturer) == ("Optane", 2666, "Maker")
     assert optane.size_bytes == 129408 << 20
     assert optane.persistent_bytes == 126 << 30
+
+
+@pytest.mark.parametrize(
+    ("speeds", "expected"),
+    [((2666, 2666), "2666 MT/s"), ((2666, 3200), "2666, 3200 MT/s"), ((2666, 0), "unreadable"),
+     ((), "unreadable")],
+)  # fmt: skip
+def test_the_memory_bus_runs_as_configured_not_as_modules_are_able_to(
+    tmp_path: Path, speeds: tuple[int, ...], expected: str
+) -> None:
+    if speeds:
+        table = tmp_path / "sys/firmware/dmi/tables/DMI"
+        table.parent.mkdir(parents=True)
+        table.write_bytes(b"".join(
+            memory_device(size_mib=1024, technology=3, volatile=1 << 30, persistent=0,
+                          locator=f"A{slot}", speed_mts=speed, able_mts=3200)
+            for slot, speed in enumerate(speeds)
+        ))  # fmt: skip
+    assert host_facts((), Kernel(tmp_path))["memory_speed"] == expected
 
 
 def test_a_cut_off_table_gives_what_is_whole() -> None:

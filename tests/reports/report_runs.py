@@ -330,6 +330,7 @@ def _host() -> dict[str, Any]:
             {"node": 0, "memory_bytes": 96 * GIB, "cpus": "0-39", "distances": [10, 21]},
         ],
         "governor": "powersave", "turbo": True, "smt": True, "thp": "madvise", "aslr": "2",
+        "prefetchers": "enabled", "memory_speed": "2666 MT/s",
         "swap_bytes": 0, "dimms": [], "persistence_domains": {"region0": "memory_controller"},
         "mounts": [], "virtualised": None,
     }  # fmt: skip

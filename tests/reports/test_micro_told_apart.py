@@ -51,6 +51,28 @@ def test_repeats_of_one_suite_in_two_runs_are_one_point(tmp_path: Path) -> None:
     assert _cell(device) == "5.59 GiB/s"  # the median, 6 GB/s
 
 
+@pytest.mark.parametrize(
+    ("fact", "states", "names"),
+    [
+        ("prefetchers", ("enabled", "disabled", "unreadable"),
+         ["prefetchers enabled", "prefetchers disabled", "prefetchers unreadable"]),
+        ("memory_speed", ("2666 MT/s", "2133 MT/s", "unreadable"),
+         ["memory bus 2666 MT/s", "memory bus 2133 MT/s", "memory bus unreadable"]),
+    ],
+)  # fmt: skip
+def test_a_tier_of_a_host_that_was_set_otherwise_is_another_device(
+    tmp_path: Path, fact: str, states: tuple[str, ...], names: list[str]
+) -> None:
+    """PVLDB 15(11), Sections 4.5.1 and 4.5.2; what could not be read is like neither."""
+    runs = [
+        micro_run(tmp_path, [rate("random", 4.0, 1)], manifest_changes={f"host.{fact}": state})
+        for state in (*states, states[0])
+    ]
+    found = devices(runs)
+    assert [device.name for device in found] == [f"pmem ({name})" for name in names]
+    assert [len(device.runs) for device in found] == [2, 1, 1]
+
+
 def test_a_suite_that_was_changed_between_two_runs_makes_two(tmp_path: Path) -> None:
     (device,) = devices([_threads(tmp_path, 4), _threads(tmp_path, 8, duration="50ms")])
     assert _rates(device) == [[4], [8]]
