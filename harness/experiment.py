@@ -11,6 +11,7 @@ import harness
 from harness import registry, runner
 from harness.environment import Environment
 from harness.errors import HarnessError, UsageError, interruption
+from harness.measuring import one_at_a_time
 from harness.preflight import Prepared, prepare_all
 from harness.processors import format_cpus
 from harness.profile import Plan
@@ -119,24 +120,28 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
     """Load all golden data before the first run is measured.
 
     Loaded when first needed, the first placement of every engine would be measured
-    right behind a bulk load and its write-back, and the others would not.
+    right after a bulk load and its write-back, and the others would not. No other harness
+    measures meanwhile.
     """
     todo = {
         (step.prepared.golden_name, str(step.spec.params)): step.prepared
         for step in steps
         if step.done is None and step.prepared and step.prepared.golden_name
     }
-    for prepared in todo.values():
-        try:
-            runner.golden_data(prepared, env)
-            runner.changes_data(prepared, env)
-        except HarnessError as error:
-            # Its runs will meet the same and be stored as failed with their reason;
-            # those of other engines go on.
-            if interruption(error) is not None:
-                raise
-            env.progress.say(f"{error.asked}: {error.found}")
-    os.sync()
+    if not todo:
+        return
+    with one_at_a_time(env.progress):
+        for prepared in todo.values():
+            try:
+                runner.golden_data(prepared, env)
+                runner.changes_data(prepared, env)
+            except HarnessError as error:
+                # Its runs will meet the same and be stored as failed with their reason;
+                # those of other engines go on.
+                if interruption(error) is not None:
+                    raise
+                env.progress.say(f"{error.asked}: {error.found}")
+        os.sync()
 
 
 def _stop_for(spec: RunSpec, env: Environment) -> NoReturn:

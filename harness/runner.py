@@ -84,7 +84,10 @@ def run(prepared: Prepared, env: Environment, store: Store, standing: Standing) 
 def _run(prepared: Prepared, env: Environment, recorder: Recorder, standing: Standing) -> StoredRun:
     writer = recorder.writer
     try:
-        with memory_cap(prepared.spec.memory_limit_bytes, env.supervisor) as cap:
+        with (
+            one_at_a_time(env.progress),
+            memory_cap(prepared.spec.memory_limit_bytes, env.supervisor) as cap,
+        ):
             recorder.cap = cap
             with _blaming(cap), ExitStack() as stack:
                 _walk(prepared, env, recorder, standing, stack)
@@ -161,7 +164,7 @@ def _walk(
     recorder.effective_config = dict(engine.effective_config())
     if MemoryTraffic.name in spec.monitors:
         session.memory_traffic = stack.enter_context(MemoryTraffic())
-    with one_at_a_time(env.progress), ProcessMonitor(engine.processes) as monitor:
+    with ProcessMonitor(engine.processes) as monitor:
         recorder.sit_down(standing.conditions or {})
         recorder.outcome = prepared.workload.measure(spec.params, session)
     recorder.monitors["process"] = monitor.series()

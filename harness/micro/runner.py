@@ -221,7 +221,7 @@ def run(ready: Ready, env: Environment, store: Store) -> StoredRun:
 
 
 def _measure(ready: Ready, env: Environment, writer: RunWriter, recorder: _Recorder) -> Measured:
-    with _workplace(ready, env, writer.run_id) as work, one_at_a_time(env.progress):
+    with one_at_a_time(env.progress), _workplace(ready, env, writer.run_id) as work:
         recorder.begin()
         if ready.program != native.NAME:
             measured: Measured = _module(ready.program).measure(work, ready.params)

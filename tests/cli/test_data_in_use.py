@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
@@ -9,6 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+
+from harness.measuring import one_at_a_time
+from harness.progress import SilentProgress
 
 RUN = ["run", "tpch", "--engine", "duckdb", "--scale", "0.01", "--queries", "6"]
 
@@ -24,6 +28,43 @@ def test_data_are_not_removed_under_a_run(loaded):
     assert "in use" in done.err
     kinds = {entry["kind"] for entry in loaded("data", "list", "--json").json["data"]}
     assert kinds == {"golden", "source"}
+
+
+def test_the_host_is_locked_as_soon_as_a_run_has_files_on_a_tier(loaded):
+    """Restoring and starting would be in the numbers of another harness."""
+    process = loaded.start(*RUN, "--placement", "ssd-both", "--repeats", "200")
+    _stop_at_work(loaded, process)
+    told = []
+    with pytest.raises(_Waits), one_at_a_time(_Asks(told)):
+        pass
+    process.send_signal(signal.SIGCONT)
+    assert loaded.interrupt(process).code == 130
+    assert f"process {process.pid}" in told[0]
+
+
+def test_nothing_is_loaded_while_another_harness_measures(harness):
+    with one_at_a_time(SilentProgress()):
+        process = harness.start(*RUN, "--placement", "ssd-both")
+        told = next(line for line in process.stderr if "waiting" in line)
+        assert f"process {os.getpid()}" in told
+        assert not [path for path in harness.data.rglob("*") if ".partial-" in path.name]
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+
+
+class _Waits(Exception):
+    pass
+
+
+class _Asks(SilentProgress):
+    """Does not wait for the lock."""
+
+    def __init__(self, told):
+        self.told = told
+
+    def say(self, text):
+        self.told.append(text)
+        raise _Waits
 
 
 def _stop_at_work(loaded, process):
