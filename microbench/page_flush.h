@@ -6,13 +6,17 @@
  *              and a version above all others: two barriers, every line written.
  *   cow_dirty  likewise, where only the dirty lines are in DRAM: the others are read from the
  *              old slot.
+ *   cow_invalidate  without versions: the page is written to the spare slot, the slot's header
+ *              names the page, and the header of the old slot no longer does: three barriers.
+ *              Between the last two both slots name the page, and either is whole.
  *   ulog       the dirty lines go to a small log, the log is made valid, then they go to the
  *              page itself: four barriers, only dirty lines written, those twice.
  *
  * Versions are drawn from one counter, not from the page's: between the write of a slot's page
  * number and that of its version the slot shows its new page with its old version, and no
  * version of that page may be equal to it. The log names the version that its lines belong
- * to: recovery leaves a log alone whose page has since been copied to another slot.
+ * to: recovery leaves a log alone whose page has since been copied to another slot. After
+ * cow_invalidate a version stands for its slot alone, so that no store may see both.
  *
  * Layout: the log's page number (a line), the log {version, count}, line numbers, lines;
  * then the headers (a line each); then the slots, one more than pages.
@@ -22,7 +26,12 @@
 
 #include "durable.h"
 
-enum mb_page_method { MB_PAGE_COW, MB_PAGE_COW_DIRTY, MB_PAGE_ULOG };
+enum mb_page_method {
+    MB_PAGE_COW,
+    MB_PAGE_COW_DIRTY,
+    MB_PAGE_COW_INVALIDATE,
+    MB_PAGE_ULOG
+};
 enum { MB_PAGE_LINES_MOST = 1024 };
 
 struct mb_slot_header {
@@ -88,11 +97,11 @@ MB_ALWAYS_INLINE char *mb_slot(const struct mb_page_store *store, uint32_t slot)
     return (char *)mb_slot_header(store, store->pages + 1) + slot * store->page_bytes;
 }
 
-MB_ALWAYS_INLINE void mb_page_copy(struct mb_page_store *store, const struct mb_medium *medium,
+/* The page into the spare slot, which is durable then and names nothing new. */
+MB_ALWAYS_INLINE void mb_page_fill(struct mb_page_store *store, const struct mb_medium *medium,
                                    uint32_t page, const char *from, const struct mb_dirty *dirty,
                                    bool only_dirty)
 {
-    struct mb_slot_header *header = mb_slot_header(store, store->spare);
     char *to = mb_slot(store, store->spare);
     if (only_dirty) {
         const char *old = mb_slot(store, store->slot_of[page]);
@@ -104,14 +113,41 @@ MB_ALWAYS_INLINE void mb_page_copy(struct mb_page_store *store, const struct mb_
         medium->write(to, from, store->page_bytes);
     }
     mb_persist(medium, to, store->page_bytes);
+}
+
+MB_ALWAYS_INLINE void mb_page_moved(struct mb_page_store *store, uint32_t page, uint64_t version)
+{
+    uint32_t old = store->slot_of[page];
+    store->slot_of[page] = store->spare;
+    store->version_of[page] = version;
+    store->spare = old;
+}
+
+MB_ALWAYS_INLINE void mb_page_copy(struct mb_page_store *store, const struct mb_medium *medium,
+                                   uint32_t page, const char *from, const struct mb_dirty *dirty,
+                                   bool only_dirty)
+{
+    struct mb_slot_header *header = mb_slot_header(store, store->spare);
+    mb_page_fill(store, medium, page, from, dirty, only_dirty);
     mb_write_word(medium, &header->page, (uint64_t)page + 1);
     medium->fence();
     mb_write_word(medium, &header->version, ++store->version);
     mb_persist(medium, header, 2 * MB_WORD);
-    uint32_t old = store->slot_of[page];
-    store->slot_of[page] = store->spare;
-    store->version_of[page] = store->version;
-    store->spare = old;
+    mb_page_moved(store, page, store->version);
+}
+
+MB_ALWAYS_INLINE void mb_page_copy_invalidate(struct mb_page_store *store,
+                                              const struct mb_medium *medium, uint32_t page,
+                                              const char *from, const struct mb_dirty *dirty)
+{
+    struct mb_slot_header *header = mb_slot_header(store, store->spare);
+    struct mb_slot_header *old = mb_slot_header(store, store->slot_of[page]);
+    mb_page_fill(store, medium, page, from, dirty, false);
+    mb_write_word(medium, &header->page, (uint64_t)page + 1);
+    mb_persist(medium, &header->page, MB_WORD);
+    mb_write_word(medium, &old->page, 0);
+    mb_persist(medium, &old->page, MB_WORD);
+    mb_page_moved(store, page, header->version);
 }
 
 MB_ALWAYS_INLINE void mb_page_log_write(struct mb_page_store *store,
@@ -151,6 +187,8 @@ MB_ALWAYS_INLINE void mb_page_flush(struct mb_page_store *store, const struct mb
 {
     if (method == MB_PAGE_ULOG)
         mb_page_log_write(store, medium, page, from, dirty);
+    else if (method == MB_PAGE_COW_INVALIDATE)
+        mb_page_copy_invalidate(store, medium, page, from, dirty);
     else
         mb_page_copy(store, medium, page, from, dirty, method == MB_PAGE_COW_DIRTY);
 }

@@ -213,7 +213,9 @@ KEYS: Mapping[str, Key] = {
     "writer": Key(_word("classic", "header", "dancing", "zero"), ("log",), "writer"),
     "padded": Key(_flag, ("log",), "padded"),
     "entry": Key(_bytes, ("log",), "entry_bytes"),
-    "method": Key(_word("cow", "cow_dirty", "mulog", "hybrid"), ("page",), "method"),
+    "method": Key(
+        _word("cow", "cow_dirty", "cow_invalidate", "mulog", "hybrid"), ("page",), "method"
+    ),
     "page": Key(_size, ("page",), "page_bytes"),
     "dirty_lines": Key(_positive, ("page",), "dirty_lines"),
     "flush": Key(_word("none", "clwb", "clflushopt", "clflush", "ntstore"), _DURABLE, "flush"),

@@ -5,7 +5,7 @@
  *   {"name": "evict", "kind": "page", "target": "t0", "threads": 1, "method": "hybrid",
  *    "page_bytes": 16384, "dirty_lines": 32, "flush": "ntstore", "sample_every": 0}
  *
- * Methods: cow, cow_dirty, mulog (page_flush.h), and hybrid, which takes mulog for pages with
+ * Methods: cow, cow_dirty, cow_invalidate, mulog (page_flush.h), and hybrid, which takes mulog for pages with
  * few dirty lines and cow for the others. Its cost model is two straight lines, measured by each
  * thread while it warms up beside the others: cow costs the same whatever is dirty, mulog costs
  * a + b · lines. Where they cross is among the facts (`hybrid_below_lines`, mean of the threads).
@@ -67,7 +67,8 @@ static bool fits(const struct paged *paged, struct lg_error *error)
 
 static bool read(struct mb_job *job, struct lg_error *error)
 {
-    static const char *const methods[] = {"cow", "cow_dirty", "mulog", "hybrid", NULL};
+    static const char *const methods[] = {"cow",   "cow_dirty", "cow_invalidate",
+                                          "mulog", "hybrid",    NULL};
     struct paged *paged = job->params = lg_allocate(1, sizeof *paged);
     uint64_t part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
     if (!mb_read_word(job, "method", methods, -1, &paged->method, error) ||

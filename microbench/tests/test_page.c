@@ -30,7 +30,7 @@ static void change(uint64_t round, struct mb_dirty *dirty, uint32_t page)
     }
 }
 
-/* methods: which of the three, in turn. Several in one store is what the hybrid does. */
+/* methods: which of them, in turn. Several in one store is what the hybrid does. */
 static uint64_t cut_at(uint64_t step, const enum mb_page_method *methods, size_t count,
                        bool non_temporal)
 {
@@ -109,6 +109,45 @@ static void a_recovered_store_goes_on(void)
     mb_pages_close(&found);
 }
 
+/* A persistency barrier waits for lines that were flushed (DaMoN'19, section 3.1). */
+static struct {
+    bool flushed;
+    unsigned barriers;
+} counted;
+
+static void counted_flush(const void *at, size_t bytes)
+{
+    (void)at;
+    counted.flushed = bytes > 0;
+}
+
+static void counted_fence(void)
+{
+    counted.barriers += counted.flushed;
+    counted.flushed = false;
+}
+
+static void a_flush_has_the_barriers_of_its_method(void)
+{
+    static const struct mb_medium medium = {"counted", cut_write, counted_flush, counted_fence};
+    static const struct {
+        enum mb_page_method method;
+        unsigned barriers;
+    } cases[] = {{MB_PAGE_COW, 2}, {MB_PAGE_COW_DIRTY, 2}, {MB_PAGE_COW_INVALIDATE, 3},
+                 {MB_PAGE_ULOG, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mb_page_store store;
+        struct mb_dirty dirty;
+        cut_reset(false);
+        mb_pages_open(&store, cut.seen, PAGES, PAGE);
+        change(i, &dirty, 1);
+        counted.barriers = 0;
+        mb_page_flush(&store, &medium, cases[i].method, 1, state.dram[1], &dirty);
+        CHECK_CASE(counted.barriers == cases[i].barriers, i);
+        mb_pages_close(&store);
+    }
+}
+
 static void the_size_is_what_fits(void)
 {
     size_t page = 16 * 1024;
@@ -122,6 +161,7 @@ static void the_size_is_what_fits(void)
 int main(void)
 {
     static const enum mb_page_method cow[] = {MB_PAGE_COW}, dirty[] = {MB_PAGE_COW_DIRTY},
+                                     invalidate[] = {MB_PAGE_COW_INVALIDATE},
                                      ulog[] = {MB_PAGE_ULOG},
                                      hybrid[] = {MB_PAGE_ULOG, MB_PAGE_COW, MB_PAGE_ULOG,
                                                  MB_PAGE_COW_DIRTY};
@@ -129,10 +169,12 @@ int main(void)
     for (int non_temporal = 0; non_temporal < 2; non_temporal++) {
         every_cut(cow, 1, non_temporal);
         every_cut(dirty, 1, non_temporal);
+        every_cut(invalidate, 1, non_temporal);
         every_cut(ulog, 1, non_temporal);
         every_cut(hybrid, 4, non_temporal);
     }
     a_recovered_store_goes_on();
+    a_flush_has_the_barriers_of_its_method();
     the_size_is_what_fits();
     return checks_failed();
 }

@@ -198,7 +198,7 @@ def test_a_full_log_begins_anew_and_that_time_is_not_the_entries(microbench: Run
     assert job["operations_per_second"] == pytest.approx(5000 * 1e9 / ran)
 
 
-@pytest.mark.parametrize("method", ["cow", "cow_dirty", "mulog", "hybrid"])
+@pytest.mark.parametrize("method", ["cow", "cow_dirty", "cow_invalidate", "mulog", "hybrid"])
 def test_a_restart_finds_every_page_as_it_was_flushed_last(microbench: Run, method: str):
     asked = list(product(FLUSHES, (1, 20, 64)))
     result = microbench(
