@@ -44,8 +44,10 @@ def open_environment(
     """
     credentials = unprivileged()
     for recovery in recover(paths.state_dir()):
-        for what in (*recovery.undone, *recovery.failures):
-            progress.say(f"left by {recovery.owner}: {what}")
+        for what in recovery.undone:
+            progress.say(f"left by {recovery.owner}, now undone: {what}")
+        for what in recovery.failures:
+            print(f"warning: left-behind: {what}", file=sys.stderr)
     tiers = find_tiers(host_file, emulate, credentials)
     data_dir = data_directory(host_file)
     with Supervisor(paths.state_dir()) as supervisor:

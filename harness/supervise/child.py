@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from harness.supervise import linux
 from harness.supervise.process import MARK, process_identity
+from harness.supervise.undo import append_entry
 
 _MAX_LINKS = 40
 #: Standard streams and the one for progress: 0 … 3.
@@ -88,7 +89,7 @@ def _note_start(journal_fd: int) -> None:
     me = process_identity(os.getpid())
     assert me is not None
     entry = {"kind": "process", "pid": me.pid, "start_ticks": me.start_ticks}
-    os.write(journal_fd, json.dumps(entry).encode() + b"\n")
+    append_entry(journal_fd, entry, sync=False)
 
 
 def _write(path: str, text: str) -> None:

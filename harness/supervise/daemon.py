@@ -6,7 +6,7 @@ included. A pidfd of the harness is watched besides, because a fork of the harne
 would keep the socket open.
 
 It keeps its privileges, and each child drops them before exec: what must be undone at
-the end (mounts, sysctls, control groups, directories of the unprivileged user) needs
+the end (control groups, directories of the unprivileged user) needs
 root, and root cannot be had back. It runs no code but its own, reads nothing but its
 socket, and its children have no descriptor of it.
 
@@ -74,7 +74,8 @@ class Daemon:
         self._wakeup, wakeup_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
         linux.become_subreaper()
-        self._journal_fd = os.open(journal_path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        # Readable too: NFS takes a shared lock on nothing else.
+        self._journal_fd = os.open(journal_path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         # Shared with the harness: a journal that can be locked exclusively has no owner.
         fcntl.flock(self._journal_fd, fcntl.LOCK_SH)
         me = process.process_identity(self._pid)

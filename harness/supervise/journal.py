@@ -12,12 +12,11 @@ import contextlib
 import fcntl
 import os
 import secrets
-import shutil
-import subprocess
+import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +26,6 @@ from harness.errors import RunFailed, UsageError
 from harness.supervise import undo
 from harness.supervise.process import ProcessId, alive, marked_processes, process_identity
 
-_SUFFIX = ".journal"
 _RECOVER_POLL_S = 0.05
 
 
@@ -59,28 +57,38 @@ class Journal:
     def __init__(self, state_dir: Path | None = None) -> None:
         folder = _prepared(state_dir or paths.state_dir())
         self.owner = f"{os.getpid()}-{secrets.token_hex(4)}"
-        self.path = folder / f"{self.owner}{_SUFFIX}"
+        self.path = folder / f"{self.owner}{undo.JOURNAL_SUFFIX}"
         self._state_dir = folder
         self._lock = threading.RLock()
         self._next = 0
+        self._fd = -1
+        try:
+            self._open()
+        except OSError as error:
+            self.close()
+            raise UsageError(
+                f"journal in {folder}", str(error), "make room there, or set $HARNESS_STATE"
+            ) from error
+
+    def _open(self) -> None:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with _state_lock(folder):  # else recover might take the file before it is ours
+        with _state_lock(self._state_dir):  # else recover might take the file before it is ours
             self._fd = os.open(self.path, flags, 0o600)
             fcntl.flock(self._fd, fcntl.LOCK_SH)
         me = process_identity(os.getpid())
         assert me is not None
-        self._append(
-            {
-                "kind": "owner",
-                "schema": 1,
-                "owner": self.owner,
-                "boot_id": undo.boot_id(),
-                "pid": me.pid,
-                "start_ticks": me.start_ticks,
-                "command": sys.argv,
-            }
-        )
-        _sync_directory(folder)
+        owner = {
+            "kind": "owner",
+            "schema": 2,
+            "owner": self.owner,
+            **undo.machine(),
+            "boot_id": undo.boot_id(),
+            "pid": me.pid,
+            "start_ticks": me.start_ticks,
+            "command": sys.argv,
+        }
+        undo.append_entry(self._fd, owner, sync=True)
+        _sync_directory(self._state_dir)
 
     def close(self) -> None:
         """Give up ownership; what is still pending is for the supervisor or ``recover``."""
@@ -90,7 +98,12 @@ class Journal:
                 self._fd = -1
 
     def _append(self, entry: undo.Entry) -> None:
-        undo.append_entry(self._fd, entry, sync=True)
+        try:
+            undo.append_entry(self._fd, entry, sync=True)
+        except OSError as error:
+            raise RunFailed(
+                f"journal {self.path}", str(error), f"make room in {self._state_dir}"
+            ) from error
 
     def _note(self, entry: undo.Entry) -> int:
         with self._lock:
@@ -98,54 +111,21 @@ class Journal:
             self._append(entry | {"seq": self._next})
             return self._next
 
+    def _note_done(self, token: int) -> None:
+        with contextlib.suppress(RunFailed):  # a full disk; to undo it once more does no harm
+            self._append({"kind": "done", "of": token})
+
     def undo(self, token: int) -> None:
         """Undo one change now; RunFailed says why it cannot be. Nothing if it is undone already."""
-        entries = undo.read_entries(str(self.path))
-        entry = next((e for e in undo.pending_entries(entries) if e["seq"] == token), None)
+        notes = undo.read_notes(str(self.path))
+        entry = next((e for e in notes.pending if e["seq"] == token), None)
         if entry is None:
             return
         try:
-            undo.undo_entry(entry, entries, self.owner)
+            undo.undo_entry(entry, notes.entries, self.owner)
         except (undo.UndoFailed, OSError) as error:
             raise RunFailed(f"undo {entry['kind']}", str(error)) from error
-        self._append({"kind": "done", "of": token})
-
-    def change_setting(self, path: Path, new: str) -> int:
-        """Write ``new`` to a sysctl or sysfs file; restored at the end, or by ``undo(token)``.
-
-        UsageError where it cannot be read or written, where the kernel does not take
-        the value, or while another harness process holds it changed.
-        """
-        asked = f"set {path} to {new!r}"
-        with _state_lock(self._state_dir):
-            self._refuse_if_held(path, asked)
-            try:
-                old = undo.read_setting(str(path))
-                token = self._note({"kind": "setting", "path": str(path), "old": old, "new": new})
-                try:
-                    undo.write_setting(str(path), new)
-                except OSError:
-                    self._append({"kind": "done", "of": token})  # one write(2): all or nothing
-                    raise
-                found = undo.read_setting(str(path))
-            except OSError as error:
-                raise UsageError(asked, str(error), "run as root, or leave it as it is") from error
-        if not undo.same_value(found, new):
-            self.undo(token)
-            raise UsageError(asked, f"the kernel keeps {found!r}", "choose a value it takes")
-        return token
-
-    def _refuse_if_held(self, path: Path, asked: str) -> None:
-        for other in _journals(self._state_dir):
-            if other == self.path:
-                continue
-            pending = undo.pending_entries(_entries(other))
-            if any(e["kind"] == "setting" and e["path"] == str(path) for e in pending):
-                raise UsageError(
-                    asked,
-                    f"another harness process holds it changed ({other.name})",
-                    "wait until that one has ended",
-                )
+        self._note_done(token)
 
     def register_directory(
         self, path: Path, credentials: Credentials | None = None, mode: int = 0o700
@@ -179,7 +159,7 @@ class Journal:
         try:
             self._write_marker(real)
         except OSError:
-            self._append({"kind": "done", "of": token})  # nothing was made
+            self._note_done(token)  # nothing was made
             raise
         if not real.exists():
             real.mkdir()
@@ -189,11 +169,17 @@ class Journal:
 
     def _write_marker(self, directory: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(undo.marker_file(str(directory)), flags, 0o644)
+        marker = undo.marker_file(str(directory))
+        descriptor = os.open(marker, flags, 0o644)
         try:
             os.write(descriptor, f"{self.owner}\n".encode())
+            os.fsync(descriptor)  # after a power cut no directory has files and an empty marker
+        except OSError:
+            Path(marker).unlink()
+            raise
         finally:
             os.close(descriptor)
+        _sync_directory(directory.parent)
 
     def remove_directory(self, path: Path) -> None:
         """Remove a registered directory now; nothing where it is not registered (any more)."""
@@ -214,38 +200,10 @@ class Journal:
 
     def _directory_token(self, path: Path) -> int | None:
         real = str(_resolved(path))
-        for entry in undo.pending_entries(undo.read_entries(str(self.path))):
+        for entry in undo.read_notes(str(self.path)).pending:
             if entry["kind"] == "directory" and entry["path"] == real:
                 return int(entry["seq"])
         return None
-
-    def mount(
-        self, source: str, target: Path, fstype: str | None = None, options: Sequence[str] = ()
-    ) -> int:
-        """mount(8) on an existing directory; unmounted at the end, or by ``undo(token)``.
-
-        ``fstype`` None leaves it to mount(8), as for ``bind``. RunFailed with mount's
-        own words. Refuses (UsageError) to mount over another mount.
-        """
-        real = target.resolve()
-        asked = f"mount {source} on {real}"
-        if undo.mount_at(str(real)) is not None:
-            raise UsageError(asked, "something is mounted there", "unmount it or use another place")
-        if shutil.which("mount") is None:
-            raise UsageError(asked, "mount(8) is not on the PATH", "install util-linux")
-        token = self._note({"kind": "mount", "source": source, "target": str(real)})
-        command = ["mount", *(["-t", fstype] if fstype else [])]
-        command += ["-o", ",".join(options)] if options else []
-        done = subprocess.run(
-            [*command, "--", source, str(real)], capture_output=True, text=True, check=False
-        )
-        mounted = undo.mount_at(str(real))
-        if done.returncode != 0 or mounted is None:
-            self.undo(token)
-            raise RunFailed(asked, done.stderr.strip() or f"mount ended with {done.returncode}")
-        facts = {"device": mounted.device, "root": mounted.root}
-        self._append({"kind": "mounted", "of": token} | facts)
-        return token
 
     def note_cgroup(self, path: Path) -> int:
         """A control group about to be made: its members are killed and it is removed at the end."""
@@ -302,25 +260,46 @@ def recover(state_dir: Path | None = None, wait_s: float = 5.0) -> list[Recovery
 def _recover_unless_owned(path: Path) -> tuple[Recovery | None, bool]:
     """What was recovered, and whether this journal needs no further look."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Writable: NFS takes an exclusive lock on nothing else.
+        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return _recover_if_unlocked(path, descriptor)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         return None, True
-    try:
-        with _state_lock(path.parent):
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return None, _harness_lives(path)
-            if not path.exists():  # recovered by another harness a moment ago
-                return None, True
-        return _recover(path), True
-    finally:
-        os.close(descriptor)
+    except OSError as error:
+        return Recovery(_owner_of(path), (), (f"journal {path}: {error}",)), True
+
+
+def _recover_if_unlocked(path: Path, descriptor: int) -> tuple[Recovery | None, bool]:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError("not a regular file")
+    with _state_lock(path.parent):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None, _harness_lives(path)
+        if not path.exists():  # recovered by another harness a moment ago
+            return None, True
+    return _recover(path), True
+
+
+def _owner_of(path: Path) -> str:
+    return path.name.removesuffix(undo.JOURNAL_SUFFIX)
 
 
 def _harness_lives(path: Path) -> bool:
-    owner = next((e for e in _entries(path) if e["kind"] == "owner"), None)
-    return owner is None or alive(ProcessId(owner["pid"], owner["start_ticks"]))
+    owner = undo.read_notes(str(path)).owner
+    if owner is None or _elsewhere(owner):
+        return True
+    return alive(ProcessId(owner["pid"], owner["start_ticks"]))
+
+
+def _elsewhere(owner: undo.Entry) -> bool:
+    """Whether a journal's owner ran on another host than this one."""
+    same_boot: bool = owner["boot_id"] == undo.boot_id()
+    return not same_boot and owner["machine_id"] != undo.machine()["machine_id"]
 
 
 def recover_journal(path: Path) -> Recovery | None:
@@ -329,33 +308,30 @@ def recover_journal(path: Path) -> Recovery | None:
 
 
 def _recover(path: Path) -> Recovery:
-    """Kill what a dead supervisor's journal names and undo its changes."""
-    entries = _entries(path)
-    owner = next((e for e in entries if e["kind"] == "owner"), None)
+    """Kill what a dead supervisor's journal names and undo its changes.
+
+    Of another host's journal nothing: its processes, groups and disks are not here.
+    """
+    notes = undo.read_notes(str(path))
+    if notes.owner is not None and _elsewhere(notes.owner):
+        host = notes.owner["hostname"]
+        left = f"journal {path} belongs to {host}: start harness there to undo what it left"
+        return Recovery(_owner_of(path), (), (left,))
     failures: list[str] = []
-    name = path.name.removesuffix(_SUFFIX)
-    pending = tuple(
-        f"{e['kind']} {e.get('path') or e.get('target') or e.get('name')}"
-        for e in undo.pending_entries(entries)
-    )
-    if owner is not None and owner["boot_id"] == undo.boot_id():
-        try:
-            undo.kill_noted_processes(entries, lambda: marked_processes(name))
-        except undo.UndoFailed as failure:
-            failures.append(str(failure))
-    failures += undo.undo_journal(str(path))
-    return Recovery(name, pending, tuple(failures))
-
-
-def _entries(path: Path) -> list[undo.Entry]:
+    pending = tuple(f"{e['kind']} {e.get('path') or e.get('name')}" for e in notes.pending)
+    same_boot = notes.owner is not None and notes.owner["boot_id"] == undo.boot_id()
     try:
-        return undo.read_entries(str(path))
-    except FileNotFoundError:
-        return []
+        # Without a boot, a pid and its start time may mean another process by now.
+        noted = notes.entries if same_boot else []
+        undo.kill_noted_processes(noted, lambda: marked_processes(_owner_of(path)))
+    except undo.UndoFailed as failure:
+        failures.append(str(failure))
+    failures += undo.undo_journal(str(path))
+    return Recovery(_owner_of(path), pending, tuple(failures))
 
 
 def _journals(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"*{_SUFFIX}"))
+    return sorted(folder.glob(f"*{undo.JOURNAL_SUFFIX}"))
 
 
 @contextlib.contextmanager

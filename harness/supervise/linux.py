@@ -1,4 +1,4 @@
-"""System calls that Python does not offer: prctl, set_mempolicy, umount2.
+"""System calls that Python does not offer: prctl, set_mempolicy.
 
 Standard library only (runs in the supervisor process, between fork and exec too).
 Every function raises OSError as the C call would.
@@ -14,9 +14,6 @@ from collections.abc import Sequence
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
-
-_MNT_DETACH = 2
-_UMOUNT_NOFOLLOW = 8
 
 #: MPOL_* of set_mempolicy(2); preferring several nodes is MPOL_PREFERRED_MANY (Linux 5.15).
 _MPOL = {"preferred": 1, "bind": 2, "interleave": 3}
@@ -78,9 +75,3 @@ def set_memory_policy(mode: str, nodes: Sequence[int]) -> None:
     policy = _MPOL_PREFERRED_MANY if several else _MPOL[mode]
     result = _libc.syscall(ctypes.c_long(call), policy, mask_words, max_node)
     _checked(result, f"set_mempolicy({mode}, nodes {','.join(map(str, nodes))})")
-
-
-def unmount(target: str, *, lazily: bool = False) -> None:
-    """umount2(2), never through a symbolic link; ``lazily`` detaches what is still busy."""
-    flags = _UMOUNT_NOFOLLOW | (_MNT_DETACH if lazily else 0)
-    _checked(_libc.umount2(os.fsencode(target), flags), f"umount {target}")

@@ -4,7 +4,7 @@
 
     with Supervisor() as supervisor:
         server = supervisor.spawn(["postgres", "-D", data], log=log, credentials=unprivileged())
-        supervisor.journal.change_setting(Path("/proc/sys/vm/stat_interval"), "10")
+        supervisor.register_directory(Path("/mnt/pmem0/run-data"))
         ...
 
 At the end of the block, or when this process ends in any way at all, everything started

@@ -1,36 +1,45 @@
 """The journal's entries and how each is undone.
 
-One journal file per harness process, JSON lines, appended before each change. Undoing
-is idempotent and runs backwards, so it may be cut off and begun again anywhere: by the
-harness at a clean end, by the supervisor when the harness has died, by the next
-harness when both are gone (power cut, kill -9 of both).
+One journal file per harness process, appended before each change. Undoing is idempotent and
+runs backwards, so it may be cut off and begun again anywhere: by the harness at a clean end,
+by the supervisor when the harness has died, by the next harness when both are gone (power
+cut, kill -9 of both).
 
-What is never done: removing a directory that lacks our marker, lies behind a symbolic
-link, or is or holds a mount point; unmounting what is not the mount we made.
+A line is a checksum and a JSON object, with a line break on either side: a line cut off by a
+full disk or a crash spoils neither the line before it nor the one after it. What it would have
+announced was not done. Any other line without its checksum is damage: the rest is undone, the
+journal stays and its damage is reported.
+
+Never removed: a directory that lacks our marker, lies behind a symbolic link, or is or
+holds a mount point.
 
 Standard library only: also used inside the supervisor process.
 """
 
 from __future__ import annotations
 
+import binascii
 import errno
 import json
 import os
 import re
 import signal
+import socket
 import stat
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from harness.supervise import linux
 from harness.supervise.process import ProcessId, ProcessStat, kill_all, process_stat
 
 MARKER_SUFFIX = ".tierbench"
+JOURNAL_SUFFIX = ".journal"
 Entry = dict[str, Any]
 
-_BUSY_S = 0.5
+#: A line of which only the beginning was written.
+_CUT_OFF = re.compile(rb"[0-9a-f]{0,8}|[0-9a-f]{8} (\{.*)?(?<!\})")
 _CGROUP_S = 1.0
 _POLL_S = 0.01
 
@@ -45,29 +54,60 @@ def boot_id() -> str:
         return file.read().strip()
 
 
+def machine() -> dict[str, str]:
+    """Names this host: state on a shared home directory holds the journals of several."""
+    hostname = socket.gethostname()
+    try:
+        with open("/etc/machine-id") as file:
+            return {"hostname": hostname, "machine_id": file.read().strip() or hostname}
+    except OSError:
+        return {"hostname": hostname, "machine_id": hostname}
+
+
 def append_entry(descriptor: int, entry: Entry, *, sync: bool) -> None:
-    """Append one line in one write (O_APPEND: two writers do not mix their lines)."""
-    os.write(descriptor, json.dumps(entry).encode() + b"\n")
+    """Append one line in one write (O_APPEND: two writers do not mix their lines).
+
+    OSError where not all of it was written; what it announces must not be done then.
+    """
+    text = json.dumps(entry).encode()
+    line = b"\n%08x %s\n" % (binascii.crc32(text), text)
+    if os.write(descriptor, line) < len(line):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if sync:
         os.fsync(descriptor)
 
 
-def read_entries(path: str) -> list[Entry]:
-    """All whole lines; a last line cut off by a crash belongs to a change never made."""
-    entries = []
+@dataclass(frozen=True)
+class Notes:
+    """A journal's entries, and the numbers of its damaged lines (from 1)."""
+
+    entries: list[Entry]
+    damaged: list[int]
+
+    @property
+    def owner(self) -> Entry | None:
+        """The entry that names the harness process, its boot and its host."""
+        return next((e for e in self.entries if e["kind"] == "owner"), None)
+
+    @property
+    def pending(self) -> list[Entry]:
+        """The changes not yet undone, latest first."""
+        done = {entry["of"] for entry in self.entries if entry["kind"] == "done"}
+        return [e for e in reversed(self.entries) if "seq" in e and e["seq"] not in done]
+
+
+def read_notes(path: str) -> Notes:
+    """All whole lines of a journal; OSError where it cannot be read."""
     with open(path, "rb") as file:
-        for line in file:
-            try:
-                entries.append(json.loads(line))
-            except ValueError:
-                continue
-    return entries
-
-
-def pending_entries(entries: list[Entry]) -> list[Entry]:
-    """The changes not yet undone, latest first."""
-    done = {entry["of"] for entry in entries if entry["kind"] == "done"}
-    return [e for e in reversed(entries) if "seq" in e and e["seq"] not in done]
+        lines = file.read().split(b"\n")
+    notes = Notes([], [])
+    for number, line in enumerate(lines, 1):
+        checksum, text = line[:8], line[9:]
+        if checksum == b"%08x" % binascii.crc32(text):
+            notes.entries.append(json.loads(text))
+        elif not _CUT_OFF.fullmatch(line):
+            notes.damaged.append(number)
+    return notes
 
 
 def undo_journal(path: str) -> list[str]:
@@ -75,19 +115,23 @@ def undo_journal(path: str) -> list[str]:
 
     Processes must be dead by now. With failures the journal stays, for another try.
     """
-    entries = read_entries(path)
-    owner = next((e for e in entries if e["kind"] == "owner"), None)
-    if owner is None:  # cut off before its first line was whole: nothing was changed
-        os.unlink(path)
-        return []
-    rebooted = owner["boot_id"] != boot_id()
+    notes = read_notes(path)
+    name = os.path.basename(path).removesuffix(JOURNAL_SUFFIX)
+    rebooted = notes.owner is not None and notes.owner["boot_id"] != boot_id()
     failures = []
+    if notes.damaged:
+        lines = ", ".join(map(str, notes.damaged))
+        failures.append(
+            f"journal {path} is damaged (line {lines}): what it noted there may be left; "
+            "look for it, then remove the journal"
+        )
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
-        for entry in pending_entries(entries):
-            if (failure := _try_undo(entry, entries, owner["owner"], rebooted)) is not None:
+        for entry in notes.pending:
+            if (failure := _try_undo(entry, notes.entries, name, rebooted)) is not None:
                 failures.append(failure)
-            else:
+                continue
+            with suppress(OSError):  # a full disk: this may be what frees it
                 append_entry(descriptor, {"kind": "done", "of": entry["seq"]}, sync=False)
     finally:
         os.close(descriptor)
@@ -102,7 +146,7 @@ def _try_undo(entry: Entry, entries: list[Entry], owner: str, rebooted: bool) ->
     except UndoFailed as failure:
         return str(failure)
     except OSError as error:
-        return f"{entry['kind']} {entry.get('path') or entry.get('target')}: {error}"
+        return f"{entry['kind']} {entry.get('path') or entry.get('name')}: {error}"
     return None
 
 
@@ -114,12 +158,7 @@ def undo_entry(entry: Entry, entries: list[Entry], owner: str, rebooted: bool = 
         else:
             remove_directory(entry["path"], owner)
     elif rebooted:
-        return  # settings, mounts, cgroups and units ended with the boot
-    elif entry["kind"] == "setting":
-        restore_setting(entry["path"], entry["old"])
-    elif entry["kind"] == "mount":
-        facts = (e for e in entries if e["kind"] == "mounted" and e["of"] == entry["seq"])
-        remove_mount(entry["target"], next(facts, None))
+        return  # cgroups and units ended with the boot
     elif entry["kind"] == "cgroup":
         remove_cgroup(entry["path"])
     elif entry["kind"] == "unit":
@@ -128,39 +167,6 @@ def undo_entry(entry: Entry, entries: list[Entry], owner: str, rebooted: bool = 
         raise UndoFailed(
             f"journal entry of unknown kind {entry['kind']!r}: made by a newer release"
         )
-
-
-# Settings ----------------------------------------------------------------------
-
-
-def read_setting(path: str) -> str:
-    """A sysctl's or sysfs file's value; of a choice (``a [b] c``) the chosen word."""
-    with open(path) as file:
-        text = file.read().rstrip("\n")
-    chosen = re.findall(r"(?:^|\s)\[(\S+)\](?=\s|$)", text)
-    return str(chosen[0]) if len(chosen) == 1 else text
-
-
-def write_setting(path: str, value: str) -> None:
-    """Write in one write(2), as the kernel wants it; never creates a file."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, value.encode() + b"\n")
-    finally:
-        os.close(descriptor)
-
-
-def same_value(one: str, other: str) -> bool:
-    """Whether two values are the same to the kernel (which turns spaces into tabs)."""
-    return one.split() == other.split()
-
-
-def restore_setting(path: str, old: str) -> None:
-    """Write the old value back and see that it holds."""
-    write_setting(path, old)
-    found = read_setting(path)
-    if not same_value(found, old):
-        raise UndoFailed(f"setting {path}: wrote {old!r} back, it reads {found!r}")
 
 
 # Mounts ------------------------------------------------------------------------
@@ -203,30 +209,6 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
-def mount_at(target: str) -> Mount | None:
-    """The topmost mount at exactly ``target``."""
-    return next((m for m in reversed(mounts()) if m.target == target), None)
-
-
-def remove_mount(target: str, facts: Entry | None) -> None:
-    """Unmount what we mounted at ``target``; nothing where it is not mounted (any more)."""
-    mount = mount_at(target)
-    if mount is None:
-        return
-    if facts and (mount.device, mount.root) != (facts["device"], facts["root"]):
-        raise UndoFailed(f"mount {target}: {mount.source} is mounted there now, not by us")
-    deadline = time.monotonic() + _BUSY_S
-    while True:
-        try:
-            return linux.unmount(target)
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise
-        if time.monotonic() >= deadline:
-            return linux.unmount(target, lazily=True)
-        time.sleep(_POLL_S)
-
-
 # Directories -------------------------------------------------------------------
 
 
@@ -242,7 +224,7 @@ def marker_owner(path: str) -> str | None:
         descriptor = os.open(marker_file(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
-    with open(descriptor) as file:
+    with open(descriptor, errors="replace") as file:
         if os.fstat(descriptor).st_uid != os.geteuid():
             return None  # forged by the user our servers run as
         return file.read(200).strip()
@@ -265,10 +247,12 @@ def remove_directory(path: str, owner: str) -> None:
             raise UndoFailed(f"directory {path}: not removed, its marker does not name {owner}")
         return  # cut off before the marker was written: it was never ours
     if exists:
-        if named == "":  # cut off while it was registered: still empty, or not ours
-            os.rmdir(path)
-        else:
-            _remove_tree(path)
+        if named == "" and os.listdir(path):  # cut off while registered it would be empty
+            raise UndoFailed(
+                f"directory {path}: not removed, its marker {marker_file(path)} is empty; "
+                "remove both if nobody needs what is in it"
+            )
+        _remove_tree(path)
     os.unlink(marker_file(path))
 
 

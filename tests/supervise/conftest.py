@@ -1,6 +1,5 @@
 """A supervisor with a state directory of its own, and small harness programs to be killed."""
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -17,8 +16,6 @@ from harness.supervise.supervisor import Supervisor
 
 #: A liveness bound, far above anything a busy machine needs; never a measurement.
 PATIENCE_S = 300
-
-STAT_INTERVAL = Path("/proc/sys/vm/stat_interval")
 
 #: The supervisor process with bounds of time that no busy machine reaches. What is given time
 #: must end by itself: one that does not is killed at the end of it.
@@ -77,14 +74,6 @@ def patient_daemon(tmp_path_factory):
     program = tmp_path_factory.mktemp("daemon") / "patient.py"
     program.write_text(PATIENT_DAEMON)
     return program
-
-
-@pytest.fixture
-def stat_interval():
-    """Before the test: no other test of this machine changes settings of the kernel meanwhile."""
-    with STAT_INTERVAL.open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file.read()
 
 
 @pytest.fixture

@@ -241,10 +241,7 @@ def test_a_fork_storm_is_stopped(state, patient_daemon, monkeypatch):
 
 
 def test_without_its_supervisor_a_run_fails_and_nothing_is_left(state, tmp_path):
-    setting = tmp_path / "setting"
-    setting.write_text("1\n")
     with Supervisor(state) as supervisor:
-        supervisor.journal.change_setting(setting, "2")
         directory = supervisor.journal.register_directory(tmp_path / "work")
         process = supervisor.spawn(["sh", "-c", DAEMONISING])
         assert eventually(lambda: len(processes_of(os.getpid())) >= 6)
@@ -256,18 +253,16 @@ def test_without_its_supervisor_a_run_fails_and_nothing_is_left(state, tmp_path)
             supervisor.spawn(["true"])
         assert eventually(lambda: not alive(process.id))  # the kernel's doing
     assert processes_of(os.getpid()) == []
-    assert setting.read_text() == "1\n"
     assert not directory.exists()
     assert list(state.iterdir()) == [state / "lock"]
 
 
 def test_what_cannot_be_undone_is_told_and_kept_in_the_journal(state, tmp_path):
-    setting = tmp_path / "setting"
-    setting.write_text("1\n")
-    with pytest.raises(RunFailed, match=f"setting {setting}"), Supervisor(state) as supervisor:
-        supervisor.journal.change_setting(setting, "2")
-        setting.unlink()
-    assert supervisor.journal.path.exists()
+    with pytest.raises(RunFailed, match=f"directory {tmp_path}/work"), Supervisor(state) as started:
+        work = started.journal.register_directory(tmp_path / "work")
+        (work / "rows").touch()
+        (tmp_path / ".work.tierbench").unlink()
+    assert started.journal.path.exists()
 
 
 def test_the_supervisor_process_is_small(supervisor):
