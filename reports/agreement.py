@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.reports.catalogue import headline_first, metric_info
+from harness.reports.catalogue import metric_info
 from harness.reports.compare import Group, Row, compare
+from harness.reports.conclusion import rate_lines
 from harness.reports.facts import placement_name
 from harness.reports.series import Panel, panels
 from harness.reports.statistics import Estimate
@@ -57,14 +58,10 @@ def agreements(found: Sequence[Panel]) -> list[Agreement]:
 
 def _of_group(panel: Panel, group: Group) -> Iterator[Agreement]:
     rows = {row.quantity: row for row in group.rows if row.estimate and row.better != "none"}
-    heads = headline_first(
-        [q for q, row in rows.items() if metric_info(q, row.better).role == "headline"]
-    )
-    if not heads:
+    head = group.row(group.headline.quantity)
+    if head is None or head.estimate is None:
         return
-    head = rows[heads[0]]
     estimate = head.estimate
-    assert estimate is not None  # rows have one
     a, b = group.a.marked_name, group.b.marked_name
     sentence = (
         f"{_where(panel)}: {b} has {times(_of_b_to_a(head))} of what {a} has in "
@@ -73,6 +70,7 @@ def _of_group(panel: Panel, group: Group) -> Iterator[Agreement]:
     details = [
         f"Ratio {interval_text(estimate)} over {_runs(estimate)}; each drove data of its own "
         "making.",
+        *(f"{line}." for line in rate_lines(group)),
         *_sizes(panel, group),
         *_times(list(rows.values()), a, b),
     ]

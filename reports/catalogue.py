@@ -7,7 +7,7 @@ A later workload that wants better titles, or its own chart, adds a line here an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.reports.values import Quantity
@@ -124,6 +124,49 @@ _WORKLOADS: Mapping[str, WorkloadInfo] = {
         "YCSB", ("workload", "recordcount", "threadcount"), ("duration", "target")
     ),
 }
+
+
+@dataclass(frozen=True)
+class Load:
+    """A load that a client offers to a server, at a rate that may be set.
+
+    ``rate``: the parameter that sets it. ``offered``: the metric of what was offered, in
+    ``per_s`` times operations per second. ``durations``: the metric of the operations' times,
+    told apart by the label ``noun``. ``main``: the operation that stands for all of them;
+    ``shares``: parameters with the share of each, where the largest does. Of equal shares the
+    first: those that write come first, since they wait for log and data.
+    """
+
+    noun: str
+    rate: str
+    offered: str
+    per_s: float
+    durations: str
+    main: str = ""
+    shares: Mapping[str, str] = field(default_factory=dict)
+
+
+_LOADS: Mapping[str, Load] = {
+    "tpcc": Load(
+        "transaction", "rate_per_s", "offered_transactions_per_minute", 60.0,
+        "transaction_duration_ns", main="new_order",
+    ),
+    "ycsb": Load(
+        "operation", "target", "offered_operations_per_second", 1.0, "operation_duration_ns",
+        shares={
+            "update": "updateproportion",
+            "insert": "insertproportion",
+            "read_modify_write": "readmodifywriteproportion",
+            "read": "readproportion",
+            "scan": "scanproportion",
+        },
+    ),
+}  # fmt: skip
+
+
+def load_of(workload: str) -> Load | None:
+    """What is known of the load that a workload offers; None where it offers none."""
+    return _LOADS.get(workload)
 
 
 def metric_info(quantity: Quantity, better: Better) -> MetricInfo:

@@ -2,19 +2,20 @@
 
 ``compare`` takes A and B, matches what belongs together (same engine, same scale …; only
 the compared dimension differs), checks that nothing else differs, pairs the repeats by
-block where they ran next to each other, and judges every metric within its family: all
-rows of one metric name.
+block where they ran next to each other, and judges every row within its family. A family is
+the question of one experiment: its headlines, one for each comparison, or its rows of one metric.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.errors import UsageError
 from harness.reports.catalogue import metric_info
 from harness.reports.facts import Dimension, dimension, emulated_tiers, facts
+from harness.reports.headline import NONE, Headline, headline
 from harness.reports.matching import Difference, Match, find
 from harness.reports.naming import memory_remarks, resumed_remarks, value_name
 from harness.reports.pairing import paired
@@ -84,7 +85,8 @@ class Group:
     """Runs of A and B that differ in nothing but the compared dimension.
 
     ``remarks``: what must be known beside the rows, such as a limit that was not enforced;
-    ``what``: the workload, its driver and every parameter.
+    ``what``: the workload, its driver and every parameter; ``headline``: what decides;
+    ``plans``: hashes of the plans that its runs are of.
     """
 
     context: Mapping[str, str]
@@ -96,6 +98,12 @@ class Group:
     rows: tuple[Row, ...]
     remarks: tuple[str, ...] = ()
     what: tuple[Told, ...] = ()
+    headline: Headline = NONE
+    plans: frozenset[str] = frozenset()
+
+    def row(self, quantity: Quantity | None) -> Row | None:
+        """The row of a quantity."""
+        return next((row for row in self.rows if row.quantity == quantity), None)
 
 
 @dataclass(frozen=True)
@@ -159,22 +167,59 @@ def compare(
 
 
 def judged(comparisons: Sequence[Comparison], alpha: float = ALPHA) -> list[Comparison]:
-    """The same with every row judged in its family: all rows of its metric name in all of them."""
-    families: dict[str, list[Estimate]] = {}
-    for row in (r for c in comparisons for g in c.groups for r in g.rows):
-        if row.estimate:
-            families.setdefault(row.quantity.name, []).append(row.estimate)
-    verdicts = {name: iter(judge(family, alpha)) for name, family in families.items()}
+    """The same with every row judged in its family (see the module).
 
-    def judge_row(row: Row) -> Row:
-        return replace(row, judgement=next(verdicts[row.quantity.name])) if row.estimate else row
+    What else a report holds changes nothing: comparisons that share no plan, directly or by
+    others, are of different experiments.
+    """
+    groups = [group for comparison in comparisons for group in comparison.groups]
+    experiments = _experiments([group.plans for group in groups])
+    families: dict[tuple[int, str], list[Estimate]] = {}
+    for group, experiment in zip(groups, experiments, strict=True):
+        for row in group.rows:
+            if row.estimate:
+                families.setdefault((experiment, _family(group, row)), []).append(row.estimate)
+    verdicts = {key: iter(judge(family, alpha)) for key, family in families.items()}
 
-    return [
-        replace(c, groups=tuple(
-            replace(g, rows=tuple(judge_row(row) for row in g.rows)) for g in c.groups
-        ))
-        for c in comparisons
-    ]  # fmt: skip
+    def judge_group(group: Group, experiment: int) -> Group:
+        rows = tuple(
+            replace(row, judgement=next(verdicts[experiment, _family(group, row)]))
+            if row.estimate
+            else row
+            for row in group.rows
+        )
+        return replace(group, rows=tuple(_in_sequence(group, rows)))
+
+    made = iter([judge_group(g, e) for g, e in zip(groups, experiments, strict=True)])
+    return [replace(c, groups=tuple(next(made) for _ in c.groups)) for c in comparisons]
+
+
+def _family(group: Group, row: Row) -> str:
+    """The headlines of an experiment are a family, whichever their metric; so are the seconds."""
+    if row.quantity == group.headline.quantity:
+        return "(headline)"
+    return "(second)" if row.quantity == group.headline.second else row.quantity.name
+
+
+def _in_sequence(group: Group, rows: Sequence[Row]) -> Iterator[Row]:
+    """The second is tested after the headline, at the same level."""
+    first = next((r.judgement for r in rows if r.quantity == group.headline.quantity), None)
+    for row in rows:
+        second = row.quantity == group.headline.second
+        if second and first is not None and row.judgement is not None:
+            yield replace(row, judgement=row.judgement.after(first))
+        else:
+            yield row
+
+
+def _experiments(plans: Sequence[frozenset[str]]) -> list[int]:
+    """A number for each set of plans: equal where sets share a plan, directly or by others."""
+    joined: list[set[str]] = []
+    for own in plans:
+        touching = [one for one in joined if one & own]
+        joined = [one for one in joined if not one & own]
+        joined.append(set(own).union(*touching))
+    return [next(i for i, one in enumerate(joined) if own <= one) for own in plans]
 
 
 def _comparable(side: str, runs: Sequence[StoredRun]) -> list[StoredRun]:
@@ -231,10 +276,13 @@ def _group(match: Match, over: Sequence[Dimension], beside: Sequence[StoredRun])
         remarks += resumed_remarks(name if over else letter, runs)
         sides.append(Side(name, ids, tuple(sorted(emulated)), unknown))
     rows = _rows(found.a, found.b, found.pairing)
+    comparable = {row.quantity: row.better for row in rows if row.estimate}
+    plans = frozenset(str(run.run["experiment"]["hash"]) for run in (*found.a, *found.b))
     called = ("A", "B") if sides[0].name == sides[1].name else (sides[0].name, sides[1].name)
     what = what_was_run(list(zip(called, (found.a, found.b), strict=True)))
     return Group(match.context, sides[0], sides[1], found.pairing, found.why, found.left_out,
-                 tuple(rows), tuple(remarks), what)  # fmt: skip
+                 tuple(rows), tuple(remarks), what,
+                 headline(found.a, found.b, comparable), plans)  # fmt: skip
 
 
 def _rows(a: Sequence[StoredRun], b: Sequence[StoredRun], pairing: Pairing) -> list[Row]:

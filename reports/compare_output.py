@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group as Renderables
@@ -11,8 +12,10 @@ from rich.text import Text
 
 from harness.reports.catalogue import metric_info
 from harness.reports.compare import Comparison, Group, Row, Side
+from harness.reports.conclusion import change_lines, conclusion, gain, rate_lines, worsening
+from harness.reports.headline import SetRate
 from harness.reports.naming import in_words, value_text
-from harness.reports.values import Summary
+from harness.reports.values import Quantity, Summary
 from harness.reports.words import (
     difference_text,
     headline_text,
@@ -27,7 +30,8 @@ from harness.reports.words import (
 def to_json(comparison: Comparison) -> dict[str, Any]:
     """The comparison as ``harness compare --json`` prints it.
 
-    ``ratio`` is how much better B is: A/B where lower is better, else B/A.
+    ``ratio`` is how much better B is: A/B where lower is better, else B/A. ``verdict``: how B
+    is against A, by the ``headline``; see docs/statistics.md.
     """
     return {
         "schema": 1,
@@ -56,7 +60,8 @@ def table(comparison: Comparison, everything: bool = False) -> RenderableType:
     parts.append(Text(
         "* Of a percentile: the median of the repeats' own. "
         "Interval: of each row by itself, 95 % or the most the repeats allow, which stands beside "
-        "it; one repeat has none. p: Holm over all rows of the metric; "
+        "it; one repeat has none. p: Holm over the headlines of an experiment, or its rows of a "
+        "metric; "
         f"shown means p ≤ {comparison.alpha:g}.", style="dim",
     ))  # fmt: skip
     return Renderables(*parts)
@@ -104,11 +109,16 @@ def _median(summary: Summary | None, row: Row) -> str:
 
 
 def _headlines(group: Group) -> list[Text]:
-    lines = [
-        Text(f"{metric_title(row)}: {headline_text(group.b.marked_name, row)}", style="bold")
+    a, b = group.a.marked_name, group.b.marked_name
+    lines = [Text(f"verdict, {b} against {a}: {conclusion(group)}", style="bold")]
+    lines += [Text(f"{line}.") for line in rate_lines(group)]
+    decides = (group.headline.quantity, group.headline.second)
+    lines += [
+        Text(f"{metric_title(row)}: {headline_text(b, row)}", style="bold")
         for row in group.rows
-        if metric_info(row.quantity, row.better).role == "headline"
-    ]  # fmt: skip
+        if row.quantity in decides or metric_info(row.quantity, row.better).role == "headline"
+    ]
+    lines += [Text(f"{line}.") for line in change_lines(group)]
     if group.pairing == "unpaired":
         lines.append(Text(f"Compared without pairs: {group.why_unpaired}.", style="yellow"))
     lines += [Text(f"{remark}.", style="bold red") for remark in group.remarks]
@@ -134,6 +144,12 @@ def _what(group: Group) -> Table:
 def _group_json(group: Group) -> dict[str, Any]:
     return {
         "context": dict(group.context),
+        "headline": _quantity_json(group.headline.quantity),
+        "second": _quantity_json(group.headline.second),
+        "verdict": conclusion(group),
+        "set_rate": _rate_json(group.headline.rate),
+        "worsening": _change_json(worsening(group)),
+        "gain": _change_json(gain(group)),
         "a": _side_json(group.a),
         "b": _side_json(group.b),
         "pairing": group.pairing,
@@ -142,6 +158,33 @@ def _group_json(group: Group) -> dict[str, Any]:
         "remarks": list(group.remarks),
         "what_was_run": dict(group.what),
         "rows": [_row_json(row) for row in group.rows],
+    }
+
+
+def _quantity_json(quantity: Quantity | None) -> dict[str, Any] | None:
+    if quantity is None:
+        return None
+    return {"metric": quantity.name, "labels": dict(quantity.labels)}
+
+
+def _rate_json(rate: SetRate | None) -> dict[str, Any] | None:
+    """Operations per second of either side; ``not_kept``: the sides that did not keep the rate."""
+    if rate is None:
+        return None
+    sides = {
+        name: None if side is None else asdict(side) | {"kept": side.kept}
+        for name, side in (("a", rate.a), ("b", rate.b))
+    }
+    return {"by": rate.by, "not_kept": list(rate.not_kept), **sides}
+
+
+def _change_json(row: Row | None) -> dict[str, Any] | None:
+    if row is None or row.estimate is None or row.judgement is None:
+        return None
+    return {
+        **(_quantity_json(row.quantity) or {}),
+        "ratio": row.estimate.ratio,
+        "outcome": row.judgement.outcome,
     }
 
 
@@ -174,4 +217,5 @@ def _row_json(row: Row) -> dict[str, Any]:
         "adjusted_p": row.judgement.adjusted_p,
         "outcome": row.judgement.outcome,
         "repeats_needed": row.judgement.repeats_needed,
+        "family": row.judgement.family,
     }

@@ -88,12 +88,21 @@ class Judgement:
 
     ``adjusted_p``: Holm's. ``repeats_needed``: repeats of each side from which a
     difference could be shown in a family of this size (always set, so that a report
-    can say it for "cannot be shown").
+    can say it for "cannot be shown"). ``family``: how many comparisons it has.
     """
 
     adjusted_p: float
     outcome: Outcome
     repeats_needed: int
+    family: int = 1
+
+    def after(self, first: Judgement) -> Judgement:
+        """As the second of a fixed sequence: tested only once the first is shown."""
+        if first.outcome == "shown":
+            return self
+        worst = max(self.adjusted_p, first.adjusted_p)
+        outcome: Outcome = first.outcome if self.outcome == "shown" else self.outcome
+        return Judgement(worst, outcome, self.repeats_needed, self.family)
 
 
 def log_ratios(a: Sequence[float], b: Sequence[float]) -> FloatArray:
@@ -225,7 +234,7 @@ def judge(family: Sequence[Estimate], alpha: float = ALPHA) -> list[Judgement]:
         else:
             outcome = "cannot be shown"
         needed = repeats_needed(alpha / len(family), estimate.pairing)
-        judged.append(Judgement(adjusted, outcome, needed))
+        judged.append(Judgement(adjusted, outcome, needed, len(family)))
     return judged
 
 

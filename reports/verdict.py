@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.reports.catalogue import headline_first, metric_info
+from harness.reports.catalogue import metric_info
 from harness.reports.compare import Group, Row
+from harness.reports.conclusion import change_lines, conclusion, rate_lines
 from harness.reports.durability import asked_for_commits
 from harness.reports.series import Panel
 from harness.reports.words import (
@@ -16,6 +17,7 @@ from harness.reports.words import (
     counted,
     coverage_text,
     metric_title,
+    outcome_text,
     p_text,
     speedup_text,
     times,
@@ -41,27 +43,28 @@ def verdicts(panels: Sequence[Panel], alpha: float) -> list[Verdict]:
 
     Panels of one arm are gathered in one; those of durability are told elsewhere.
     """
-    family = Counter(
-        r.quantity.name for p in panels for g in p.groups for r in g.rows if r.estimate
-    )
     found = []
     for panel in panels:
         found += _kept_apart(panel)
-        found += [_verdict(panel, group, family, alpha) for group in panel.groups]
+        found += [_verdict(panel, group, alpha) for group in panel.groups]
         found += [_refused(panel, arm, why) for arm, why in (panel.refused or {}).items()]
     alone = [panel for panel in panels
              if len(panel.arms) == 1 and not asked_for_commits(panel.arms[0])]  # fmt: skip
     return found + _alone(alone)
 
 
-def _verdict(panel: Panel, group: Group, family: Counter[str], alpha: float) -> Verdict:
-    row = _headline(panel, group)
+def _verdict(panel: Panel, group: Group, alpha: float) -> Verdict:
+    row = group.row(group.headline.quantity)
     emulated = tuple(dict.fromkeys((*group.a.emulated, *group.b.emulated)))
     where = panel.title_with_workload
-    if row is None or row.estimate is None or row.judgement is None:
-        return Verdict("open", emulated, f"{where}: {_nothing(panel, group)}", ())
-    tone, said = _said(group, row)
-    if emulated:
+    rate_missed = conclusion(group) == "rate not kept"
+    if rate_missed:
+        tone, said = _not_kept(group)
+    elif row is None or row.estimate is None or row.judgement is None:
+        tone, said = "open", _nothing(panel, group)
+    else:
+        tone, said = _said(group, row)
+    if emulated and (row is not None or rate_missed):
         # Whatever the stand-in did, nobody may take it for a reason to buy the device.
         tone = "open"
         said = (
@@ -69,21 +72,23 @@ def _verdict(panel: Panel, group: Group, family: Counter[str], alpha: float) -> 
             f"On the stand-in: {said.removeprefix(_PAYS).removeprefix(_PAYS_NOT)}"
         )
     sentence = f"{where}: {said}"
-    return Verdict(tone, emulated, sentence, tuple(_details(panel, group, row, family, alpha)))
+    return Verdict(tone, emulated, sentence, tuple(_details(panel, group, row, alpha)))
 
 
-def _headline(panel: Panel, group: Group) -> Row | None:
-    """The row the verdict is read from: a headline with a ratio, else the first part with one.
-
-    A total that any run lacks, since queries reached their limit there, has no ratio: the
-    runs left over are those that happened to be fast enough. Nor does a part stand for the
-    whole then: None.
-    """
-    rows = {row.quantity: row for row in group.rows if row.estimate and row.better != "none"}
-    roles = {q: metric_info(q, r.better).role for q, r in rows.items()}
-    heads = headline_first([q for q in rows if roles[q] == "headline"])
-    parts = [] if _limited(panel, group) else [q for q in rows if roles[q] in ("detail", "part")]
-    return next((rows[quantity] for quantity in (*heads, *parts)), None)
+def _not_kept(group: Group) -> tuple[Tone, str]:
+    """Who loses by the rate that was set."""
+    rate = group.headline.rate
+    assert rate is not None  # or the conclusion were another
+    names = {"a": group.a.marked_name, "b": group.b.marked_name}
+    if len(rate.not_kept) == 2:
+        return "open", (
+            f"neither {names['b']} nor {names['a']} kept the rate that was set, so their latencies "
+            "depend on how long they were measured."
+        )
+    (loser,) = rate.not_kept
+    (winner,) = names.keys() - {loser}
+    text = f"{names[loser]} did not keep the rate that was set, {names[winner]} did."
+    return ("loss", _PAYS_NOT + text) if loser == "b" else ("gain", _PAYS + text)
 
 
 def _limited(panel: Panel, group: Group) -> int:
@@ -94,8 +99,10 @@ def _limited(panel: Panel, group: Group) -> int:
 
 def _nothing(panel: Panel, group: Group) -> str:
     sides = f"{group.b.marked_name} and {group.a.marked_name}"
-    if not (reached := _limited(panel, group)):
+    if not any(row.estimate for row in group.rows):
         return f"nothing was measured on both {sides}."
+    if not (reached := _limited(panel, group)):
+        return f"no single result of {sides} stands for the whole; they are below, one by one."
     queries = "1 query" if reached == 1 else f"{reached} queries"
     return (
         f"no total of {sides} can be compared, because {queries} reached a time limit in some "
@@ -110,6 +117,8 @@ def _said(group: Group, row: Row) -> tuple[Tone, str]:
     against = f"{speedup_text(b, row)} than {a}"
     if times(estimate.ratio) == times(1.0):
         against = f"{speedup_text(b, row)} as {a}"
+    if group.headline.rate is not None:
+        against += " at the rate that was set"
     if judgement.outcome == "shown" and estimate.ratio > 1:
         return "gain", f"{_PAYS}{against}."
     if judgement.outcome == "shown":
@@ -127,20 +136,15 @@ def _said(group: Group, row: Row) -> tuple[Tone, str]:
     )
 
 
-def _details(panel: Panel, group: Group, row: Row, family: Counter[str], alpha: float) -> list[str]:
-    estimate, judgement = row.estimate, row.judgement
-    assert estimate is not None and judgement is not None
-    repeats = (
-        f"{counted(estimate.n_a, 'pair')} of repeats run side by side"
-        if estimate.pairing == "paired"
-        else f"{estimate.n_a} against {estimate.n_b} repeats, not in pairs: {group.why_unpaired}"
-    )
-    details = [
-        f"Measured by the {metric_title(row)} over {repeats}; {coverage_text(estimate)}; "
-        f"p = {p_text(judgement.adjusted_p)} after Holm over "
-        f"{counted(family[row.quantity.name], 'comparison')}."
+def _details(panel: Panel, group: Group, row: Row | None, alpha: float) -> list[str]:
+    details = [f"{line}." for line in rate_lines(group)]
+    details += [
+        _measured_by(group, one)
+        for one in (row, group.row(group.headline.second))
+        if one is not None and one.estimate is not None
     ]
-    details += _counts(group, family, alpha)
+    details += [f"{line}." for line in change_lines(group)]
+    details += _counts(group, alpha)
     details += _fits(panel, group)
     details += [f"{remark[0].upper()}{remark[1:]}." for remark in group.remarks]
     if group.a.unknown or group.b.unknown:
@@ -149,7 +153,23 @@ def _details(panel: Panel, group: Group, row: Row, family: Counter[str], alpha: 
     return details
 
 
-def _counts(group: Group, family: Counter[str], alpha: float) -> list[str]:
+def _measured_by(group: Group, row: Row) -> str:
+    estimate, judgement = row.estimate, row.judgement
+    assert estimate is not None and judgement is not None  # _details has seen to it
+    repeats = (
+        f"{counted(estimate.n_a, 'pair')} of repeats run side by side"
+        if estimate.pairing == "paired"
+        else f"{estimate.n_a} against {estimate.n_b} repeats, not in pairs: {group.why_unpaired}"
+    )
+    family = counted(judgement.family, "comparison")
+    p = f"p = {p_text(judgement.adjusted_p)} after Holm over {family}"
+    if row.quantity == group.headline.second:
+        told = f"{speedup_text(group.b.marked_name, row)}, {outcome_text(row)}"
+        return f"Second, the {metric_title(row)}: {told}; {p}, tested after the first."
+    return f"Measured by the {metric_title(row)} over {repeats}; {coverage_text(estimate)}; {p}."
+
+
+def _counts(group: Group, alpha: float) -> list[str]:
     """How many of the parts (queries …) gain, lose, or say nothing."""
     said = []
     metrics = dict.fromkeys(r.quantity.name for r in group.rows
@@ -159,14 +179,13 @@ def _counts(group: Group, family: Counter[str], alpha: float) -> list[str]:
         if not rows:
             continue
         counts = Counter(_state(row) for row in rows)
+        family = max(r.judgement.family for r in rows if r.judgement)
         parts = [f"{counts[state]} {state}" for state in _STATES if counts[state]]
         text = f"{metric_info(rows[0].quantity, rows[0].better).title}, {counted(len(rows), 'row')}"
         text = f"{text[0].upper()}{text[1:]}: {', '.join(parts)}"
         if counts["cannot be shown"]:
             needed = max(r.judgement.repeats_needed for r in rows if r.judgement)
-            text += (
-                f" ({needed} repeats are needed for p ≤ {alpha:g} in a family of {family[metric]})"
-            )
+            text += f" ({needed} repeats are needed for p ≤ {alpha:g} in a family of {family})"
         said.append(text + ".")
     return said
 

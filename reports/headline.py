@@ -1,0 +1,195 @@
+"""What a comparison is decided by: its headline, which is a latency where the rate was set.
+
+A rate that was set is the same on both sides as long as both keep it, so throughput compares
+the offered load with itself. Then the times of the workload's main operation are the headline:
+its median decides, its 99th percentile is the second, and a side that did not keep the rate
+loses by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Literal
+
+from harness import hdr
+from harness.reports.catalogue import Load, headline_first, load_of, metric_info
+from harness.reports.values import Quantity, duration_of, measured
+from harness.result import Better
+from harness.store import StoredRun
+
+#: What decides, and what is second.
+_FIRST, _SECOND = "50", "99"
+#: A rate is kept where the operations done in the window are those offered in it, to this share
+#: or to this many operations (under way at the window's ends).
+_KEPT_SHARE, _KEPT_COUNT = 0.01, 5
+#: Users that wait for answers for less than this share of the time are paced by think times.
+_WAITING = 0.05
+
+
+@dataclass(frozen=True)
+class SideRate:
+    """How one side kept the rate: operations per second offered and done, medians of repeats.
+
+    ``missed``: runs that did not keep it, of ``runs``.
+    """
+
+    offered_per_s: float
+    done_per_s: float
+    missed: int
+    runs: int
+
+    @property
+    def kept(self) -> bool:
+        """Whether most of the repeats kept the rate."""
+        return 2 * self.missed < self.runs
+
+
+@dataclass(frozen=True)
+class SetRate:
+    """What set the rate: an option, or users' think times, which the users always keep.
+
+    ``a``, ``b``: None where a side's driver does not report what it did.
+    """
+
+    by: Literal["option", "think time"]
+    a: SideRate | None = None
+    b: SideRate | None = None
+
+    @property
+    def not_kept(self) -> tuple[str, ...]:
+        """The sides (``a``, ``b``) that did not keep it."""
+        sides = {"a": self.a, "b": self.b}
+        return tuple(name for name, side in sides.items() if side and not side.kept)
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The quantity that decides a comparison; None: nothing stands for the whole.
+
+    ``second``: the quantity named next to it. ``rate``: None where no rate was set.
+    """
+
+    quantity: Quantity | None = None
+    second: Quantity | None = None
+    rate: SetRate | None = None
+
+
+#: Where nothing decides.
+NONE = Headline()
+
+
+def headline(
+    a: Sequence[StoredRun], b: Sequence[StoredRun], comparable: Mapping[Quantity, Better]
+) -> Headline:
+    """The headline of A against B. ``comparable``: the quantities that have a ratio."""
+    rate = _set_rate(a, b)
+    if rate is not None:
+        return _latency((*a, *b), comparable, rate)
+    roles = {q: metric_info(q, better).role for q, better in comparable.items() if better != "none"}
+    heads = headline_first([q for q, role in roles.items() if role == "headline"])
+    if heads:
+        return Headline(heads[0])
+    # A total that a run lacks, since queries reached their limit there, has no ratio; nor does
+    # one of many parts stand for the whole.
+    parts = [q for q, role in roles.items() if role in ("detail", "part")]
+    limited = any(duration_of(q.name) for run in (*a, *b) for q in measured(run))
+    return Headline(parts[0] if len(parts) == 1 and not limited else None)
+
+
+def _latency(
+    runs: Sequence[StoredRun], comparable: Mapping[Quantity, Better], rate: SetRate
+) -> Headline:
+    load = load_of(runs[0].run["spec"]["workload"])
+    assert load is not None  # only a load has a rate
+    main = _main_operation(load, runs)
+    found = {
+        percentile: Quantity(load.durations, ((load.noun, main), ("percentile", percentile)))
+        for percentile in (_FIRST, _SECOND)
+    }
+    first, second = (q if q in comparable else None for q in found.values())
+    return Headline(first or second, second if first else None, rate)
+
+
+def _main_operation(load: Load, runs: Sequence[StoredRun]) -> str:
+    """The operation that the workload is about, or the one with the largest share of the load.
+
+    Of equal shares the first in the order of ``load.shares``.
+    """
+    params = runs[0].run["spec"]["params"]
+    shares = {name: float(params.get(key) or 0) for name, key in load.shares.items()}
+    if any(shares.values()):
+        return max(shares, key=lambda name: shares[name])
+    counts = {
+        name: one.value or 0.0
+        for quantity, one in measured(runs[0]).items()
+        if quantity.name == f"{load.noun}_count" and (name := quantity.label(load.noun))
+    }
+    if load.main and (not counts or counts.get(load.main)):
+        return load.main
+    return max(counts, key=lambda name: counts[name], default="")
+
+
+def _set_rate(a: Sequence[StoredRun], b: Sequence[StoredRun]) -> SetRate | None:
+    load = load_of(a[0].run["spec"]["workload"])
+    if load is None:
+        return None
+    if any(_params(run).get(load.rate) for run in (*a, *b)):
+        return SetRate("option", _kept(load, a), _kept(load, b))
+    paced = all(_params(run).get("think_time") and _paced(load, run) for run in (*a, *b))
+    return SetRate("think time") if paced else None
+
+
+def _params(run: StoredRun) -> Mapping[str, Any]:
+    params: Mapping[str, Any] = run.run["spec"]["params"]
+    return params
+
+
+def _kept(load: Load, runs: Sequence[StoredRun]) -> SideRate | None:
+    """How the runs with a rate kept it; None where none reports what it did."""
+    offered, done, missed = [], [], 0
+    for run in runs:
+        window_ns, count = _done(load, run)
+        rate = _offered_per_s(load, run)
+        if not window_ns or count is None or rate is None:
+            continue
+        due = rate * window_ns / 1e9
+        missed += abs(count - due) > max(_KEPT_SHARE * due, _KEPT_COUNT)
+        offered.append(rate)
+        done.append(count * 1e9 / window_ns)
+    if not done:
+        return None
+    return SideRate(median(offered), median(done), missed, len(done))
+
+
+def _offered_per_s(load: Load, run: StoredRun) -> float | None:
+    """Intended starts per second as the driver counted them, else the rate that was set."""
+    counted = measured(run).get(Quantity(load.offered))
+    if counted is not None and counted.value is not None:
+        return counted.value / load.per_s
+    rate = _params(run).get(load.rate)
+    return None if rate is None else float(rate)
+
+
+def _done(load: Load, run: StoredRun) -> tuple[float, float | None]:
+    """Length of the window, and operations that ended in it as the workload wants them."""
+    window_ns, counts = 0.0, []
+    for quantity, one in measured(run).items():
+        if quantity.name == "window_duration_ns":
+            window_ns = one.value or 0.0
+        elif quantity.name in (f"{load.noun}_count", f"{load.noun}_rolled_back_count"):
+            counts.append(one.value or 0.0)
+    return window_ns, sum(counts) if counts else None
+
+
+def _paced(load: Load, run: StoredRun) -> bool:
+    """Whether the users hardly wait for answers: by Little's law, from the durations' sum."""
+    window_ns, _ = _done(load, run)
+    found = (m["hdr"] for m in run.run["metrics"] if m["name"] == load.durations and "hdr" in m)
+    histograms = [hdr.decode(text) for text in found]
+    users = _params(run).get("users")
+    if not (window_ns and histograms and users):
+        return False
+    waited_ns = sum(one.mean * one.total for one in histograms)
+    return bool(waited_ns < _WAITING * users * window_ns)
