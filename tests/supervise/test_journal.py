@@ -182,8 +182,9 @@ def fill(path):
 def test_undoing_frees_the_disk_that_is_full(tmp_path):
     with small_disk(tmp_path / "disk") as disk:
         journal = Journal(disk / "state")
-        works = [journal.register_directory(disk / name) for name in ("one", "two")]
-        fill(works[0] / "rows")
+        work = journal.register_directory(disk / "work")
+        journal.note_cgroup(tmp_path / "never made")  # undone first, which frees nothing
+        fill(work / "rows")
         with journal.path.open("ab", buffering=0) as file:
             file.write(b"\n" * 4096)  # its last page is full, too
         with pytest.raises(RunFailed, match="No space left"):
