@@ -15,9 +15,10 @@ import fcntl
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from typing import Any, Literal, Protocol
 
 from harness import schemas
 from harness.engine import Credentials
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed, UsageError, warn
 from harness.progress import Progress
 from harness.spec import content_hash
 from harness.store import write_json_atomically
@@ -66,15 +67,18 @@ class Dataset:
         """The complete dataset in ``directory``, None where there is none."""
         try:
             text = (directory / "golden.json").read_text(encoding="utf-8")
-            return cls(directory, json.loads(text))
+            record = json.loads(text)
+            schemas.validate(record, "dataset", source="golden.json")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError, UsageError) as error:
             raise UsageError(
                 f"dataset {directory.name}",
                 f"its golden.json cannot be read: {error}",
-                f"make it readable, or remove {directory}: it is made again when needed",
+                f"remove it: `harness data rm {shlex.quote(directory.name)}`; it is made again "
+                "when needed",
             ) from error
+        return cls(directory, record)
 
     @property
     def name(self) -> str:
@@ -178,17 +182,31 @@ class DatasetStore:
         root: Path,
         keeper: DirectoryKeeper | None = None,
         credentials: Credentials | None = None,
+        warn: Callable[[str, str], None] = warn,
     ) -> None:
         self.root = root
         self._keeper = keeper
         self._credentials = credentials
+        self._warn = warn
 
-    def datasets(self) -> list[Dataset]:
-        """Complete datasets by name."""
+    def directories(self) -> list[Path]:
+        """Directories of complete datasets by name, whether their record can be read or not."""
         if not self.root.is_dir():
             return []
         found = (p for p in self.root.iterdir() if ".partial-" not in p.name)
-        return [dataset for p in sorted(found) if (dataset := Dataset.read(p)) is not None]
+        return [p for p in sorted(found) if os.path.lexists(p / "golden.json")]
+
+    def datasets(self) -> list[Dataset]:
+        """Complete datasets by name; warns of each whose record cannot be read."""
+        found: list[Dataset] = []
+        for directory in self.directories():
+            try:
+                dataset = Dataset.read(directory)
+            except UsageError as error:
+                self._warn("dataset-unreadable", f"{error} ({error.do})")
+            else:
+                found += [dataset] if dataset is not None else []
+        return found
 
     def find(self, name: str) -> Dataset | None:
         """The complete dataset of this name, None where there is none."""
@@ -226,27 +244,39 @@ class DatasetStore:
                     self._keeper.remove_directory(partial)
 
 
-def remove_datasets(datasets: Sequence[Dataset]) -> None:
-    """Remove them all; UsageError, and none is removed, while one of them is in use.
+def remove_datasets(directories: Sequence[Path]) -> None:
+    """Remove the datasets in these directories; UsageError, and none is removed, while one is in
+    use, or is a symbolic link: what it names is not below the data directory.
 
     A removal cut short leaves nothing that looks complete.
     """
     with ExitStack() as stack:
-        for dataset in datasets:
+        for directory in directories:
+            asked = f"remove {directory.name}"
+            if directory.is_symlink():
+                raise UsageError(
+                    asked,
+                    f"{directory} is a symbolic link to {directory.readlink()}",
+                    f"remove the link itself: rm {shlex.quote(str(directory))}",
+                )
             try:
-                stack.enter_context(_locked(dataset.directory, fcntl.LOCK_EX | fcntl.LOCK_NB))
+                stack.enter_context(_locked(directory, fcntl.LOCK_EX | fcntl.LOCK_NB))
             except BlockingIOError as error:
                 raise UsageError(
-                    f"remove {dataset.name}",
+                    asked,
                     "it is in use: a run measures on it, or it is being built",
                     "wait for that to end (or stop it), then try again; nothing was removed",
                 ) from error
             except OSError as error:
-                raise UsageError(f"remove {dataset.name}", str(error)) from error
-        for dataset in datasets:
-            if dataset.directory.exists():  # else another has removed it meanwhile
-                (dataset.directory / "golden.json").unlink(missing_ok=True)
-                shutil.rmtree(dataset.directory)
+                raise UsageError(asked, str(error)) from error
+        for directory in directories:
+            try:
+                (directory / "golden.json").unlink(missing_ok=True)
+                shutil.rmtree(directory)
+            except FileNotFoundError:  # another has removed it meanwhile
+                continue
+            except OSError as error:
+                raise RunFailed(f"remove {directory.name}", str(error)) from error
 
 
 def _lock_path(directory: Path) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness import paths
 from harness.environment import Environment
+from harness.errors import warn
 from harness.golden import DatasetStore
 from harness.host.facts import host_facts
 from harness.progress import Progress
@@ -47,7 +48,7 @@ def open_environment(
         for what in recovery.undone:
             progress.say(f"left by {recovery.owner}, now undone: {what}")
         for what in recovery.failures:
-            print(f"warning: left-behind: {what}", file=sys.stderr)
+            warn("left-behind", what)
     tiers = find_tiers(host_file, emulate, credentials)
     data_dir = data_directory(host_file)
     with Supervisor(paths.state_dir()) as supervisor:

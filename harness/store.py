@@ -23,7 +23,6 @@ import os
 import re
 import shlex
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -33,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import schemas
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed, UsageError, warn
 from harness.spec import RunSpec
 from harness.steps import FILE as STEPS_FILE
 from harness.steps import Steps, steps_kept, under_way
@@ -179,14 +178,10 @@ class RunWriter:
         self.steps.close()
 
 
-def _warn(text: str) -> None:
-    print(f"warning: {text}", file=sys.stderr)
-
-
 class Store:
-    """A results directory. ``warn`` receives one line for each run that cannot be read."""
+    """A results directory. ``warn`` receives code and text for each run that cannot be read."""
 
-    def __init__(self, root: Path, warn: Callable[[str], None] = _warn) -> None:
+    def __init__(self, root: Path, warn: Callable[[str, str], None] = warn) -> None:
         self.root = root
         self.runs_folder = root / "runs"
         self._warn = warn
@@ -269,8 +264,9 @@ class Store:
             if directory not in self._skipped:
                 self._skipped.add(directory)
                 self._warn(
-                    f"run-unreadable: {directory.name} is skipped: {error} "
-                    f"(remove it: `harness runs rm {shlex.quote(directory.name)}`)"
+                    "run-unreadable",
+                    f"{directory.name} is skipped: {error} "
+                    f"(remove it: `harness runs rm {shlex.quote(directory.name)}`)",
                 )
             return None
         return stored

@@ -18,6 +18,9 @@ import yaml
 from harness import schemas
 from harness.errors import UsageError
 
+#: Far above any file that a person writes, and read in well under a second.
+_MOST_NODES = 100_000
+
 #: A path into a document: keys and list positions.
 Where = tuple[str | int, ...]
 
@@ -74,12 +77,23 @@ def _refused(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
     return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 
-def _check_shape(node: yaml.Node, above: tuple[yaml.Node, ...] = ()) -> None:
-    """Refuse a node that contains itself, and keys that are lists or mappings."""
-    if node in above:
-        raise _refused("an alias stands within what it names", node)
-    for child in _children(node):
-        _check_shape(child, (*above, node))
+def _check_shape(root: yaml.Node) -> None:
+    """Refuse a node that contains itself, keys that are lists or mappings, and what aliases of
+    aliases make too large.
+    """
+    nodes = 0
+
+    def check(node: yaml.Node, above: tuple[yaml.Node, ...]) -> None:
+        nonlocal nodes
+        nodes += 1
+        if nodes > _MOST_NODES:
+            raise _refused(f"more than {_MOST_NODES:,} values, aliases expanded", node)
+        if node in above:
+            raise _refused("an alias stands within what it names", node)
+        for child in _children(node):
+            check(child, (*above, node))
+
+    check(root, ())
 
 
 def _children(node: yaml.Node) -> Iterator[yaml.Node]:

@@ -76,9 +76,9 @@ def test_data_in_use_are_not_removed_and_what_is_recorded_of_them_stays_known(st
         used.in_use(),  # by two runs at a time
         pytest.raises(UsageError, match=r"tpch-x.* in use"),
     ):
-        remove_datasets([idle, used])
+        remove_datasets([idle.directory, used.directory])
     assert store.datasets() == [used, idle]
-    remove_datasets([idle, used])
+    remove_datasets([idle.directory, used.directory])
     assert store.datasets() == []
     assert used.fingerprint == {"rows": {"t": 4}}
     with pytest.raises(RunFailed, match="removed before it could be used"), used.in_use():
@@ -88,7 +88,7 @@ def test_data_in_use_are_not_removed_and_what_is_recorded_of_them_stays_known(st
 def test_data_being_built_again_are_not_removed(store):
     dataset = build(store, "tpch-x")
     with store.building("tpch-x"), pytest.raises(UsageError, match="being built"):
-        remove_datasets([dataset])
+        remove_datasets([dataset.directory])
     assert store.find("tpch-x") == dataset
 
 
@@ -96,12 +96,30 @@ def test_who_waits_for_the_lock_of_data_that_are_removed_waits_for_the_one_lock(
     dataset = build(store, "tpch-x")
     lock = store.root / ".tpch-x.lock"
     before = lock.stat().st_ino
-    remove_datasets([dataset])
+    remove_datasets([dataset.directory])
     assert lock.stat().st_ino == before
 
 
-def test_a_record_that_cannot_be_read_is_told(store):
-    dataset = build(store, "tpch-x")
-    (dataset.directory / "golden.json").write_text("{")
-    with pytest.raises(UsageError, match=r"golden\.json cannot be read"):
+@pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"schema": 1, "files": 7}', "[" * 100_000])
+def test_a_record_that_cannot_be_read_is_told_and_disables_no_other(store, damage, tmp_path):
+    broken, sound = build(store, "tpch-x"), build(store, "tpch-y")
+    (broken.directory / "golden.json").write_text(damage)
+    with pytest.raises(UsageError, match=r"golden\.json cannot be read") as refused:
         store.find("tpch-x")
+    assert "harness data rm tpch-x" in refused.value.do
+    said = []
+    reader = DatasetStore(store.root, warn=lambda *told: said.append(told))
+    assert reader.datasets() == [sound]
+    assert [code for code, _ in said] == ["dataset-unreadable"]
+    remove_datasets(reader.directories())
+    assert not broken.directory.exists()
+
+
+def test_a_link_is_not_removed_with_what_it_names(store, tmp_path):
+    dataset, other = build(store, "tpch-x"), build(store, "tpch-y")
+    dataset.directory.rename(tmp_path / "elsewhere")
+    dataset.directory.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="symbolic link"):
+        remove_datasets([other.directory, dataset.directory])
+    assert (tmp_path / "elsewhere" / "golden.json").exists()
+    assert store.datasets() == [dataset, other]

@@ -91,3 +91,17 @@ def test_a_key_that_is_a_number_is_refused_where_the_file_has_a_schema(tmp_path)
     with pytest.raises(UsageError, match="key 1 is not a text") as refused:
         load_yaml(file, "profile")
     assert refused.value.asked == f"{file}:8"
+
+
+@pytest.mark.parametrize("each", ["a{n}: &a{n} [{uses}]", "a{n}: &a{n}\n  <<: [{uses}]\n  k{n}: 1"])
+def test_aliases_of_aliases_are_refused_before_they_are_expanded(each):
+    lines = ["a0: &a0 {k: 1}"]
+    for level in range(1, 30):
+        lines.append(each.format(n=level, uses=", ".join([f"*a{level - 1}"] * 9)))
+    with pytest.raises(UsageError) as refused:
+        parse_yaml("\n".join(lines), "bomb.yml")
+    assert "aliases expanded" in refused.value.found
+
+
+def test_a_few_aliases_are_what_they_name():
+    assert parse_yaml("a: &a [1, 2]\nb: [*a, *a]\n", "x.yml").value["b"] == [[1, 2], [1, 2]]

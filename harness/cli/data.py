@@ -17,9 +17,9 @@ from harness.cli.common import (
     print_table,
 )
 from harness.errors import UsageError
-from harness.golden import Dataset, remove_datasets
+from harness.golden import Dataset, directory_bytes, remove_datasets
 from harness.opening import dataset_stores
-from harness.progress import progress_on_stderr
+from harness.progress import Progress, progress_on_stderr
 from harness.units import format_bytes
 
 app = typer.Typer(help="List, remove and verify source and golden data.")
@@ -33,14 +33,15 @@ def _all(host: Path | None) -> list[tuple[str, Dataset]]:
     ]
 
 
-def _named(names: list[str] | None, host: Path | None) -> list[tuple[str, Dataset]]:
-    found = _all(host)
+def _directories(names: list[str] | None, host: Path | None) -> list[Path]:
+    """Of the named datasets, or of all; readable or not."""
+    found = [path for where in dataset_stores(host).values() for path in where.directories()]
     if not names:
         return found
-    unknown = sorted(set(names) - {dataset.name for _, dataset in found})
+    unknown = sorted(set(names) - {path.name for path in found})
     if unknown:
         raise UsageError(f"data {', '.join(unknown)}", "no such dataset", "see `harness data list`")
-    return [entry for entry in found if entry[1].name in names]
+    return [path for path in found if path.name in names]
 
 
 @app.command("list")
@@ -89,13 +90,22 @@ def rm(
     """Remove datasets; they are made again when a run needs them."""
     if not names and not all_:
         raise UsageError("data rm", "no dataset is named", "name some, or say --all")
-    targets = _named(names, host)
-    for _, dataset in targets:
-        print(f"remove {dataset.directory} ({format_bytes(dataset.size_bytes)})", file=sys.stderr)
+    targets = _directories(names, host)
+    for directory in targets:
+        size = format_bytes(directory_bytes(directory))
+        print(f"remove {directory} ({size})", file=sys.stderr)
     if dry_run or not targets:
         return
     confirm(f"remove {len(targets)} datasets for good", yes)
-    remove_datasets([dataset for _, dataset in targets])
+    remove_datasets(targets)
+
+
+def _problems(directory: Path, progress: Progress) -> list[str]:
+    try:
+        dataset = Dataset.read(directory)
+    except UsageError as error:
+        return [f"{error.found}; {error.do}"]
+    return dataset.verify(progress) if dataset is not None else []
 
 
 @app.command("verify")
@@ -107,7 +117,7 @@ def verify(
 ) -> None:
     """Read every file and compare it with what was recorded when it was made."""
     with progress_on_stderr(quiet) as progress:
-        problems = {dataset.name: dataset.verify(progress) for _, dataset in _named(names, host)}
+        problems = {path.name: _problems(path, progress) for path in _directories(names, host)}
     if json_:
         print_json({"data": [{"name": n, "problems": found} for n, found in problems.items()]})
     else:

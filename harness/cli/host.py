@@ -14,6 +14,7 @@ from harness.errors import HarnessError, RunFailed, UsageError
 from harness.progress import progress_on_stderr
 from harness.provision.modes import MODES, Action, Mode, asked_of, find_mode
 from harness.provision.playbook import Asked, HostOutcome, run_playbook
+from harness.yamlfile import parse_yaml
 
 app = typer.Typer(
     help="Set hosts up: persistent memory, CXL, host settings, engines (docs/provisioning.md).",
@@ -133,17 +134,15 @@ class Where:
 
 def _variables(items: Sequence[str] | None) -> dict[str, Any]:
     """Values as YAML reads them: ``true`` and ``[region0]`` are not texts."""
-    import yaml
-
     found: dict[str, Any] = {}
     for key, text in key_values(items, "--set").items():
         if key in ("confirm_destroy", "destroy"):
             raise UsageError(f"--set {key}", "it has an option of its own",
                              "say --confirm-destroy --destroy NAME")  # fmt: skip
         try:
-            found[key] = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise UsageError(f"--set {key}={text}", "not a YAML value", "quote it") from error
+            found[key] = parse_yaml(text, f"--set {key}").value
+        except UsageError as error:
+            raise UsageError(f"--set {key}={text}", error.found, "quote it") from error
     return found
 
 
