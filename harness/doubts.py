@@ -15,6 +15,8 @@ _SATURATED = 0.9
 #: How much of what was due at the window's end may wait in an open loop, as a share of what
 #: was offered in it, before the rate counts as not kept.
 _BACKLOG = 0.01
+#: Operations without an answer that are reported: such a share is seen in a histogram's p99.9.
+_UNANSWERED = 0.001
 #: How far the first and last third of a window may be apart.
 _STEADY = 0.1
 #: Counters that are of so much more or less time than the window, as a share of it, are told.
@@ -46,18 +48,43 @@ def saturation(driven: Driven) -> Iterator[Finding]:
 
 
 def backlog(driven: Driven, nouns: Nouns) -> Iterator[Finding]:
-    """A rate that was offered and not kept."""
+    """A rate that was offered and not kept, in the ramp-up or in the window."""
     if driven.backlog_count is None or not driven.offered_count:
         return
     begin, end = driven.backlog_count
-    if end - begin > max(1.0, _BACKLOG * driven.offered_count):
+    most = max(1.0, _BACKLOG * driven.offered_count)
+    if begin > most:
+        where = "left out" if driven.backlog_left_out else "done in the window, before its own"
+        yield Finding(
+            what="backlog-at-window-start",
+            found=f"{begin} {nouns.operation}s that were due in the ramp-up had not begun when the "
+            f"window did, and were {where}: the engine did not keep the rate until then",
+            do="raise --ramp-up, or lower --rate",
+        )
+    if end - (0 if driven.backlog_left_out else begin) > most:
         yield Finding(
             what="offered rate",
             found=f"{end} {nouns.operation}s that were due at the window's end had not begun "
-            f"({begin} at its beginning): the engine did not keep up, and latencies grow "
-            "with the length of the window",
+            "yet: the engine did not keep up, and latencies grow with the length of the window",
             do=f"lower --rate, or raise {nouns.users_option}",
         )
+
+
+def unanswered(driven: Driven) -> Iterator[Finding]:
+    """Percentiles that are ages of operations without an answer."""
+    for name, one in driven.operations.items():
+        share = one.answered_share if one.unfinished_count else 1.0
+        if share == 0:
+            found = f"not one {name} that began in the window was answered: it has no latencies"
+        elif share < 1 - _UNANSWERED:
+            found = (
+                f"{1 - share:.1%} of {name}s had no answer when the client stopped waiting: they "
+                f"count with their age then, so percentiles above p{100 * share:.3g} are less than "
+                "the truth"
+            )
+        else:
+            continue
+        yield Finding(what="unanswered operations", found=found, do="lower --rate")
 
 
 def trend(driven: Driven, nouns: Nouns) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness import hdr
 from harness.counters import difference
 from harness.engine import RunsInClient
 from harness.errors import RunFailed
@@ -47,6 +48,15 @@ class Operation:
         """Ended as the workload wants it, those rolled back among them."""
         return None if self.count is None else self.count + (self.rolled_back_count or 0)
 
+    @property
+    def answered_share(self) -> float:
+        """Of the operations in its histogram, those that were answered; 0 where it has none.
+
+        The others are in it with their age when the client stopped waiting for them.
+        """
+        total = 0 if self.duration_hdr is None else hdr.decode(self.duration_hdr).total
+        return max(0.0, 1 - (self.unfinished_count or 0) / total) if total else 0.0
+
 
 @dataclass(frozen=True)
 class Driven:
@@ -56,7 +66,8 @@ class Driven:
     processes in the window; ``busiest_thread_share``: of the window, how much its busiest
     thread computed. ``offered_count``: intended starts in the window of an open loop;
     ``backlog_count``: of those due, how many were not begun at the window's beginning and
-    end. ``retried_by_code``: by the server's error code. ``series``: ``{"monotonic_ns",
+    end; ``backlog_left_out``: the first of them never began, and the second are of the window
+    alone. ``retried_by_code``: by the server's error code. ``series``: ``{"monotonic_ns",
     "counts": {operation: done}}`` by interval of :data:`SERIES_NS`. ``engine_counters``:
     what the window added to the counters of an engine inside the client, units in their
     names; ``engine_text``: what else it told, by name. ``counters_late_ns``: how far from an
@@ -74,6 +85,7 @@ class Driven:
     busiest_thread_share: float | None = None
     offered_count: int | None = None
     backlog_count: tuple[int, int] | None = None
+    backlog_left_out: bool = False
     retried_by_code: Mapping[str, int] = field(default_factory=dict)
     series: Sequence[Mapping[str, Any]] = ()
     engine_counters: Mapping[str, float] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from harness.tiers.verify import may_enter
 
 #: What the harness and loadgen expect of each other. To be raised with any change that one
 #: built before it would misunderstand (CMake reads it here).
-LOADGEN_INTERFACE = 6
+LOADGEN_INTERFACE = 7
 #: Likewise of microbench.
 MICROBENCH_INTERFACE = 4
 

@@ -124,22 +124,24 @@ static void execute(struct lg_worker *worker, struct lg_seat *seat)
         lg_count(worker, seat, verdict, result);
 }
 
-/* The start of the next operation; false where there is none. */
-static bool next_start(struct lg_worker *worker, struct lg_seat *seat, uint64_t *start_ns)
+/* Waits for the start of the next operation; false where there is none. */
+static bool next_start(struct lg_worker *worker, struct lg_seat *seat)
 {
     const struct lg_run *run = worker->run;
     if (run->spec->open_loop) {
-        uint64_t due = lg_next_start_ns(worker);
-        if (due == UINT64_MAX || !wait_until(worker, due) || worker->now_ns >= run->deadline_ns)
+        if (!lg_take_start(worker, seat))
             return false;
         lg_draw(worker, seat);
-        *start_ns = lg_take_start(worker);
-        return true;
+        if (!wait_until(worker, seat->start_ns))
+            return false;
+        if (worker->now_ns >= run->deadline_ns)
+            seat->place = LG_WAITING; /* too late: it is counted as unfinished */
+        return seat->place != LG_WAITING;
     }
     if (!lg_may_start(worker, worker->now_ns)) /* asked first: what is drawn is done */
         return false;
     lg_draw(worker, seat);
-    *start_ns = look(worker);
+    seat->start_ns = look(worker);
     return true;
 }
 
@@ -150,7 +152,7 @@ void lg_work_in_calls(struct lg_worker *worker)
     prctl(PR_SET_TIMERSLACK, 1UL);
     if (!wait_until(worker, worker->run->begin_ns))
         return;
-    while (!stopped(worker) && next_start(worker, seat, &seat->start_ns)) {
+    while (!stopped(worker) && next_start(worker, seat)) {
         seat->place = LG_WORKING;
         seat->attempts = 0;
         atomic_store_explicit(&worker->heard_ns, worker->now_ns, memory_order_relaxed);

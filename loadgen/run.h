@@ -24,6 +24,8 @@ struct lg_run {
     atomic_bool stop;
     atomic_uint connected, ended;  /* event loops */
     atomic_uint_fast64_t tickets;  /* operations begun, where their number is bounded */
+    atomic_uint_fast64_t next_start; /* open loop: number of the next intended start */
+    atomic_bool backlog_noted;       /* of the starts that are left at the window's end */
     int wake;                      /* eventfd: a loop is connected, has ended, has failed */
     pthread_mutex_t lock;
     pthread_cond_t gate;
@@ -66,10 +68,7 @@ struct lg_worker {
     size_t seat_count;
     void *own; /* the workload's part of all seats */
     struct lg_seat *waiting, **waiting_end; /* for a connection, first come first served */
-    struct lg_seat *idle;                   /* open loop: for the next intended start */
-    struct lg_seat **idle_end;
     size_t busy; /* seats between their send and their end */
-    uint64_t next_start;                    /* open loop: number of the next intended start */
     uint64_t granted;                       /* tickets taken and not used yet */
     bool exhausted;                         /* no operation is left to begin */
     struct lg_timers *timers;

@@ -9,6 +9,7 @@
  *     "stall_every_ms": 1000,  … each time this has passed since the process opened it
  *     "retry_every": N,        every Nth call of a connection is undone (code 40001)
  *     "refuse_after": N, "lose_after": N, "hang_after": N,   Nth call of a connection
+ *     "hang_connection": N,    the Nth connection answers nothing
  *     "refuse_connection": true, "hang_connecting": true,
  *     "embedded": true,        no descriptor, answered within submit
  *     "answers": {"statement": ["column", null]},   its first row
@@ -27,7 +28,7 @@
 
 struct server {
     uint64_t epoch_ns, service_ns, stall_ns, stall_every_ns;
-    uint64_t retry_every, refuse_after, lose_after, hang_after;
+    uint64_t retry_every, refuse_after, lose_after, hang_after, hang_connection;
     bool refuse_connection, hang_connecting, embedded;
     const json_t *answers;
     const char *directory;
@@ -62,6 +63,7 @@ static void *stub_open(const json_t *connection, struct lg_error *error)
     server->refuse_after = number_of(connection, "refuse_after");
     server->lose_after = number_of(connection, "lose_after");
     server->hang_after = number_of(connection, "hang_after");
+    server->hang_connection = number_of(connection, "hang_connection");
     server->refuse_connection = json_is_true(json_object_get(connection, "refuse_connection"));
     server->hang_connecting = json_is_true(json_object_get(connection, "hang_connecting"));
     server->embedded = json_is_true(json_object_get(connection, "embedded"));
@@ -167,7 +169,8 @@ static enum lg_state stub_submit(void *connection, const struct lg_statement *st
     if (session->server->embedded)
         return answer(session);
     uint64_t done = done_at(session->server, lg_monotonic_ns());
-    if (session->server->hang_after && session->calls >= session->server->hang_after)
+    if ((session->server->hang_after && session->calls >= session->server->hang_after) ||
+        session->number + 1 == session->server->hang_connection)
         done = UINT64_C(1) << 62;
     struct itimerspec when = {
         .it_value = {.tv_sec = (time_t)(done / LG_SECOND), .tv_nsec = (long)(done % LG_SECOND)},

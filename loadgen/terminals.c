@@ -2,11 +2,15 @@
  * What terminals do, from one operation to the next.
  *
  * Closed loop: a terminal begins its next operation when the last one is done (and its
- * think time has passed). Open loop: operations are meant to start evenly spaced, at
- * numbers index, index + threads, index + 2 * threads … of the process's schedule, which
- * begins at its own place between those of other processes; each is begun by the first free terminal, late where there is none, and its latency counts
- * from when it was meant to start. A stall of the server is so seen by every operation
- * that would have come during it.
+ * think time has passed). Open loop: operations are meant to start evenly spaced, by the
+ * process's schedule, which begins at its own place between those of other processes. A
+ * terminal that is free takes the next start of the schedule and sleeps until then, so that
+ * the terminals of all loops serve one queue; where none is free, the start is late. Latency
+ * counts from when the operation was meant to start, so every operation that would have come
+ * during a stall of the server shows it.
+ *
+ * The measured window begins with an empty queue: starts of the ramp-up that no terminal
+ * has taken by then are left out and counted as its backlog.
  *
  * The clock is read when an answer is there, and when a timer fires; in between the
  * loop's `now_ns` stands.
@@ -148,13 +152,66 @@ static void begin(struct lg_worker *worker, struct lg_seat *seat)
         send_if(worker, seat, worker->now_ns);
 }
 
+static uint64_t start_of(const struct lg_run *run, uint64_t number)
+{
+    double place = run->spec->first_start + (double)number;
+    return run->begin_ns + (uint64_t)llround(place / run->spec->rate_per_s * (double)LG_SECOND);
+}
+
+/* How many starts the schedule has before `until_ns`. */
+static uint64_t starts_before(const struct lg_run *run, uint64_t until_ns)
+{
+    if (until_ns <= run->begin_ns)
+        return 0;
+    double places = (double)(until_ns - run->begin_ns) / (double)LG_SECOND * run->spec->rate_per_s -
+                    run->spec->first_start;
+    uint64_t number = places > 0 ? (uint64_t)places : 0;
+    while (number > 0 && start_of(run, number - 1) >= until_ns)
+        number--;
+    while (start_of(run, number) < until_ns)
+        number++;
+    return number;
+}
+
+bool lg_take_start(struct lg_worker *worker, struct lg_seat *seat)
+{
+    struct lg_run *run = worker->run;
+    uint64_t number = atomic_fetch_add_explicit(&run->next_start, 1, memory_order_relaxed);
+    seat->start_ns = start_of(run, number);
+    if (seat->start_ns >= run->end_ns)
+        return false;
+    worker->offered += seat->start_ns >= run->measure_ns;
+    return true;
+}
+
+/* Takes all starts before `until_ns` that are left at once: how many, and the first one. */
+static uint64_t take_all_before(struct lg_run *run, uint64_t until_ns, uint64_t *first)
+{
+    uint64_t number = starts_before(run, until_ns);
+    *first = atomic_load_explicit(&run->next_start, memory_order_relaxed);
+    while (*first < number &&
+           !atomic_compare_exchange_weak_explicit(&run->next_start, first, number,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+    return *first < number ? number - *first : 0;
+}
+
+/* Open loop: the operation of the start that the terminal has taken. */
+static void begin_at_start(struct lg_worker *worker, struct lg_seat *seat)
+{
+    lg_draw(worker, seat);
+    send(worker, seat, seat->start_ns);
+}
+
 static void rest(struct lg_worker *worker, struct lg_seat *seat)
 {
     if (worker->run->spec->open_loop) {
-        seat->place = LG_AWAY;
-        seat->next = NULL;
-        *worker->idle_end = seat;
-        worker->idle_end = &seat->next;
+        if (!lg_take_start(worker, seat))
+            seat->place = LG_AWAY;
+        else if (seat->start_ns > worker->now_ns)
+            later(worker, seat, LG_DUE, seat->start_ns);
+        else
+            begin_at_start(worker, seat);
     } else if (worker->run->spec->think_time && seat->terminal.think_ns) {
         later(worker, seat, LG_THINKING, worker->now_ns + seat->terminal.think_ns);
     } else {
@@ -203,7 +260,8 @@ void lg_count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict ve
         if (run->journal >= 0 && run->workload->journal)
             run->workload->journal(run->work, &seat->terminal, result, &worker->journal);
     }
-    if (!in_window(run, now))
+    /* At a set rate, what was meant to start in the ramp-up is no part of the window. */
+    if (!in_window(run, now) || (run->spec->open_loop && !in_window(run, seat->start_ns)))
         return;
     worker->last_done_ns = now;
     if (verdict == LG_ROLLED_BACK)
@@ -322,6 +380,8 @@ void lg_seat_wake(struct lg_worker *worker, struct lg_seat *seat, uint64_t due_n
     if (seat->place == LG_PAUSING) {
         seat->place = LG_WORKING;
         call(worker, seat, NULL);
+    } else if (seat->place == LG_DUE) {
+        begin_at_start(worker, seat);
     } else if (seat->place == LG_KEYING) {
         send_if(worker, seat, due_ns);
     } else {
@@ -351,55 +411,43 @@ void lg_seats_start(struct lg_worker *worker)
     }
 }
 
-static uint64_t start_of(const struct lg_worker *worker, uint64_t number)
+static uint64_t waiting(const struct lg_worker *worker)
 {
-    const struct lg_spec *spec = worker->run->spec;
-    double place = spec->first_start + (double)(worker->index + number * spec->threads);
-    return worker->run->begin_ns + (uint64_t)llround(place / spec->rate_per_s * (double)LG_SECOND);
+    uint64_t count = 0;
+    for (const struct lg_seat *seat = worker->waiting; seat; seat = seat->next)
+        count++;
+    return count;
 }
 
-uint64_t lg_next_start_ns(const struct lg_worker *worker)
-{
-    if (!worker->run->spec->open_loop)
-        return UINT64_MAX;
-    uint64_t start = start_of(worker, worker->next_start);
-    return start < worker->run->end_ns ? start : UINT64_MAX;
-}
-
-uint64_t lg_take_start(struct lg_worker *worker)
-{
-    uint64_t start = start_of(worker, worker->next_start++);
-    worker->offered += start >= worker->run->measure_ns;
-    return start;
-}
-
-void lg_begin_due(struct lg_worker *worker)
+/* Whoever comes first leaves out what no terminal has taken; each loop, what waits in it. */
+void lg_leave_ramp_up(struct lg_worker *worker)
 {
     struct lg_run *run = worker->run;
-    while (worker->idle && !atomic_load_explicit(&run->stop, memory_order_relaxed)) {
-        if (lg_next_start_ns(worker) > worker->now_ns)
-            return;
-        struct lg_seat *seat = worker->idle;
-        worker->idle = seat->next;
-        if (!worker->idle)
-            worker->idle_end = &worker->idle;
-        lg_draw(worker, seat);
-        send(worker, seat, lg_take_start(worker));
+    if (!run->spec->open_loop)
+        return;
+    uint64_t first;
+    struct lg_seat *seat = worker->waiting;
+    worker->backlog_begin = take_all_before(run, run->measure_ns, &first) + waiting(worker);
+    worker->waiting = NULL;
+    worker->waiting_end = &worker->waiting;
+    while (seat) {
+        struct lg_seat *next = seat->next;
+        worker->busy--;
+        rest(worker, seat);
+        seat = next;
     }
 }
 
-uint64_t lg_backlog(const struct lg_worker *worker, uint64_t until_ns)
+void lg_note_backlog(struct lg_worker *worker)
 {
-    const struct lg_spec *spec = worker->run->spec;
-    if (!spec->open_loop || until_ns <= worker->run->begin_ns)
-        return 0;
-    double places = (double)(until_ns - worker->run->begin_ns) / (double)LG_SECOND *
-                    spec->rate_per_s;
-    double mine = (places - spec->first_start - worker->index) / spec->threads;
-    uint64_t numbers = mine > 0 ? (uint64_t)mine : 0;
-    while (start_of(worker, numbers) < until_ns)
-        numbers++;
-    return numbers > worker->next_start ? numbers - worker->next_start : 0;
+    struct lg_run *run = worker->run;
+    if (!run->spec->open_loop)
+        return;
+    worker->backlog_end = waiting(worker);
+    if (atomic_exchange(&run->backlog_noted, true))
+        return;
+    uint64_t due = starts_before(run, run->end_ns), taken = atomic_load(&run->next_start);
+    worker->backlog_end += due > taken ? due - taken : 0;
 }
 
 static void count_unfinished(struct lg_worker *worker, int operation, uint64_t start_ns,
@@ -418,19 +466,19 @@ static void count_never_begun(struct lg_worker *worker)
 {
     struct lg_run *run = worker->run;
     bool cut = worker->now_ns < run->end_ns; /* the run has failed */
-    uint64_t left = lg_backlog(worker, cut ? worker->now_ns : run->end_ns);
+    uint64_t number, left = take_all_before(run, cut ? worker->now_ns : run->end_ns, &number);
     uint64_t each = left / BACKLOG_DRAWN + 1;
     struct lg_terminal *drawn = &worker->seats[0].terminal;
     drawn->only_drawn = true;
     while (left > 0) {
         uint64_t times = left < each ? left : each;
-        uint64_t start = start_of(worker, worker->next_start);
+        uint64_t start = start_of(run, number);
         if (start >= run->measure_ns) {
             worker->offered += times;
             run->workload->begin(run->work, drawn);
             count_unfinished(worker, drawn->operation, start, times);
         }
-        worker->next_start += times;
+        number += times;
         left -= times;
     }
 }

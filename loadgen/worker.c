@@ -3,7 +3,7 @@
  * the run is over. Nothing in here takes a lock once the run has begun.
  *
  * One turn: sleep until a descriptor or the timer is ready → advance the connections →
- * answers of embedded engines → timers → open loop's due starts → write the journal.
+ * answers of embedded engines → timers → write the journal.
  */
 #include "worker.h"
 #include "support.h"
@@ -42,8 +42,6 @@ static uint64_t next_due(const struct lg_worker *worker)
 {
     const struct lg_run *run = worker->run;
     uint64_t due = lg_timers_next(worker->timers);
-    if (worker->idle)
-        due = earliest(due, lg_next_start_ns(worker));
     const uint64_t bounds[] = {run->measure_ns, run->end_ns, run->deadline_ns};
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
         if (bounds[i] > worker->now_ns)
@@ -126,11 +124,11 @@ void lg_note_window(struct lg_worker *worker, uint64_t before_ns, uint64_t now_n
     const struct lg_run *run = worker->run;
     if (before_ns < run->measure_ns && now_ns >= run->measure_ns) {
         worker->cpu_ns -= lg_thread_cpu_ns();
-        worker->backlog_begin = lg_backlog(worker, run->measure_ns);
+        lg_leave_ramp_up(worker);
     }
     if (before_ns < run->end_ns && now_ns >= run->end_ns) {
         worker->cpu_ns += lg_thread_cpu_ns();
-        worker->backlog_end = lg_backlog(worker, run->end_ns);
+        lg_note_backlog(worker);
     }
 }
 
@@ -153,7 +151,6 @@ static void turn(struct lg_worker *worker)
     answer_ready(worker);
     fire_timers(worker);
     lg_note_window(worker, before, worker->now_ns);
-    lg_begin_due(worker);
     if (worker->journal.length)
         lg_write_journal(worker);
 }
@@ -165,7 +162,7 @@ static bool over(const struct lg_worker *worker)
         worker->now_ns >= run->deadline_ns)
         return true;
     bool more = worker->now_ns < run->end_ns && !worker->exhausted;
-    return !more && worker->busy == 0 && lg_next_start_ns(worker) > worker->now_ns;
+    return !more && worker->busy == 0 && lg_timers_next(worker->timers) > worker->now_ns;
 }
 
 static bool watch_descriptor(struct lg_worker *worker, int descriptor, uint32_t events, void *data)
@@ -205,7 +202,6 @@ static void open_seats(struct lg_worker *worker)
     worker->timers = lg_allocate(1, sizeof *worker->timers);
     lg_timers_init(worker->timers, worker->seat_count);
     worker->waiting_end = &worker->waiting;
-    worker->idle_end = &worker->idle;
     /* A stream of the loop's first terminal, from the end that terminals do not reach. */
     lg_random_seed(&worker->random, spec->seed,
                    UINT64_MAX - spec->first_terminal - worker->index);

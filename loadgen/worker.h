@@ -17,7 +17,8 @@ struct lg_connection {
 
 /* A terminal and where it stands. */
 enum lg_place {
-    LG_AWAY,     /* nothing to do: open loop between two starts, or at the end */
+    LG_AWAY,     /* nothing to do: at the end */
+    LG_DUE,      /* open loop: begins when the start that it has taken comes */
     LG_THINKING, /* begins its next operation when its time comes */
     LG_KEYING,   /* sends the operation it has begun */
     LG_WAITING,  /* has sent, and no connection is free */
@@ -42,12 +43,10 @@ void lg_seat_wake(struct lg_worker *worker, struct lg_seat *seat, uint64_t due_n
 void lg_connection_settled(struct lg_worker *worker, struct lg_connection *connection,
                            enum lg_state state);
 void lg_connection_answered(struct lg_worker *worker, struct lg_connection *connection);
-/* Open loop: begins what is due while terminals are free. */
-void lg_begin_due(struct lg_worker *worker);
-/* Open loop: when the next operation is meant to start; UINT64_MAX behind the window. */
-uint64_t lg_next_start_ns(const struct lg_worker *worker);
-/* Open loop: intended starts before `until_ns` that have not begun. */
-uint64_t lg_backlog(const struct lg_worker *worker, uint64_t until_ns);
+/* Open loop, as the window begins: what should have begun in the ramp-up never will. */
+void lg_leave_ramp_up(struct lg_worker *worker);
+/* Open loop, as the window ends: how much of what is due has not begun. */
+void lg_note_backlog(struct lg_worker *worker);
 /* What is not done at the end, with its age so far. */
 void lg_count_unfinished(struct lg_worker *worker);
 
@@ -66,8 +65,8 @@ void lg_fail_operation(struct lg_worker *worker, const struct lg_seat *seat, con
 /* An attempt was undone: how long to wait before the next; false where that were too many. */
 bool lg_count_retry(struct lg_worker *worker, struct lg_seat *seat,
                     const struct lg_result *result, uint64_t *pause_ns);
-/* Open loop: the next intended start is taken. */
-uint64_t lg_take_start(struct lg_worker *worker);
+/* Open loop: the terminal takes the next intended start; false behind the window. */
+bool lg_take_start(struct lg_worker *worker, struct lg_seat *seat);
 
 /* worker.c: watches the connection's descriptor for these epoll events. */
 void lg_watch(struct lg_worker *worker, struct lg_connection *connection, uint32_t events);

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness import driven as module
-from harness.doubts import late_counters
+from harness.doubts import Nouns, backlog, late_counters
 from harness.driven import Counted, Driven
 
 S = 10**9
@@ -77,3 +77,26 @@ def test_counters_that_were_not_read_twice_are_of_no_time_at_all():
     assert not list(told(counters))
     counters.begin()
     assert not list(told(counters))
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "left_out", "codes"),
+    [
+        (0, 0, True, []),
+        (1200, 1200, True, []),  # a hundredth of what was offered
+        # The queue of the ramp-up, which the window does not have to do.
+        (29_520, 0, True, ["backlog-at-window-start"]),
+        (29_520, 29_520, True, ["backlog-at-window-start", "offered rate"]),
+        # Another client does it in the window.
+        (29_520, 29_520, False, ["backlog-at-window-start"]),
+        (0, 60_000, True, ["offered rate"]),
+    ],
+)
+def test_a_queue_at_either_end_of_the_window_is_reported(begin, end, left_out, codes):
+    """Two thousand a second for a minute."""
+    queued = Driven(
+        "loadgen", "1", 60 * S, offered_count=120_000, backlog_count=(begin, end),
+        backlog_left_out=left_out,
+    )  # fmt: skip
+    nouns = Nouns("operation", "user", "--users")
+    assert [finding["what"] for finding in backlog(queued, nouns)] == codes

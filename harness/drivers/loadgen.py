@@ -178,6 +178,7 @@ def seen(result: Mapping[str, Any]) -> dict[str, Any]:
         "busiest_thread_share": max(threads) / window_ns if threads else None,
         "offered_count": offered["count"] if offered else None,
         "backlog_count": (offered["backlog_begin"], offered["backlog_end"]) if offered else None,
+        "backlog_left_out": True,
         "retried_by_code": result["errors"],
         "series": result["series"],
         "notes": result.get("notes", {}),

@@ -229,34 +229,58 @@ static void what_is_wrong_with_a_spec_is_named(void)
     }
 }
 
-/* Three processes of two loops each: their starts, put in order, are evenly spaced. */
+/*
+ * Three processes of two loops each: their starts, put in order, are evenly spaced. The loops of
+ * a process have one queue: whichever has a free terminal takes the next start.
+ */
 static void processes_take_turns(void)
 {
-    enum { PROCESSES = 3, LOOPS = 2, DISTANCE_NS = 1000 };
-    bool taken[PROCESSES * LOOPS * 10] = {false};
-    for (unsigned i = 0; i < sizeof taken; i++) {
-        unsigned process = i % PROCESSES, loop = i / PROCESSES % LOOPS;
+    enum { PROCESSES = 3, LOOPS = 2, DISTANCE_NS = 1000, STARTS = 20 };
+    bool taken[PROCESSES * STARTS] = {false};
+    for (unsigned process = 0; process < PROCESSES; process++) {
         struct lg_spec spec = {
             .open_loop = true,
             .threads = LOOPS,
             .rate_per_s = 1e9 / DISTANCE_NS / PROCESSES,
             .first_start = (double)process / PROCESSES,
         };
-        struct lg_run run = {.spec = &spec, .begin_ns = 5, .end_ns = UINT64_MAX};
-        struct lg_worker worker = {
-            .run = &run, .index = loop, .next_start = i / (PROCESSES * LOOPS)};
-        uint64_t start = lg_next_start_ns(&worker) - run.begin_ns;
-        CHECK_CASE(start % DISTANCE_NS == 0, i);
-        CHECK_CASE(start / DISTANCE_NS < sizeof taken && !taken[start / DISTANCE_NS], i);
-        taken[start / DISTANCE_NS] = true;
-        CHECK_CASE(lg_backlog(&worker, run.begin_ns + start) == 0, i);
-        CHECK_CASE(lg_backlog(&worker, run.begin_ns + start + 1) == 1, i);
+        struct lg_run run = {.spec = &spec, .begin_ns = 5, .end_ns = 5 + sizeof taken * DISTANCE_NS};
+        struct lg_worker loops[LOOPS] = {{.run = &run}, {.run = &run, .index = 1}};
+        struct lg_seat seat = {.start_ns = 0};
+        for (unsigned i = 0; i < STARTS; i++) {
+            CHECK_CASE(lg_take_start(&loops[i * i / 3 % LOOPS], &seat), i);
+            uint64_t start = seat.start_ns - run.begin_ns;
+            CHECK_CASE(start % DISTANCE_NS == 0, i);
+            CHECK_CASE(start / DISTANCE_NS < sizeof taken && !taken[start / DISTANCE_NS], i);
+            taken[start / DISTANCE_NS] = true;
+        }
+        CHECK(!lg_take_start(&loops[0], &seat));
+        CHECK(loops[0].offered + loops[1].offered == STARTS);
     }
+}
+
+/* What no terminal has taken in the ramp-up is left out, and counted by one of the loops. */
+static void the_window_begins_with_an_empty_queue(void)
+{
+    struct lg_spec spec = {.open_loop = true, .threads = 2, .rate_per_s = 1e6};
+    struct lg_run run = {.spec = &spec, .begin_ns = 5, .measure_ns = 100005, .end_ns = 200005};
+    struct lg_worker loops[] = {{.run = &run}, {.run = &run, .index = 1}};
+    struct lg_seat seat = {.start_ns = 0};
+    for (unsigned i = 0; i < 10; i++)
+        CHECK_CASE(lg_take_start(&loops[i % 2], &seat), i);
+    lg_leave_ramp_up(&loops[1]);
+    lg_leave_ramp_up(&loops[0]);
+    CHECK(loops[0].backlog_begin == 0 && loops[1].backlog_begin == 90);
+    CHECK(lg_take_start(&loops[0], &seat) && seat.start_ns == run.measure_ns);
+    lg_note_backlog(&loops[0]);
+    lg_note_backlog(&loops[1]);
+    CHECK(loops[0].backlog_end == 99 && loops[1].backlog_end == 0);
 }
 
 int main(void)
 {
     processes_take_turns();
+    the_window_begins_with_an_empty_queue();
     histogram_counts_all_it_is_given();
     timers_fire_in_their_order();
     codes_beyond_the_table_are_other();

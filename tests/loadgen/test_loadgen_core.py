@@ -211,6 +211,32 @@ def test_an_overloaded_server_makes_the_backlog_and_the_latency_grow(complete):
     assert latency.percentile(50) > 100 * MS
 
 
+def test_the_queue_of_the_ramp_up_is_no_part_of_the_window(complete):
+    """The server answers half of what is offered: at the end of the ramp-up a second waits."""
+    slow = {"service_us": 10_000}  # of four connections: 400 answers a second at most
+    result = complete(
+        connection=slow, mode=open_loop(800), ramp_up_ns=2 * S, duration_ns=2 * S, drain_ns=0
+    )
+    ping, latency = ping_of(result)
+    offered = result["offered"]
+    assert offered["backlog_begin"] >= 2 * (800 - 400) - 8
+    assert offered["count"] == latency.total == 1600
+    assert 0 < ping["count"] <= 800
+    assert ping["count"] + offered["backlog_end"] <= 1600
+    # Behind the queue of the ramp-up the first would have waited for a second.
+    assert latency.percentile(0.1) < 1 * S
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_start_goes_to_any_free_terminal(complete, threads):
+    """One of four loops hangs for good; the starts that come are the others'."""
+    result = complete(
+        connection={"service_us": 100, "hang_connection": 3}, threads=threads,
+        mode=open_loop(1000), drain_ns=1 * S,
+    )  # fmt: skip
+    assert ping_of(result)[0]["unfinished"] < 100
+
+
 def test_what_never_ends_is_unfinished_and_in_the_histogram_with_its_age(complete):
     result = complete(connection={"service_us": 1000, "hang_after": 50}, drain_ns=300 * MS)
     ping, latency = ping_of(result)

@@ -9,11 +9,13 @@ transactions_per_minute               all five, committed or only read
 database_transactions_per_minute      as the server counts, from a driver that asks it
 transaction_duration_ns               histogram by ``transaction``: from sending to the
                                       answer, or from the intended start where a rate is
-                                      set; of those begun in the window. None where there
-                                      were none: nothing took no time
+                                      set; of those begun in the window. One without an
+                                      answer counts with its age; left out where none was
+                                      answered
 transaction_percentile_ns             by ``transaction`` and ``percentile``, from a driver
                                       that keeps no histogram
-transaction_count                     by ``transaction``: ended in the window, no rollback
+transaction_count                     by ``transaction``: ended in the window, no rollback;
+                                      where a rate is set, of those meant to start in it
 transaction_rolled_back_count         New-Orders that rolled back as they should
 transaction_skipped_count             deliveries (of transaction_count) that had nothing to
                                       deliver in a district or more
@@ -36,7 +38,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from harness import hdr
 from harness.counters import bandwidths, counter_metrics
 from harness.driven import Operation, cpu_per_operation
 from harness.result import Metric
@@ -83,7 +84,7 @@ def _of_transaction(name: str, one: Operation) -> Iterator[Metric]:
         value = getattr(one, count)
         if value is not None:
             yield Metric(f"transaction_{count}", "1", "none", labels, value=value)
-    if one.duration_hdr is not None and hdr.decode(one.duration_hdr).total:
+    if one.duration_hdr is not None and one.answered_share:
         yield Metric("transaction_duration_ns", "ns", "lower", labels, hdr=one.duration_hdr)
     for percentile, value_ns in one.percentiles_ns.items():
         both = {**labels, "percentile": percentile}

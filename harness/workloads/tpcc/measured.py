@@ -30,6 +30,7 @@ from harness.doubts import (
     lost_without_power,
     saturation,
     trend,
+    unanswered,
     unseeded,
 )
 from harness.driven import Counted, Drives
@@ -138,6 +139,7 @@ def _sql(session: Session) -> RunsSql:
 def _doubts(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
     yield from saturation(driven)
     yield from backlog(driven, _NOUNS)
+    yield from unanswered(driven)
     yield from trend(driven, _NOUNS)
     yield from _skipped(driven)
     yield from _shared_connections(params, driven)

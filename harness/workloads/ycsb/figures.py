@@ -11,8 +11,9 @@ operation_duration_ns              histogram by ``operation``: from the call to 
                                    told where none was answered
 operation_percentile_ns            by ``operation`` and ``percentile``, from a driver that
                                    keeps no histogram
-operation_count                    by ``operation``: ended in the window. A read-modify-write
-                                   counts once, as that
+operation_count                    by ``operation``: ended in the window (where a rate is set,
+                                   of those meant to start in it). A read-modify-write counts
+                                   once, as that
 operation_not_found_count          of these, those that found no record
 operation_retried_count            attempts undone by deadlocks or serialization
 operation_unfinished_count         begun in the window, never answered
@@ -35,7 +36,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from harness import hdr
 from harness.counters import bandwidths, counter_metrics
 from harness.driven import Operation, cpu_per_operation
 from harness.result import Metric
@@ -65,15 +65,6 @@ def metrics(driven: Driven, counters: Mapping[str, float], inside: bool) -> list
     ]
 
 
-def answered_share(one: Operation) -> float:
-    """Of the operations in its histogram, those that were answered; 0 where it has none.
-
-    The others stand there with their age as the client gave up waiting for them.
-    """
-    total = 0 if one.duration_hdr is None else hdr.decode(one.duration_hdr).total
-    return max(0.0, 1 - (one.unfinished_count or 0) / total) if total else 0.0
-
-
 def _rates(driven: Driven) -> Iterator[Metric]:
     if (done := driven.done_count) is not None:
         rate = done * NS_PER_S / driven.window_ns
@@ -88,7 +79,7 @@ def _of_operation(name: str, one: Operation) -> Iterator[Metric]:
     for count in _COUNTS:
         if (value := getattr(one, count)) is not None:
             yield Metric(f"operation_{count}", "1", "none", labels, value=value)
-    if one.duration_hdr is not None and answered_share(one):
+    if one.duration_hdr is not None and one.answered_share:
         yield Metric("operation_duration_ns", "ns", "lower", labels, hdr=one.duration_hdr)
     for percentile, value_ns in one.percentiles_ns.items():
         both = {**labels, "percentile": percentile}

@@ -19,6 +19,7 @@ from harness.doubts import (
     lost_without_power,
     saturation,
     trend,
+    unanswered,
     unseeded,
 )
 from harness.driven import Counted
@@ -36,8 +37,6 @@ from harness.workloads.ycsb.keys import HOTTEST, check_keys
 #: A window of less than this share of what was asked for is told; and one of so many more
 #: operations.
 _SHORT, _MORE = 0.98, 1.01
-#: Operations without an answer that are told: so many of a histogram are seen in its p99.9.
-_UNANSWERED = 0.001
 _NOUNS = Nouns(operation="operation", user="client thread", users_option="--threads")
 
 
@@ -105,29 +104,11 @@ def _doubts(
     yield from backlog(driven, _NOUNS)
     yield from trend(driven, _NOUNS)
     yield from _window(params, driven)
-    yield from _unanswered(driven)
+    yield from unanswered(driven)
     if params["target"] is None:
         yield closed_loop(_NOUNS)
     yield from lost_without_power(session.engine)
     yield from clients_elsewhere(params.get("client_hosts", ()), session.engine)
-
-
-def _unanswered(driven: Driven) -> Iterator[Finding]:
-    """Percentiles that are ages of what nobody answered."""
-    answered = {name: figures.answered_share(one) for name, one in driven.operations.items()
-                if one.unfinished_count}  # fmt: skip
-    for name, share in answered.items():
-        if share == 0:
-            found = f"not one {name} that began in the window was answered: it has no latencies"
-        elif share < 1 - _UNANSWERED:
-            found = (
-                f"{1 - share:.1%} of {name}s had no answer when the client gave up waiting: they "
-                f"count with their age then, so percentiles above p{100 * share:.3g} are less than "
-                "the truth"
-            )
-        else:
-            continue
-        yield Finding(what="unanswered operations", found=found, do="lower --rate")
 
 
 def _window(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:

@@ -69,3 +69,13 @@ def test_an_interval_that_is_cut_off_is_no_trend():
             Driven("loadgen", "1", window_ns, series=series(*done), new_orders_per_minute=1)
         )
         assert ("steady state" in found) == told
+
+
+def test_transactions_without_an_answer_are_reported():
+    ages = HdrHistogram(1, 3_600_000_000_000, 3)
+    ages.record_value(10**10, 1000)
+    delivery = Operation(990, unfinished_count=10, duration_hdr=ages.encode().decode())
+    found = doubts(
+        Driven("loadgen", "1", 60 * SERIES_NS, {"delivery": delivery}, new_orders_per_minute=1)
+    )
+    assert "unanswered operations" in found

@@ -42,3 +42,15 @@ def test_a_server_s_time_of_a_few_ticks_is_no_time_of_a_transaction():
         found = {m.name: m.value for m in figures.metrics(driven, {"cpu_ns": spent_ns})}
         assert ("server_cpu_per_transaction_ns" in found) == told
         assert found["client_cpu_per_transaction_ns"] == 1000
+
+
+def test_a_transaction_that_was_never_answered_has_no_times():
+    """At a set rate its age is in the histogram: no latency of the server."""
+    ages = Operation(0, unfinished_count=2, duration_hdr=recorded(10**10, 2 * 10**10))
+    some = Operation(1, unfinished_count=1, duration_hdr=recorded(10**6, 10**10))
+    driven = Driven(
+        "loadgen", "1", 10**9, {"delivery": ages, "payment": some}, new_orders_per_minute=0.0
+    )
+    found = figures.metrics(driven, {})
+    timed = [m.labels["transaction"] for m in found if m.name == "transaction_duration_ns"]
+    assert timed == ["payment"]
