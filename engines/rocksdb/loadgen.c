@@ -59,7 +59,7 @@ struct session {
     const struct lg_statement *statements;
     struct plan *plans;
     const struct lg_reader *reader;
-    struct lg_text changed;
+    struct lg_text changed, copied;
     struct lg_result result;
     rocksdb_writebatch_t *batch;
     size_t batch_bytes;
@@ -79,13 +79,23 @@ static bool refused(struct session *session, char *words)
     return true;
 }
 
+/*
+ * RocksDB returns a pointer into its cache or a mapped file. Where no reader looks at the row it
+ * is copied, as an application would and the official client does: else the memory or device
+ * that holds the value would not be read.
+ */
 static void show(struct session *session, const char *key, size_t key_length, const char *record,
                  size_t record_length)
 {
     const struct lg_reader *reader = session->reader;
     const struct lg_cell cells[] = {{key, key_length}, {record, record_length}};
-    if (reader)
+    if (reader) {
         reader->row(reader->context, cells, 2);
+        return;
+    }
+    session->copied.length = 0;
+    lg_text_add(&session->copied, key, key_length);
+    lg_text_add(&session->copied, record, record_length);
 }
 
 static void get(struct session *session, const struct lg_value *key,
@@ -260,6 +270,7 @@ static void session_close(void *connection)
     if (session->batch)
         session->store->database.call.writebatch_destroy(session->batch);
     free(session->changed.bytes);
+    free(session->copied.bytes);
     free(session->plans);
     free(session);
 }

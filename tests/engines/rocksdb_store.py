@@ -101,12 +101,12 @@ def loaded(lab: Any) -> Path:
     return folder
 
 
-def built(name: str, folder: Path) -> Path:
-    """A program of ``native/``, with the back end for RocksDB in it."""
+def built(name: str, folder: Path, back_end: str = "loadgen*.c") -> Path:
+    """A program of ``native/``, with the back end for RocksDB (these files of it) in it."""
     program = folder / name
     sources = [
         ROOT / f"tests/engines/native/{name}.c",
-        *sorted((ROOT / "engines/rocksdb").glob("loadgen*.c")),
+        *sorted((ROOT / "engines/rocksdb").glob(back_end)),
         ROOT / "loadgen/record.c",
         ROOT / "loadgen/support.c",
     ]

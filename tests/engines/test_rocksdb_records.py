@@ -50,6 +50,15 @@ def test_reading_and_writing_with_nothing_in_between_loses_changes(lab: Any, wri
     assert any(written(lab, writers, "careless") != COUNTED for _ in range(tries))
 
 
+@pytest.mark.parametrize(("call", "rows"), [("get :key", 1), ("scan :key :length", 3)])
+def test_reading_touches_all_of_a_value(tmp_path: Path, call: str, rows: int) -> None:
+    """Whatever holds it is part of the latency, also where no field is verified."""
+    program = built("rocksdb_touched", tmp_path, "loadgen.c")
+    done = subprocess.run([str(program), call], capture_output=True, text=True, check=True)
+    touched, pages = map(int, done.stdout.split())
+    assert touched == pages == 8 * rows
+
+
 def test_merging_is_the_same_when_operands_meet_in_compactions(lab: Any, writers: Path) -> None:
     """Memtables so small that operands are flushed apart and merged by compactions."""
     small = {"write_buffer_size": "65536", "level0_file_num_compaction_trigger": "2"}
