@@ -137,13 +137,21 @@ class Drives:
 
 @dataclass
 class Counted:
-    """Counters at the two ends of the measured window."""
+    """Counters at the two ends of the measured window.
+
+    A first reading when it is made connects and calibrates what reads the engine's counters,
+    before clients are at work; the ramp-up counts from there.
+    """
 
     session: Session
+    _start: Mapping[str, float] = field(init=False)
     _before: Mapping[str, float] | None = None
     _counters: Mapping[str, float] | None = None
     #: By the monotonic clock, when each reading began and ended.
     _read_ns: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._start = self.session.counters()
 
     def drives(self) -> Drives:
         """What the driver is to call."""
@@ -178,6 +186,11 @@ class Counted:
         before, after = self._read_ns
         apart = (then - now for now, then in zip(before, after, strict=True))
         return max((length - window_ns for length in apart), key=abs)
+
+    @property
+    def ramp_up(self) -> Mapping[str, float]:
+        """What came before the window; empty where its beginning was not reported."""
+        return difference(self._start, self._before or {})
 
     @property
     def counters(self) -> Mapping[str, float]:

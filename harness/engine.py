@@ -330,6 +330,29 @@ class TellsDurability(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class WriteBackWarning:
+    """Why a measurement window does not represent a long run. ``code`` is stable."""
+
+    code: str
+    problem: str
+    hint: str
+
+
+@runtime_checkable
+class ChecksWriteBack(Protocol):
+    """Engines whose counters show whether a window wrote back data as a long run does."""
+
+    def write_back_warnings(
+        self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
+    ) -> Sequence[WriteBackWarning]:
+        """Warnings for a window of ``window_ns``; empty where it changed next to nothing.
+
+        ``ramp_up`` and ``window``: what each added to the counters, empty or without those
+        that this release does not have. The engine still runs, unless it works in the client.
+        """
+
+
 @runtime_checkable
 class RunsNatively(Protocol):
     """Engines that the native client (``loadgen``) speaks to."""

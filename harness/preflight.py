@@ -32,8 +32,15 @@ from harness.tiers.discover import store_tier
 from harness.tiers.model import Tier
 from harness.tiers.resolve import check_space, resolve
 from harness.tuning import settings_for
-from harness.units import MIB, format_bytes
-from harness.workload import AsksOfEngine, ChangesData, HasSource, TellsParameters, Workload
+from harness.units import MIB, NS_PER_S, format_bytes, parse_duration_ns
+from harness.workload import (
+    AsksOfEngine,
+    ChangesData,
+    HasSource,
+    KnowsSize,
+    TellsParameters,
+    Workload,
+)
 
 #: What samples beside the load.
 MONITORS = ("process", "memory-traffic")
@@ -98,6 +105,8 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
             "cores": float(threads),
             "scale": _scale(spec.params),
             "connections": _connections(spec.params),
+            "window": _window_s(spec.params),
+            "data": _loaded_bytes(workload, spec.params),
         },
         {**of_file, **spec.settings},
     )
@@ -162,6 +171,16 @@ def _scale(params: Mapping[str, Any]) -> float:
 def _connections(params: Mapping[str, Any]) -> float:
     """Of the client, as workloads call them; 0 where it is one."""
     return float(params.get("connections") or params.get("threadcount") or 0)
+
+
+def _loaded_bytes(workload: Workload, params: Mapping[str, Any]) -> float:
+    return float(workload.loaded_bytes(params)) if isinstance(workload, KnowsSize) else 0.0
+
+
+def _window_s(params: Mapping[str, Any]) -> float:
+    """Length of the measurement window; a minute where no duration bounds it."""
+    text = params.get("duration")
+    return max(1.0, parse_duration_ns(text) / NS_PER_S) if text else 60.0
 
 
 def _check_known(kind: str, asked: Sequence[str], known: Sequence[str]) -> None:

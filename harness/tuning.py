@@ -16,7 +16,9 @@ A value that begins with ``=`` is arithmetic (harness.expression) over
 - ``memory``: bytes: the run's memory cap if it has one, else the host's memory,
 - ``cores``: the run's threads,
 - ``scale``: the workload's scale (TPC-C: warehouses); not there for workloads without one,
-- ``connections``: those that the workload's clients hold; 0 where it names no number.
+- ``connections``: those that the workload's clients hold; 0 where it names no number,
+- ``window``: seconds of the measurement window; 60 where the workload sets no duration,
+- ``data``: bytes of the records that are loaded (YCSB); 0 for other workloads.
 
 A profile with ``base`` computes as that one does, from what ``memory`` says, and its own
 settings replace those::

@@ -207,6 +207,14 @@ class HasDrivers(Protocol):
 
 
 @runtime_checkable
+class KnowsSize(Protocol):
+    """Workloads that know the size of their rows beforehand, whatever engine stores them."""
+
+    def loaded_bytes(self, params: Mapping[str, Any]) -> int:
+        """Of all rows that are loaded."""
+
+
+@runtime_checkable
 class AsksOfEngine(Protocol):
     """Workloads that not every engine, or not every setting of it, suits."""
 

@@ -11,8 +11,11 @@ from harness.store import StoredRun
 
 Finding = Mapping[str, str]
 
-#: A number that was measured: a decimal or a share. Whole numbers may be names (node 0, CPU 3).
-_MEASURED = re.compile(r"(?<![\w.])(\d+\.\d+|\d+(?=\s?%))(?![\w.]*\.\d)")
+#: A number that was measured: a decimal, a share, a size, thousands. Other whole numbers may be
+#: names (node 0, CPU 3).
+_MEASURED = re.compile(
+    r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+\.\d+|\d+(?=\s?(?:%|[KMGT]iB\b)))(?![\w.]*\.\d)"
+)
 
 
 def uncontrolled(runs: Sequence[StoredRun]) -> list[dict[str, str]]:
@@ -42,5 +45,9 @@ def _together(found: Sequence[str]) -> str:
 
 
 def _range(values: Sequence[str]) -> str:
-    low, high = min(values, key=float), max(values, key=float)
-    return low if float(low) == float(high) else f"{low} – {high}"
+    low, high = min(values, key=_number), max(values, key=_number)
+    return low if _number(low) == _number(high) else f"{low} – {high}"
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))

@@ -13,18 +13,42 @@ from harness.errors import UsageError
 from harness.tuning import settings_for, tunings
 from harness.units import GIB
 
-HOST = {"memory": 16.0 * GIB, "cores": 8.0, "scale": math.nan, "connections": 0.0}
+HOST = {"memory": 16.0 * GIB, "cores": 8.0, "scale": math.nan, "connections": 0.0,
+        "window": 60.0, "data": 0.0}  # fmt: skip
 
 
 def test_computed_from_memory_and_cores() -> None:
     settings = settings_for("computed", "postgres", HOST)
     assert settings["shared_buffers"] == "4194304kB"  # a quarter of 16 GiB
     assert settings["max_parallel_workers"] == "8"
-    assert settings["checkpoint_timeout"] == "15min"
     assert settings_for("computed", "duckdb", HOST) == {
         "threads": "8",
         "memory_limit": "13421772KiB",
     }
+
+
+@pytest.mark.parametrize(
+    ("window_s", "interval"),
+    # 20 s cannot hold an interval: 30 s is the least that PostgreSQL takes
+    [(1, 30), (20, 30), (45, 45), (60, 60), (90, 45), (180, 60), (200, 50), (540, 60), (7200, 60)],
+)
+def test_a_window_holds_a_whole_number_of_checkpoints(window_s: float, interval: int) -> None:
+    settings = settings_for("computed", "postgres", HOST | {"window": window_s})
+    assert settings["checkpoint_timeout"] == str(interval)
+
+
+@pytest.mark.parametrize(
+    ("data", "memtable_mib"),
+    [(110e6, 4), (2.0 * GIB, 32), (16.0 * GIB, 256), (1000.0 * GIB, 256)],
+)
+def test_rocksdb_s_levels_are_in_proportion_to_the_data(data: float, memtable_mib: int) -> None:
+    settings = settings_for("computed", "rocksdb", HOST | {"data": data})
+    sizes = [int(settings[name]) >> 20 for name in (
+        "write_buffer_size", "target_file_size_base", "max_bytes_for_level_base")]  # fmt: skip
+    assert sizes == [memtable_mib, memtable_mib, 4 * memtable_mib]
+    small = settings_for("computed", "rocksdb", HOST | {"data": data, "memory": 0.25 * GIB})
+    assert int(small["write_buffer_size"]) >> 20 == min(8, memtable_mib)
+    assert small["max_bytes_for_level_base"] == settings["max_bytes_for_level_base"]
 
 
 def test_the_paper_s_settings() -> None:

@@ -31,6 +31,12 @@ _STATUS: Mapping[str, str] = {
     "innodb_data_written": "innodb_data_written_bytes",
     "innodb_data_fsyncs": "innodb_data_fsyncs_count",
     "innodb_os_log_written": "innodb_log_written_bytes",
+    # MySQL from 8.0.30, MariaDB: how far the redo log has been written, and up to where every
+    # page it describes is on its device.
+    "innodb_redo_log_current_lsn": "innodb_redo_bytes",
+    "innodb_lsn_current": "innodb_redo_bytes",
+    "innodb_redo_log_checkpoint_lsn": "innodb_redo_checkpointed_bytes",
+    "innodb_lsn_last_checkpoint": "innodb_redo_checkpointed_bytes",
     "innodb_buffer_pool_reads": "innodb_buffer_pool_reads_count",
     "innodb_buffer_pool_read_ahead": "innodb_buffer_pool_read_ahead_count",
     "innodb_pages_read": "innodb_pages_read_count",

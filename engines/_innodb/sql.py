@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import weakref
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from harness.engine import SqlConnection
+from harness.engine import SqlConnection, WriteBackWarning
 from harness.engines._innodb import counters, durability, explain
 from harness.engines._innodb.connection import MySqlConnection, connecting
 from harness.engines._innodb.installation import Flavour
 from harness.engines._innodb.load import Loader, LoadingServer
+from harness.engines._innodb.window import warnings as window_warnings
 from harness.engines._innodb.wire import LazyConnection
 from harness.engines._jdbc import ThroughJdbc, innodb_properties
 from harness.engines._loading import LoadedBySql
@@ -21,13 +22,15 @@ from harness.plan import ExecutedPlan
 
 #: Settings worth recording even at their defaults, where the release knows them.
 _ALWAYS = frozenset({
-    "autocommit", "character_set_server", "collation_server", "innodb_adaptive_hash_index",
+    "autocommit", "character_set_server", "collation_server", "innodb_adaptive_flushing",
+    "innodb_adaptive_flushing_lwm", "innodb_adaptive_hash_index",
     "innodb_buffer_pool_chunk_size", "innodb_buffer_pool_instances", "innodb_buffer_pool_size",
     "innodb_change_buffering", "innodb_checksum_algorithm", "innodb_ddl_threads",
     "innodb_doublewrite", "innodb_file_per_table", "innodb_flush_log_at_trx_commit",
     "innodb_flush_method", "innodb_flush_neighbors", "innodb_io_capacity",
     "innodb_io_capacity_max", "innodb_log_buffer_size", "innodb_log_file_size",
-    "innodb_log_files_in_group", "innodb_page_cleaners", "innodb_page_size",
+    "innodb_log_files_in_group", "innodb_max_dirty_pages_pct_lwm", "innodb_page_cleaners",
+    "innodb_page_size",
     "innodb_parallel_read_threads", "innodb_random_read_ahead", "innodb_read_ahead_threshold",
     "innodb_read_io_threads", "innodb_redo_log_capacity", "innodb_stats_persistent_sample_pages",
     "innodb_use_native_aio", "innodb_write_io_threads", "internal_tmp_mem_storage_engine",
@@ -112,6 +115,12 @@ class SqlOnInnoDB(LoadedBySql[MySqlConnection], ThroughJdbc):
             return durability.lost_without_power(_variables(connection))
         finally:
             connection.close()
+
+    def write_back_warnings(
+        self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
+    ) -> Sequence[WriteBackWarning]:
+        """See window.py."""
+        return list(window_warnings(window))
 
     def counters(self) -> Mapping[str, float]:
         """Cumulative counters of the server; see counters.py."""

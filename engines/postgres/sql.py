@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import weakref
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from harness.engine import SqlConnection
+from harness.engine import SqlConnection, WriteBackWarning
 from harness.engines._jdbc import ThroughJdbc, postgres_properties
 from harness.engines._loading import LoadedBySql
 from harness.engines.postgres import counters, explain
 from harness.engines.postgres.connection import PostgresConnection
+from harness.engines.postgres.window import warnings as window_warnings
 from harness.errors import RunFailed
 from harness.plan import ExecutedPlan
 
 #: Settings worth recording even at their defaults.
 _ALWAYS = (
-    "block_size", "checkpoint_timeout", "data_checksums", "effective_cache_size",
-    "effective_io_concurrency", "fsync", "full_page_writes", "huge_pages", "huge_pages_status",
-    "io_method", "jit", "maintenance_work_mem", "max_connections", "max_parallel_workers",
-    "max_parallel_workers_per_gather", "max_wal_size", "max_worker_processes", "random_page_cost",
-    "server_version", "shared_buffers", "synchronous_commit", "wal_buffers", "wal_compression",
-    "wal_level", "wal_segment_size", "work_mem",
+    "block_size", "checkpoint_completion_target", "checkpoint_timeout", "data_checksums",
+    "effective_cache_size", "effective_io_concurrency", "fsync", "full_page_writes", "huge_pages",
+    "huge_pages_status", "io_method", "jit", "maintenance_work_mem", "max_connections",
+    "max_parallel_workers", "max_parallel_workers_per_gather", "max_wal_size",
+    "max_worker_processes", "random_page_cost", "server_version", "shared_buffers",
+    "synchronous_commit", "wal_buffers", "wal_compression", "wal_level", "wal_segment_size",
+    "wal_sync_method", "work_mem",
 )  # fmt: skip
 _SECRET = ("password", "passphrase", "primary_conninfo", "ssl_", "krb_", "_command")
 _CONFIG_SQL = """
@@ -34,6 +36,10 @@ SELECT name, current_setting(name) FROM pg_settings
 WHERE (source NOT IN ('default', 'override', 'client', 'session') OR name = ANY(%s))
 ORDER BY name"""
 
+#: In seconds and bytes, in this order.
+_INTERVAL_SQL = """
+SELECT setting FROM pg_settings WHERE name IN ('checkpoint_timeout', 'block_size')
+ORDER BY name DESC"""
 
 #: ``setting=value`` by which a loss of power may take commits that were acknowledged. (Without
 #: standbys ``local``, ``remote_write`` and ``remote_apply`` wait for the log as ``on`` does.)
@@ -107,6 +113,22 @@ class SqlOnPostgres(LoadedBySql[PostgresConnection], ThroughJdbc):
             connection.close()
         found = [f"{name}={value}" for name, value in rows]
         return {pair: _LOST_WITHOUT_POWER[pair] for pair in found if pair in _LOST_WITHOUT_POWER}
+
+    def write_back_warnings(
+        self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
+    ) -> Sequence[WriteBackWarning]:
+        """See window.py."""
+        connection = self.connect()
+        try:
+            rows = connection.raw.execute(_INTERVAL_SQL).fetchall()
+        finally:
+            connection.close()
+        interval_s, block_bytes = (int(value) for (value,) in rows)
+        return list(
+            window_warnings(
+                ramp_up, window, window_ns, interval_s=interval_s, block_bytes=block_bytes
+            )
+        )
 
     def counters(self) -> Mapping[str, float]:
         """Cumulative counters of the server; see counters.py."""

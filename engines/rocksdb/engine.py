@@ -29,6 +29,7 @@ from harness.engine import (
     Fill,
     Places,
     ProcessId,
+    WriteBackWarning,
 )
 from harness.engines._server import make_folder
 from harness.engines.rocksdb.binding import OfficialClient
@@ -41,6 +42,7 @@ from harness.engines.rocksdb.options import (
     settings_of_file,
 )
 from harness.engines.rocksdb.optionsfile import OptionsFile, read_options_file
+from harness.engines.rocksdb.window import warnings as window_warnings
 from harness.errors import RunFailed, UsageError
 from harness.placement import Part
 from harness.progress import Progress
@@ -179,6 +181,12 @@ class RocksDb(OfficialClient):
     def lost_without_power(self) -> Mapping[str, str]:
         """By these options of the run."""
         return _lost_without_power(self._options)
+
+    def write_back_warnings(
+        self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
+    ) -> Sequence[WriteBackWarning]:
+        """See window.py."""
+        return list(window_warnings(window))
 
     def native_backend(self) -> str:
         """``loadgen_rocksdb.so``."""

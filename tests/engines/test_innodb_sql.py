@@ -85,6 +85,11 @@ def test_log_bytes_are_counted(innodb: Any) -> None:
     assert 1_000_000 <= grown < 3_000_000
 
 
+def test_the_redo_log_and_its_checkpoint_are_counted(innodb: Any) -> None:
+    counters = innodb.counters()
+    assert counters["innodb_redo_bytes"] >= counters["innodb_redo_checkpointed_bytes"] > 0
+
+
 def test_what_engines_share_is_written_once_and_read_in_place(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared" / "keys.sql").write_text("alter table t add primary key (i);\n")

@@ -262,3 +262,13 @@ def test_a_dsn_that_cannot_work_is_told_before_the_run(
     with pytest.raises(UsageError, match=message) as caught:
         registry.engine("postgres").available({"dsn": dsn}, engines_prefix())
     assert "secret" not in f"{caught.value}{caught.value.do}"
+
+
+def test_a_window_is_compared_with_the_server_s_own_checkpoint_interval(loaded: Any) -> None:
+    window = {"postgres_wal_written_bytes": 1e9, "postgres_checkpoints_timed_count": 1.0}
+    usual = 300 * 10**9
+    for window_ns, codes in ((usual, []), (usual // 2, ["checkpoint-cut-off"])):
+        found = loaded.write_back_warnings(
+            {"postgres_checkpoints_timed_count": 1.0}, window, window_ns
+        )
+        assert [warning.code for warning in found] == codes

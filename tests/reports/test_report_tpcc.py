@@ -177,6 +177,17 @@ def test_a_finding_that_differs_in_what_was_measured_stands_once(tmp_path: Path)
     assert uncontrolled(made[:1])[0]["found"] == "load average 9.50 on 2 processors"
 
 
+def test_sizes_and_thousands_of_a_finding_are_measured(tmp_path: Path) -> None:
+    def with_log(found: str, block: int) -> StoredRun:
+        notes = [{"what": "full-page-images", "found": found, "do": "x"}]
+        return write(tmp_path, Case(block=block, run_changes={"uncontrolled": notes}))
+
+    made = [with_log("9,950 images in 980 MiB of node 0", 0),
+            with_log("10,010 images in 1,010 MiB of node 0", 1)]  # fmt: skip
+    (one,) = uncontrolled(made)
+    assert one["found"] == "9,950 – 10,010 images in 980 – 1,010 MiB of node 0 (in 2 runs)"
+
+
 def test_a_time_that_one_driver_has_not_is_no_text_about_percentiles(tmp_path: Path) -> None:
     made = runs(tmp_path, 1, 1.5)
     kept = [m for m in metrics(9000, 0) if m["name"] != "transaction_duration_ns"]

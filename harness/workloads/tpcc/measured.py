@@ -38,6 +38,7 @@ from harness.engine import RunsSql
 from harness.errors import HarnessError, RunFailed, UsageError
 from harness.host.uncontrolled import Finding
 from harness.parameters import duration_ns
+from harness.representative import write_back_warnings
 from harness.result import Check, Metric
 from harness.workload import Outcome, Session
 from harness.workloads.tpcc import figures
@@ -72,7 +73,6 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
         return _durability(params, session)
     engine = _sql(session)
     traces = _traces_before(params, session)
-    session.counters()  # connects and calibrates what asks the engine, before anybody drives
     counted = Counted(session)
     driven = driver.drive(params, session, counted.drives())
     _expect_work(params, driven, shares(driver.mix(params))["new_order"] > 0)
@@ -92,6 +92,7 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     kept = {name: document for name, document in artifacts.items() if document}
     doubts = [
         *_doubts(params, driven), *late_counters(driven, counted), *unseeded(driver.unseeded),
+        *write_back_warnings(session.engine, driven, counted),
         *lost_without_power(session.engine),
         *clients_elsewhere(params.get("client_hosts", ()), session.engine),
     ]  # fmt: skip

@@ -27,6 +27,7 @@ from harness.engine import RunsInClient
 from harness.errors import RunFailed
 from harness.host.uncontrolled import Finding
 from harness.parameters import duration_ns
+from harness.representative import write_back_warnings
 from harness.units import NS_PER_S
 from harness.workload import Outcome, Session
 from harness.workloads.ycsb import figures
@@ -43,7 +44,6 @@ _NOUNS = Nouns(operation="operation", user="client thread", users_option="--thre
 def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outcome:
     """See harness.workload.Workload.measure; the metrics are listed in figures.py."""
     inside = isinstance(session.engine, RunsInClient)
-    session.counters()  # connects and calibrates what asks the engine, before anybody drives
     counted = Counted(session)
     driven = driver.drive(params, session, counted.drives())
     _expect_work(params, driven)
@@ -69,6 +69,7 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
         [
             *_doubts(params, session, driven, inside),
             *late_counters(driven, counted),
+            *write_back_warnings(session.engine, driven, counted),
             *unseeded(driver.unseeded),
         ],
     )

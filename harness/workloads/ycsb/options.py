@@ -51,7 +51,7 @@ update                    read-modify-   what an update is on a key-value engine
                                          blind: a new record is written, nothing is read;
                                          merge: the engine's merge operator is given the
                                          change. SQL's UPDATE is always the first
-ramp_up                   10s            before anything is measured; 0s where operationcount
+ramp_up                   2m             before anything is measured; 0s where operationcount
                                          bounds the window
 duration                  60s            of the measured window, where operationcount does
                                          not bound it
@@ -65,8 +65,6 @@ clients                   1, or one a    client processes
 client_hosts              this host      hosts of them, as ssh takes them; no inserts then,
                                          unless it is one process on one host
 client_threads            as fits        event loops in a client process
-stall_timeout             the window,    the run fails after this time without an answer on any
-                          at least 2m    connection; a shorter stall is measured
 data_seed                 1              of the values of the records
 ========================= ============== =================================================
 """
@@ -165,7 +163,6 @@ _OTHERS: Mapping[str, Any] = {
     "ramp_up": None,
     "duration": None,
     "client_hosts": None,
-    "stall_timeout": None,
 }
 _WEIGHTS: Mapping[str, float] = dict(zip(PROPORTIONS, (0.95, 0.05, 0, 0, 0), strict=True))
 _DEFAULTS: Mapping[str, Any] = {
@@ -196,7 +193,7 @@ _ELSEWHERE: Mapping[str, str] = {
 }
 #: Of all records together: what one field of each has, and beside it 16 MB at most.
 _LARGEST_RECORD = 16_000_000
-_RAMP_UP, _DURATION = "10s", "60s"
+_RAMP_UP, _DURATION = "2m", "60s"
 _SHORTEST_WINDOW_NS = 10**9
 
 
@@ -224,8 +221,6 @@ def normalise(params: Mapping[str, Any]) -> dict[str, Any]:
     _check_records(found)
     _check_client(found, hosts)
     found |= {"client_hosts": hosts} if hosts else {}
-    if (stall := given["stall_timeout"]) is not None:
-        found["stall_timeout"] = duration("stall_timeout", stall, _SHORTEST_WINDOW_NS)
     return {**found, **dict.fromkeys(_idle(found)), "workload": _described(found)}
 
 

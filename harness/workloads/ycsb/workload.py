@@ -17,7 +17,7 @@ from harness.workloads.ycsb.driven import Driver
 from harness.workloads.ycsb.loadgen import Loadgen
 from harness.workloads.ycsb.measured import measure
 from harness.workloads.ycsb.official import Official
-from harness.workloads.ycsb.options import PARAMETERS, normalise, writes
+from harness.workloads.ycsb.options import PARAMETERS, loaded_records, normalise, writes
 
 
 class Ycsb:
@@ -57,6 +57,10 @@ class Ycsb:
     def estimate_bytes(self, params: Mapping[str, Any], engine_format: str) -> dict[Part, int]:
         """Upper estimate of the bytes in each part; see harness.workloads.ycsb.data."""
         return data.estimate_bytes(params, key_value=not engine_format)
+
+    def loaded_bytes(self, params: Mapping[str, Any]) -> int:
+        """Of all records with their keys."""
+        return loaded_records(params) * data.record_bytes(params)
 
     def check_engine(
         self,

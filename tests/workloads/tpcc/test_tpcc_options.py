@@ -11,7 +11,7 @@ def test_defaults_are_written_out_and_stay_as_they_are():
     params = normalise({})
     assert params["warehouses"] == 10
     assert params["users"] == params["connections"] == 8
-    assert (params["ramp_up"], params["duration"]) == ("30s", "3m")
+    assert (params["ramp_up"], params["duration"]) == ("2m", "3m")
     assert (params["home"], params["mix"], params["rate_per_s"]) == ("all", "deck", None)
     assert normalise(params) == params
 
@@ -99,8 +99,3 @@ def test_what_is_refused_says_what_is_right(params, words):
     text = " ".join((error.value.asked, error.value.found, error.value.do))
     for word in words:
         assert word in text
-
-
-def test_a_stall_timeout_is_a_parameter_where_it_is_given():
-    assert "stall_timeout" not in normalise({})
-    assert normalise({"stall_timeout": "90s"})["stall_timeout"] == "90s"

@@ -19,7 +19,7 @@ def test_defaults_are_written_out_and_stay_as_they_are():
     assert (params["fieldcount"], params["fieldlength"]) == (10, 100)
     assert (params["operationcount"], params["duration"]) == (None, "1m")
     assert normalise(params) == params
-    assert set(params) | {"client_hosts", "stall_timeout"} == set(PARAMETERS)  # where given
+    assert set(params) | {"client_hosts"} == set(PARAMETERS)  # runs without keep their hash
 
 
 #: As Cooper et al. (SoCC 2010, Table 2) and the official files have them.
@@ -72,7 +72,7 @@ def test_operations_bound_the_window_unless_a_duration_does():
     counted = normalise({"operationcount": 5})
     assert (counted["ramp_up"], counted["duration"]) == ("0s", None)
     assert normalise(counted) == counted
-    assert normalise({})["ramp_up"] == "10s"
+    assert normalise({})["ramp_up"] == "2m"
     assert normalise({"operationcount": 5, "duration": "90s"})["operationcount"] is None
 
 

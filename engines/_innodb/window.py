@@ -1,0 +1,35 @@
+"""Whether InnoDB writes pages back in a measurement window as it does in a long run.
+
+The redo log is reused once the pages it describes are written: in a long run its checkpoint
+moves on as fast as the log grows. Until then a window writes fewer pages than it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from harness.engine import WriteBackWarning
+from harness.units import MIB, format_bytes
+
+#: A window that logs less than this has next to nothing to write back.
+_LITTLE_BYTES = 16 * MIB
+#: How far the checkpoint may fall behind the log, or catch up with it, as a share of the log.
+_OFF = 0.2
+
+
+def warnings(window: Mapping[str, float]) -> Iterator[WriteBackWarning]:
+    """``window``: what it added to the counters. None of releases that do not count these."""
+    redo = window.get("innodb_redo_bytes", 0.0)
+    if redo < _LITTLE_BYTES:
+        return
+    moved = window.get("innodb_redo_checkpointed_bytes", 0.0)
+    pages = window.get("innodb_pages_written_count", 0.0)
+    if abs(redo - moved) > _OFF * redo:
+        yield WriteBackWarning(
+            "redo-checkpoint-not-steady",
+            f"the redo log grew by {format_bytes(redo)} and its checkpoint moved on by "
+            f"{format_bytes(moved)} ({moved / redo:.0%}); {pages:,.0f} pages were written: "
+            f"{'fewer' if moved < redo else 'more'} than in a long run",
+            "raise --ramp-up, or have pages written sooner with a smaller redo log or a lower "
+            "--set innodb_adaptive_flushing_lwm=…",
+        )

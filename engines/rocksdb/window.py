@@ -1,0 +1,44 @@
+"""Whether a measurement window flushes and compacts as a long run does.
+
+Writes go to the log and a memtable; flushes and compactions write tables later, in steps as
+large as a memtable and several of them. So the rate of both is that of a long run when a
+window holds many such steps, and does not leave compactions undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from harness.engine import WriteBackWarning
+from harness.units import MIB, format_bytes
+
+#: A window that writes less than this has next to nothing to flush.
+_LITTLE_BYTES = 16 * MIB
+#: How far a rate may be off by the steps that the window's ends cut off, and what compaction
+#: may be put off, as a share of what was compacted.
+_OFF = 0.2
+
+
+def warnings(window: Mapping[str, float]) -> Iterator[WriteBackWarning]:
+    """``window``: what it added to the tickers; none where they are not kept."""
+    if (written := window.get("rocksdb_written_bytes", 0.0)) < _LITTLE_BYTES:
+        return
+    flushed = window.get("rocksdb_flush_write_bytes", 0.0)
+    compacted = window.get("rocksdb_compact_write_bytes", 0.0)
+    behind = window.get("rocksdb_pending_compaction_bytes", 0.0)
+    counters = (
+        f"{format_bytes(written)} were written; flushes wrote {format_bytes(flushed)}, compactions "
+        f"{format_bytes(compacted)}"
+    )
+    smaller = "raise --duration, or lower --set write_buffer_size=…"
+    if not flushed:
+        yield WriteBackWarning("no-flush-in-window", counters, smaller)
+    elif not compacted:
+        yield WriteBackWarning("no-compaction-in-window", counters, smaller)
+    elif behind > _OFF * compacted:
+        yield WriteBackWarning(
+            "compaction-backlog-grows",
+            f"{counters}; what they still have to rewrite grew by {format_bytes(behind)}: "
+            "compactions do not keep up, and writes slow down with the length of the window",
+            "raise --ramp-up or max_background_jobs, or lower --rate",
+        )

@@ -1,0 +1,131 @@
+"""When a measurement window is not what a long run writes back, by the engines' counters."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.driven import Counted, Driven
+from harness.engine import WriteBackWarning
+from harness.engines._innodb.window import warnings as of_innodb
+from harness.engines.postgres.window import warnings as of_postgres
+from harness.engines.rocksdb.window import warnings as of_rocksdb
+from harness.representative import write_back_warnings
+
+S = 10**9
+MB = 1_000_000
+
+
+def postgres(
+    before: int, within: int, *, window_s: int = 180, interval_s: int = 60, log_mb: int = 2000,
+    images: int = 0, requested: int = 0,
+) -> list[str]:  # fmt: skip
+    ramp_up = {"postgres_checkpoints_timed_count": before}
+    window = {
+        "postgres_checkpoints_timed_count": within,
+        "postgres_checkpoints_requested_count": requested,
+        "postgres_wal_written_bytes": log_mb * MB,
+        "postgres_wal_full_page_images_count": images,
+    }
+    found = of_postgres(
+        ramp_up, window, window_s * S, interval_s=interval_s, block_bytes=8192
+    )  # fmt: skip
+    return [warning.code for warning in found]
+
+
+@pytest.mark.parametrize(
+    ("counters", "codes"),
+    [
+        # by default: a checkpoint before the window, and three intervals of a minute in it
+        ({"before": 2, "within": 3}, []),
+        # checkpoint_timeout as long as servers have it, a window of minutes
+        ({"before": 0, "within": 0, "interval_s": 900}, ["no-checkpoint-in-window"]),
+        ({"before": 0, "within": 3}, ["no-checkpoint-in-ramp-up"]),
+        # one and a half intervals: a third of the writes more or less, as it happens
+        ({"before": 1, "within": 1, "window_s": 90}, ["checkpoint-cut-off"]),
+        ({"before": 1, "within": 1, "window_s": 65}, []),
+        # the size of the log spaces them then, whatever the interval
+        ({"before": 1, "within": 1, "window_s": 90, "requested": 9}, []),
+        ({"before": 2, "within": 3, "images": 200_000}, ["full-page-images"]),
+        ({"before": 2, "within": 3, "images": 100_000}, []),
+        # reads: there is nothing to write back
+        ({"before": 0, "within": 0, "log_mb": 10}, []),
+    ],
+)
+def test_postgresql_s_window_is_a_whole_number_of_checkpoints(counters, codes):
+    assert postgres(**counters) == codes
+
+
+def test_a_server_without_these_counters_gets_no_warning():
+    assert not list(of_postgres({}, {}, S, interval_s=300, block_bytes=8192))
+    assert not list(of_innodb({}))
+    assert not list(of_rocksdb({}))
+
+
+@pytest.mark.parametrize(
+    ("checkpointed_mb", "codes"),
+    [
+        (0, ["redo-checkpoint-not-steady"]),
+        (700, ["redo-checkpoint-not-steady"]),
+        (900, []),
+        (1100, []),
+        # dirty pages of the ramp-up are written in the window
+        (1300, ["redo-checkpoint-not-steady"]),
+    ],
+)
+def test_innodb_s_checkpoint_moves_on_as_fast_as_its_log_grows(checkpointed_mb, codes):
+    window = {
+        "innodb_redo_bytes": 1000 * MB,
+        "innodb_redo_checkpointed_bytes": checkpointed_mb * MB,
+    }
+    assert [warning.code for warning in of_innodb(window)] == codes
+    little = {"innodb_redo_bytes": 10 * MB, "innodb_redo_checkpointed_bytes": 0}
+    assert not list(of_innodb(little))
+
+
+@pytest.mark.parametrize(
+    ("flushed_mb", "compacted_mb", "behind_mb", "codes"),
+    [
+        (900, 4000, 100, []),
+        (0, 0, 0, ["no-flush-in-window"]),
+        (256, 0, 0, ["no-compaction-in-window"]),
+        (900, 4000, 900, ["compaction-backlog-grows"]),
+    ],
+)
+def test_rocksdb_flushes_and_compacts_what_is_written(flushed_mb, compacted_mb, behind_mb, codes):
+    window = {
+        "rocksdb_written_bytes": 1000 * MB,
+        "rocksdb_flush_write_bytes": flushed_mb * MB,
+        "rocksdb_compact_write_bytes": compacted_mb * MB,
+        "rocksdb_pending_compaction_bytes": behind_mb * MB,
+    }
+    assert [warning.code for warning in of_rocksdb(window)] == codes
+
+
+class Writer:
+    """An engine that counts what it does, and has seen what it is given."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+
+    def write_back_warnings(self, ramp_up: Any, window: Any, window_ns: int) -> Any:
+        return [WriteBackWarning("seen", f"{ramp_up} {window} {window_ns}", "nothing")]
+
+
+def test_an_engine_is_given_what_ramp_up_and_window_added_to_its_counters():
+    engine: Any = Writer()
+    pages = iter((100, 110, 140))
+    session: Any = SimpleNamespace(
+        engine=engine, counters=lambda moment="after": {"pages": next(pages)}
+    )
+    counted = Counted(session)
+    counted.begin()
+    counted.end()
+    driven = Driven("loadgen", "1", S, engine_counters={"inside": 7})
+    (found,) = write_back_warnings(engine, driven, counted)
+    assert found["what"] == "seen"
+    assert found["found"] == "{'pages': 10} {'pages': 30, 'inside': 7} 1000000000"
+    late = Driven("ycsb", "1", S, counters_late_ns=S)  # counters are not the window's
+    assert not list(write_back_warnings(engine, late, counted))
