@@ -42,6 +42,12 @@ _TOGETHER_S = 6.0
 _TOGETHER_PER_CONNECTION_S = 0.03
 #: What ssh takes to be there, on top.
 _AFAR_S = 6.0
+#: A client that runs reports each second, and ends soon after its phases: how much later it is
+#: taken for stuck, and how much of that its connecting takes.
+_MARGIN_S = 300.0
+_CONNECTING_S = 0.1
+#: Phases that a spec does not name end by themselves (schema loadgen-spec).
+_DRAIN_NS = 5_000_000_000
 #: How far apart clients may begin that are said to have run together.
 _APART_NS = 200_000_000
 _ASKED = "drive the load with loadgen"
@@ -205,10 +211,17 @@ class _Client:
     process: Process
     log: Path
     printed: bytes = b""
+    #: Streams of it that have not ended yet.
+    open_streams: int = 0
 
     def result(self) -> dict[str, Any]:
         """Its document; RunFailed where it ended otherwise than complete."""
-        code = self.process.wait()
+        try:
+            code = self.process.wait(_MARGIN_S)
+        except TimeoutError as error:
+            raise RunFailed(
+                _ASKED, f"it has printed its result and does not end: {error}"
+            ) from error
         try:
             document: dict[str, Any] = json.loads(self.printed)
         except ValueError:
@@ -228,7 +241,7 @@ class _Client:
         return f"it {how}: {log_tail(self.log)}"
 
 
-#: (client, event) from its descriptor 3; (client, None) when its stdout has ended.
+#: (client, event) from its descriptor 3; (client, None) when one of its streams has ended.
 _News = queue.SimpleQueue[tuple[_Client, dict[str, Any] | None]]
 
 
@@ -243,7 +256,7 @@ def _run(
     ):
         # Where operations bound the window, the slowest client ends it.
         enders = len(specs) if specs[0].get("operations") else 1
-        return _listen(running, news, watch, enders)
+        return _listen(running, news, watch, enders, _Patience.of(specs))
 
 
 @contextmanager
@@ -260,7 +273,9 @@ def _started(
         for index, spec in enumerate(specs):
             client = _start(index, spec, clients, logs / f"{index}.log", afar)
             running.append(client)
-            for read in (_read_progress, _read_result) if afar is None else (_read_lines,):
+            readers = (_read_progress, _read_result) if afar is None else (_read_lines,)
+            client.open_streams = len(readers)
+            for read in readers:
                 thread = threading.Thread(target=read, args=(client, news), daemon=True)
                 thread.start()
                 threads.append(thread)
@@ -306,6 +321,7 @@ def _start(
 def _read_progress(client: _Client, news: _News) -> None:
     for line in client.process.progress:
         news.put((client, json.loads(line)))
+    news.put((client, None))
 
 
 def _read_result(client: _Client, news: _News) -> None:
@@ -327,8 +343,53 @@ def _read_lines(client: _Client, news: _News) -> None:
     news.put((client, None))
 
 
+@dataclass(frozen=True)
+class _Patience:
+    """When clients are taken for stuck, by the monotonic clock in seconds; None: never.
+
+    ``silence_s``: without a word of any of them; ``end_s``: all of them, at that time.
+    """
+
+    silence_s: float | None = None
+    end_s: float | None = None
+
+    @classmethod
+    def of(cls, specs: Sequence[Mapping[str, Any]]) -> _Patience:
+        """Of clients that run their phases. How long a load or a check takes, nobody knows."""
+        first = specs[0]
+        if first.get("task", "run") != "run":
+            return cls()
+        at_ns = first.get("start_at_realtime_ns")
+        ahead_s = max(0.0, (at_ns - time.time_ns()) / 1e9) if at_ns else 0.0
+        connecting_s = _CONNECTING_S * max(spec["connections"] for spec in specs)
+        silence_s = _MARGIN_S + ahead_s + connecting_s
+        if first.get("duration_ns") is None:
+            return cls(silence_s)
+        phases_ns = (
+            first["ramp_up_ns"] + first["duration_ns"] + (first.get("drain_ns") or _DRAIN_NS)
+        )
+        return cls(silence_s, time.monotonic() + silence_s + phases_ns / 1e9)
+
+    def next(self, news: _News) -> tuple[_Client, dict[str, Any] | None]:
+        """What is reported next; RunFailed where that does not come."""
+        waits = [] if self.silence_s is None else [self.silence_s]
+        if self.end_s is not None:
+            waits.append(max(0.0, self.end_s - time.monotonic()))
+        wait_s = min(waits, default=None)
+        try:
+            return news.get(timeout=wait_s)
+        except queue.Empty:
+            late = wait_s != self.silence_s
+            found = "its phases should have ended" if late else "it reported anything"
+            raise RunFailed(
+                _ASKED,
+                f"a client hangs: it runs {_MARGIN_S:.0f} s or more after {found}, and was killed",
+                "run again; if it happens again, look for what stops the client's process",
+            ) from None
+
+
 def _listen(
-    running: Sequence[_Client], news: _News, watch: Watch, enders: int
+    running: Sequence[_Client], news: _News, watch: Watch, enders: int, patience: _Patience
 ) -> list[dict[str, Any]]:
     """Hear them until all have ended; the first that fails ends it.
 
@@ -340,9 +401,11 @@ def _listen(
     counts: dict[int, Mapping[str, int]] = {}
     results: dict[int, dict[str, Any]] = {}
     while len(results) < len(running):
-        client, event = news.get()
+        client, event = patience.next(news)
         if event is None:
-            results[client.index] = client.result()
+            client.open_streams -= 1
+            if client.open_streams == 0:  # its last counts have been read, too
+                results[client.index] = client.result()
             continue
         once.pop(event["event"], _nothing)()
         if event["event"] == "draining":

@@ -25,6 +25,8 @@
 #include <unistd.h>
 
 #define LOOK_EVERY_NS (100 * LG_MILLISECOND)
+/* Nothing is measured before all are connected. */
+#define CONNECTING_TIMEOUT_NS (30 * (uint64_t)LG_SECOND)
 /* How long loops may take to end when one has failed; what they counted is lost behind it. */
 #define FAREWELL_NS (500 * LG_MILLISECOND)
 
@@ -100,7 +102,10 @@ static void check_for_stall(struct watch *watch, bool connecting)
     watch->silent_ns = (same ? watch->silent_ns : 0) + (silent < most ? silent : most);
     watch->heard_ns = last;
     watch->looked_ns = now;
-    if ((!asked && !connecting) || watch->silent_ns < run->spec->stall_timeout_ns)
+    uint64_t limit = run->spec->stall_timeout_ns;
+    if (connecting && limit > CONNECTING_TIMEOUT_NS)
+        limit = CONNECTING_TIMEOUT_NS;
+    if ((!asked && !connecting) || watch->silent_ns < limit)
         return;
     double seconds = (double)watch->silent_ns / (double)LG_SECOND;
     if (connecting)

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #define MOST_TERMINALS 10000000
+/* A stall of the server is measured, however long; a window that it fills has no result. */
+#define SHORTEST_STALL_TIMEOUT_NS (120 * (uint64_t)LG_SECOND)
 #define LONGEST_NS (INT64_C(366) * 24 * 3600 * (int64_t)LG_SECOND)
 
 enum presence { REQUIRED, OPTIONAL, OF_A_RUN /* required for task "run" */ };
@@ -33,8 +35,7 @@ static const struct number {
     {"duration_ns", OPTIONAL, 1, LONGEST_NS, 0, FIELD(duration_ns)},
     {"operations", OPTIONAL, 1, INT64_MAX, 0, FIELD(operations)},
     {"drain_ns", OPTIONAL, 0, LONGEST_NS, 5 * (int64_t)LG_SECOND, FIELD(drain_ns)},
-    {"stall_timeout_ns", OPTIONAL, 1, LONGEST_NS, 8 * (int64_t)LG_SECOND,
-     FIELD(stall_timeout_ns)},
+    {"stall_timeout_ns", OPTIONAL, 1, LONGEST_NS, 0, FIELD(stall_timeout_ns)},
     {"series_interval_ns", OPTIONAL, LG_MILLISECOND, LONGEST_NS, LG_SECOND,
      FIELD(series_interval_ns)},
     {"start_at_realtime_ns", OPTIONAL, 1, INT64_MAX, 0, FIELD(start_at_realtime_ns)},
@@ -143,6 +144,14 @@ static bool read_mode(struct lg_spec *spec, struct lg_error *error)
     return true;
 }
 
+static void set_stall_timeout(struct lg_spec *spec)
+{
+    if (spec->stall_timeout_ns == 0)
+        spec->stall_timeout_ns = spec->duration_ns > SHORTEST_STALL_TIMEOUT_NS
+                                     ? spec->duration_ns
+                                     : SHORTEST_STALL_TIMEOUT_NS;
+}
+
 /* So many operations of an open loop are so long a time: the next one would start behind it. */
 static bool bounded(struct lg_spec *spec, struct lg_error *error)
 {
@@ -216,7 +225,10 @@ bool lg_spec_read(struct lg_spec *spec, json_t *document, struct lg_error *error
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
             if (!read_number(spec, &numbers[i], error))
                 return false;
-        return spec->task != LG_RUN || (read_mode(spec, error) && agrees(spec, error));
+        if (spec->task == LG_RUN && !(read_mode(spec, error) && agrees(spec, error)))
+            return false;
+        set_stall_timeout(spec);
+        return true;
     }
     return false;
 }

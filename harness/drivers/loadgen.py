@@ -18,6 +18,7 @@ from harness.engine import (
 )
 from harness.errors import UsageError
 from harness.host import limits
+from harness.parameters import duration_ns
 from harness.progress import Task
 
 #: How long operations that began in the window are waited for behind it.
@@ -161,6 +162,12 @@ class Clock:
         done = sum(counts.values())
         self._task.advance(now - self._told, note=f"{self._phase}, {done:,} {self._noun}")
         self._told = now
+
+
+def stall_timeout(params: Mapping[str, Any]) -> dict[str, int]:
+    """The key of a spec for the workloads' parameter of that name; none for its default."""
+    given = "stall_timeout" in params
+    return {"stall_timeout_ns": duration_ns(params, "stall_timeout")} if given else {}
 
 
 def seen(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -175,7 +175,20 @@ static void a_spec_has_defaults(void)
     CHECK(spec.task == LG_RUN && !spec.open_loop && !spec.think_time && !spec.journal);
     CHECK(spec.terminals == 4 && spec.first_terminal == 0 && spec.all_terminals == 4);
     CHECK(spec.series_interval_ns == LG_SECOND && spec.drain_ns == 5 * LG_SECOND);
-    CHECK(spec.stall_timeout_ns == 8 * LG_SECOND && spec.operations == 0);
+    CHECK(spec.stall_timeout_ns == 120 * LG_SECOND && spec.operations == 0);
+    lg_spec_free(&spec);
+}
+
+/* The worst stall of a window is measured, however long the window. */
+static void a_server_may_be_silent_for_a_whole_window(void)
+{
+    struct lg_spec spec;
+    struct lg_error error = {""};
+    json_t *document = parsed(whole_spec), *change = parsed("{'duration_ns': 180000000000}");
+    json_object_update(document, change);
+    json_decref(change);
+    CHECK(lg_spec_read(&spec, document, &error));
+    CHECK(spec.stall_timeout_ns == 180 * LG_SECOND);
     lg_spec_free(&spec);
 }
 
@@ -288,6 +301,7 @@ int main(void)
     what_a_statement_cannot_have_is_named();
     an_operation_has_as_many_statements_as_are_wanted();
     a_spec_has_defaults();
+    a_server_may_be_silent_for_a_whole_window();
     operations_of_an_open_loop_are_a_time();
     what_is_wrong_with_a_spec_is_named();
     return checks_failed();

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +102,50 @@ def test_phases_are_told_once_and_counts_only_grow(clients):
     assert done == sorted(done)
     assert done[-1] == result["operations"][0]["count"] == 3000
     assert loadgens() == []
+
+
+@pytest.mark.parametrize(
+    "spec", [{**SPEC, "ramp_up_ns": 0, "duration_ns": 1 * MS}, COUNTED], ids=["time", "operations"]
+)
+def test_a_client_that_hangs_is_killed(clients, monkeypatch, spec):
+    """It was stopped, say: the host's measuring lock is not held for ever."""
+    monkeypatch.setattr("harness.loadgen._MARGIN_S", 1.0)
+
+    class Stopping:
+        def spawn(self, *argv, **options):
+            process = clients.processes.spawn(*argv, **options)
+            process.signal(signal.SIGSTOP)
+            return process
+
+    with pytest.raises(RunFailed, match="hangs"):
+        drive([spec], replace(clients, processes=Stopping()))
+    assert loadgens() == []
+
+
+def test_what_a_client_reports_last_is_read_before_its_result_counts(clients):
+    """Progress and result are two streams, and the result may be there first."""
+    reported, taken = [], []
+
+    class Slow:
+        """Progress that arrives after the result."""
+
+        def spawn(self, *argv, **options):
+            process = clients.processes.spawn(*argv, **options)
+            process.progress = self.late(process.progress, process)
+            return process
+
+        @staticmethod
+        def late(lines, process):
+            for line in lines:
+                if b'"done"' in line:
+                    process.wait(PATIENCE_S)
+                    time.sleep(0.2)
+                if b'"counts"' in line:
+                    reported.append(json.loads(line)["counts"])
+                yield line
+
+    drive([COUNTED], replace(clients, processes=Slow()), Watch(on_counts=taken.append))
+    assert taken == reported
 
 
 def test_several_processes_are_one_driver(clients):

@@ -34,6 +34,7 @@ _OURS_ALONE: Mapping[str, Any] = {
     "mix": "deck",
     "clients": 1,
     "client_hosts": None,
+    "stall_timeout": None,
     "data_seed": 1,
 }
 

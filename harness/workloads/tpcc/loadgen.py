@@ -137,6 +137,7 @@ def _spec(
         "ramp_up_ns": duration_ns(params, "ramp_up"),
         "duration_ns": duration_ns(params, "duration"),
         "drain_ns": client.DRAIN_NS,
+        **client.stall_timeout(params),
         "series_interval_ns": SERIES_NS,
         "journal": None if journal is None else str(journal / _JOURNAL),
         "seed": seed,

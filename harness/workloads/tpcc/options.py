@@ -21,6 +21,8 @@ connections      users                over which they go; no more than 32 with t
 client_threads   1 for 16 connections event loops in a client process (one each for two)
 clients          1, or one a host     client processes
 client_hosts     this host            hosts of them, as ssh takes them (client1,bench@client2)
+stall_timeout    the window, at least the run fails after this time without an answer on any
+                 2m                   connection; a shorter stall is measured
 data_seed        1                    of the population (clause 4.3)
 ================ ==================== ==================================================
 
@@ -69,6 +71,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "client_threads": None,
     "clients": None,
     "client_hosts": None,
+    "stall_timeout": None,
     "data_seed": 1,
 }
 PARAMETERS = tuple(_DEFAULTS)
@@ -163,6 +166,8 @@ def _client(given: Mapping[str, Any], users: int, think_time: bool) -> dict[str,
             "every event loop needs a connection of its own",
             "choose fewer clients or client_threads, or more connections",
         )
+    if (stall := given["stall_timeout"]) is not None:
+        found["stall_timeout"] = duration("stall_timeout", stall, _SHORTEST_WINDOW_NS)
     return found | ({"client_hosts": hosts} if hosts else {})
 
 

@@ -26,11 +26,8 @@ from harness.workloads.ycsb.options import loaded_records, shares
 #: of what is done with them; and what its values have anyway.
 _CLIENT = frozenset({
     "workload", "threadcount", "target", "ramp_up", "duration", "clients", "client_threads",
-    "client_hosts", "dataintegrity",
+    "client_hosts", "stall_timeout", "dataintegrity",
 })  # fmt: skip
-#: An engine inside the client may hold up every writer until it has made room; a server that
-#: gives nobody an answer for so long has stopped.
-_WRITE_STALL_NS = 120_000_000_000
 _CONNECTIONS_PER_LOOP = 16
 _MOST_LOOPS = 8
 _VERIFY_CONNECTIONS = 4
@@ -189,6 +186,7 @@ def _spec(params: Mapping[str, Any], engine: Engine, seed: int) -> dict[str, Any
         "mode": {"kind": "closed"} if target is None else {"kind": "open", "rate_per_s": target},
         "ramp_up_ns": duration_ns(params, "ramp_up"),
         "drain_ns": client.DRAIN_NS,
+        **client.stall_timeout(params),
         "series_interval_ns": SERIES_NS,
         "seed": seed,
     }
@@ -196,8 +194,6 @@ def _spec(params: Mapping[str, Any], engine: Engine, seed: int) -> dict[str, Any
         spec["operations"] = params["operationcount"]
     else:
         spec["duration_ns"] = duration_ns(params, "duration")
-    if isinstance(engine, RunsInClient):
-        spec["stall_timeout_ns"] = _WRITE_STALL_NS
     return spec
 
 

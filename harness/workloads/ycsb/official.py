@@ -31,6 +31,7 @@ _NAME = "ycsb"
 #: Parameters that the client has nothing for, with the value that leaves them alone.
 _OURS_ALONE: Mapping[str, Any] = {
     "client_hosts": None, "clients": 1, "client_threads": None, "data_seed": 1,
+    "stall_timeout": None,
 }  # fmt: skip
 #: Those that it takes by the same name.
 _SAME = (

@@ -65,6 +65,8 @@ clients                   1, or one a    client processes
 client_hosts              this host      hosts of them, as ssh takes them; no inserts then,
                                          unless it is one process on one host
 client_threads            as fits        event loops in a client process
+stall_timeout             the window,    the run fails after this time without an answer on any
+                          at least 2m    connection; a shorter stall is measured
 data_seed                 1              of the values of the records
 ========================= ============== =================================================
 """
@@ -163,6 +165,7 @@ _OTHERS: Mapping[str, Any] = {
     "ramp_up": None,
     "duration": None,
     "client_hosts": None,
+    "stall_timeout": None,
 }
 _WEIGHTS: Mapping[str, float] = dict(zip(PROPORTIONS, (0.95, 0.05, 0, 0, 0), strict=True))
 _DEFAULTS: Mapping[str, Any] = {
@@ -221,6 +224,8 @@ def normalise(params: Mapping[str, Any]) -> dict[str, Any]:
     _check_records(found)
     _check_client(found, hosts)
     found |= {"client_hosts": hosts} if hosts else {}
+    if (stall := given["stall_timeout"]) is not None:
+        found["stall_timeout"] = duration("stall_timeout", stall, _SHORTEST_WINDOW_NS)
     return {**found, **dict.fromkeys(_idle(found)), "workload": _described(found)}
 
 

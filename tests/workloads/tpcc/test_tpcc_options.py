@@ -99,3 +99,8 @@ def test_what_is_refused_says_what_is_right(params, words):
     text = " ".join((error.value.asked, error.value.found, error.value.do))
     for word in words:
         assert word in text
+
+
+def test_a_stall_timeout_is_a_parameter_where_it_is_given():
+    assert "stall_timeout" not in normalise({})
+    assert normalise({"stall_timeout": "90s"})["stall_timeout"] == "90s"

@@ -19,7 +19,7 @@ def test_defaults_are_written_out_and_stay_as_they_are():
     assert (params["fieldcount"], params["fieldlength"]) == (10, 100)
     assert (params["operationcount"], params["duration"]) == (None, "1m")
     assert normalise(params) == params
-    assert set(params) | {"client_hosts"} == set(PARAMETERS)  # runs without keep their hash
+    assert set(params) | {"client_hosts", "stall_timeout"} == set(PARAMETERS)  # where given
 
 
 #: As Cooper et al. (SoCC 2010, Table 2) and the official files have them.
