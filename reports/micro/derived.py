@@ -7,14 +7,15 @@ of two sides are in harness.reports.micro.ratios. What cannot be derived says wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from harness.hdr import Histogram
-from harness.reports.micro import ratios
+from harness.reports.micro import ratios, states
 from harness.reports.micro.asked import Asked
 from harness.reports.micro.knees import NEAR
 from harness.reports.micro.pairs import UnderivedError, one_experiment, ratio
-from harness.reports.micro.points import DURATION, OPERATIONS, RATE, Device, Point, best
+from harness.reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
 from harness.reports.micro.questions import INSTRUCTIONS, beyond_caches
 from harness.reports.micro.sequences import by_kind
 from harness.reports.micro.sides import TIERS
@@ -29,6 +30,7 @@ _THREADS = re.compile(r"^\S+ (\d+) over (\d+) threads$")
 #: PerMA-Bench's Figure 5b.
 _SWEEPS = {"knee": "access_size", "peak": "fence_interval", "best": "sequential_writes"}
 _SIZE = "access_size_bytes"
+_WRITE_BACK = re.compile(r"^rp_(\d+),wp_\1_(cache|nocache)$")
 #: FAST'20, Section 3.3, has no bound for its outliers; this is the one that its text names.
 _OUTLIER_NS = 50_000
 
@@ -59,8 +61,9 @@ def _needs(what: str) -> Callable[[Asked], str]:
     return told
 
 
-def _rates(device: Device, measurement: str, *varied: str) -> Sequence[Point]:
-    points = beyond_caches(device, device.select(RATE, measurement=measurement))
+def _rates(device: Device, measurement: str, *varied: str, far: bool = False) -> Sequence[Point]:
+    numa: Sequence[str] = ("far",) if far else NEAR_NODES
+    points = beyond_caches(device, device.select(RATE, measurement=measurement, numa=numa))
     return one_experiment((p for p in points if p[_SIZE] and not p["job"]), *INSTRUCTIONS, *varied)
 
 
@@ -73,8 +76,14 @@ def _best_threads(asked: Asked) -> str:
         for point in one_experiment(points, "method", "threads"):
             held.setdefault(point["method"], []).append(point)
         return ", ".join(f"{name} {_threads_of_best(same)}" for name, same in held.items())
-    same = by_kind(_rates(asked.device, "threads", "threads")).get(asked.x)
-    return _threads_of_best(same) if same else ""
+    # FAST'20, Figure 5, is of access sizes; Section 5.4 has far threads, and names no store.
+    swept = ("access_size", _SIZE) if asked.figure == "fig5" else ("threads",)
+    far = asked.arm.endswith(" far")
+    kinds = by_kind(_rates(asked.device, swept[0], *swept[1:], "threads", far=far))
+    if asked.x == "write":
+        told = {kind: same for kind, same in kinds.items() if kind != "load"}
+        return ", ".join(f"{kind} {_threads_of_best(same)}" for kind, same in told.items())
+    return _threads_of_best(kinds[asked.x]) if asked.x in kinds else ""
 
 
 def _threads_of_best(points: Sequence[Point]) -> str:
@@ -82,7 +91,7 @@ def _threads_of_best(points: Sequence[Point]) -> str:
 
 
 def _best_access_size(asked: Asked) -> str:
-    """``knee``: the smallest size near the best; else the best one, at the best thread count."""
+    """``knee``: the smallest size near the best of the best thread count; else the best one."""
     x = asked.x
     if x not in _SWEEPS:
         raise UnderivedError(NOT_DERIVED)
@@ -92,14 +101,47 @@ def _best_access_size(asked: Asked) -> str:
     told = []
     for kind, same in by_kind(points).items():
         top = best(same)
-        near = [p for p in same if p.median >= NEAR * top.median]
+        near = [p for p in _at_threads_of(top, same) if p.median >= NEAR * top.median]
         found = min(near, key=lambda p: p.number(_SIZE)) if x == "knee" else top
         told.append(f"{kind} {format_bytes(found.number(_SIZE))}")
     return ", ".join(told)
 
 
+def _at_threads_of(top: Point, points: Sequence[Point]) -> list[Point]:
+    return [p for p in points if p["threads"] == top["threads"]]
+
+
+def _peak_access_size(asked: Asked) -> str:
+    """Sizes of writes at which the bandwidth stands out (FAST'20, Section 5.3)."""
+    return _outstanding(asked, lambda kind: kind != "load", 1)
+
+
+def _outstanding(asked: Asked, shown: Callable[[str], bool], sign: int) -> str:
+    """Sizes whose repeats all lie above (-1: below) those of both sizes beside, by kind.
+
+    Each curve is of its best thread count.
+    """
+    told = []
+    points = _rates(asked.device, "access_size", _SIZE, "threads")
+    for kind, same in by_kind(points).items():
+        curve = sorted(_at_threads_of(best(same), same), key=lambda p: p.number(_SIZE))
+        ends = [sorted(sign * sample for sample in p.samples) for p in curve]
+        sizes = [
+            format_bytes(curve[i].number(_SIZE)) for i in range(1, len(curve) - 1)
+            if ends[i][0] > max(ends[i - 1][-1], ends[i + 1][-1])
+        ]  # fmt: skip
+        if shown(kind):
+            told.append(f"{kind} {', '.join(sizes) or 'none'}")
+    return "; ".join(told)
+
+
 def _worst_access_size(asked: Asked) -> str:
-    """From which size on flushing after the write is slower than at each line."""
+    """From which size on flushing after the write is slower than at each line.
+
+    ``dip`` (FAST'20, Figure 5): at which sizes random accesses have less bandwidth than beside.
+    """
+    if asked.x == "dip":
+        return _outstanding(asked, lambda kind: True, -1)
     points = _rates(asked.device, "fence_interval", _SIZE, "flush_when")
     told = [(kind, _leads_from(same, lambda p: p["flush_when"] == "line"))
             for kind, same in by_kind(points).items()]  # fmt: skip
@@ -112,9 +154,20 @@ def _crossover(asked: Asked) -> str:
     if asked.x == "latency":
         points: Sequence[Point] = device.select(DURATION, measurement="persist_latency")
         points = one_experiment(beyond_caches(device, points), *INSTRUCTIONS, _SIZE)
+    elif asked.x == "write-back":
+        points = [*_written_back(device)]
     else:
         points = _rates(device, "persist_size", _SIZE)
     return _leads_from(points, lambda p: p["operation"] == "ntstore")
+
+
+def _written_back(device: Device) -> Iterator[Point]:
+    """FAST'20, Figure 14: objects read and written back whole, as accesses of their size."""
+    points = device.select(DURATION, measurement="write_back", mode="dependent")
+    for point in one_experiment(beyond_caches(device, points), "chain"):
+        if match := _WRITE_BACK.match(point["chain"]):
+            operation = "ntstore" if match[2] == "nocache" else "store"
+            yield replace(point, labels={**point.labels, _SIZE: match[1], "operation": operation})
 
 
 def _leads_from(points: Sequence[Point], leading: Callable[[Point], bool]) -> str:
@@ -165,7 +218,10 @@ def _share_above(histogram: Histogram, ns: int) -> float:
 
 #: Quantities that are read off differently by what the paper compares, the first that fits.
 _OF_ARMS: Sequence[tuple[str, re.Pattern[str], Callable[[Asked], str]]] = (
+    ("bandwidth_ratio", re.compile("^nova"), _needs("NOVA, which the harness has not")),
     ("bandwidth_ratio", TIERS, ratios.across),
+    ("bandwidth_ratio", re.compile(" near over far$"), ratios.near_over_far),
+    ("bandwidth_ratio", re.compile(r" \d+ over \d+ dimms$"), states.over_dimms),
     ("latency_ratio", TIERS, ratios.across),
     ("operations_ratio", TIERS, ratios.across),
     ("operation_duration_ratio", re.compile("^nova"), _needs("NOVA, which the harness has not")),
@@ -179,8 +235,14 @@ _OF_ARMS: Sequence[tuple[str, re.Pattern[str], Callable[[Asked], str]]] = (
     ("operation_duration_ratio", re.compile(" double over single flush$"), ratios.double_flush),
     ("operations_ratio", re.compile(" padded over naive$"), ratios.padded_over_naive),
     ("operations_ratio", re.compile(" zero over classic$"), ratios.zero_over_classic),
-    ("operations_ratio", re.compile(" pvn over invalidation$"),
-     _needs("a CoW that invalidates the old page first, which no suite has")),
+    ("operations_ratio", re.compile(" pvn over invalidation$"), ratios.versions_over_invalidation),
+    ("operations_ratio", re.compile(" none over cache$"), ratios.none_over_cache),
+    ("operations_ratio", re.compile(" disabled over enabled$"),
+     _needs("Viper, which the harness has not")),
+    ("operations_ratio", re.compile(" far over near$"),
+     _needs("PMemKV, which the harness has not")),
+    ("operations_ratio", re.compile("persistent_memtable"),
+     _needs("RocksDB with FLEX and with a persistent memtable, which the harness has not")),
     ("transactions_per_second", re.compile("^"), _needs("HyMem, which the harness has not")),
 )  # fmt: skip
 #: Everything else that is read off.
@@ -188,6 +250,8 @@ _READ: Mapping[str, Callable[[Asked], str]] = {
     "best_threads": _best_threads,
     "best_access_size": _best_access_size,
     "worst_access_size": _worst_access_size,
+    "peak_access_size": _peak_access_size,
+    "slower_access_size": states.prefetched_reads,
     "crossover_bytes": _crossover,
     "crossover_dirty_lines": ratios.crossover_dirty_lines,
     "bandwidth_ratio": _bandwidth_ratio,

@@ -70,6 +70,7 @@ _TITLES = {
 _INSTRUCTIONS = "instructions"
 #: What several labels stand for; and what says nothing without its name.
 _PARTED, _SAID = (_INSTRUCTIONS,), ("load_read_share", "load_threads")
+_THREADS = "threads"
 #: The axis of what waits beside a load: drawn over what that had, not over what was asked of it.
 _LOAD = "load_bytes_per_second"
 #: Of a chase: the loads are timed so many together.
@@ -262,15 +263,30 @@ def _drawing(
     def line(point: Point) -> str:
         return _line(point, others)
 
+    def lines_of(points: Sequence[Point]) -> list[Curve]:
+        return [c for c in _curves(points, lambda p: p.number(axis), line) if len(c.points) > 1]
+
     drawn = [p for p in points if p.number(axis) != float("inf")]
     x_title, x_unit = AXES[axis]
-    curves = [c for c in _curves(drawn, lambda p: p.number(axis), line) if len(c.points) > 1]
+    curves = lines_of(drawn)
+    if len(curves) > MOST_LINES and _THREADS in others:
+        drawn = _at_best_threads(drawn, [label for label in others if label != _THREADS])
+        title = f"{title}, each line at its best thread count"
+        curves = lines_of(drawn)
     if not curves or len(curves) > MOST_LINES:
         return None
     log = all(x > 0 for curve in curves for x, _ in curve.points)
     y_title = _title(points[0])
     plot = Plot(title, x_title, x_unit, y_title, points[0].unit, tuple(curves), x_log=log)
     return draw(name, title, [plot], emulated)
+
+
+def _at_best_threads(points: Sequence[Point], others: Sequence[str]) -> list[Point]:
+    """Of lines that differ in the number of threads, that of the best point (FAST'20, Figure 5)."""
+    held: dict[str, list[Point]] = {}
+    for point in points:
+        held.setdefault(_line(point, others), []).append(point)
+    return [p for same in held.values() for p in same if p[_THREADS] == best(same)[_THREADS]]
 
 
 def _loaded_drawing(

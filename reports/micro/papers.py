@@ -23,6 +23,7 @@ from harness.reports.micro.points import (
     LATENCY,
     MEAN,
     NAMES,
+    NEAR_NODES,
     OPERATIONS,
     RATE,
     Device,
@@ -32,6 +33,7 @@ from harness.reports.micro.points import (
 )
 from harness.reports.micro.prices import NOTHING, PriceList, price_of
 from harness.reports.micro.questions import FOLLOW, beyond_caches
+from harness.reports.micro.states import require_dimms
 from harness.reports.published import PublishedPoint, PublishedSeries, read_published
 from harness.reports.words import quantity_text
 from harness.store import StoredRun
@@ -46,8 +48,10 @@ NEEDS_PRICE = "needs a price: --prices, or price_per_gb in the host file"
 #: What the columns of the local devices are.
 STATISTIC = "times: mean, others: best median of repeats"
 _PERMA = "perma-bench"
-#: What repeats which figures of PerMA-Bench, whose format has no room to say so. Not Figure 15:
-#: its axis is the number of DIMMs. Table 2 is made of all of it.
+#: Whose axis is the number of interleaved DIMMs.
+_OVER_DIMMS = (_PERMA, "fig15")
+#: What repeats which figures of PerMA-Bench, whose format has no room to say so. Table 2 is made
+#: of all of it.
 _PERMA_FIGURES = {
     "sequential_reads": ("fig4a", "table2"),
     "random_reads": ("fig4b", "table2"),
@@ -174,11 +178,14 @@ def _measured(
     labels = dict(pair.split("=", 1) for pair in (match[2] or "").split(",") if "=" in pair)
     labels = {_WORDS.get(name, name): value for name, value in labels.items()}
     labels.setdefault("job", "")  # what runs beside something else is no figure of its own
-    points = beyond_caches(device, device.select(match[1], **labels))
-    found = [p for p in points if _is_at(p, point.x)]
+    points = beyond_caches(device, device.select(match[1], **{"numa": NEAR_NODES, **labels}))
+    over_dimms = (paper, series.figure) == _OVER_DIMMS
+    found = [p for p in points if over_dimms or _is_at(p, point.x)]
     if not found or found[0].unit != series.base_unit:
         return NOTHING
     try:
+        if over_dimms:
+            require_dimms(device, point.x)
         clear(found)
     except UnderivedError as error:
         return str(error)

@@ -29,6 +29,8 @@ DURATION = "operation_duration_ns"
 LATENCY = "latency_ns"
 MEAN = "operation_mean_duration_ns"
 EMPTY = "empty_body_ns"
+#: The label ``numa`` of accesses from near processors.
+NEAR_NODES = ("", "near")
 _MAIN_MEMORY = "main memory"
 #: What of a host can be switched and makes another device of each of its tiers: PVLDB 15(11),
 #: Sections 4.5.1 and 4.5.2. What nobody could read is a state of its own.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
-from harness.reports.micro.points import DURATION, OPERATIONS, RATE, Device, Point, best
+from harness.reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
 from harness.reports.micro.questions import beyond_caches, experiments
 from harness.reports.micro.sequences import LOAD, NTSTORE, Instructions, sequence_of
 from harness.reports.words import EMULATED, significant
@@ -29,8 +29,6 @@ HASH_UPDATE = "rp_512,wp_64_cache_128,wp_64_cache_-128"
 TREE_LOOKUP = "rp_512,rp_512,rp_512"
 #: Section 4.3.1; a suite may call its measurement as it likes.
 LATENCY_READ, LATENCY_THREADS = "rp_256", 16
-#: Labels of accesses from near processors: the paper's are all of one socket.
-NEAR = ("", "near")
 #: No entry of a row: it was not measured.
 NOTHING = "—"
 _MILLION = 1e6
@@ -101,8 +99,10 @@ class Column:
 def _rate(pattern: str, size: int, kind: Instructions) -> Callable[[Device], float | None]:
     def found(device: Device) -> float | None:
         points = [
-            p for p in device.select(RATE, pattern=pattern, access_size_bytes=str(size))
-            if sequence_of(p) == kind and not p["job"] and not p["place"] and p["numa"] in NEAR
+            p for p in device.select(
+                RATE, pattern=pattern, access_size_bytes=str(size), numa=NEAR_NODES
+            )
+            if sequence_of(p) == kind and not p["job"] and not p["place"]
         ]  # fmt: skip
         held = _by_threads(device, points)
         return best(held).median / GIB if held else None
@@ -112,7 +112,7 @@ def _rate(pattern: str, size: int, kind: Instructions) -> Callable[[Device], flo
 
 def _operations(measurement: str, chain: str) -> Callable[[Device], float | None]:
     def found(device: Device) -> float | None:
-        points = device.select(OPERATIONS, measurement=measurement, chain=chain, numa=NEAR)
+        points = device.select(OPERATIONS, measurement=measurement, chain=chain, numa=NEAR_NODES)
         held = _by_threads(device, points)
         return best(held).median / _MILLION if held else None
 
@@ -127,7 +127,7 @@ def _by_threads(device: Device, points: Sequence[Point]) -> list[Point]:
 
 def _latency(device: Device) -> float | None:
     """The mean with 16 threads, as in the paper's Figure 7; else with the most measured."""
-    points = device.select(DURATION, chain=LATENCY_READ, mode="dependent", numa=NEAR)
+    points = device.select(DURATION, chain=LATENCY_READ, mode="dependent", numa=NEAR_NODES)
     points = _by_threads(device, points)
     if not points:
         return None

@@ -25,11 +25,19 @@ from harness.reports.micro.pairs import (
     ratio_of,
     value,
 )
-from harness.reports.micro.points import DURATION, LATENCY, OPERATIONS, RATE, Device, Point
+from harness.reports.micro.points import (
+    DURATION,
+    LATENCY,
+    NEAR_NODES,
+    OPERATIONS,
+    RATE,
+    Device,
+    Point,
+)
 from harness.reports.micro.questions import INSTRUCTIONS, beyond_caches, largest
 from harness.reports.micro.sequences import by_kind
 from harness.reports.micro.sides import TIERS, sides
-from harness.reports.words import LINE, times
+from harness.reports.words import LINE, counted, times
 from harness.units import format_bytes
 
 _SIZE = "access_size_bytes"
@@ -224,6 +232,19 @@ def _near_and_far(
     return near, far
 
 
+def near_over_far(asked: Asked) -> str:
+    """The largest gap of a workload that was measured from both (FAST'20, Sections 3.1, 5.4)."""
+    device = asked.device
+    near, far = _near_and_far(device, device.select(RATE, job=""), "a sweep from a far node")
+    held = [pair for pair in pairs(near, far, "numa") if value(pair[1])]
+    if not held:
+        raise UnderivedError("not measured on both sides")
+    a, b = max(held, key=lambda pair: value(pair[0]) / value(pair[1]))
+    threads = counted(int(a.number("threads")), "thread")
+    what = f"{_kind(a)}, {a['pattern']}, {format_bytes(a.number(_SIZE))}, {threads}"
+    return f"{times(value(a) / value(b))} ({what})"
+
+
 # PerMA-Bench's instructions -------------------------------------------------------
 
 #: Its words for persist instructions (PVLDB 15(11), Section 3.3), as kinds.
@@ -278,6 +299,36 @@ def with_threads(points: Sequence[Point], threads: int) -> list[Point]:
     return found
 
 
+#: The chains of Section 4.4.1 with their flushes and without, and what has no chain.
+_FLUSHED = {
+    "hash": "r_512,w_64_{0}_128,w_64_{0}_-128",
+    "tree": "r_512,r_512,r_512,w_64_{0}_320,w_64_{0}_-64,w_64_{0}_-64,w_64_{0}_-64",
+    "hybrid tree": "rd_2048,rd_2048,rp_1024,wp_64_{0}_512,wp_64_{0}_-512,wp_64_{0}",
+}
+
+
+def none_over_cache(asked: Asked) -> str:
+    """Operations without a flush over those with one (PVLDB 15(11), Sections 4.4.1 and 4.4.4)."""
+    if asked.x == "log":
+        return _unflushed_logs(asked)
+    none, cache = (_chained(asked, _FLUSHED[asked.x].format(word)) for word in ("none", "cache"))
+    return ratio_of(pairs(none, cache, "chain"))
+
+
+def _chained(asked: Asked, chain: str) -> Sequence[Point]:
+    text = chain_text(parse_chain(chain, asked.figure))
+    points = asked.device.select(OPERATIONS, chain=text, mode="independent", numa=NEAR_NODES)
+    return with_threads(beyond_caches(asked.device, points), 32)
+
+
+def _unflushed_logs(asked: Asked) -> str:
+    """Of each way to write a log."""
+    found = asked.device.select(OPERATIONS, measurement="log", numa=NEAR_NODES)
+    points = with_threads(beyond_caches(asked.device, found), 32)
+    held = pairs_by(one_experiment(points, "writer", "flush"), "flush", "none", "clwb")
+    return ", ".join(f"{a['writer']} {times(value(a) / value(b))}" for a, b in held if value(b))
+
+
 # Pages and logs (DaMoN'19) ---------------------------------------------------------
 
 
@@ -298,6 +349,17 @@ def crossover_dirty_lines(asked: Asked) -> str:
         places = ", ".join(str(lines[i]) for i in changes)
         raise UnderivedError(f"ambiguous: which is ahead changes at {places} lines")
     return f"µLog up to {lines[changes[0] - 1]} lines, CoW from {lines[changes[0]]}"
+
+
+def versions_over_invalidation(asked: Asked) -> str:
+    """CoW with page versions, two barriers, over CoW that invalidates, three (Section 3.2.1)."""
+    found = asked.device.select(OPERATIONS, measurement="barriers", kind="page")
+    points = one_experiment(beyond_caches(asked.device, found), "method", "threads")
+    held = pairs_by(points, "method", "cow", "cow_invalidate")
+    return ", ".join(
+        f"{counted(int(a.number('threads')), 'thread')} {times(value(a) / value(b))}"
+        for a, b in held if value(b)
+    )  # fmt: skip
 
 
 def padded_over_naive(asked: Asked) -> str:

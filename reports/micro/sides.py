@@ -34,7 +34,7 @@ def sides(over: str, under: str, device: Device, others: Sequence[Device]) -> tu
     ]  # fmt: skip
     if ALONE in (over, under):
         other = _one(device, mine, _is_alone, "a single DIMM")
-        if (_ways(device) or 0) < 2:
+        if (ways(device) or 0) < 2:
             raise UnderivedError("needs a tier of interleaved DIMMs")
     else:
         cached = MEMORY_MODE in (over, under)
@@ -75,13 +75,13 @@ def _is_behind_dram(device: Device) -> bool:
 
 
 def _is_alone(device: Device) -> bool:
-    return _ways(device) == 1
+    return ways(device) == 1
 
 
-def _ways(device: Device) -> int | None:
+def ways(device: Device) -> int | None:
     """Over how many DIMMs its region is interleaved; None where it is on none, or emulated."""
-    ways = device.tier.get("facts", {}).get("interleave_ways")
-    return None if ways is None or device.emulated else int(ways)
+    found = device.tier.get("facts", {}).get("interleave_ways")
+    return None if found is None or device.emulated else int(found)
 
 
 def _nodes(device: Device) -> Sequence[dict[str, Any]]:

@@ -56,6 +56,21 @@ def test_every_part_of_a_long_name_stands_in_the_legend(tmp_path: Path) -> None:
     assert written.count("rp_256") == 2 * 11
 
 
+def test_of_too_many_lines_each_is_drawn_at_its_best_thread_count(tmp_path: Path) -> None:
+    """As FAST'20's Figure 5; the table has all of them."""
+    metrics = [
+        rate("access_size", value * threads % 13 + 1, 1, pattern="random", operation=operation,
+             threads=threads, access_size_bytes=size)
+        for operation, value in (("load", 1), ("ntstore", 5))
+        for threads in (1, 2, 4, 8, 12) for size in (64, 128, 256, 512, 1024, 4096)
+    ]  # fmt: skip
+    (device,) = devices([micro_run(tmp_path, metrics)])
+    (table,) = measurements(device, "d")
+    assert table.drawing is not None and len(table.rows) == 60
+    names = re.findall(r">(\w+, threads \d+)<", table.drawing.svg)
+    assert names == ["load, threads 12", "ntstore, threads 2"]  # 12 + 1 and 10 + 1 of 13
+
+
 def test_short_names_stand_in_two_columns() -> None:
     one, two = draw("d", "t", [_plot("x" * 40, "b")]), draw("d", "t", [_plot("a", "b")])
     assert _height(one) > _height(two)

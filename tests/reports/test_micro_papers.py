@@ -68,6 +68,72 @@ def test_what_a_paper_reads_off_a_curve_is_read_off_ours(tmp_path: Path) -> None
     )
 
 
+def _sizes(kind: str, curve: dict[tuple[int, int], float]) -> list[dict[str, Any]]:
+    return [rate("access_size", value, 1, **KINDS[kind], pattern="random", threads=threads,
+                 access_size_bytes=size) for (threads, size), value in curve.items()]  # fmt: skip
+
+
+def test_a_curve_over_sizes_is_that_of_its_best_thread_count(tmp_path: Path) -> None:
+    """FAST'20, Figure 5: one thread is at its best from 64 bytes on, eight from 256."""
+    one = {(1, size): 3.0 for size in (64, 256, 4096, 24576, 32768)}
+    eight = dict(zip([(8, size) for _, size in one], (1, 9.5, 6, 10, 9.9), strict=True))
+    metrics = [*_sizes("load", one | eight), *_sizes("ntstore", one | eight)]
+    found = _rows(tmp_path, metrics, "fig5", "empirical-guide", "fig5")
+    told = {(row[1], row[2]): row[-1] for row in found.rows}
+    assert told["pmem, best_access_size", "knee"] == "load 256 B, ntstore 256 B"
+    assert told["pmem, best_threads", "load"] == "8 threads"
+    assert told["pmem, worst_access_size", "dip"] == "load 4 KiB; ntstore 4 KiB"
+    assert told["pmem, peak_access_size", "peak"] == "ntstore 256 B, 24 KiB"
+
+
+def test_a_size_stands_out_only_beyond_the_range_of_its_neighbours(tmp_path: Path) -> None:
+    labels = {"pattern": "random", "threads": 1, **KINDS["ntstore"]}
+    metrics = [rate("access_size", value, 3, access_size_bytes=size, **labels)
+               for size, value in ((64, 5.0), (128, 5.1), (256, 5.0))]  # fmt: skip
+    found = _rows(tmp_path, metrics, "fig5", "empirical-guide", "fig5")
+    told = {(row[1], row[2]): row[-1] for row in found.rows}
+    assert told["pmem, peak_access_size", "peak"] == "ntstore none"
+
+
+def test_best_threads_near_and_far_are_of_their_own_accesses(tmp_path: Path) -> None:
+    held = {"": {"load": {1: 4, 10: 8, 16: 9}, "ntstore": {1: 3, 4: 8, 16: 2}},
+            "far": {"load": {1: 2, 10: 6, 16: 5}, "ntstore": {1: 1, 4: 5, 16: 2}}}  # fmt: skip
+    metrics = [
+        rate("threads", value, 1, **KINDS[kind], threads=threads, access_size_bytes=256,
+             **({"numa": numa} if numa else {}))
+        for numa, kinds in held.items() for kind, curve in kinds.items()
+        for threads, value in curve.items()
+    ]  # fmt: skip
+    found = _rows(tmp_path, metrics, "sec5-4", "empirical-guide", "sec5.4")
+    told = {(row[1], row[2]): row[-1] for row in found.rows}
+    assert told["pmem near, best_threads", "load"] == "16 threads"
+    assert told["pmem far, best_threads", "load"] == "10 threads"
+    assert told["pmem far, best_threads", "write"] == "ntstore 4 threads"
+    assert (
+        told["pmem far over near, bandwidth_ratio", "load"] == "0.667× (best of 1, 10, 16 threads)"
+    )  # 6/9
+
+
+def test_objects_written_back_cross_over_as_their_accesses_do(tmp_path: Path) -> None:
+    """FAST'20, Figure 14."""
+    held = {"cache": {64: 100, 1024: 300, 2048: 900}, "nocache": {64: 200, 1024: 290, 2048: 500}}
+    metrics = [
+        duration("write_back", {str(ns): 50}, mode="dependent", chain=f"rp_{size},wp_{size}_{word}")
+        for word, curve in held.items() for size, ns in curve.items()
+    ]  # fmt: skip
+    found = _rows(tmp_path, metrics, "fig14", "empirical-guide", "fig14")
+    told = {(row[1], row[2]): row[-1] for row in found.rows}
+    assert told["pmem, crossover_bytes", "write-back"] == "1 KiB"
+
+
+def test_far_accesses_lie_beside_no_row_that_is_not_of_far_ones(tmp_path: Path) -> None:
+    labels = {**KINDS["load"], "pattern": "sequential", "access_size_bytes": 256}
+    metrics = [rate("threads", 9, 1, **labels, numa="far"), rate("threads", 4, 1, **labels)]
+    found = _rows(tmp_path, metrics, "sec5-4", "empirical-guide", "fig4")
+    (row,) = (row for row in found.rows if "[operation=load" in row[1])
+    assert row[-1] == "3.73 GiB/s"  # 4 GB/s
+
+
 def test_where_ntstore_leads_is_read_off_the_sizes(tmp_path: Path) -> None:
     held = {"ntstore": {64: 1, 256: 5, 512: 6}, "clwb": {64: 2, 256: 4, 512: 4}}
     metrics = [

@@ -195,6 +195,20 @@ def test_bandwidths_of_a_mixs_ends_are_far_over_near(tmp_path: Path) -> None:
     assert times == "needs times of far accesses"
 
 
+def test_the_largest_gap_of_a_sweep_is_told_with_its_workload(tmp_path: Path) -> None:
+    metrics = [
+        rate("sizes", value, 1, **KINDS["load"], pattern="random", access_size_bytes=size,
+             threads=8, **({"numa": "far"} if far else {}))
+        for size, gap in ((64, (6, 2)), (256, (9, 6))) for far, value in enumerate(gap)
+    ]  # fmt: skip
+    row = ("dram near over far, bandwidth_ratio", "largest")
+    told = _told([_on_dram(tmp_path / "a", metrics, "empirical-guide", "sec3.1")])
+    assert told[row]["dram"] == "3.00× (load, random, 64 B, 8 threads)"  # 6/2, not 9/6
+    near = [one for one in metrics if "numa" not in one["labels"]]
+    told = _told([_on_dram(tmp_path / "b", near, "empirical-guide", "sec3.1")])
+    assert told[row]["dram"] == "needs a sweep from a far node"
+
+
 def test_times_from_a_far_node_are_over_near_ones(tmp_path: Path) -> None:
     far = {"numa": "far"}
     store = {**KINDS["clwb"], "pattern": "sequential", "access_size_bytes": 64}
@@ -249,8 +263,17 @@ def test_pages_are_flushed_best_by_so_many_threads(tmp_path: Path) -> None:
     ]
     told = _told([_of(tmp_path, metrics, "pmem-io-primitives", "fig5")])
     assert told["pmem, best_threads", "threads"]["pmem"] == "cow 8 threads, mulog 16 threads"
-    assert "needs a CoW that invalidates" in told[
-        "pmem pvn over invalidation, operations_ratio", "cow"]["pmem"]  # fmt: skip
+
+
+def test_page_versions_save_a_barrier_at_each_number_of_threads(tmp_path: Path) -> None:
+    metrics = [
+        operations("barriers", value, kind="page", method=method, threads=threads)
+        for method, curve in (("cow", {1: 110, 7: 600}), ("cow_invalidate", {1: 100, 7: 500}))
+        for threads, value in curve.items()
+    ]
+    told = _told([_of(tmp_path, metrics, "pmem-io-primitives", "fig5")])
+    row = told["pmem pvn over invalidation, operations_ratio", "cow"]
+    assert row["pmem"] == "1 thread 1.10×, 7 threads 1.20×"
 
 
 def test_logs_are_compared_at_each_size_of_their_entries(tmp_path: Path) -> None:
@@ -322,6 +345,27 @@ def test_persist_instructions_are_compared_with_the_figures_32_threads(tmp_path:
     few = _told([_perma(tmp_path / "b", [*writes(1), *writes(2)], "raw/random_writes")])
     cell = few["dram nocache over cache, bandwidth_ratio", "64"]["pmem"]
     assert cell == "needs 32 threads, measured with 1, 2"
+
+
+def test_operations_without_a_flush_are_over_those_with_one(tmp_path: Path) -> None:
+    """PVLDB 15(11), Sections 4.4.1 and 4.4.4, at the figure's 32 threads."""
+    chains = [f"rp_512,wp_64_{word}_128,wp_64_{word}_-128" for word in ("cache", "none")]
+
+    def run(folder: str, threads: int) -> StoredRun:
+        metrics = [
+            operations("hash_index_update", value, chain=chain, mode="independent", threads=threads)
+            for chain, value in zip(chains, (1e6, 1.3e6), strict=True)
+        ] + [
+            operations("log", value, kind="log", writer="zero", flush=flush, threads=threads)
+            for flush, value in (("clwb", 2e6), ("none", 1.8e6))
+        ]
+        return _of(tmp_path / folder, metrics, "perma-bench", "fig12", "sec4.4.1")
+
+    rows = [("dram none over cache, operations_ratio", "hash"),
+            ("barlow_256 none over cache, operations_ratio", "log")]  # fmt: skip
+    told, few = (_told([run(f"{threads}", threads)]) for threads in (32, 2))
+    assert [told[row]["pmem"] for row in rows] == ["1.30×", "zero 0.900×"]
+    assert {few[row]["pmem"] for row in rows} == {"needs 32 threads, measured with 2"}
 
 
 def test_a_double_flush_is_over_a_single_one_of_the_same_line(tmp_path: Path) -> None:

@@ -1,0 +1,116 @@
+"""Ratios of a tier in two states: its prefetchers switched, its DIMMs more or fewer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from micro_runs import KINDS, micro_run, numa_tier, rate, with_suite
+
+from harness.reports.micro.papers import paper_rows
+from harness.reports.micro.points import devices
+from harness.store import StoredRun
+
+ARM = "apache_256 enabled over disabled, slower_access_size"
+
+
+def told(*runs: StoredRun) -> dict[tuple[str, str], dict[str, str]]:
+    """Cells by quantity and place, then by device."""
+    found = devices(runs)
+    rows = paper_rows(found)
+    assert rows is not None
+    return {(row[1], row[2]): dict(zip([d.name for d in found], row[4:], strict=True))
+            for row in rows.rows}  # fmt: skip
+
+
+def reads(root: Path, state: str, by_size: Mapping[int, float], **manifest: Any) -> StoredRun:
+    """Random reads of Figure 13 with the prefetchers in a state."""
+    metrics = [
+        rate("prefetched_reads", value, 1, **KINDS["load"], pattern="random",
+             access_size_bytes=size, threads=16)
+        for size, value in by_size.items()
+    ]  # fmt: skip
+    changes = {"host.prefetchers": state} | manifest
+    return with_suite(micro_run(root, metrics, manifest_changes=changes), "perma-bench", ["fig13"])
+
+
+def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Path) -> None:
+    found = told(
+        reads(tmp_path, "enabled", {256: 10, 512: 18, 1024: 15}),
+        reads(tmp_path, "disabled", {256: 10, 512: 20, 1024: 20}),
+    )
+    expected = "256 B 1.00×, 512 B 0.900×, 1 KiB 0.750×"  # 10/10, 18/20, 15/20
+    assert set(found[ARM, "16"].values()) == {expected}
+    assert found[ARM, "32"]["pmem (prefetchers enabled)"] == (
+        "needs 32 threads, measured with 16"
+    )  # fmt: skip
+    assert "needs Viper" in "".join(
+        found["barlow_256 disabled over enabled, operations_ratio", "64"].values()
+    )
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        (["enabled"], "needs a run of this tier with prefetchers disabled"),
+        (["enabled", "disabled: L2"], "needs a run of this tier with prefetchers disabled"),
+        (["unreadable"], "needs prefetchers whose state can be read (root, module msr, no VM)"),
+    ],
+)
+def test_without_both_states_the_missing_one_is_named(
+    tmp_path: Path, states: list[str], expected: str
+) -> None:
+    found = told(*(reads(tmp_path, state, {512: 20}) for state in states))
+    assert list(found[ARM, "16"].values())[0] == expected  # noqa: RUF015
+
+
+def test_another_bus_speed_is_no_other_state_of_the_prefetchers(tmp_path: Path) -> None:
+    found = told(
+        reads(tmp_path, "enabled", {512: 18}),
+        reads(tmp_path, "disabled", {512: 20}, **{"host.memory_speed": "2133 MT/s"}),
+    )
+    assert set(found[ARM, "16"].values()) == {
+        "needs a run of this tier with prefetchers disabled",
+        "needs a run of this tier with prefetchers enabled",
+    }
+
+
+def dimms(root: Path, ways: int | None, gb_per_s: float, threads: int = 32) -> StoredRun:
+    """Reads and writes of Figure 15 on a tier of so many interleaved DIMMs; None: of none."""
+    facts = {"kind": "fsdax", "notes": [], "mount_options": [], "interleave_ways": ways}
+    tier = numa_tier("pmem") | {"kind": "fsdax", "facts": facts}
+    named = {"pattern": "sequential"}
+    metrics = [
+        rate("sequential_reads", gb_per_s, 1, scale=1 << 30, **KINDS["load"], **named,
+             access_size_bytes=4096, threads=16),
+        rate("sequential_writes", gb_per_s, 1, **KINDS["ntstore"], **named, access_size_bytes=512,
+             threads=threads),
+    ]  # fmt: skip
+    run = micro_run(root, metrics, manifest_changes={"tiers": [tier]})
+    return with_suite(run, "perma-bench", ["fig15"])
+
+
+READS = (
+    "apache_256, bandwidth_bytes_per_second"
+    "[operation=load,pattern=sequential,access_size_bytes=4096,threads=16]"
+)
+WRITES = ("apache_256 6 over 1 dimms, bandwidth_ratio", "ntstore")
+
+
+def test_each_number_of_dimms_lies_beside_a_tier_that_has_it(tmp_path: Path) -> None:
+    found = told(dimms(tmp_path, 1, 5.0), dimms(tmp_path, 6, 40.0))
+    one, six = found[READS, "1"]
+    assert found[READS, "1"] == {one: "5 GiB/s", six: "needs a tier of 1 DIMM, here: 6"}
+    assert found[READS, "6"] == {one: "needs a tier of 6 DIMMs, here: 1", six: "40 GiB/s"}
+    assert set(found[WRITES].values()) == {"8.00×"}
+
+
+def test_numbers_of_dimms_that_no_tier_has_are_said(tmp_path: Path) -> None:
+    found = told(dimms(tmp_path / "a", 6, 40.0))
+    assert found[WRITES] == {"pmem": "needs a tier of 1 DIMM, here: 6"}
+    found = told(dimms(tmp_path / "b", None, 40.0))
+    assert found[READS, "6"] == {"pmem": "needs a tier of 6 DIMMs, here: none"}
+    found = told(dimms(tmp_path / "c", 1, 5.0, threads=2), dimms(tmp_path / "c", 6, 40.0))
+    assert set(found[WRITES].values()) == {"needs 32 threads, measured with 2"}
