@@ -181,9 +181,10 @@ def _complete(store: Store, env: Environment) -> dict[str, list[StoredRun]]:
     """Complete runs of this host by spec hash, oldest first."""
     found: dict[str, list[StoredRun]] = {}
     for stored in store.runs():
-        same_host = stored.manifest.get("host", {}).get("host_id") == env.host["host_id"]
-        if stored.run["status"] == "complete" and same_host:
-            found.setdefault(stored.run["spec_hash"], []).append(stored)
+        head = stored.head
+        same_host = head["host"] is not None and head["host"]["host_id"] == env.host["host_id"]
+        if head["status"] == "complete" and same_host:
+            found.setdefault(head["spec_hash"], []).append(stored)
     return found
 
 

@@ -24,9 +24,9 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,21 +36,23 @@ from harness.errors import RunFailed, UsageError, warn
 from harness.spec import RunSpec
 from harness.steps import FILE as STEPS_FILE
 from harness.steps import Steps, steps_kept, under_way
+from harness.store_index import Entry, StoreIndex, digest, head_of, stamps_of
 
 #: What :meth:`Store.begin` calls its directories.
 _RUN_ID = re.compile(r"^\d{8}T\d{6}Z-.")
 
 
-def write_json_atomically(path: Path, document: Any) -> None:
+def write_json_atomically(path: Path, document: Any) -> bytes:
     """Write, fsync, rename, fsync the directory: the file is whole or absent.
 
-    RunFailed where it cannot be written; no partial file is left then.
+    Returns what is in it. RunFailed where it cannot be written; no partial file is left then.
     """
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    content = text.encode()
     partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("w", encoding="utf-8") as stream:
-            stream.write(text)
+        with partial.open("wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         partial.rename(path)
@@ -63,6 +65,7 @@ def write_json_atomically(path: Path, document: Any) -> None:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise _not_written(path, error) from error
+    return content
 
 
 def _not_written(path: Path, error: OSError) -> RunFailed:
@@ -76,9 +79,13 @@ def _not_written(path: Path, error: OSError) -> RunFailed:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One finished run, read lazily."""
+    """One finished run. Its documents are read when needed, and then kept.
+
+    ``entry``: what the store's index has of it.
+    """
 
     directory: Path
+    entry: Entry | None = field(default=None, repr=False, compare=False)
 
     @property
     def run_id(self) -> str:
@@ -87,34 +94,59 @@ class StoredRun:
 
     @cached_property
     def run(self) -> dict[str, Any]:
-        """run.json, validated."""
-        return self._read("run.json", "run")
+        """run.json, valid."""
+        return self._read("run")
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """manifest.json, validated; empty where the run failed before it was known."""
+        """manifest.json, valid; empty where the run failed before it was known."""
         if not (self.directory / "manifest.json").exists():
             return {}
-        return self._read("manifest.json", "manifest")
+        return self._read("manifest")
+
+    @cached_property
+    def head(self) -> Mapping[str, Any]:
+        """What runs are selected by (harness.store_index.head_of), without reading it again."""
+        return self.entry.head if self.entry else head_of(self.run, self.manifest)
 
     @cached_property
     def spec(self) -> RunSpec:
         """What was asked."""
-        return RunSpec.from_json(self.run["spec"])
+        return RunSpec.from_json(self.head["spec"])
 
     def artifact(self, name: str) -> Any | None:
         """``artifacts/<name>.json``, None where there is none."""
         path = self.directory / "artifacts" / f"{name}.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
-    def _read(self, file: str, schema: str) -> dict[str, Any]:
-        path = self.directory / file
+    def _read(self, name: str) -> dict[str, Any]:
+        path = self.directory / f"{name}.json"
         try:
-            document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UsageError(f"run {self.run_id}", f"{file} cannot be read: {error}") from error
-        schemas.validate(document, schema, source=str(path))
+            content = path.read_bytes()
+            document: dict[str, Any] = json.loads(content.decode())
+        except (OSError, ValueError, RecursionError) as error:
+            raise UsageError(
+                f"run {self.run_id}", f"{path.name} cannot be read: {error}"
+            ) from error
+        self._digests[name] = digest(content)
+        if self.entry is None or self._digests[name] not in self.entry.digests:
+            schemas.validate(document, name, source=str(path))
         return document
+
+    @cached_property
+    def _digests(self) -> dict[str, str]:
+        """Of the documents that were read."""
+        return {}
+
+    def indexed(self) -> StoredRun:
+        """The same run with its entry, and without its documents; UsageError if one is invalid."""
+        stamps = stamps_of(self.directory)
+        if stamps is None:
+            raise UsageError(f"run {self.run_id}", "it has no result")
+        read = StoredRun(self.directory, self.entry)
+        head = head_of(read.run, read.manifest)
+        RunSpec.from_json(head["spec"])
+        return StoredRun(self.directory, Entry(stamps, list(read._digests.values()), head))
 
 
 @dataclass(frozen=True)
@@ -142,8 +174,10 @@ class Unfinished:
 class RunWriter:
     """Writes one run in the order above; see the module. It holds the run until closed."""
 
-    def __init__(self, directory: Path, steps: Steps) -> None:
+    def __init__(self, directory: Path, steps: Steps, index: StoreIndex) -> None:
         self.directory = directory
+        self._index = index
+        self._valid: list[str | None] = []
         self.run_id = directory.name
         self.steps = steps
 
@@ -154,7 +188,9 @@ class RunWriter:
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """What is needed to repeat it."""
         schemas.validate(manifest, "manifest", source=f"manifest of {self.run_id}")
-        write_json_atomically(self.directory / "manifest.json", manifest)
+        self._valid.append(
+            digest(write_json_atomically(self.directory / "manifest.json", manifest))
+        )
 
     def write_artifact(self, name: str, document: Any) -> None:
         """A JSON document beside the result."""
@@ -168,10 +204,13 @@ class RunWriter:
     def finish(self, run: Mapping[str, Any]) -> StoredRun:
         """The result; from here on the run is finished."""
         schemas.validate(run, "run", source=f"result of {self.run_id}")
-        write_json_atomically(self.directory / "run.json", run)
+        self._valid.append(digest(write_json_atomically(self.directory / "run.json", run)))
         if run["error"] is None or not self.steps.names:
             self.steps.remove()
-        return StoredRun(self.directory)
+        stored = StoredRun(self.directory, Entry([], self._valid, {})).indexed()
+        assert stored.entry is not None
+        self._index.add({self.run_id: stored.entry})
+        return stored
 
     def close(self) -> None:
         """Let go of the run."""
@@ -185,6 +224,7 @@ class Store:
         self.root = root
         self.runs_folder = root / "runs"
         self._warn = warn
+        self._index = StoreIndex(root)
         self._skipped: set[Path] = set()
 
     def begin(self, spec: RunSpec) -> RunWriter:
@@ -202,7 +242,7 @@ class Store:
                 f"results in {self.root}", str(error), "name a writable directory with --results"
             ) from error
         try:
-            writer = RunWriter(directory, Steps.create(directory))
+            writer = RunWriter(directory, Steps.create(directory), self._index)
             writer.write_spec(spec)
         except OSError as error:
             shutil.rmtree(directory, ignore_errors=True)
@@ -221,7 +261,8 @@ class Store:
         same, None: that is not known; ``say`` is told of a run that is left alone, and why.
         A run that failed under way stays stored as such, and its steps go to a run of their own.
         """
-        for directory in reversed(list(self._directories())):
+        done = {stored.directory for stored in self.runs() if not stored.head["failed"]}
+        for directory in reversed([path for path in self._directories() if path not in done]):
             if not _can_go_on(directory, spec) or (steps := Steps.open(directory)) is None:
                 continue
             if not _can_go_on(directory, spec):  # its owner finished before we held it
@@ -232,9 +273,9 @@ class Store:
                 writer = self.begin(spec)
                 writer.steps.close()
                 steps.move(writer.directory)
-                return RunWriter(writer.directory, steps)
+                return RunWriter(writer.directory, steps, self._index)
             if not why:
-                return RunWriter(directory, steps)
+                return RunWriter(directory, steps, self._index)
             if steps.names:
                 say(f"{directory.name} is not gone on with: {why}")
             steps.close()
@@ -251,15 +292,37 @@ class Store:
         raise UsageError(f"run {name}", "a thousand runs of the same second exist")
 
     def runs(self) -> list[StoredRun]:
-        """Finished runs that can be read, oldest first; warns of each other one."""
-        return [run for path in self._directories() if (run := self._readable(path))]
+        """Finished runs that can be read, oldest first; warns of each other one.
 
-    def _readable(self, directory: Path) -> StoredRun | None:
-        if not (directory / "run.json").exists():
-            return None
-        stored = StoredRun(directory)
+        None of their documents is in memory yet.
+        """
+        entries = self._index.entries()
+        present: set[str] = set()
+        fresh: dict[str, Entry] = {}
+        found: list[StoredRun] = []
         try:
-            stored.run, stored.manifest  # noqa: B018
+            for directory in self._directories():
+                present.add(directory.name)
+                stored = self._readable(directory, entries.get(directory.name))
+                if stored is None:
+                    continue
+                found.append(stored)
+                if stored.entry is not None and entries.get(directory.name) != stored.entry:
+                    fresh[directory.name] = stored.entry
+        finally:  # an interrupted look at thousands of new runs is not for nothing
+            self._index.add(fresh)
+        self._index.compact(present)
+        return found
+
+    def _readable(self, directory: Path, entry: Entry | None) -> StoredRun | None:
+        stamps = stamps_of(directory)
+        if stamps is None:
+            return None
+        stored = StoredRun(directory, entry)
+        if entry is not None and entry.stamps == stamps:
+            return stored
+        try:
+            return stored.indexed()
         except UsageError as error:
             if directory not in self._skipped:
                 self._skipped.add(directory)
@@ -269,7 +332,10 @@ class Store:
                     f"(remove it: `harness runs rm {shlex.quote(directory.name)}`)",
                 )
             return None
-        return stored
+
+    def index(self, runs: Iterable[StoredRun]) -> None:
+        """Note runs of this store that were validated; nothing where that cannot be."""
+        self._index.add({run.run_id: run.entry for run in runs if run.entry is not None})
 
     def unfinished(self) -> list[Unfinished]:
         """Directories without a result: under way, or cut off."""
@@ -277,12 +343,17 @@ class Store:
             Unfinished(path) for path in self._directories() if not (path / "run.json").exists()
         ]
 
+    def has(self, run_id: str) -> bool:
+        """Whether a finished run has exactly this id."""
+        named = run_id not in ("", ".", "..") and "/" not in run_id and "\0" not in run_id
+        return named and (self.runs_folder / run_id / "run.json").exists()
+
     def run(self, name: str) -> StoredRun:
         """A finished run by id, unique beginning or end of it, or path; UsageError otherwise."""
         if (Path(name) / "run.json").exists():
             return StoredRun(Path(name).resolve())
-        if name and (self.runs_folder / name / "run.json").exists() and "/" not in name:
-            return StoredRun(self.runs_folder / name)
+        if self.has(name):
+            return StoredRun(self.runs_folder / name, self._index.entries().get(name))
         found = [
             run
             for run in self.runs()
@@ -332,13 +403,15 @@ class Store:
             shutil.rmtree(directory)
 
     def _directories(self) -> Iterator[Path]:
-        if self.runs_folder.is_dir():
-            yield from sorted(filter(_is_run, self.runs_folder.iterdir()))
-
-
-def _is_run(path: Path) -> bool:
-    """By its name, or by its spec: the store's owner may have renamed it."""
-    return path.is_dir() and (bool(_RUN_ID.match(path.name)) or (path / "spec.json").exists())
+        """Directories of runs: by their names, or by their spec where the owner renamed them."""
+        if not self.runs_folder.is_dir():
+            return
+        with os.scandir(self.runs_folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir())
+        for name in names:
+            directory = self.runs_folder / name
+            if _RUN_ID.match(name) or (directory / "spec.json").exists():
+                yield directory
 
 
 def _can_go_on(directory: Path, spec: RunSpec) -> bool:

@@ -42,9 +42,7 @@ def import_archive(archive: Path, store: Store, origin: str = "elsewhere") -> Im
         runs = [StoredRun(folder) for folder in sorted(work.iterdir())]
         if not runs:
             raise UsageError(asked, "there is no run in it", "make it with harness runs export")
-        for run in runs:
-            _read(run, asked)
-        return _taken_over(runs, store, origin)
+        return _taken_over([_read(run, asked) for run in runs], store, origin)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -80,16 +78,17 @@ def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> 
         os.fsync(file.fileno())
 
 
-def _read(run: StoredRun, asked: str) -> None:
-    """UsageError where it is not a finished run that this release reads."""
+def _read(run: StoredRun, asked: str) -> StoredRun:
+    """The run, indexed; UsageError where it is not a finished run that this release reads."""
     try:
         told = run.run
-        run.manifest  # noqa: B018
+        found = run.indexed()
     except HarnessError as error:
         raise UsageError(asked, error.found, error.do or "export it from its host again") from error
     if told["run_id"] != run.run_id and not run.run_id.startswith(told["run_id"]):
         raise UsageError(asked, f"{run.run_id} says that it is {told['run_id']}",
                          "export it from its host again")  # fmt: skip
+    return found
 
 
 def _taken_over(runs: list[StoredRun], store: Store, origin: str) -> Imported:
@@ -109,8 +108,9 @@ def _taken_over(runs: list[StoredRun], store: Store, origin: str) -> Imported:
                 "name another origin with --from",
             )
         run.directory.rename(target)
-        new.append(StoredRun(target))
+        new.append(StoredRun(target, run.entry))
     _sync(store.runs_folder)
+    store.index(new)
     return Imported(tuple(new), tuple(known))
 
 

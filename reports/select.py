@@ -16,20 +16,20 @@ from harness.units import parse_size
 _Field = Callable[[StoredRun], str]
 
 _FIELDS: dict[str, _Field] = {
-    "placement": lambda run: placement_name(run.run["spec"]),
-    "engine": lambda run: str(run.run["spec"]["engine"]),
-    "workload": lambda run: str(run.run["spec"]["workload"]),
-    "host_mode": lambda run: str(run.run["host_mode"]),
-    "tuning": lambda run: str(run.run["spec"]["tuning"]),
-    "memory_limit": lambda run: str(run.run["spec"]["memory_limit_bytes"] or "none"),
-    "threads": lambda run: str(run.run["spec"]["threads"] or "none"),
-    "cpus": lambda run: str(run.run["spec"].get("cpus") or "all"),
-    "listen": lambda run: str(run.run["spec"].get("listen") or "none"),
-    "driver": lambda run: str(run.run["spec"]["driver"]),
-    "block": lambda run: str(run.run["spec"]["block"]),
-    "status": lambda run: str(run.run["status"]),
-    "experiment": lambda run: str(run.run["experiment"]["name"]),
-    "host": lambda run: str(run.manifest["host"]["hostname"]) if run.manifest else "unknown",
+    "placement": lambda run: placement_name(run.head["spec"]),
+    "engine": lambda run: str(run.head["spec"]["engine"]),
+    "workload": lambda run: str(run.head["spec"]["workload"]),
+    "host_mode": lambda run: str(run.head["host_mode"]),
+    "tuning": lambda run: str(run.head["spec"]["tuning"]),
+    "memory_limit": lambda run: str(run.head["spec"]["memory_limit_bytes"] or "none"),
+    "threads": lambda run: str(run.head["spec"]["threads"] or "none"),
+    "cpus": lambda run: str(run.head["spec"].get("cpus") or "all"),
+    "listen": lambda run: str(run.head["spec"].get("listen") or "none"),
+    "driver": lambda run: str(run.head["spec"]["driver"]),
+    "block": lambda run: str(run.head["spec"]["block"]),
+    "status": lambda run: str(run.head["status"]),
+    "experiment": lambda run: str(run.head["experiment"]["name"]),
+    "host": lambda run: str(run.head["host"]["hostname"]) if run.head["host"] else "unknown",
 }
 #: Longer names of spec facts, by the short one.
 _SHORT = {"cache": "params.cache", "scale": "params.scale"}
@@ -42,20 +42,19 @@ def select(store: Store, text: str) -> list[StoredRun]:
     ``name@hash``), or ``key=value,…`` over the fields above, ``params.<name>`` and
     ``settings.<name>``. UsageError where nothing matches, with what there is.
     """
-    if "=" in text and not (Path(text) / "run.json").exists() and not _is_run_id(store, text):
-        return _by_fields(store.runs(), text)
+    if store.has(text) or (Path(text) / "run.json").exists():
+        return [store.run(text)]
+    runs = store.runs()
+    if "=" in text:
+        return _by_fields(runs, text)
     name, _, version = text.partition("@")
-    runs = [
+    of_experiment = [
         run
-        for run in store.runs()
-        if run.run["experiment"]["name"] == name
-        and run.run["experiment"]["hash"].startswith(version)
+        for run in runs
+        if run.head["experiment"]["name"] == name
+        and run.head["experiment"]["hash"].startswith(version)
     ]
-    return runs or [store.run(text)]
-
-
-def _is_run_id(store: Store, text: str) -> bool:
-    return any(run.run_id == text for run in store.runs())
+    return of_experiment or [store.run(text)]
 
 
 def _by_fields(runs: list[StoredRun], text: str) -> list[StoredRun]:

@@ -2,15 +2,19 @@
 
 import json
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from harness import schemas
 from harness.errors import RunFailed, UsageError
 from harness.placement import parse_placement
 from harness.spec import RUN_SCHEMA, RunSpec
 from harness.store import Store, write_json_atomically
+from harness.store_index import StoreIndex
 
 SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
 
@@ -183,3 +187,145 @@ def test_a_full_disk_is_told_and_leaves_no_partial_file(tmp_path):
     assert str(tmp_path) in refused.value.asked
     assert list(tmp_path.iterdir()) == []
     assert Path("/dev/full").exists()
+
+
+# The index ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def validated(monkeypatch):
+    """The documents that are validated from now on, by schema."""
+    seen = []
+    really = schemas.validate
+    monkeypatch.setattr(
+        schemas,
+        "validate",
+        lambda doc, name, source: seen.append(name) or really(doc, name, source),
+    )
+    return seen
+
+
+def stored(store, count=1):
+    """Finished runs."""
+    made = []
+    for _ in range(count):
+        writer = store.begin(SPEC)
+        made.append(writer.finish(result(writer)))
+        writer.close()
+    return made
+
+
+def cloned(store, count):
+    """So many runs, written by somebody else's hand."""
+    (one,) = stored(store)
+    for number in range(count - 1):
+        shutil.copytree(one.directory, f"{one.directory}-{number}")
+
+
+def test_listing_validates_what_is_new_once_and_nothing_again(tmp_path, validated):
+    cloned(Store(tmp_path), 1000)
+    validated.clear()
+    assert len(Store(tmp_path).runs()) == 1000
+    assert len(validated) == 999
+    validated.clear()
+    runs = Store(tmp_path).runs()
+    assert [run.head["status"] for run in runs] == ["complete"] * 1000
+    assert validated == []
+
+
+def test_selecting_reads_no_document_and_a_named_run_reads_one(tmp_path, validated, monkeypatch):
+    stored(Store(tmp_path), 20)
+    validated.clear()
+    read = []
+    really = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or really(path))
+    store = Store(tmp_path)
+    last = store.runs()[-1]
+    assert read == ["runs.index"]
+    assert store.run(last.run_id).run["status"] == "complete"
+    assert read == ["runs.index", "run.json"]
+    assert validated == []
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda index: index.unlink(),
+        lambda index: index.write_text(""),
+        lambda index: index.write_bytes(index.read_bytes()[:-40]),
+        lambda index: index.write_bytes(index.read_bytes().replace(b"complete", b"failed  ")),
+        lambda index: index.write_bytes(b"\xff" * 1000),
+        lambda index: (index.unlink(), index.mkdir()),
+    ],
+    ids=["removed", "empty", "cut off", "changed", "noise", "a directory"],
+)
+def test_the_index_may_be_lost_or_damaged_at_any_time(tmp_path, spoil):
+    made = stored(Store(tmp_path), 3)
+    spoil(tmp_path / "runs.index")
+    for _ in range(2):
+        assert [run.head["status"] for run in Store(tmp_path).runs()] == ["complete"] * 3
+    assert Store(tmp_path).run(made[0].run_id).run["status"] == "complete"
+
+
+def test_a_document_changed_behind_the_index_is_validated_and_told_from_before(tmp_path):
+    good, bad = stored(Store(tmp_path), 2)
+    for run, status in ((good, "failed"), (bad, "splendid")):
+        path = run.directory / "run.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"status": status}))
+    said = []
+    (run,) = Store(tmp_path, warn=lambda *told: said.append(told)).runs()
+    assert (run.run_id, run.head["status"]) == (good.run_id, "failed")
+    assert [code for code, _ in said] == ["run-unreadable"]
+
+
+def test_a_document_changed_after_it_was_listed_is_validated_when_read(tmp_path):
+    stored(Store(tmp_path))
+    (run,) = Store(tmp_path).runs()
+    (run.directory / "run.json").write_text('{"schema": 2}')
+    with pytest.raises(UsageError):
+        run.run  # noqa: B018
+
+
+def test_other_schemas_make_the_index_anew(tmp_path, validated, monkeypatch):
+    stored(Store(tmp_path), 3)
+    monkeypatch.setattr(schemas, "fingerprint", lambda roots: "another release's")
+    validated.clear()
+    assert len(Store(tmp_path).runs()) == 3
+    assert len(validated) == 3
+
+
+def test_writers_at_the_same_time_spoil_no_entry(tmp_path, validated):
+    made = stored(Store(tmp_path), 4)
+    entries = {run.run_id: run.entry for run in made}
+    (tmp_path / "runs.index").unlink()
+    writers = [
+        threading.Thread(target=lambda: [StoreIndex(tmp_path).add(entries) for _ in range(50)])
+        for _ in range(4)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    validated.clear()
+    assert len(Store(tmp_path).runs()) == 4
+    assert validated == []
+
+
+def test_the_index_does_not_grow_for_ever(tmp_path):
+    made = stored(Store(tmp_path), 2)
+    index = StoreIndex(tmp_path)
+    for _ in range(600):
+        index.add({run.run_id: run.entry for run in made})
+    before = (tmp_path / "runs.index").stat().st_size
+    Store(tmp_path).runs()
+    assert (tmp_path / "runs.index").stat().st_size < before / 100
+    assert StoreIndex(tmp_path).entries().keys() == {run.run_id for run in made}
+
+
+def test_a_store_that_cannot_be_written_is_read_all_the_same(tmp_path):
+    made = stored(Store(tmp_path / "results"), 2)
+    (tmp_path / "results" / "runs.index").unlink()
+    with mock.patch("os.open", side_effect=PermissionError(13, "Permission denied")):
+        runs = Store(tmp_path / "results").runs()
+    assert [run.run["run_id"] for run in runs] == [run.run_id for run in made]
+    assert not (tmp_path / "results" / "runs.index").exists()

@@ -44,11 +44,19 @@ def compare(
     from harness.reports.select import select
 
     where = store(results)
-    found = compared(select(where, a), select(where, b), over or (), anyway, beside=where.runs())
+    sides = select(where, a), select(where, b)
+    blocks = {_block(stored) for side in sides for stored in side}
+    beside = [stored for stored in where.runs() if _block(stored) in blocks]
+    found = compared(*sides, over or (), anyway, beside=beside)
     if json_:
         print_json(compare_output.to_json(found))
     else:
         console().print(compare_output.table(found, all_))
+
+
+def _block(stored: StoredRun) -> tuple[str, int]:
+    """The block of its plan, whose runs say how long it took."""
+    return stored.head["experiment"]["hash"], stored.head["spec"]["block"]
 
 
 def report(
@@ -138,9 +146,9 @@ def _of_experiment(where: Store, name: str) -> list[StoredRun]:
     runs = select(where, name)
     if "@" in name:
         return runs
-    latest = max(runs, key=lambda stored: int(stored.run["started_unix_ns"]))
-    version = latest.run["experiment"]["hash"]
-    series = {r.spec.series() for r in runs if r.run["experiment"]["hash"] == version}
+    latest = max(runs, key=lambda stored: int(stored.head["started_unix_ns"]))
+    version = latest.head["experiment"]["hash"]
+    series = {r.spec.series() for r in runs if r.head["experiment"]["hash"] == version}
     kept = [stored for stored in runs if stored.spec.series() in series]
     if len(kept) < len(runs):
         left = f"{len(runs) - len(kept)} of {len(runs)} runs of {name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from functools import cache
@@ -29,6 +30,20 @@ def schema(name: str) -> dict[str, Any]:
     """One schema as parsed JSON."""
     document: dict[str, Any] = json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return document
+
+
+@cache
+def fingerprint(roots: tuple[str, ...]) -> str:
+    """Changes whenever one of these schemas does, or one that they refer to."""
+    texts = {name: json.dumps(schema(name)) for name in names()}
+    reached, pending = set[str](), list(roots)
+    while pending:
+        name = pending.pop()
+        if name not in reached:
+            reached.add(name)
+            pending += [other for other in texts if f'"$ref": "{other}' in texts[name]]
+    content = "".join(texts[name] for name in sorted(reached))
+    return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
 
 @cache

@@ -169,7 +169,7 @@ def best(points: Sequence[Point]) -> Point:
 
 def is_micro(run: StoredRun) -> bool:
     """Whether a run is one of microbenchmarks."""
-    return bool(run.run["spec"]["workload"] == WORKLOAD)
+    return bool(run.head["spec"]["workload"] == WORKLOAD)
 
 
 def devices(runs: Iterable[StoredRun]) -> list[Device]:
