@@ -37,6 +37,15 @@ def test_a_window_holds_a_whole_number_of_checkpoints(window_s: float, interval:
     assert settings["checkpoint_timeout"] == str(interval)
 
 
+def test_innodb_s_redo_log_is_in_proportion_to_processors() -> None:
+    """Flushing settles when a part of it is full, which must not take longer than the ramp-up."""
+    name = "loose_innodb_redo_log_capacity"
+    for cores, mib in ((1.0, 256), (2.0, 256), (8.0, 1024), (64.0, 2048)):
+        large = HOST | {"memory": 64.0 * GIB, "cores": cores}
+        assert settings_for("computed", "mysql", large)[name] == f"{mib}M"
+        assert settings_for("computed", "mariadb", large)["innodb_log_file_size"] == f"{mib}M"
+
+
 @pytest.mark.parametrize(
     ("data", "memtable_mib"),
     [(110e6, 4), (2.0 * GIB, 32), (16.0 * GIB, 256), (1000.0 * GIB, 256)],
