@@ -46,7 +46,8 @@ def warnings(
         "lower it with --set checkpoint_timeout=… (30 s at least)"
     )
     longer = f"raise --ramp-up above checkpoint_timeout ({interval_s:.0f} s)"
-    if not _begun(window):
+    # A window of one interval may begin right after a checkpoint has, and hold all its writes.
+    if not _begun(window) and (intervals < 1 - _OFF or not written):
         yield WriteBackWarning("no-checkpoint-in-window", counters, f"{shorter}; {longer}")
     elif not _begun(ramp_up):
         yield WriteBackWarning("no-checkpoint-in-ramp-up", counters, longer)

@@ -20,12 +20,13 @@ MB = 1_000_000
 
 def postgres(
     before: int, within: int, *, window_s: int = 180, interval_s: int = 60, log_mb: int = 2000,
-    images: int = 0, requested: int = 0,
+    images: int = 0, requested: int = 0, written_mb: int = 0,
 ) -> list[str]:  # fmt: skip
     ramp_up = {"postgres_checkpoints_timed_count": before}
     window = {
         "postgres_checkpoints_timed_count": within,
         "postgres_checkpoints_requested_count": requested,
+        "postgres_checkpoint_written_bytes": written_mb * MB,
         "postgres_wal_written_bytes": log_mb * MB,
         "postgres_wal_full_page_images_count": images,
     }
@@ -42,6 +43,12 @@ def postgres(
         ({"before": 2, "within": 3}, []),
         # checkpoint_timeout as long as servers have it, a window of minutes
         ({"before": 0, "within": 0, "interval_s": 900}, ["no-checkpoint-in-window"]),
+        # the one of the window began right before it, the next right after it
+        ({"before": 3, "within": 0, "window_s": 60, "written_mb": 300}, []),
+        (
+            {"before": 3, "within": 0, "window_s": 30, "written_mb": 150},
+            ["no-checkpoint-in-window"],
+        ),
         ({"before": 0, "within": 3}, ["no-checkpoint-in-ramp-up"]),
         # one and a half intervals: a third of the writes more or less, as it happens
         ({"before": 1, "within": 1, "window_s": 90}, ["checkpoint-cut-off"]),
