@@ -52,7 +52,7 @@ _PERMA = "perma-bench"
 _OVER_DIMMS = (_PERMA, "fig15")
 #: What repeats which figures of PerMA-Bench, whose format has no room to say so. Table 2 is made
 #: of all of it.
-_PERMA_FIGURES = {
+PERMA_FIGURES = {
     "sequential_reads": ("fig4a", "table2"),
     "random_reads": ("fig4b", "table2"),
     "sequential_writes": ("fig5a", "fig5b", "table2"),
@@ -112,7 +112,7 @@ def _published(run: StoredRun) -> Iterator[dict[str, Any]]:
             yield value["published"]
     if str(run.run["spec"]["params"].get("suite", "")).split("/")[0] == _PERMA:
         measured = {metric["labels"].get("measurement") for metric in run.run["metrics"]}
-        figures = [f for name, told in _PERMA_FIGURES.items() if name in measured for f in told]
+        figures = [f for name, told in PERMA_FIGURES.items() if name in measured for f in told]
         yield {"paper": _PERMA, "figures": figures}
 
 

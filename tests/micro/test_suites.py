@@ -13,6 +13,7 @@ from harness.micro.fit import fit
 from harness.micro.limits import Limits, parse_limits
 from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite, suite_name
+from harness.reports.micro.papers import PERMA_FIGURES
 from harness.reports.published import read_published
 from harness.units import GIB, KIB, MIB
 
@@ -88,6 +89,28 @@ def test_the_figures_that_a_suite_repeats_have_numbers():
     for name, published in told.items():
         series = read_published(PAPERS / published["paper"] / "published.csv")
         assert set(published["figures"]) <= {one.figure for one in series}, name
+
+
+@pytest.mark.parametrize("paper", ["perma-bench", "empirical-guide", "pmem-io-primitives"])
+def test_every_number_of_a_papers_microbenchmarks_is_laid_beside_some_suite(paper):
+    told = [load_suite(path, HERE).published for path in known_suites().values() if path.is_file()]
+    named = {f for one in told if one and one["paper"] == paper for f in one["figures"]}
+    if paper == "perma-bench":  # whose own format has no room to say so
+        named |= {figure for figures in PERMA_FIGURES.values() for figure in figures}
+    assert {one.figure for one in read_published(PAPERS / paper / "published.csv")} <= named
+
+
+@pytest.mark.parametrize("name", ["fig6", "fig17", "sec3-1", "sec5-4"])
+def test_far_configurations_want_a_second_socket_and_say_so_without_one(name):
+    """A simulated host of two sockets with 24 processors each, and of one."""
+    loaded = load_suite(find_suite(f"empirical-guide/{name}"), HERE)
+    two, one = (fit(loaded, room(cpus=24, far=far), Limits()) for far in (24, 0))
+    far = [m for m in two.measurements if any(job.numa == "far" for job in m.jobs)]
+    assert far and not [f for f in two.findings if f["what"] == "far processors"]
+    assert [m.configuration for m in one.measurements] == [
+        m.configuration for m in two.measurements if m not in far
+    ]
+    assert [f["what"] for f in one.findings].count("far processors") == 1
 
 
 def test_a_matrix_is_a_cross_product_with_the_last_key_fastest():

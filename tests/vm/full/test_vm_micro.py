@@ -39,10 +39,10 @@ measurements:
     matrix: {writer: [classic, header, dancing, zero]}
     args: {kind: log, entry: 100}
   page:
-    matrix: {method: [cow, cow_dirty, mulog, hybrid]}
+    matrix: {method: [cow, cow_dirty, cow_invalidate, mulog, hybrid]}
     args: {kind: page, page: 16KiB, dirty_lines: 16}
 """
-CONFIGURATIONS = 4 + 1 + 1 + 4 + 4
+CONFIGURATIONS = 4 + 1 + 1 + 4 + 5
 #: What was written there is said to survive a loss of power, or not.
 SURVIVES = {"pmem": True, "pmem_raw": True, "pmem_nodax": False}
 #: A file system without DAX beside the one of the playbook, in the same region.
