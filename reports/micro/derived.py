@@ -80,6 +80,8 @@ def _best_threads(asked: Asked) -> str:
     swept = ("access_size", _SIZE) if asked.figure == "fig5" else ("threads",)
     far = asked.arm.endswith(" far")
     kinds = by_kind(_rates(asked.device, swept[0], *swept[1:], "threads", far=far))
+    if far and not kinds:
+        raise UnderivedError("needs the same accesses from a far node")
     if asked.x == "write":
         told = {kind: same for kind, same in kinds.items() if kind != "load"}
         return ", ".join(f"{kind} {_threads_of_best(same)}" for kind, same in told.items())

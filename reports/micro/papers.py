@@ -33,7 +33,7 @@ from harness.reports.micro.points import (
 )
 from harness.reports.micro.prices import NOTHING, PriceList, price_of
 from harness.reports.micro.questions import FOLLOW, beyond_caches
-from harness.reports.micro.states import require_dimms
+from harness.reports.micro.states import lacks_dimms
 from harness.reports.published import PublishedPoint, PublishedSeries, read_published
 from harness.reports.words import quantity_text
 from harness.store import StoredRun
@@ -180,12 +180,11 @@ def _measured(
     labels.setdefault("job", "")  # what runs beside something else is no figure of its own
     points = beyond_caches(device, device.select(match[1], **{"numa": NEAR_NODES, **labels}))
     over_dimms = (paper, series.figure) == _OVER_DIMMS
+    lacking = lacks_dimms(device, point.x) if over_dimms else ""
     found = [p for p in points if over_dimms or _is_at(p, point.x)]
-    if not found or found[0].unit != series.base_unit:
-        return NOTHING
+    if lacking or not found or found[0].unit != series.base_unit:
+        return lacking or NOTHING
     try:
-        if over_dimms:
-            require_dimms(device, point.x)
         clear(found)
     except UnderivedError as error:
         return str(error)

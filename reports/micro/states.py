@@ -85,10 +85,10 @@ def _of_ways(devices: Iterable[Device], host: str, count: int) -> Device:
     return found[0]
 
 
-def require_dimms(device: Device, count: str) -> None:
-    """UnderivedError where a device is not interleaved over as many DIMMs as a row's place says."""
-    if str(ways(device)) != count:
-        raise UnderivedError(_needs_dimms(int(count), str(ways(device) or "")))
+def lacks_dimms(device: Device, count: str) -> str:
+    """Why a device is not one of as many interleaved DIMMs as a row's place says; else empty."""
+    here = ways(device)
+    return "" if str(here) == count else _needs_dimms(int(count), str(here or ""))
 
 
 def _needs_dimms(count: int, here: str) -> str:

@@ -77,14 +77,16 @@ def test_another_bus_speed_is_no_other_state_of_the_prefetchers(tmp_path: Path) 
     }
 
 
-def dimms(root: Path, ways: int | None, gb_per_s: float, threads: int = 32) -> StoredRun:
+def dimms(
+    root: Path, ways: int | None, gb_per_s: float, threads: int = 32, read_by: int = 16
+) -> StoredRun:
     """Reads and writes of Figure 15 on a tier of so many interleaved DIMMs; None: of none."""
     facts = {"kind": "fsdax", "notes": [], "mount_options": [], "interleave_ways": ways}
     tier = numa_tier("pmem") | {"kind": "fsdax", "facts": facts}
     named = {"pattern": "sequential"}
     metrics = [
         rate("sequential_reads", gb_per_s, 1, scale=1 << 30, **KINDS["load"], **named,
-             access_size_bytes=4096, threads=16),
+             access_size_bytes=4096, threads=read_by),
         rate("sequential_writes", gb_per_s, 1, **KINDS["ntstore"], **named, access_size_bytes=512,
              threads=threads),
     ]  # fmt: skip
@@ -112,5 +114,8 @@ def test_numbers_of_dimms_that_no_tier_has_are_said(tmp_path: Path) -> None:
     assert found[WRITES] == {"pmem": "needs a tier of 1 DIMM, here: 6"}
     found = told(dimms(tmp_path / "b", None, 40.0))
     assert found[READS, "6"] == {"pmem": "needs a tier of 6 DIMMs, here: none"}
+    found = told(dimms(tmp_path / "d", 6, 40.0, read_by=2))
+    assert found[READS, "1"] == {"pmem": "needs a tier of 1 DIMM, here: 6"}
+    assert found[READS, "6"] == {"pmem": "—"}
     found = told(dimms(tmp_path / "c", 1, 5.0, threads=2), dimms(tmp_path / "c", 6, 40.0))
     assert set(found[WRITES].values()) == {"needs 32 threads, measured with 2"}
