@@ -95,7 +95,7 @@ def run_plan(
     mode is run first; then a run that needs another one stops the plan with what to do:
     finished runs stay, the same command goes on.
     """
-    experiment = {"name": plan.name, "hash": plan.hash}
+    experiment = plan.experiment
     runs: list[StoredRun] = []
     _prepare_data(steps, env)
     with env.progress.task(f"experiment {plan.name}", len(steps)) as task:

@@ -55,7 +55,8 @@ class Plan:
     """An expanded profile. ``hash`` covers all of its specs.
 
     ``emulate``: what a tmpfs shall stand in for, as requested (``pmem``, ``pmem=/path``);
-    the specs hold the names only.
+    the specs hold the names only. ``several_commands``: whether plans of other commands under
+    the same name belong to the same experiment.
     """
 
     name: str
@@ -67,6 +68,13 @@ class Plan:
     published: Path | None = None
     figures: tuple[str, ...] = ()
     document: Document | None = field(default=None, repr=False, compare=False)
+    several_commands: bool = False
+
+    @property
+    def experiment(self) -> dict[str, Any]:
+        """What each of its runs notes of it in run.json."""
+        noted: dict[str, Any] = {"name": self.name, "hash": self.hash}
+        return noted | ({"several_commands": True} if self.several_commands else {})
 
     @property
     def hash(self) -> str:

@@ -28,7 +28,7 @@ class Recorder:
     """Collects what a run is found to be, and writes it in the store's order."""
 
     def __init__(
-        self, prepared: Prepared, env: Environment, writer: RunWriter, experiment: Mapping[str, str]
+        self, prepared: Prepared, env: Environment, writer: RunWriter, experiment: Mapping[str, Any]
     ) -> None:
         self.prepared = prepared
         self.env = env

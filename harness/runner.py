@@ -43,7 +43,7 @@ class Standing:
     None: it never is (one made again, one on a user's server). ``anew``: this time nothing is.
     """
 
-    experiment: Mapping[str, str]
+    experiment: Mapping[str, Any]
     conditions: Mapping[str, Any] | None
     anew: bool = False
 

@@ -112,11 +112,12 @@ def _headlines(group: Group) -> list[Text]:
     a, b = group.a.marked_name, group.b.marked_name
     lines = [Text(f"verdict, {b} against {a}: {conclusion(group)}", style="bold")]
     lines += [Text(f"{line}.") for line in rate_lines(group)]
-    decides = (group.headline.quantity, group.headline.second)
+    decides, rate = (group.headline.quantity, group.headline.second), group.headline.rate
     lines += [
         Text(f"{metric_title(row)}: {headline_text(b, row)}", style="bold")
         for row in group.rows
-        if row.quantity in decides or metric_info(row.quantity, row.better).role == "headline"
+        if row.quantity in decides
+        or (not rate and metric_info(row.quantity, row.better).role == "headline")
     ]
     lines += [Text(f"{line}.") for line in change_lines(group)]
     if group.pairing == "unpaired":

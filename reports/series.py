@@ -16,6 +16,7 @@ from harness.reports.compare import Comparison, Group, compare, judged
 from harness.reports.facts import (
     DIMENSIONS,
     Dimension,
+    Facts,
     dimension,
     emulated_tiers,
     facts,
@@ -159,7 +160,11 @@ class Panel:
 
 def compared_dimension(runs: Sequence[StoredRun]) -> str:
     """The first of placement, host mode, memory limit … that varies; placement if none does."""
-    known = [spec_facts(run) for run in runs]
+    return varying_dimension([spec_facts(run) for run in runs])
+
+
+def varying_dimension(known: Sequence[Facts]) -> str:
+    """As ``compared_dimension``, of facts."""
     for name in _COMPARED_FIRST:
         if len({one.get(DIMENSIONS[name].fact, "") for one in known}) > 1:
             return name

@@ -138,8 +138,9 @@ def _of_experiment(where: Store, name: str) -> list[StoredRun]:
     """Runs of an experiment, of every series that its latest version has.
 
     An experiment that grew (more repeats, another placement) has another hash and keeps
-    the runs it had: they belong to it as long as their series does. ``name@hash``
-    selects the runs of one version.
+    the runs it had: they belong to it as long as their series does. One that several
+    commands gave its name has the runs of all of them. ``name@hash`` selects the runs of one
+    version.
     """
     from harness.reports.select import select
 
@@ -147,6 +148,8 @@ def _of_experiment(where: Store, name: str) -> list[StoredRun]:
     if "@" in name:
         return runs
     latest = max(runs, key=lambda stored: int(stored.head["started_unix_ns"]))
+    if latest.head["experiment"].get("several_commands"):
+        return runs
     version = latest.head["experiment"]["hash"]
     series = {r.spec.series() for r in runs if r.head["experiment"]["hash"] == version}
     kept = [stored for stored in runs if stored.spec.series() in series]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +21,7 @@ from harness.cli.common import (
     store,
 )
 from harness.cli.params import takes, workload_params
+from harness.cli.run_list import print_run_list, say_repeats
 from harness.errors import UsageError
 from harness.experiment import plan_steps, run_plan
 from harness.opening import open_environment
@@ -28,6 +31,8 @@ from harness.yamlfile import Document
 
 _WORKLOADS = ", ".join([*registry.workload_names(), "micro"])
 _ENGINES = ", ".join(registry.engine_names())
+#: The experiment of runs that nobody named.
+_UNNAMED = "command-line"
 _CACHE = (
     "tpch: cold-per-query, cold-per-run or warm [cold-per-query; cold-per-run where streams run]."
 )
@@ -167,8 +172,16 @@ def run(
         str, typer.Option("--format", help="micro: table, or perma (PerMA-Bench's JSON).")
     ] = "table",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="micro: check all and print what would be run.")
+        bool,
+        typer.Option("--dry-run", help="Check everything and print the runs; run nothing."),
     ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="Experiment of these runs; several commands may add to one (not micro) "
+            "[command-line]."
+        ),
+    ] = None,
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="Any workload parameter: key=value.")
     ] = None,
@@ -256,12 +269,12 @@ def run(
         "operations": operations,
         "update": update,
     }
-    own = {"suite": suite, "tier": tier, "overwrite": overwrite or None, "dry_run": dry_run or None}
+    own: dict[str, Any] = {"suite": suite, "tier": tier, "overwrite": overwrite or None}
     own["format"] = None if format_ == "table" else format_
     if workload == "micro":
         others = {"engine": engine, "placement": placement, "driver": driver, "dsn": dsn,
                   "properties": properties, "memory_limit": memory_limit, "set": set_,
-                  "option": option, "label": label, "listen": listen}  # fmt: skip
+                  "option": option, "label": label, "listen": listen, "name": name}  # fmt: skip
         micro.run_micro(
             micro.Options(
                 suite,
@@ -292,7 +305,7 @@ def run(
         raise UsageError(f"run {workload}", "no engine is named", f"add --engine; known: {known}")
     profile: dict[str, Any] = {
         "schema": 1,
-        "name": "command-line",
+        "name": _experiment_name(name),
         "description": "given on the command line",
         "workload": workload,
         "axes": {"engine": list(dict.fromkeys(engine))},
@@ -317,12 +330,30 @@ def run(
     plan = expand(
         Document("command line", profile, {}), registry.normalise, driver=registry.default_driver
     )
+    plan = replace(plan, several_commands=name is not None)
     into = store(results)
     with (
         progress_on_stderr(quiet) as progress,
         open_environment(host, plan.emulate, progress) as env,
     ):
         steps = plan_steps(plan, env, into, again=True)
+        if dry_run:
+            print_run_list(steps, env, into, json_)
+            return
+        say_repeats(steps, env)
         finished = run_plan(plan, steps, env, into, anew=again)
     show.runs(finished, json_)
     show.exit_for(finished)
+
+
+def _experiment_name(name: str | None) -> str:
+    """The name that was given, of the form that profiles have."""
+    if name is None:
+        return _UNNAMED
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name) or name == _UNNAMED:
+        raise UsageError(
+            f"--name {name}",
+            "the name of runs without one" if name == _UNNAMED else "not a name of an experiment",
+            "use lower-case letters, digits and dashes, such as log-or-data",
+        )
+    return name

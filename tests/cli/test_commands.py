@@ -169,6 +169,35 @@ def test_an_experiment_is_planned_run_and_not_run_again(loaded):
     assert [run["run_id"] for run in first] == [run["run_id"] for run in second]
 
 
+def test_a_dry_run_says_what_it_takes_and_what_it_can_show(loaded):
+    before = len(loaded("runs", "list", "--json").json["runs"])
+    for workload, size in (("tpcc", "--warehouses"), ("ycsb", "--records")):
+        done = loaded("run", workload, size, "1", "--engine", "postgres", "--placement", "ssd-both",
+                      "--placement", "pmem-both", "--emulate", "pmem", "--ramp-up", "5s",
+                      "--duration", "20s", "--repeats", "2", "--dry-run", "--json")  # fmt: skip
+        assert done.code == 0, done.err
+        assert len(done.json["plan"]) == 4
+        assert done.json["estimated_duration_ns"] >= 4 * 25 * 10**9
+        assert done.json["repeats"] == {"over": "placement", "repeats": 2, "comparisons": 1,
+                                        "needed": 6, "level": 0.05}  # fmt: skip
+    assert len(loaded("runs", "list", "--json").json["runs"]) == before
+
+
+def test_commands_that_share_a_name_are_one_experiment(loaded):
+    named = ["run", "tpch", "--engine", "duckdb", "--scale", "0.01", "--queries", "14",
+             "--no-plans", "--name", "log-or-data"]  # fmt: skip
+    made = [
+        run["run_id"]
+        for place in ("ssd-both", "pmem-both")
+        for run in loaded(*named, "--placement", place, "--emulate", "pmem", "--json").json["runs"]
+    ]
+    done = loaded("report", "-e", "log-or-data", "--out", loaded.root / "named", "--json")
+    assert done.json["report"]["runs"] == len(made) == 2
+    (group,) = loaded("compare", *made, "--json").json["groups"]
+    assert group["pairing"] == "unpaired" and group["verdict"] == "not resolvable"
+    assert loaded(*named[:-1], "Log or data").code == 2
+
+
 def test_a_run_that_needs_another_host_mode_stops_and_says_how_to_switch(loaded):
     file = loaded.root / "mode.yml"
     file.write_text(PROFILE.replace("name: small", "name: mode") + "  host_mode: Memory\n")

@@ -1,0 +1,163 @@
+"""The runs of a plan before they are run: what each takes, and what all of them can show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from harness.cli.common import print_json, print_table
+from harness.environment import Environment
+from harness.experiment import Step
+from harness.preflight import needed_bytes, placement_label
+from harness.run_time import Estimator, least_ns
+from harness.spec import RunSpec, canonical_json
+from harness.store import Store
+from harness.units import format_bytes, format_ns
+
+if TYPE_CHECKING:  # reports are loaded where they are needed
+    from harness.reports.planned import PlannedRepeats
+
+
+def say_repeats(steps: Sequence[Step], env: Environment) -> None:
+    """Before the runs: how many repeats the headline needs to show a difference at all."""
+    if text := _repeats(steps, env).text:
+        env.progress.say(text)
+
+
+def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json_: bool) -> None:
+    """The runs of a plan, with what is known of them beforehand; ``earlier``: runs to learn from.
+
+    As JSON ``{plan: [a run each], estimated_duration_ns, repeats: {…}}``.
+    """
+    repeats = _repeats(steps, env)
+    times = Estimator(earlier.runs())
+    rows: list[dict[str, Any]] = []
+    for step in steps:
+        spec, prepared = step.spec, step.prepared
+        needed = needed_bytes(prepared) if prepared and not prepared.external else {}
+        copied = (size for part, size in needed.items() if part in ("data", "index"))
+        took = times.run_time(spec, sum(copied))
+        rows.append(
+            {
+                "spec_hash": spec.hash(),
+                "workload": spec.workload,
+                "engine": spec.engine,
+                "version": prepared.version.version if prepared else None,
+                "placement": placement_label(spec.placement, spec.label),
+                "block": spec.block,
+                "params": dict(spec.params),
+                "least_duration_ns": least_ns(spec),
+                "estimated_duration_ns": took.duration_ns if took else None,
+                "estimated_from": took.basis if took else None,
+                "needs_bytes": dict(needed),
+                "complete": step.done.run_id if step.done else None,
+                "host_mode": spec.required_host_mode,
+                "why": step.why,
+            }
+        )
+    estimated_ns = _estimated_ns(rows)
+    if json_:
+        print_json(
+            {"plan": rows, "estimated_duration_ns": estimated_ns, "repeats": asdict(repeats)}
+        )
+        return
+    print_table(
+        ("engine", "version", "placement", "with", "block", "needs", "state"),
+        [
+            (
+                row["engine"],
+                row["version"] or "–",
+                row["placement"],
+                told,
+                row["block"],
+                ", ".join(f"{part} {format_bytes(n)}" for part, n in row["needs_bytes"].items()),
+                f"complete: {row['complete']}" if row["complete"] else _to_run(row["why"]),
+            )
+            for row, told in zip(rows, _told_apart([step.spec for step in steps]), strict=True)
+        ],
+        title=f"{len(rows)} runs, {sum(r['complete'] is None for r in rows)} to do"
+        f"{_how_long(rows, estimated_ns)}; nothing is run",
+    )
+    if repeats.text:
+        print(repeats.text)
+    if shared := _shared([step.spec for step in steps]):
+        print(f"all of them: {shared}")
+
+
+def _repeats(steps: Sequence[Step], env: Environment) -> PlannedRepeats:
+    from harness.reports.planned import planned_repeats
+
+    return planned_repeats([step.spec for step in steps], env.host["mode"])
+
+
+def _estimated_ns(rows: Sequence[Mapping[str, Any]]) -> int | None:
+    """Of the runs that are to do; None where one of them is not known."""
+    known = [row["estimated_duration_ns"] for row in rows if row["complete"] is None]
+    return None if None in known else sum(known)
+
+
+def _how_long(rows: Sequence[Mapping[str, Any]], estimated_ns: int | None) -> str:
+    """An estimate and what it rests on, with the part that ramp-up and window take anyway."""
+    to_do = [row for row in rows if row["complete"] is None]
+    shortest_ns = sum(row["least_duration_ns"] for row in to_do)
+    windows = f"{_hours(shortest_ns)} of it ramp-up and windows" if shortest_ns else ""
+    if not estimated_ns:
+        return f", at least {windows.replace(' of it', ' of')}" if windows else ""
+    bases = dict.fromkeys(row["estimated_from"] for row in to_do)
+    known = f"by {' and '.join(bases)}, without loading data"
+    return f", about {_hours(estimated_ns)} ({'; '.join(filter(None, (known, windows)))})"
+
+
+def _hours(duration_ns: int) -> str:
+    """``2 h 20 min``; shorter ones in seconds."""
+    minutes = round(duration_ns / 60e9)
+    if minutes < 10:
+        return format_ns(duration_ns)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
+def _shared(specs: Sequence[RunSpec]) -> str:
+    """The parameters that all runs of the plan have alike."""
+    documents = [dict(spec.params) for spec in specs]
+    names = [name for name in dict.fromkeys(name for one in documents for name in one)
+             if len({canonical_json(one.get(name)) for one in documents}) == 1]  # fmt: skip
+    first = documents[0] if documents else {}
+    return ", ".join(_named(name, first[name]) for name in names if first.get(name) is not None)
+
+
+#: What tells the runs of a plan from one another beside engine, placement and block.
+_TELLING = (
+    "driver",
+    "tuning",
+    "settings",
+    "threads",
+    "cpus",
+    "listen",
+    "memory_limit_bytes",
+    "required_host_mode",
+)
+
+
+def _told_apart(specs: Sequence[RunSpec]) -> list[str]:
+    """``q6_dates 1994-01-01 to 1995-01-01, cpus 0``: of each run what differs among them."""
+    flat = []
+    for spec in specs:
+        document = spec.to_json()
+        flat.append(document["params"] | {name: document.get(name) for name in _TELLING})
+    names = dict.fromkeys(name for one in flat for name in one)
+    apart = [name for name in names if len({canonical_json(one.get(name)) for one in flat}) > 1]
+    return [", ".join(_named(name, one[name]) for name in apart if one.get(name)) for one in flat]
+
+
+def _named(name: str, value: Any) -> str:
+    if name == "memory_limit_bytes":
+        return f"memory limit {format_bytes(value)}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {inner}" for key, inner in value.items())
+    told = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"{name.removeprefix('required_').replace('host_mode', 'host mode')} {told}"
+
+
+def _to_run(why: str) -> str:
+    return f"to run: {why}" if why else "to run"

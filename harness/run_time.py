@@ -1,0 +1,64 @@
+"""How long a run will take, by what runs like it took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from harness.spec import RunSpec
+from harness.store import StoredRun
+from harness.units import NS_PER_S, parse_duration_ns
+
+
+def least_ns(spec: RunSpec) -> int:
+    """What a run takes whatever the size of its data: ramp-up and window of a client's load."""
+    parts = (spec.params.get(name) for name in ("ramp_up", "duration"))
+    return sum(parse_duration_ns(text) for text in parts if text is not None)
+
+
+#: Without any earlier run: data are copied and checked at this rate, and servers are started,
+#: stopped and checked within this time.
+_ASSUMED_BYTES_PER_S = 100_000_000
+_ASSUMED_BESIDES_NS = 10 * NS_PER_S
+
+
+@dataclass(frozen=True)
+class RunTime:
+    """How long a run will take, without loading its data, and how that is known."""
+
+    duration_ns: int
+    basis: Literal["earlier runs", "assumptions"]
+
+
+class Estimator:
+    """Durations of runs from those of earlier ones; without the loading of data."""
+
+    def __init__(self, earlier: Sequence[StoredRun]) -> None:
+        self._series: dict[str, list[int]] = {}
+        self._overhead: dict[tuple[str, str], list[int]] = {}
+        for stored in earlier:
+            if stored.run["status"] == "failed" or stored.run.get("resumed"):
+                continue
+            spec, took_ns = stored.spec, int(stored.run["duration_ns"])
+            self._series.setdefault(spec.series(), []).append(took_ns)
+            kind = (spec.workload, spec.engine)
+            self._overhead.setdefault(kind, []).append(max(0, took_ns - least_ns(spec)))
+
+    def run_time(self, spec: RunSpec, data_bytes: int) -> RunTime | None:
+        """The median of earlier repeats.
+
+        Of a client's load without any: its ramp-up and window, and what such runs of the engine
+        took besides, or else what copying ``data_bytes`` is assumed to take. None where nothing
+        is known.
+        """
+        if same := self._series.get(spec.series()):
+            return RunTime(round(median(same)), "earlier runs")
+        shortest = least_ns(spec)
+        if not shortest:
+            return None
+        if besides := self._overhead.get((spec.workload, spec.engine)):
+            return RunTime(shortest + round(median(besides)), "earlier runs")
+        copied_ns = data_bytes * NS_PER_S // _ASSUMED_BYTES_PER_S
+        return RunTime(shortest + _ASSUMED_BESIDES_NS + copied_ns, "assumptions")

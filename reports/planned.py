@@ -1,0 +1,63 @@
+"""What an experiment can show, before it is run: its comparisons and the repeats they need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.reports.facts import dimension, facts_of_spec
+from harness.reports.series import varying_dimension
+from harness.reports.statistics import ALPHA, repeats_needed
+from harness.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class PlannedRepeats:
+    """``repeats`` of each run, ``comparisons`` with a baseline over the dimension ``over``.
+
+    ``needed``: the repeats from which the headlines, one for each comparison, can show a
+    difference at ``level``; None where nothing is compared.
+    """
+
+    over: str
+    repeats: int
+    comparisons: int
+    needed: int | None
+    level: float = ALPHA
+
+    @property
+    def text(self) -> str:
+        """One sentence; empty where nothing is compared."""
+        if self.needed is None:
+            return ""
+        noun = "comparison" if self.comparisons == 1 else "comparisons"
+        need = (
+            f"to show a difference at p <= {self.level:g} in {self.comparisons} {noun}, the "
+            f"headline needs {self.needed} repeats of each run"
+        )
+        if self.repeats >= self.needed:
+            return f"{need}; {self.repeats} are planned"
+        planned = "1 is" if self.repeats == 1 else f"{self.repeats} are"
+        return f"{need}, but {planned} planned: no difference can be shown, however large"
+
+
+def planned_repeats(specs: Sequence[RunSpec], host_mode: str) -> PlannedRepeats:
+    """What a report on these runs would compare, on a host in this mode."""
+    known = [
+        facts_of_spec(spec.to_json(), host_mode if spec.runs_in(host_mode) else _other_mode(spec))
+        for spec in specs
+    ]
+    over = varying_dimension(known)
+    dim = dimension(over)
+    arms: dict[frozenset[tuple[str, str]], set[str]] = {}
+    for one in known:
+        rest = frozenset((f, v) for f, v in one.items() if not dim.covers(f, v, v))
+        arms.setdefault(rest, set()).add(one.get(dim.fact, ""))
+    comparisons = sum(len(values) - 1 for values in arms.values())
+    repeats = max((spec.block for spec in specs), default=0) + 1
+    needed = repeats_needed(ALPHA / comparisons, "paired") if comparisons else None
+    return PlannedRepeats(over, repeats, comparisons, needed)
+
+
+def _other_mode(spec: RunSpec) -> str:
+    return (spec.required_host_mode or "").split("|")[0]
