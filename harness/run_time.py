@@ -18,6 +18,8 @@ def least_ns(spec: RunSpec) -> int:
     return sum(parse_duration_ns(text) for text in parts if text is not None)
 
 
+#: How many earlier runs are read at most.
+_NEWEST = 20
 #: Without any earlier run: data are copied and checked at this rate, and servers are started,
 #: stopped and checked within this time.
 _ASSUMED_BYTES_PER_S = 100_000_000
@@ -33,18 +35,14 @@ class RunTime:
 
 
 class Estimator:
-    """Durations of runs from those of earlier ones; without the loading of data."""
+    """Durations of runs from those of earlier ones, the newest of them."""
 
     def __init__(self, earlier: Sequence[StoredRun]) -> None:
-        self._series: dict[str, list[int]] = {}
-        self._overhead: dict[tuple[str, str], list[int]] = {}
+        self._alike: dict[str, list[StoredRun]] = {}
         for stored in earlier:
-            if stored.run["status"] == "failed" or stored.run.get("resumed"):
-                continue
-            spec, took_ns = stored.spec, int(stored.run["duration_ns"])
-            self._series.setdefault(spec.series(), []).append(took_ns)
-            kind = (spec.workload, spec.engine)
-            self._overhead.setdefault(kind, []).append(max(0, took_ns - least_ns(spec)))
+            spec = stored.spec
+            for key in (spec.series(), _kind(spec)):
+                self._alike.setdefault(key, []).append(stored)
 
     def run_time(self, spec: RunSpec, data_bytes: int) -> RunTime | None:
         """The median of earlier repeats.
@@ -53,12 +51,26 @@ class Estimator:
         took besides, or else what copying ``data_bytes`` is assumed to take. None where nothing
         is known.
         """
-        if same := self._series.get(spec.series()):
+        if same := _durations_ns(self._alike.get(spec.series(), [])):
             return RunTime(round(median(same)), "earlier runs")
         shortest = least_ns(spec)
         if not shortest:
             return None
-        if besides := self._overhead.get((spec.workload, spec.engine)):
+        if besides := _durations_ns(self._alike.get(_kind(spec), []), beyond_least=True):
             return RunTime(shortest + round(median(besides)), "earlier runs")
         copied_ns = data_bytes * NS_PER_S // _ASSUMED_BYTES_PER_S
         return RunTime(shortest + _ASSUMED_BESIDES_NS + copied_ns, "assumptions")
+
+
+def _kind(spec: RunSpec) -> str:
+    return f"{spec.workload} on {spec.engine}"
+
+
+def _durations_ns(earlier: Sequence[StoredRun], beyond_least: bool = False) -> list[int]:
+    """Of the newest that were run to their end in one go."""
+    found = []
+    for stored in earlier[-_NEWEST:]:
+        if stored.head["status"] != "failed" and not stored.run.get("resumed"):
+            shortest = least_ns(stored.spec) if beyond_least else 0
+            found.append(max(0, int(stored.run["duration_ns"]) - shortest))
+    return found

@@ -130,7 +130,8 @@ _WORKLOADS: Mapping[str, WorkloadInfo] = {
 class Load:
     """A load that a client offers to a server, at a rate that may be set.
 
-    ``rate``: the parameter that sets it. ``offered``: the metric of what was offered, in
+    ``users``: the parameter with the number of users; ``rate``: that which sets the rate.
+    ``offered``: the metric of what was offered, in
     ``per_s`` times operations per second. ``durations``: the metric of the operations' times,
     told apart by the label ``noun``. ``main``: the operation that stands for all of them;
     ``shares``: parameters with the share of each, where the largest does. Of equal shares the
@@ -138,6 +139,7 @@ class Load:
     """
 
     noun: str
+    users: str
     rate: str
     offered: str
     per_s: float
@@ -148,11 +150,12 @@ class Load:
 
 _LOADS: Mapping[str, Load] = {
     "tpcc": Load(
-        "transaction", "rate_per_s", "offered_transactions_per_minute", 60.0,
+        "transaction", "users", "rate_per_s", "offered_transactions_per_minute", 60.0,
         "transaction_duration_ns", main="new_order",
     ),
     "ycsb": Load(
-        "operation", "target", "offered_operations_per_second", 1.0, "operation_duration_ns",
+        "operation", "threadcount", "target", "offered_operations_per_second", 1.0,
+        "operation_duration_ns",
         shares={
             "update": "updateproportion",
             "insert": "insertproportion",

@@ -22,8 +22,8 @@ from harness.store import StoredRun
 #: What decides, and what is second.
 _FIRST, _SECOND = "50", "99"
 #: A rate is kept where the operations done in the window are those offered in it, to this share
-#: or to this many operations (under way at the window's ends).
-_KEPT_SHARE, _KEPT_COUNT = 0.01, 5
+#: or to the number of users: so many operations may be under way at the window's ends.
+_KEPT_SHARE = 0.01
 #: Users that wait for answers for less than this share of the time are paced by think times.
 _WAITING = 0.05
 
@@ -155,7 +155,8 @@ def _kept(load: Load, runs: Sequence[StoredRun]) -> SideRate | None:
         if not window_ns or count is None or rate is None:
             continue
         due = rate * window_ns / 1e9
-        missed += abs(count - due) > max(_KEPT_SHARE * due, _KEPT_COUNT)
+        under_way = float(_params(run).get(load.users) or 1)
+        missed += abs(count - due) > max(_KEPT_SHARE * due, under_way)
         offered.append(rate)
         done.append(count * 1e9 / window_ns)
     if not done:
@@ -188,7 +189,7 @@ def _paced(load: Load, run: StoredRun) -> bool:
     window_ns, _ = _done(load, run)
     found = (m["hdr"] for m in run.run["metrics"] if m["name"] == load.durations and "hdr" in m)
     histograms = [hdr.decode(text) for text in found]
-    users = _params(run).get("users")
+    users = _params(run).get(load.users)
     if not (window_ns and histograms and users):
         return False
     waited_ns = sum(one.mean * one.total for one in histograms)
