@@ -5,8 +5,8 @@ far from one. One statistic serves for the estimate, the test and the interval, 
 the three cannot contradict each other:
 
 * paired (block k of A ran next to block k of B): Wilcoxon's signed-rank statistic, which
-  is the sign-flip permutation test on ranks. Its null distribution is exact here, ties
-  and zeros included, because it is built from the ranks that were seen. The estimate is
+  is the sign-flip permutation test on ranks. Up to 100 pairs its null distribution is exact,
+  ties and zeros included, because it is built from the ranks that were seen. The estimate is
   the Hodges–Lehmann median of the Walsh averages, the interval runs between two of their
   order statistics. (Hodges and Lehmann, Ann. Math. Statist. 34, 1963; Bauer, JASA 67,
   1972; Hollander, Wolfe and Chicken, *Nonparametric Statistical Methods*, 3.1–3.3.)
@@ -25,9 +25,10 @@ is "cannot be shown" with the repeats it would take, never "no difference".
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -41,6 +42,11 @@ Outcome = Literal["shown", "not shown", "cannot be shown"]
 ALPHA = 0.05
 #: Log-ratios closer than this are equal: what differs is the logarithm's rounding.
 _TIE_DECIMALS = 12
+#: Above this many pairs the signed-rank distribution is taken as normal (the exact one grows
+#: with the third power).
+_EXACT_SIGNED_RANK = 100
+#: Above this many, averages or differences of two values are counted, not made.
+_MOST_OUTER = 1_000_000
 #: Above this many values on both sides together the rank-sum distribution is taken
 #: as normal (the exact one grows with the fourth power).
 _EXACT_RANK_SUM = 120
@@ -125,15 +131,18 @@ def hodges_lehmann(values: FloatArray) -> float:
 
 
 def sign_flip_p(values: FloatArray) -> float:
-    """Two-sided exact p of the signed-rank test that ``values`` are symmetric about zero.
+    """Two-sided p of the signed-rank test that ``values`` are symmetric about zero.
 
-    Zeros keep their rank and cannot flip (Pratt, JASA 54, 1959).
+    Exact (ties included) up to 100 values, normal approximation above. Zeros keep their
+    rank and cannot flip (Pratt, JASA 54, 1959).
     """
     ranks = _doubled_midranks(np.abs(values))
     flips = ranks[values != 0]
     if len(flips) == 0:
         return 1.0
     observed = int(ranks[values > 0].sum())
+    if len(flips) > _EXACT_SIGNED_RANK:
+        return _normal_flip_p(flips, observed)
     return _two_sided(_flip_distribution(tuple(int(r) for r in np.sort(flips))), observed)
 
 
@@ -153,11 +162,11 @@ def compare_paired(a: Sequence[float], b: Sequence[float], alpha: float = ALPHA)
     """The ratio A/B of paired repeats (same length n ≥ 1, all values positive)."""
     differences = log_ratios(a, b)
     n = len(differences)
-    walsh = walsh_averages(differences)
-    steps, confidence = _cut(_flip_distribution(tuple(range(1, n + 1))), alpha)
+    walsh = _walsh_order(differences)
+    steps, confidence = _signed_rank_cut(n, alpha)
     low, high = _between(walsh, steps, confidence)
     return Estimate(
-        math.exp(float(np.median(walsh))),
+        math.exp(walsh.median()),
         low,
         high,
         confidence,
@@ -172,11 +181,11 @@ def compare_paired(a: Sequence[float], b: Sequence[float], alpha: float = ALPHA)
 def compare_unpaired(a: Sequence[float], b: Sequence[float], alpha: float = ALPHA) -> Estimate:
     """The ratio A/B of repeats that were not run in pairs (each ≥ 1, all positive)."""
     log_a, log_b = _logs(a), _logs(b)
-    differences = np.sort(np.subtract.outer(log_a, log_b).ravel())
+    differences = _difference_order(log_a, log_b)
     steps, confidence = _rank_sum_cut(len(log_a), len(log_b), alpha)
     low, high = _between(differences, steps, confidence)
     return Estimate(
-        math.exp(float(np.median(differences))),
+        math.exp(differences.median()),
         low,
         high,
         confidence,
@@ -298,13 +307,89 @@ def _cut(chances: FloatArray, alpha: float) -> tuple[int, float]:
     return steps, max(0.0, 1 - 2 * float(tail[steps - 1]))
 
 
+def _signed_rank_cut(n: int, alpha: float) -> tuple[int, float]:
+    if n <= _EXACT_SIGNED_RANK:
+        return _cut(_flip_distribution(tuple(range(1, n + 1))), alpha)
+    normal = NormalDist(n * (n + 1) / 4, math.sqrt(n * (n + 1) * (2 * n + 1) / 24))
+    steps = int(normal.inv_cdf(alpha / 2))
+    return steps, 1 - 2 * normal.cdf(steps - 0.5)
+
+
+def _normal_flip_p(doubled_ranks: IntArray, observed: int) -> float:
+    """Normal approximation with continuity correction; the variance is the ties' own."""
+    ranks = doubled_ranks / 2
+    distance = abs(observed / 2 - float(ranks.sum()) / 2)
+    deviation = math.sqrt(float((ranks**2).sum()) / 4)
+    return min(1.0, math.erfc(max(0.0, distance - 0.5) / (deviation * math.sqrt(2))))
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Values by rank (from 1) of which there may be too many to make.
+
+    ``at``: the value of a rank; ``total``: how many values there are.
+    """
+
+    at: Callable[[int], float]
+    total: int
+
+    def median(self) -> float:
+        return (self.at((self.total + 1) // 2) + self.at(self.total // 2 + 1)) / 2
+
+
+def _of_values(ordered: FloatArray) -> _Order:
+    return _Order(lambda rank: float(ordered[rank - 1]), len(ordered))
+
+
+def _of_counts(at_most: Callable[[float], int], low: float, high: float, total: int) -> _Order:
+    """Values within ``low`` and ``high``; ``at_most`` counts those that are not above a bound."""
+
+    def at(rank: int) -> float:
+        below, found = math.nextafter(low, -math.inf), high
+        while below < (middle := (below + found) / 2) < found:
+            if at_most(middle) >= rank:
+                found = middle
+            else:
+                below = middle
+        return found
+
+    return _Order(at, total)
+
+
+def _walsh_order(values: FloatArray) -> _Order:
+    """The Walsh averages of a sample."""
+    n = len(values)
+    total = n * (n + 1) // 2
+    if total <= _MOST_OUTER:
+        return _of_values(walsh_averages(values))
+    ordered = np.sort(values)
+
+    def at_most(bound: float) -> int:
+        pairs = int(np.searchsorted(ordered, 2 * bound - ordered, side="right").sum())
+        return (pairs + int((ordered <= bound).sum())) // 2
+
+    return _of_counts(at_most, float(ordered[0]), float(ordered[-1]), total)
+
+
+def _difference_order(a: FloatArray, b: FloatArray) -> _Order:
+    """All a[i] − b[j]."""
+    total = len(a) * len(b)
+    if total <= _MOST_OUTER:
+        return _of_values(np.sort(np.subtract.outer(a, b).ravel()))
+    ordered = np.sort(a)
+
+    def at_most(bound: float) -> int:
+        return int(np.searchsorted(ordered, b + bound, side="right").sum())
+
+    low, high = float(a.min() - b.max()), float(a.max() - b.min())
+    return _of_counts(at_most, low, high, total)
+
+
 def _rank_sum_cut(n_a: int, n_b: int, alpha: float) -> tuple[int, float]:
     if n_a + n_b <= _EXACT_RANK_SUM:
         chances = _choice_distribution(tuple(range(1, n_a + n_b + 1)), n_a)
         return _cut(chances[n_a * (n_a + 1) // 2 :], alpha)
     deviation = math.sqrt(n_a * n_b * (n_a + n_b + 1) / 12)
-    from statistics import NormalDist
-
     steps = max(1, int(n_a * n_b / 2 + NormalDist().inv_cdf(alpha / 2) * deviation))
     return steps, 1 - alpha
 
@@ -320,10 +405,8 @@ def _normal_rank_sum_p(doubled_ranks: IntArray, n_a: int, observed: int) -> floa
     return min(1.0, math.erfc(max(0.0, distance - 0.5) / math.sqrt(2 * variance)))
 
 
-def _between(
-    ordered: FloatArray, steps: int, confidence: float
-) -> tuple[float | None, float | None]:
+def _between(ordered: _Order, steps: int, confidence: float) -> tuple[float | None, float | None]:
     """The interval as ratios, None where it covers nothing (a single repeat)."""
     if confidence <= 0:
         return None, None
-    return math.exp(float(ordered[steps - 1])), math.exp(float(ordered[len(ordered) - steps]))
+    return math.exp(ordered.at(steps)), math.exp(ordered.at(ordered.total - steps + 1))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from repeatable import repeatable
 from scipy import stats
 
+from harness.reports import statistics
 from harness.reports.statistics import (
     Estimate,
     compare_paired,
@@ -42,6 +46,47 @@ def test_unpaired_p_is_scipys_exact_rank_sum(n_a: int, n_b: int) -> None:
     a, b = lognormal(1, n_a, 0.1), lognormal(2, n_b)
     expected = stats.mannwhitneyu(a, b, method="exact").pvalue
     assert compare_unpaired(a, b).p == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("digits", [8, 2], ids=["no ties", "ties and zeros"])
+def test_many_pairs_use_the_normal_approximation(digits: int) -> None:
+    values = np.round(np.log(lognormal(1, 300, 0.03) / lognormal(2, 300)), digits)
+    expected = stats.wilcoxon(values, zero_method="pratt", correction=True, method="approx").pvalue
+    assert sign_flip_p(values) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("centre", [0.0, 0.02, 0.05])
+def test_the_approximation_takes_over_where_it_agrees_with_the_exact_form(
+    centre: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On either side of the number of pairs at which it does."""
+    a, b = lognormal(3, 101, centre), lognormal(4, 101)
+    approximate = compare_paired(a, b)
+    monkeypatch.setattr(statistics, "_EXACT_SIGNED_RANK", 101)
+    exact = compare_paired(a, b)
+    assert approximate.p == pytest.approx(exact.p, abs=2e-3)
+    assert approximate.confidence == pytest.approx(exact.confidence, abs=2e-3)
+    assert approximate.low == pytest.approx(exact.low, rel=1e-3)
+    assert approximate.high == pytest.approx(exact.high, rel=1e-3)
+
+
+@pytest.mark.parametrize("compare", [compare_paired, compare_unpaired])
+def test_more_pairs_of_values_than_can_be_made_are_counted(
+    compare: Callable[..., Estimate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = np.round(lognormal(5, 60, 0.1), 2), np.round(lognormal(6, 60), 2)
+    made = compare(a, b)
+    monkeypatch.setattr(statistics, "_MOST_OUTER", 0)
+    assert_same(compare(a, b), made)
+
+
+def test_thousands_of_pairs_are_compared_in_bounded_memory() -> None:
+    """Their Walsh averages alone would take 1.6 GB."""
+    tracemalloc.start()
+    compare_paired(lognormal(7, 20_000, 0.1), lognormal(8, 20_000))
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 50e6
 
 
 def test_many_unpaired_repeats_use_the_normal_approximation_with_ties() -> None:
