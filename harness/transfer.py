@@ -3,19 +3,31 @@
 Each run is unpacked beside the store, read as any stored run is (schemas and all), synced, and
 renamed into place: the store has whole runs or nothing of them. A run that is there already
 stays as it is; of two different runs with one name, the one that comes is named ``<id>@<from>``.
+
+JSON of runs packs ten to thirty times. An archive that unpacks to far more is refused as soon as
+that shows: headers count too, so that neither size nor number of files nor a name is without limit.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import shutil
 import tarfile
 import tempfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from harness.errors import HarnessError, UsageError
 from harness.store import Store, StoredRun
+from harness.units import format_bytes
+
+#: What an archive may unpack to: this, or this many times its own size.
+_LIMIT_BYTES, _LIMIT_TIMES = 64 << 20, 100
+#: Folders in folders within a run.
+_MOST_FOLDERS = 8
 
 
 @dataclass(frozen=True)
@@ -26,10 +38,13 @@ class Imported:
     known: tuple[str, ...]
 
 
-def import_archive(archive: Path, store: Store, origin: str = "elsewhere") -> Imported:
+def import_archive(
+    archive: Path, store: Store, origin: str = "elsewhere", limit_bytes: int | None = None
+) -> Imported:
     """All runs of a ``.tar.gz``; UsageError where it is none, or one of its runs is no run.
 
-    Nothing is imported then. ``origin``: the host it comes from.
+    Nothing is imported then. ``origin``: the host it comes from; ``limit_bytes``: what it may
+    unpack to, None for 64 MiB or a hundred times its own size.
     """
     asked = f"import {archive}"
     try:
@@ -38,7 +53,7 @@ def import_archive(archive: Path, store: Store, origin: str = "elsewhere") -> Im
     except OSError as error:
         raise UsageError(asked, str(error), "name a writable directory with --results") from error
     try:
-        _unpack(archive, work, asked)
+        _unpack(archive, work, asked, limit_bytes)
         runs = [StoredRun(folder) for folder in sorted(work.iterdir())]
         if not runs:
             raise UsageError(asked, "there is no run in it", "make it with harness runs export")
@@ -47,22 +62,48 @@ def import_archive(archive: Path, store: Store, origin: str = "elsewhere") -> Im
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _unpack(archive: Path, work: Path, asked: str) -> None:
+class _Limited(io.RawIOBase):
+    """What a stream holds, up to ``limit_bytes``; UsageError beyond."""
+
+    def __init__(self, stream: io.BufferedIOBase, limit_bytes: int, asked: str) -> None:
+        self._stream = stream
+        self._limit_bytes = limit_bytes
+        self._left = limit_bytes
+        self._asked = asked
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
+        self._left -= len(content)
+        if self._left < 0:
+            raise UsageError(
+                self._asked,
+                f"it unpacks to more than {format_bytes(self._limit_bytes)}",
+                "say --max-size if you trust it",
+            )
+        return content
+
+
+def _unpack(archive: Path, work: Path, asked: str, limit_bytes: int | None) -> None:
     """Plain files below ``<run>/`` alone: links, devices and ways out of it are refused."""
+    do = "make it with harness runs export"
     try:
-        with tarfile.open(archive) as packed:
+        limit = limit_bytes or max(_LIMIT_BYTES, _LIMIT_TIMES * archive.stat().st_size)
+        with (
+            gzip.open(archive) as content,
+            tarfile.open(fileobj=_Limited(content, limit, asked), mode="r|") as packed,
+        ):
             for member in packed:
                 parts = PurePosixPath(member.name).parts
-                plain = member.isfile() or member.isdir()
+                plain = (member.isfile() or member.isdir()) and not member.issparse()
                 if not plain or not parts or member.name.startswith("/") or ".." in parts:
-                    raise UsageError(asked, f"{member.name!r} does not belong into an archive of "
-                                     "runs", "make it with harness runs export")  # fmt: skip
-                if parts[0].startswith(".") or (member.isfile() and len(parts) == 1):
-                    raise UsageError(asked, f"{member.name!r} is no run's",
-                                     "make it with harness runs export")  # fmt: skip
+                    found = f"{member.name!r} does not belong into an archive of runs"
+                    raise UsageError(asked, found, do)
+                loose = member.isfile() and len(parts) == 1
+                if parts[0].startswith(".") or loose or len(parts) > _MOST_FOLDERS:
+                    raise UsageError(asked, f"{member.name!r} is no run's", do)
                 _extract(packed, member, work.joinpath(*parts))
-    except (OSError, tarfile.TarError, EOFError) as error:
-        raise UsageError(asked, str(error), "make it with harness runs export") from error
+    except (OSError, tarfile.TarError, EOFError, zlib.error, ValueError) as error:
+        raise UsageError(asked, str(error), do) from error
 
 
 def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:

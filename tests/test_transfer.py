@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from test_store import SPEC, result
 
+from harness import transfer
 from harness.errors import UsageError
 from harness.store import Store
 from harness.transfer import import_archive
@@ -106,3 +107,52 @@ def test_what_is_no_archive_is_told(tmp_path: Path, here: Store) -> None:
     (tmp_path / "text.tar.gz").write_text("not an archive")
     with pytest.raises(UsageError, match="import "):
         import_archive(tmp_path / "text.tar.gz", here)
+
+
+def bomb(tmp_path: Path, *members: tarfile.TarInfo) -> Path:
+    """An archive of members that are nothing but zeros."""
+    archive = tmp_path / "bomb.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        for member in members:
+            file.addfile(member, io.BytesIO(bytes(member.size)))
+    return archive
+
+
+def of_size(name: str, size: int = 0) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size = size
+    return member
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [of_size("run/artifacts/zeros.json", 3_000_000)],
+        [of_size(f"run/{number}") for number in range(4_000)],
+        [of_size("run/" + "long" * 500_000)],
+    ],
+    ids=["one large file", "many files", "a long name"],
+)
+def test_an_archive_that_unpacks_to_far_more_is_refused_and_leaves_nothing(
+    tmp_path: Path, here: Store, members: list[tarfile.TarInfo]
+) -> None:
+    archive = bomb(tmp_path, *members)
+    with pytest.raises(UsageError, match="unpacks to more") as refused:
+        import_archive(archive, here, limit_bytes=1_000_000)
+    assert "--max-size" in refused.value.do
+    assert files_of(here) == ["runs"]
+
+
+def test_what_an_archive_may_unpack_to_follows_its_size(
+    tmp_path: Path, here: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "_LIMIT_BYTES", 1000)
+    with pytest.raises(UsageError, match="unpacks to more"):
+        import_archive(bomb(tmp_path, of_size("run/zeros.json", 3_000_000)), here)
+
+
+@pytest.mark.parametrize("name", ["run/" + "deep/" * 500 + "x", "run/a\0b", "run/" + "long" * 100])
+def test_names_that_no_file_has_are_refused(tmp_path: Path, here: Store, name: str) -> None:
+    with pytest.raises(UsageError, match="import"):
+        import_archive(bomb(tmp_path, of_size(name)), here)
+    assert files_of(here) == ["runs"]

@@ -27,7 +27,7 @@ from harness.errors import UsageError
 from harness.micro.runner import WORKLOAD as MICRO
 from harness.spec import NATIVE
 from harness.store import StoredRun, Unfinished
-from harness.units import format_bytes, format_ns
+from harness.units import format_bytes, format_ns, parse_size
 
 app = typer.Typer(help="List, show, remove, export and import runs.")
 
@@ -281,13 +281,18 @@ def import_(
     origin: Annotated[
         str, typer.Option("--from", help="The host it comes from: marks a run of a taken name.")
     ] = "elsewhere",
+    max_size: Annotated[
+        str | None,
+        typer.Option("--max-size", help="Most that it may unpack to [64 MiB, or 100 × its size]."),
+    ] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Take runs of another host over; what is there already stays."""
     from harness.transfer import import_archive
 
-    done = import_archive(archive, store(results), origin)
+    limit_bytes = parse_size(max_size) if max_size is not None else None
+    done = import_archive(archive, store(results), origin, limit_bytes)
     if json_:
         new = [stored.run_id for stored in done.new]
         print_json({"imported": new, "known": list(done.known)})
