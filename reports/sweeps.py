@@ -3,7 +3,8 @@
 Runs that differ in a parameter stand in panels of their own, where each is compared with its
 counterpart. Here their medians are laid side by side: new orders a minute over the number of
 users, one line a placement and setting (VLDB 2023, Fig. 5 to 10); operations a second and their
-times over the client's threads, apart for each core workload (Fig. 11 and 12).
+times over the client's threads, apart for each core workload (Fig. 11 and 12); the time of query 6
+over the share of rows that its dates select (Fig. 4).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from harness.reports.naming import (
 )
 from harness.reports.published import PublishedSeries
 from harness.reports.series import Arm, Panel
-from harness.reports.values import Measured, Summary, in_order
+from harness.reports.values import Measured, Quantity, Summary, in_order
 
 
 @dataclass(frozen=True)
@@ -33,19 +34,23 @@ class Swept:
     """A metric and the parameter that it is shown over.
 
     ``beside``: another parameter, whose values have a place of their own each, side by side;
-    ``percentiles``: which of a histogram's.
+    ``percentiles``: which of a histogram's. ``share``: a metric with the same labels that says
+    which share of the whole the parameter stands for; values are then per cent, cut as the
+    papers print them.
     """
 
     metric: str
     parameter: str
     beside: str = ""
     percentiles: tuple[str, ...] = ()
+    share: str = ""
 
 
 SWEPT = (
     Swept("new_orders_per_minute", "users"),
     Swept("operations_per_second", "threadcount", "workload"),
     Swept("operation_duration_ns", "threadcount", "workload", ("50", "99")),
+    Swept("query_duration_ns", "q6_dates", share="query_selected_fraction"),
 )
 #: Of two lines of a paper: ``pmem-both over ssd-both``, under the metric's name with this.
 RATIO = "_ratio"
@@ -81,7 +86,7 @@ class Sweep:
 
     ``one``: the quantity with its unit and direction. ``told``: what all of its runs share
     and must be known. ``place``: name and value of the parameter that other sweeps of the
-    quantity have other values of; empty without one.
+    quantity have other values of; empty without one. ``per_cent``: whether values are shares.
     """
 
     engine_title: str
@@ -91,6 +96,7 @@ class Sweep:
     lines: tuple[Line, ...]
     told: tuple[str, ...] = ()
     place: tuple[str, str] = ("", "")
+    per_cent: bool = False
 
     @property
     def title(self) -> str:
@@ -118,10 +124,12 @@ class Sweep:
     @property
     def over(self) -> str:
         """The parameter in words."""
-        return parameter_words(self.parameter)
+        return "share of rows selected" if self.per_cent else parameter_words(self.parameter)
 
     def at(self, value: int) -> str:
-        """``1 client thread``, ``48 client threads``."""
+        """``1 client thread``, ``48 client threads``, ``15 % of rows selected``."""
+        if self.per_cent:
+            return f"{value} % of rows selected"
         return f"{value} {self.over.removesuffix('s') if value == 1 else self.over}"
 
     @property
@@ -210,10 +218,19 @@ def _parts(panel: Panel, swept: Swept) -> Iterator[_Part]:
         for quantity, summary in arm.summaries(swept.metric).items():
             if swept.percentiles and quantity.label("percentile") not in swept.percentiles:
                 continue
-            spec: Mapping[str, Any] = arm.usable[0].run["spec"]
-            value = spec["params"].get(swept.parameter)
-            if isinstance(value, int):
+            value = _value(arm, swept, quantity)
+            if value is not None:
                 yield _Part(arm, value, summary, kinds[quantity], spec_facts(arm.usable[0]))
+
+
+def _value(arm: Arm, swept: Swept, quantity: Quantity) -> int | None:
+    """Of the parameter, or the share in per cent that it stands for."""
+    spec: Mapping[str, Any] = arm.usable[0].run["spec"]
+    value = spec["params"].get(swept.parameter)
+    if not swept.share:
+        return value if isinstance(value, int) else None
+    share = arm.summaries(swept.share).get(Quantity(swept.share, quantity.labels))
+    return int(100 * share.median + 1e-6) if value is not None and share else None
 
 
 def _by_place(panel: Panel, swept: Swept, parts: Sequence[_Part]) -> Iterator[Sweep]:
@@ -235,6 +252,7 @@ def _by_place(panel: Panel, swept: Swept, parts: Sequence[_Part]) -> Iterator[Sw
             tuple(_lines(own, swept.parameter)),
             tuple(filter(None, told)),
             (swept.beside, value) if swept.beside else ("", ""),
+            bool(swept.share),
         )
 
 

@@ -1,4 +1,4 @@
-"""A result over a parameter as lines, both axes logarithmic (VLDB 2023, Fig. 5 to 12)."""
+"""A result over a parameter as lines, values on a log axis (VLDB 2023, Fig. 4 to 12)."""
 
 from __future__ import annotations
 
@@ -137,7 +137,8 @@ def _draw_published(axes: Axes, line: Line, series: PublishedSeries, colour: str
 
 
 def _dress(axes: Axes, sweep: Sweep, values: Sequence[int]) -> None:
-    axes.set_xscale("log", base=2)
+    if not sweep.per_cent:
+        axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(FixedLocator(values))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -147,7 +148,7 @@ def _dress(axes: Axes, sweep: Sweep, values: Sequence[int]) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value, sweep.unit)))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel(f"{sweep.over}, log axis")
+    axes.set_xlabel(f"{sweep.over}, {'%' if sweep.per_cent else 'log axis'}")
     if sweep.place_name:
         axes.set_title(sweep.place_name, fontsize="medium")
 
@@ -178,9 +179,13 @@ def _alt(sweeps: Sequence[Sweep]) -> str:
             where = f"{sweep.place_name}: " if sweep.place_name else ""
             said.append(f"{where}{line.marked_name} from {start} at {low} to {end} at {high}")
     return (
-        f"Lines, {first.measure} of {first.title} over {first.over}, both axes "
-        f"logarithmic: {'; '.join(said)}. The table has every value."
+        f"Lines, {first.measure} of {first.title} over {first.over}, {_axes(first)}: "
+        f"{'; '.join(said)}. The table has every value."
     )
+
+
+def _axes(sweep: Sweep) -> str:
+    return "the axis of values logarithmic" if sweep.per_cent else "both axes logarithmic"
 
 
 def _caption(sweeps: Sequence[Sweep], published: bool, left_out: bool) -> str:
@@ -188,10 +193,10 @@ def _caption(sweeps: Sequence[Sweep], published: bool, left_out: bool) -> str:
     summaries = [summary for line in lines for summary in line.points.values()]
     repeats = sorted({summary.n for summary in summaries})
     noun = "repeat" if repeats == [1] else "repeats"
-    held = "Percentiles" if sweeps[0].one.quantity.label("percentile") else "Medians"
+    held = "Percentiles: medians" if sweeps[0].one.quantity.label("percentile") else "Medians"
     text = (
-        f"{held} of {' to '.join(str(n) for n in repeats)} {noun}, bars are their range. "
-        "Both axes are logarithmic."
+        f"{held} of {' to '.join(str(n) for n in repeats)} {noun}, bars are their range; "
+        f"{_axes(sweeps[0])}."
     )
     if any(summary.median <= 0 for summary in summaries):
         text += " A value of 0 has no place on them and stands in the table alone."

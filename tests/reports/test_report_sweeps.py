@@ -218,6 +218,36 @@ def test_more_lines_than_can_be_told_apart_stand_in_the_table_alone(tmp_path: Pa
     assert "over users: postgres 18.4" in markdown and "ssd-both, work\\_mem 13MB" in markdown
 
 
+def test_the_time_of_query_6_is_one_line_over_the_share_that_is_selected(tmp_path: Path) -> None:
+    """Fig 4: six intervals on two placements are two lines of six points, not six of two."""
+    years = {1: 0.1515, 2: 0.3040, 3: 0.4562, 4: 0.6081}
+    labels = {"query": "6"}
+    runs = [
+        write(tmp_path, Case(
+            placement=placement,
+            queries=(6,),
+            metrics=[
+                {"name": "query_duration_ns", "unit": "ns", "better": "lower", "labels": labels,
+                 "value": slow * n * 1e9},
+                {"name": "query_selected_fraction", "unit": "1", "better": "none",
+                 "labels": labels, "value": share},
+            ],
+            spec_changes={"params": {"q6_dates": ["1994-01-01", f"{1994 + n}-01-01"]}},
+        ))
+        for n, share in years.items()
+        for placement, slow in (("ssd-both", 9.5), ("pmem-both", 1.0))
+    ]  # fmt: skip
+    (sweep,) = sweeps(panels(runs, "placement", None))
+    assert sweep.values == (15, 30, 45, 60)
+    assert {line.name: line.points[45].median for line in sweep.lines} == {
+        "ssd-both": 28.5e9, "pmem-both": 3e9,
+    }  # fmt: skip
+    files = write_report(runs, tmp_path / "report", published=PUBLISHED, published_figures=["fig4"])
+    assert (tmp_path / "report/figures/sweep-1.svg").exists()
+    row = next(line for line in files.markdown.read_text().splitlines() if "| 45 |" in line)
+    assert row.split("|")[-2].strip() == "9.50"
+
+
 # The paper's numbers --------------------------------------------------------------
 
 
