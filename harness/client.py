@@ -4,15 +4,19 @@
 
     python -m harness.client hello postgres        # facts as one line; then the time, a line a line
     python -m harness.client run postgres [SOCKET] # loadgen; spec on stdin
+    python -m harness.client forced                # sshd's: either of these, nothing else
 
 ``run`` prints loadgen's progress and, last, its result on stdout, a line each: ssh has no third
 descriptor. ``SOCKET`` is this end of the tunnel to the server, removed at the end; there is none
-where the server listens for this host.
+where the server listens for this host. ``forced`` is the ``command=`` of a key in authorized_keys:
+what its holder asks for is in ``$SSH_ORIGINAL_COMMAND``, and no shell reads it.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 import time
@@ -24,10 +28,24 @@ from harness.natives import LOADGEN_INTERFACE, loadgen_program
 
 def main(argv: list[str]) -> int:
     """Entry point."""
+    if argv == ["forced"]:
+        argv = _requested(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
+    if len(argv) not in (2, 3) or argv[0] not in ("hello", "run"):
+        print("harness.client: only `hello BACKEND` and `run BACKEND [SOCKET]`", file=sys.stderr)
+        return 2
     task, backend, *rest = argv
     if task == "hello":
         return _hello(backend)
     return _run(backend, Path(rest[0]) if rest else None)
+
+
+def _requested(command: str) -> list[str]:
+    """The arguments in ``exec PYTHON -m harness.client …``; none in any other command."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return []
+    return words[4:] if words[:1] == ["exec"] and words[2:4] == ["-m", "harness.client"] else []
 
 
 def _hello(backend: str) -> int:
@@ -54,7 +72,7 @@ def _run(backend: str, socket: Path | None) -> int:
         print(f"{error}; {error.do}", file=sys.stderr)
         return 2
     finally:
-        if socket is not None:
+        if socket is not None and socket.is_socket():
             socket.unlink(missing_ok=True)
 
 

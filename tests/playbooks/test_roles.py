@@ -1,0 +1,159 @@
+"""Tasks of roles on this host: what root runs, what a kill leaves behind, whom a key lets in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pwd
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import PLAYBOOKS
+
+_PLAY = """
+- hosts: server1
+  gather_facts: false
+  tasks: [{ansible.builtin.include_role: {name: @ROLE@, tasks_from: @TASKS@}}]
+"""
+
+
+def play(
+    folder: Path, role: str, tasks: str, *arguments: str, **variables: Any
+) -> subprocess.CompletedProcess[str]:
+    """The tasks of a role, for a server and a client that both are this host."""
+    (folder / "play.yml").write_text(_PLAY.replace("@ROLE@", role).replace("@TASKS@", tasks))
+    here = f"ansible_connection=local ansible_python_interpreter={sys.executable}"
+    (folder / "hosts").write_text(f"server1 {here}\nclient1 {here}\n")
+    program = Path(sys.executable).with_name("ansible-playbook")
+    given = ["-i", "hosts", "play.yml", "-e", json.dumps(variables, default=str), *arguments]
+    return subprocess.run(
+        [program, *given],
+        cwd=folder,
+        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# VTune -----------------------------------------------------------------------------
+
+_INSTALLER = """#!/bin/sh
+stat -c '%U %a %n' "$(dirname "$0")" >@ROOT@/ran
+mkdir -p "$(dirname @PROGRAM@)" && touch @PROGRAM@
+"""
+
+
+def vtune(folder: Path, sha256: str | None = None) -> tuple[Path, dict[str, Any]]:
+    """The program that the installer makes, and what the role is given."""
+    program = folder / "vtune/bin64/vtune"
+    installer = folder / "installer.sh"
+    text = _INSTALLER.replace("@ROOT@", str(folder)).replace("@PROGRAM@", str(program))
+    installer.write_text(text)
+    digest = sha256 or hashlib.sha256(text.encode()).hexdigest()
+    given = {"installer": installer, "sha256": digest, "program": program}
+    return program, {f"engines_vtune_{name}": value for name, value in given.items()}
+
+
+def test_vtunes_installer_runs_from_a_directory_that_nobody_else_can_write(tmp_path: Path) -> None:
+    program, given = vtune(tmp_path)
+    done = play(tmp_path, "engines", "vtune", **given)
+    assert done.returncode == 0, done.stdout
+    assert program.exists()
+    owner, mode, folder = (tmp_path / "ran").read_text().split()
+    assert (owner, mode) == (pwd.getpwuid(os.geteuid()).pw_name, "700")
+    assert not Path(folder).exists()
+    again = play(tmp_path, "engines", "vtune", **given)
+    assert "changed=0" in again.stdout
+
+
+def test_another_installer_on_the_host_is_not_run(tmp_path: Path) -> None:
+    program, given = vtune(tmp_path, sha256="0" * 64)
+    assert play(tmp_path, "engines", "vtune", **given).returncode != 0
+    assert not program.exists()
+
+
+# The harness -----------------------------------------------------------------------
+
+
+def wheel(folder: Path) -> Path:
+    """The smallest that pip takes."""
+    path = folder / "tierbench-0-py3-none-any.whl"
+    info = "tierbench-0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("tierbench_probe.py", "")
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tierbench\nVersion: 0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+@pytest.mark.slow
+def test_a_half_made_environment_is_made_again(tmp_path: Path) -> None:
+    """Killed while it was made: a python is there, and neither pip nor the harness."""
+    half = tmp_path / "prefix/0123456789ab/venv/bin/python"
+    half.parent.mkdir(parents=True)
+    half.symlink_to(sys.executable)
+    (tmp_path / "empty").mkdir()
+    given = {
+        "harness_prefix": tmp_path / "prefix",
+        "harness_built": {"path": str(wheel(tmp_path)), "checksum": "0123456789abcdef"},
+        "harness_python": sys.executable,
+        "harness_wheelhouse": tmp_path / "empty",
+    }
+    done = play(tmp_path, "harness", "install", **given)
+    assert done.returncode == 0, done.stdout
+    found = subprocess.run(
+        [tmp_path / "prefix/current/venv/bin/python", "-c", "import tierbench_probe"], check=False
+    )
+    assert found.returncode == 0
+    assert "changed=0" in play(tmp_path, "harness", "install", **given).stdout
+
+
+def test_servers_get_a_user_of_their_own(tmp_path: Path) -> None:
+    done = play(tmp_path, "harness", "user", "--check")
+    assert done.returncode == 0, done.stdout
+    there = any(entry.pw_name == "tierbench" for entry in pwd.getpwall())
+    assert f"changed={0 if there else 1}" in done.stdout
+
+
+# The fleet's key -------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_clients_take_the_key_from_the_server_for_one_command_and_not_for_ever(
+    tmp_path: Path,
+) -> None:
+    authorized = tmp_path / "authorized_keys"
+    authorized.write_text("ssh-ed25519 AAAA somebody\n")
+    (tmp_path / "host_key.pub").write_text("ssh-ed25519 AAAAC3 of the client\n")
+    given = {
+        "experiment_clients": ["client1"],
+        "experiment_key": tmp_path / "key",
+        "experiment_client_authorized_keys": authorized,
+        "experiment_client_host_keys": tmp_path / "host_key.pub",
+        "experiment_server_addresses": ["192.0.2.11"],
+        "experiment_key_lifetime_s": 3600,
+    }
+    for _ in range(2):  # the second renews it
+        done = play(tmp_path, "experiment", "clients", **given)
+        assert done.returncode == 0, done.stdout
+    mine, line = authorized.read_text().splitlines()
+    assert mine == "ssh-ed25519 AAAA somebody"
+    options = line.split(" ssh-ed25519 ")[0]
+    assert options.startswith('from="192.0.2.11",expiry-time="20')
+    assert ',restrict,port-forwarding,command="/opt/tierbench/' in options
+    assert options.endswith(' -m harness.client forced"')
+    assert (
+        tmp_path / "key.known_hosts"
+    ).read_text() == "client1 ssh-ed25519 AAAAC3 of the client\n"
+    own = play(tmp_path, "experiment", "clients", **{**given, "experiment_server_addresses": []})
+    assert own.returncode == 0, own.stdout
+    assert '127.0.0.1,::1",expiry-time=' in authorized.read_text()
+    assert play(tmp_path, "experiment", "clients_away", **given).returncode == 0
+    assert authorized.read_text() == "ssh-ed25519 AAAA somebody\n"

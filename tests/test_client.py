@@ -1,0 +1,34 @@
+"""What a client host does for a key that is held to ``python -m harness.client forced``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def forced(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "harness.client", "forced"],
+        env={**os.environ, "SSH_ORIGINAL_COMMAND": command},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_it_answers_the_harness() -> None:
+    done = forced("exec /opt/any/python -m harness.client hello postgres")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["error"] is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["", "id", "sh -c id", "exec python -m harness.client hello postgres; id; id", "exec 'python",
+     "exec python -m harness.client forced", "exec python -m http.server run x"],
+)  # fmt: skip
+def test_it_does_nothing_else(command: str) -> None:
+    done = forced(command)
+    assert (done.returncode, done.stdout) == (2, "")
