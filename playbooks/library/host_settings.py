@@ -89,7 +89,7 @@ def main() -> None:
     try:
         _run(module, host, result)
     except settings.Refused as refused:
-        result["refusals"] = [refused.refusal]
+        result["refusals"], result["changed"] = [refused.refusal], False
         module.exit_json(**result)
     except OSError as error:
         result["changed"] = bool(result["steps"]) and not module.check_mode

@@ -97,7 +97,7 @@ class Host:
         """Its value now: the chosen word of a choice, the masked bits of a register."""
         if setting.register is not None:
             return str(self._register(setting) & setting.mask)
-        with open(self.path(setting.path)) as file:
+        with open(self.path(setting.path), encoding="utf-8", errors="replace") as file:
             text = file.read().strip()
         chosen = re.findall(r"(?:^|\s)\[(\S+)\](?=\s|$)", text)
         return str(chosen[0]) if len(chosen) == 1 else " ".join(text.split())
@@ -315,15 +315,34 @@ class Record:
             self.gone_with_the_boot = len(document.get("settings", []))
 
     def _read(self) -> dict[str, Any]:
+        """What is on disk; Refused where it is not what save() writes."""
         try:
-            with open(self.path) as file:
+            with open(self.path, encoding="utf-8") as file:
                 document: dict[str, Any] = json.load(file)
         except FileNotFoundError:
             return {}
-        if document.get("schema") != _SCHEMA:
-            raise Refused(self.path, f"a record of schema {document.get('schema')}",
-                          "restore with the release that wrote it")  # fmt: skip
+        except OSError as error:
+            raise self._unusable(f"it cannot be read: {error.strerror}") from error
+        except (ValueError, RecursionError) as error:
+            raise self._unusable(f"no JSON: {error}") from error
+        if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
+            raise self._unusable(f"no record of schema {_SCHEMA}")
+        entries = document.get("settings")
+        if not isinstance(document.get("boot_id"), str) or not isinstance(entries, list):
+            raise self._unusable("boot_id or settings are missing")
+        for entry in entries:
+            if not _is_entry(entry):
+                raise self._unusable(f"malformed setting: {str(entry)[:200]!r}")
         return document
+
+    def _unusable(self, why: str) -> Refused:
+        return Refused(self.path, why, "put it right, or restart the host (which undoes every"
+                       " setting) and remove it")  # fmt: skip
+
+    def unwritable(self, error: OSError) -> Refused:
+        """Said before anything is changed."""
+        return Refused(self.path, f"cannot be written: {error.strerror or error}",
+                       "make its file system writable, with room on it")  # fmt: skip
 
     def old(self, setting: Setting) -> str | None:
         """The value before the first change of this boot."""
@@ -377,9 +396,12 @@ class Record:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """One at a time."""
-        os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
-        descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        """One at a time. Refused where no record could be kept."""
+        try:
+            os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
+            descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise self.unwritable(error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -405,7 +427,10 @@ def apply(settings: list[Setting], record: Record, host: Host) -> None:
     changes = [(s, now) for s in settings if (now := host.read(s)) != s.value]
     if not changes:
         return
-    record.note(changes)
+    try:
+        record.note(changes)
+    except OSError as error:
+        raise record.unwritable(error) from error
     for setting, _ in changes:
         _written(host, setting, setting.value)
 
@@ -446,6 +471,36 @@ def restore(record: Record, host: Host) -> None:
     record.save()
     if failures:
         raise OSError("; ".join(failures))
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether it is a setting of ours: a file of the kernel's, or a register of a processor."""
+    if not isinstance(entry, dict) or set(entry) != set(_ENTRY):
+        return False
+    if not all(type(entry[name]) in kinds for name, kinds in _ENTRY.items()):
+        return False
+    if not all(re.fullmatch(r"[\x20-\x7e]*", each) for each in entry.values() if type(each) is str):
+        return False
+    if entry["register"] is None:
+        path = entry["path"]
+        return re.fullmatch(r"/(sys|proc)(/[\w.-]+)+", path) is not None and ".." not in path
+    numbers = (entry["register"], entry["mask"])
+    return (
+        re.fullmatch(r"/dev/cpu/\d+/msr", entry["path"]) is not None
+        and all(0 <= number < 1 << 32 for number in numbers)
+        and re.fullmatch(r"\d{1,20}", entry["old"]) is not None
+    )
+
+
+_ENTRY: dict[str, tuple[type, ...]] = {
+    "key": (str,),
+    "what": (str,),
+    "path": (str,),
+    "register": (int, type(None)),
+    "mask": (int,),
+    "old": (str,),
+    "new": (str,),
+}
 
 
 def _setting_of(entry: Mapping[str, Any]) -> Setting:
