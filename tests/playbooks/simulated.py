@@ -35,6 +35,9 @@ class Space_:
     label: str | None = None
     signature: tuple[str, str, str] | None = None  # type, label, UUID
     data: str = ""
+    block_size: int = 4096
+    #: mkfs was killed after it had written its signature: it cannot be mounted.
+    torn: bool = False
 
     @property
     def block(self) -> str:
@@ -94,6 +97,9 @@ class SimulatedHost(Commands):
     numbers: int = 0
     changing: int = 0
     before_command: object = None
+    tears_mkfs: bool = False
+    #: The signature of before on a namespace that is made where one was.
+    shows_through: tuple[str, str, str] | None = ("xfs", "ghost", "dead-1")
 
     # The files that are read directly -------------------------------------------------
 
@@ -201,7 +207,7 @@ class SimulatedHost(Commands):
         return done
 
     def _answer(self, words: list[str]) -> Done:
-        name = f"_{words[0].replace('.', '_')}"
+        name = "_" + words[0].replace(".", "_").replace("-", "_")
         if words[0] in ("ndctl", "daxctl"):
             name += "_" + words[1].replace("-", "_")
         return getattr(self, name)(words)  # type: ignore[no-any-return]
@@ -306,7 +312,8 @@ class SimulatedHost(Commands):
             return Done(2, "", "")
         kind, label, uuid = space.signature
         label = f"LABEL={label}\n" if label else ""
-        return Done(0, f"DEVNAME={words[-1]}\n{label}UUID={uuid}\nTYPE={kind}\n", "")
+        size = f"BLOCK_SIZE={space.block_size}\n"
+        return Done(0, f"DEVNAME={words[-1]}\n{label}UUID={uuid}\n{size}TYPE={kind}\n", "")
 
     def _at(self, device: str) -> Space_:
         return next(each for each in self.spaces.values() if f"/dev/{each.block}" == device)
@@ -323,9 +330,8 @@ class SimulatedHost(Commands):
         name = next(n for i in range(9) if (n := f"namespace{region.name[-1]}.{i}") not in taken)
         label = words[words.index("-n") + 1] if "-n" in words else None
         mode = words[words.index("-m") + 1]
-        # What was there before shows through.
-        old = ("xfs", "ghost", "dead-1")
-        made = Space_(name, region.name, mode, raw, f"uuid-{self.numbers}", label, old)
+        uuid = f"uuid-{self.numbers}"
+        made = Space_(name, region.name, mode, raw, uuid, label, self.shows_through)
         self.spaces[name] = made
         if mode == "devdax":
             number = region.name[-1]
@@ -386,14 +392,18 @@ class SimulatedHost(Commands):
         return Done(0, "", "")
 
     def _mkfs_ext4(self, words: list[str]) -> Done:
+        """Without a terminal, mke2fs(8) asks nobody: with -F or not, what was there is gone."""
         space = self._at(words[-1])
-        if space.signature and "-F" not in words:
-            return Done(1, "", "contains a file system")
-        self.numbers += 1
-        space.signature = ("ext4", words[words.index("-L") + 1], f"fs-{self.numbers}")
+        given = {name: words[words.index(name) + 1] for name in ("-L", "-U", "-b")}
+        space.signature, space.data = ("ext4", given["-L"], given["-U"]), ""
+        space.block_size, space.torn = int(given["-b"]), self.tears_mkfs
+        if self.tears_mkfs:
+            raise Cut
         return Done(0, "", "")
 
     def _mount(self, words: list[str]) -> Done:
+        if self._at(words[-2]).torn:
+            return Done(32, "", "wrong fs type, bad option, bad superblock")
         options = words[words.index("-o") + 1]
         self.mounts[words[-1]] = (words[-2].removeprefix("/dev/"), words[2], options)
         return Done(0, "", "")
@@ -420,7 +430,9 @@ class SimulatedKernel(Kernel):
         return DaxAnswer(has, "simulated")
 
     def space(self, path: Path) -> Space:
-        return Space(GIB, GIB, 4096)
+        block, _, _ = self.host.mounts.get(str(path), ("", "", ""))
+        sizes = [s.block_size for s in self.host.spaces.values() if s.block == block]
+        return Space(GIB, GIB, sizes[0] if sizes else 4096)
 
     def mount_id(self, path: Path) -> int | None:
         return None

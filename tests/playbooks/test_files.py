@@ -94,7 +94,8 @@ def test_fstab_keeps_every_other_line() -> None:
 def test_the_record_survives_and_a_blank_one_is_no_file(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "provisioning.json"
     assert load_record(path) == Record()
-    record = Record(namespaces={"u": {"mode": "fsdax", "asked_bytes": None}}, making="u")
+    made = {"mode": "fsdax", "asked_bytes": None, "serves": "appdirect"}
+    record = Record(namespaces={"u": made}, making="u")
     save_record(record, path)
     assert load_record(path) == record
     assert path.stat().st_mode & 0o777 == 0o600

@@ -71,10 +71,13 @@ def test_each_mode_has_its_namespace(wish: Wish, words: str) -> None:
 def test_file_systems_are_aligned_to_huge_pages_and_without_dax_it_is_said_so() -> None:
     plan = make_plan(state_of("fresh-labels"), replace(REGION0, filesystem="xfs", dax=False))
     commands = {step.do: step.command for step in plan.steps}
-    assert "-m reflink=0 -d su=2m,sw=1 -L tierbench" in commands["make-filesystem"]
+    made = commands["make-filesystem"]
+    assert "-b size=4096 -m reflink=0,uuid=<a new UUID> -d su=2m,sw=1 -L tierbench" in made
     assert "-o noatime,dax=never " in commands["mount"]
     ext4 = make_plan(state_of("fresh-labels"), REGION0).steps[1].command
-    assert "-b 4096 -E stride=512,stripe_width=512 -L tierbench" in ext4
+    assert "-b 4096 -E stride=512,stripe_width=512 -U <a new UUID> -L tierbench" in ext4
+    small = make_plan(state_of("fresh-labels"), replace(REGION0, dax=False, block_size=1024))
+    assert "-b 1024 -E stride=2048,stripe_width=2048 " in small.steps[1].command
 
 
 def test_a_sized_namespace_is_made_beside_the_others_where_there_is_room() -> None:
@@ -101,7 +104,7 @@ def ours(name: str = "namespace0.0", point: str = "/mnt/pmem0", **more: object) 
         {name: use},
         record=Record(
             namespaces={uuid: {"mode": "fsdax", "asked_bytes": None}},
-            filesystems={"aa-1": "/mnt/pmem0"},
+            filesystems={"aa-1": {"point": "/mnt/pmem0", "block_size": 4096}},
         ),
         places={"/mnt/pmem0": Place("full", "/dev/pmem0", (0, 0))},
         statx_dax={"/mnt/pmem0": True},
@@ -145,14 +148,39 @@ def test_dax_is_what_statx_says_and_a_wish_without_it_mounts_anew() -> None:
     assert plan.destroys == ()
 
 
-def test_a_file_system_whose_making_was_cut_off_is_made_again() -> None:
+def test_a_file_system_is_made_without_consent_only_where_this_run_made_the_namespace() -> None:
+    """Ours, blank-looking, its making cut off: any of them may be a raw database's by now."""
+    state = ours(places={}, fstab="")
+    blank = replace(state, uses={**state.uses, "namespace0.0": EMPTY})
+    uuid = "2f8adfea-31a2-4ec1-b277-10f1e17de42c"
+    for record in (blank.record, replace(blank.record, making=uuid, filesystems={})):
+        plan = make_plan(replace(blank, record=record), REGION0)
+        assert dos(plan)[0] == ("make-filesystem", "/dev/pmem0")
+        assert plan.destroys == ("namespace0.0",)
+    plan = make_plan(replace(blank, made=frozenset({uuid})), REGION0)
+    assert (dos(plan)[0], plan.destroys) == (("make-filesystem", "/dev/pmem0"), ())
+
+
+def test_a_finished_file_system_is_kept_though_its_making_is_on_record() -> None:
     state = ours()
     uuid = "2f8adfea-31a2-4ec1-b277-10f1e17de42c"
-    record = replace(state.record, making=uuid, filesystems={})
-    uses = {**state.uses, "namespace0.0": EMPTY}
-    plan = make_plan(replace(state, record=record, uses=uses), REGION0)
-    assert dos(plan)[0] == ("make-filesystem", "/dev/pmem0")
-    assert plan.destroys == ()
+    finished = replace(state.record, making=uuid, making_filesystem="aa-1")
+    assert make_plan(replace(state, record=finished), REGION0).steps == ()
+    # One of another UUID is of before the namespace was made: it shows through.
+    unmounted = replace(state, uses={"namespace0.0": filesystem("ext4", "tierbench", "aa-0")})
+    plan = make_plan(replace(unmounted, record=finished, places={}), REGION0)
+    assert plan.destroys == ("namespace0.0",)
+
+
+def test_other_block_sizes_are_a_file_system_made_again_by_consent() -> None:
+    wish = replace(REGION0, dax=False, block_size=1024)
+    assert "mounted at /mnt/pmem0" in refused(make_plan(ours(), wish))["namespace0.0"]
+    content = Content(True, "ext4", "tierbench", "aa-1", block_size=4096)
+    plan = make_plan(ours(places={}, uses={"namespace0.0": Use(content)}), wish)
+    assert plan.destroys == ("namespace0.0",)
+    assert "has blocks of 4096 bytes" in plan.steps[0].why
+    small = replace(content, block_size=1024)
+    assert make_plan(ours(places={}, uses={"namespace0.0": Use(small)}), wish).destroys == ()
 
 
 def test_leaving_system_ram_offlines_its_memory_before_anything_else() -> None:
@@ -440,16 +468,13 @@ def test_dram_that_somebody_set_aside_is_not_taken_unasked() -> None:
     assert any("EMULATED" in note for note in plan.notes)
 
 
-def test_dram_that_we_set_aside_needs_no_consent_until_something_is_on_it() -> None:
-    """Its name is not known before the restart: nobody could have consented."""
-    ours = Record(memmap=MEMMAP)
-    plan = make_plan(with_memmap(record=ours), Wish("emulated"))
-    assert plan.destroys == ()
+def test_dram_that_we_set_aside_needs_consent_too() -> None:
+    """Since the restart anybody may have written to it."""
+    plan = make_plan(with_memmap(record=Record(memmap=MEMMAP)), Wish("emulated"))
+    assert plan.destroys == ("namespace0.0",)
     assert plan.steps[0].command == (
         "ndctl create-namespace -f -e namespace0.0 -m fsdax -M dev -a 2M"
     )
-    used = with_memmap(record=ours, uses={"namespace0.0": filesystem("ext4", "theirs")})
-    assert "labelled 'theirs'" in refused(make_plan(used, Wish("emulated")))["namespace0.0"]
 
 
 def test_other_modes_leave_dram_that_stands_in_alone() -> None:
@@ -514,6 +539,9 @@ def test_teardown_of_what_had_no_labels_takes_them_away() -> None:
         ({"mode": "appdirect", "mount_root": "mnt"}, "an absolute folder"),
         ({"mode": "appdirect", "owner": "a b; rm"}, "user, or user:group"),
         ({"mode": "memory-mode", "memory_mode_percent": 120}, "from 0 to 100"),
+        ({"mode": "appdirect", "dax": False, "block_size": 512}, "one of 1024, 2048, 4096"),
+        ({"mode": "appdirect", "block_size": 1024}, "DAX needs blocks of a page"),
+        ({"mode": "sector", "block_size": 1024}, "must be >= pmem_sector_size, 4096"),
         ({"mode": "appdirect", "filesytem": "xfs"}, "there is no such setting"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,11 @@ def device(tmp_path: Path) -> Path:
     return path
 
 
-def make(device: Path) -> None:
-    done = Commands().run(mkfs_argv(str(device), Wish("appdirect")))
+UUID = "6c5a1f0e-7b7e-4e6b-9d4b-3f1f6a3f0001"
+
+
+def make(device: Path, **wish: object) -> None:
+    done = Commands().run(mkfs_argv(str(device), replace(Wish("appdirect"), **wish), UUID))
     assert done.rc == 0, done.words
 
 
@@ -34,12 +38,37 @@ def test_a_file_system_of_ours_is_told_by_its_label_and_is_aligned(device: Path)
     make(device)
     content = probe(str(device), Commands())
     assert (content.known, content.type, content.label) == (True, "ext4", "tierbench")
-    assert content.uuid
+    assert (content.uuid, content.block_size) == (UUID, 4096)
     # In the superblock (1024): log2 of the block size, and the stride and stripe width in blocks.
     block = device.read_bytes()[1024:2048]
     assert 1024 << int.from_bytes(block[0x18:0x1C], "little") == 4096
     assert int.from_bytes(block[0x164:0x166], "little") * 4096 == 2 * MIB
     assert int.from_bytes(block[0x170:0x174], "little") * 4096 == 2 * MIB
+
+
+def test_ext4_of_smaller_blocks(device: Path) -> None:
+    make(device, block_size=1024)
+    assert probe(str(device), Commands()).block_size == 1024
+
+
+def test_mke2fs_asks_nobody_where_there_is_no_terminal(device: Path) -> None:
+    """The plan alone stands between a file system and mkfs."""
+    make(device)
+    make(device)
+
+
+def test_xfs_has_the_uuid_and_the_blocks_that_it_was_given(device: Path) -> None:
+    with device.open("r+b") as file:
+        file.truncate(2048 * MIB)
+    make(device, filesystem="xfs", block_size=1024)
+    content = probe(str(device), Commands())
+    assert (content.type, content.label, content.uuid) == ("xfs", "tierbench", UUID)
+    with device.open("rb") as file:
+        assert int.from_bytes(file.read(8)[4:], "big") == 1024
+    again = Commands().run(mkfs_argv(str(device), Wish("appdirect", filesystem="xfs"), UUID))
+    assert again.rc != 0  # it has a signature
+    forced = mkfs_argv(str(device), Wish("appdirect", filesystem="xfs"), UUID, force=True)
+    assert Commands().run(forced).rc == 0
 
 
 def test_a_wiped_one_is_nothing_again(device: Path) -> None:

@@ -8,19 +8,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import fstab
 from .commands import Commands, StepFailed
 from .devices import identity_on_record
 from .draft import Step
+from .filesystems import mkfs_argv
 from .ipmctl import current_goal
 from .ndctl import Namespace
 from .nodes import udev_rules
 from .plan import daxctl_conf
-from .record import Record, save_record, write_durably
+from .record import Record, remove_durably, save_record, write_durably
 from .state import Files, State
 from .tiers_of import host_file
 from .use import probe
@@ -29,12 +31,16 @@ from .wish import Wish
 
 @dataclass
 class Hands:
-    """What a step works with: the state it was planned from, and the record to keep."""
+    """What a step works with: the state it was planned from, and the record to keep.
+
+    ``made``: UUIDs of the namespaces that this run has made and not yet put a file system on.
+    """
 
     state: State
     wish: Wish
     commands: Commands
     files: Files
+    made: set[str] = field(default_factory=set)
 
     @property
     def record(self) -> Record:
@@ -66,7 +72,11 @@ def carry_out(step: Step, hands: Hands) -> None:
     """Do one step; StepFailed where the host says no."""
     if step.destroys:
         _remember_before(step, hands)
-    _STEPS[step.do](step, hands)
+    try:
+        _STEPS[step.do](step, hands)
+    except OSError as error:
+        why = f"{step.do}: {error.strerror or error}"
+        raise StepFailed(step.object, why, "put that right, then run this again") from error
 
 
 def _remember_before(step: Step, hands: Hands) -> None:
@@ -121,12 +131,13 @@ def _keep_uuid(step: Step, hands: Hands, told: str) -> None:
             step.object, f"ndctl's answer is not understood: {told!r}", "run --check"
         ) from error
     hands.record.made(uuid, mode, step.args.get("asked_bytes"), hands.wish.mode)
+    hands.made.add(uuid)
     if not hands.wish.has_filesystem:
         hands.save()
         return
     # What was on the region before shows through again where offsets are the same: a dead file
     # system, which nobody may take for a live one.
-    hands.record.making = uuid
+    hands.record.making, hands.record.making_filesystem = uuid, None
     hands.save()
     hands.must(step, "wipefs", "--all", "--quiet", f"/dev/{made['blockdev']}")
     hands.record.making = None
@@ -227,32 +238,34 @@ def _release_memory(step: Step, hands: Hands) -> None:
 
 
 def _make_filesystem(step: Step, hands: Hands) -> None:
-    """On record as unfinished until it is made: a half-made one is not taken for somebody's."""
-    namespace = hands.namespace(step)
+    """On record by its UUID before it is made: a finished one is known whenever a run is cut off,
+    and whatever else is found on the namespace is not taken for it.
+    """
+    namespace, record = hands.namespace(step), hands.record
     device = f"/dev/{namespace.block}"
     if step.object != device:
         raise StepFailed(
             step.object, f"the namespace of {namespace.region} is {device}", "run --check"
         )
     _keep(namespace, hands)
-    hands.record.making, hands.record.creating = namespace.uuid, None
-    hands.record.creating_for = None
+    made = str(uuid.uuid4())
+    point = f"{hands.wish.mount_root.rstrip('/')}/pmem{_region_number(namespace)}"
+    record.making, record.making_filesystem = namespace.uuid, made
+    record.creating = record.creating_for = None
+    record.filesystems[made] = {"point": point, "block_size": hands.wish.block_size}
     hands.save()
-    argv = list(step.args["argv"])
-    if step.args.get("again"):
-        argv.insert(1, "-F" if argv[0] == "mkfs.ext4" else "-f")
-    hands.must(step, *argv)
-    # It is made; whatever is found below, what is on it from here on may be somebody's data.
-    hands.record.making = None
+    hands.made.discard(str(namespace.uuid))
+    hands.must(step, *mkfs_argv(device, hands.wish, made, force=bool(step.args.get("force"))))
+    record.making = record.making_filesystem = None
+    for gone in [u for u, each in record.filesystems.items() if each["point"] == point]:
+        if gone != made:
+            del record.filesystems[gone]
     hands.save()
     found = probe(device, hands.commands)
-    if found.uuid is None or found.type != hands.wish.filesystem:
+    if found.uuid != made or found.type != hands.wish.filesystem:
         raise StepFailed(
             device, f"blkid finds {found.type or found.why} on it after mkfs", "run --check"
         )
-    point = f"{hands.wish.mount_root.rstrip('/')}/pmem{_region_number(namespace)}"
-    hands.record.filesystems[found.uuid] = point
-    hands.save()
 
 
 def _region_number(namespace: Namespace) -> str:
@@ -266,9 +279,22 @@ def _mount(step: Step, hands: Hands) -> None:
             hands.record.folders.append(step.object)
             hands.save()
         point.mkdir(parents=True, mode=0o755)
-    device = f"/dev/{hands.namespace(step).block}"
-    options = step.args["options"]
-    hands.must(step, "mount", "-t", step.args["filesystem"], "-o", options, device, step.object)
+    namespace, record = hands.namespace(step), hands.record
+    device, options = f"/dev/{namespace.block}", step.args["options"]
+    unfinished = record.making is not None and record.making == namespace.uuid
+    do = "look at dmesg, then run this again"
+    if unfinished:
+        do = f"making its file system was cut off: wipefs -a {device}, then run this again"
+    content = hands.state.use(namespace).content
+    if content.uuid and content.uuid not in record.filesystems:  # the record was lost
+        size = content.block_size or hands.wish.block_size
+        record.filesystems[content.uuid] = {"point": step.object, "block_size": size}
+        hands.save()
+    mount = ["mount", "-t", step.args["filesystem"], "-o", options, device, step.object]
+    hands.commands.must(mount, step.object, do)
+    if unfinished:  # it was whole
+        record.making = record.making_filesystem = None
+        hands.save()
 
 
 def _unmount(step: Step, hands: Hands) -> None:
@@ -280,8 +306,6 @@ def _write_fstab(step: Step, hands: Hands) -> None:
     uuid = hands.state.use(namespace).content.uuid
     if uuid is None:
         raise StepFailed(step.object, f"/dev/{namespace.block} has no UUID", "run --check")
-    hands.record.filesystems[uuid] = step.object  # if the look at it failed when it was made
-    hands.save()
     line = fstab.our_line(uuid, step.object, hands.wish)
     _change_fstab(hands, fstab.with_line(hands.state.fstab, line))
 
@@ -344,7 +368,7 @@ def _write_host_file(step: Step, hands: Hands) -> None:
 
 def _replace(path: Path, text: str | None) -> None:
     if text is None:
-        path.unlink(missing_ok=True)
+        remove_durably(path)
     else:
         write_durably(path, text, 0o644)
 
@@ -380,13 +404,19 @@ def _remove_memmap(step: Step, hands: Hands) -> None:
     if hands.state.boot_loader == "grubby":
         hands.must(step, "grubby", "--update-kernel=ALL", f"--remove-args={step.args['parameter']}")
     else:
-        hands.files.grub.unlink(missing_ok=True)
+        remove_durably(hands.files.grub)
         hands.must(step, "update-grub")
     hands.record.memmap = None
     hands.save()
 
 
+def _write_record(step: Step, hands: Hands) -> None:
+    """What was found to be missing in it is on the state's own already."""
+    hands.save()
+
+
 _STEPS: dict[str, Callable[[Step, Hands], None]] = {
+    "write-record": _write_record,
     "create-namespace": _create_namespace,
     "reconfigure-namespace": _reconfigure_namespace,
     "destroy-namespace": _destroy_namespace,

@@ -9,6 +9,8 @@ from .state import Place, ids_of, mount_point
 from .use import MountedAt, is_our_filesystem
 from .wish import Wish
 
+_NEW_UUID = "<a new UUID>"
+
 
 def plan_filesystem(draft: Draft, region: Region, kept: Namespace | None, wish: Wish) -> None:
     """From a namespace (None: it is made by a step before) to a mounted file system."""
@@ -26,16 +28,21 @@ def plan_filesystem(draft: Draft, region: Region, kept: Namespace | None, wish: 
     _own(draft, point, fresh, mount, wish)
 
 
-def mkfs_argv(device: str, wish: Wish) -> list[str]:
+def mkfs_argv(device: str, wish: Wish, uuid: str, *, force: bool = False) -> list[str]:
     """Aligned to 2 MiB, so that a huge page of a file is one of the namespace.
 
-    ext4: blocks of a page (DAX needs it, and small devices would get 1 KiB); xfs: no reflinks,
+    ext4: the block size is always given, since small devices would get 1 KiB; xfs: no reflinks,
     which kernels before 6.1 do not take together with DAX.
     """
+    size = wish.block_size
     if wish.filesystem == "ext4":
-        stride = ["-E", "stride=512,stripe_width=512"]
-        return ["mkfs.ext4", "-q", "-b", "4096", *stride, "-L", OUR_NAME, device]
-    return ["mkfs.xfs", "-q", "-m", "reflink=0", "-d", "su=2m,sw=1", "-L", OUR_NAME, device]
+        stride = (2 << 20) // size
+        align = ["-E", f"stride={stride},stripe_width={stride}"]
+        options = ["-b", str(size), *align, "-U", uuid, *(["-F"] if force else [])]
+        return ["mkfs.ext4", "-q", *options, "-L", OUR_NAME, device]
+    metadata = f"reflink=0,uuid={uuid}"
+    options = ["-b", f"size={size}", "-m", metadata, "-d", "su=2m,sw=1", *(["-f"] if force else [])]
+    return ["mkfs.xfs", "-q", *options, "-L", OUR_NAME, device]
 
 
 def _our_mount(draft: Draft, kept: Namespace, point: str) -> MountedAt | None:
@@ -52,34 +59,69 @@ def _our_mount(draft: Draft, kept: Namespace, point: str) -> MountedAt | None:
 
 
 def _make(draft: Draft, region: Region, kept: Namespace | None, device: str, wish: Wish) -> bool:
-    """Whether a file system is made; a foreign one is refused, whatever is confirmed."""
+    """Whether a file system is made: by consent, but on a namespace that this run has made.
+
+    One that was there before may hold data that no probe can see (a raw database, dm-crypt), even
+    where we made it. A foreign file system is refused, consent or not.
+    """
+    command = " ".join(mkfs_argv(device, wish, _NEW_UUID))
     if kept is None:
-        argv = mkfs_argv(device, wish)
-        draft.add("make-filesystem", device, "there will be none on it yet", " ".join(argv))
+        draft.add("make-filesystem", device, "there will be none on it yet", command)
         return True
     state, content = draft.state, draft.state.use(kept).content
-    ours = content.known and content.type and is_our_filesystem(content, state.record.filesystems)
-    unfinished = is_unfinished(draft, kept)
-    if ours and content.type == wish.filesystem and not unfinished:
+    if _is_there(draft, kept, wish):
         return False
-    argv = mkfs_argv(device, wish)
-    args = {"argv": argv, "region": region.name}
-    if unfinished and (ours or content.empty):
-        draft.add(
-            "make-filesystem", device, "making it was cut off", " ".join(argv), again=True, **args
-        )
-    elif unfinished:
-        why = f"making {kept.name} was cut off; what was there before shows through: {content.type}"
-        draft.destroy(
-            "make-filesystem", device, why, " ".join(argv), [kept], again=True, dead=True, **args
-        )
-    elif content.empty and state.is_ours(kept):
-        why = f"{kept.name} is ours and has none"
-        draft.add("make-filesystem", device, why, " ".join(argv), **args)
-    else:
-        why = f"{kept.name} has {content.type or 'nothing that can be seen'}, not {wish.filesystem}"
-        draft.destroy("make-filesystem", device, why, " ".join(argv), [kept], again=True, **args)
+    if kept.uuid in state.made and content.empty:
+        why = f"{kept.name} was made by this run and has none"
+        draft.add("make-filesystem", device, why, command, region=region.name)
+        return True
+    draft.destroy(
+        "make-filesystem",
+        device,
+        _why_again(draft, kept, wish),
+        command,
+        [kept],
+        dead=is_unfinished(draft, kept),
+        force=not content.empty,
+        region=region.name,
+    )
     return True
+
+
+def _is_there(draft: Draft, kept: Namespace, wish: Wish) -> bool:
+    """Whether the file system on a namespace is ours and as wanted. That it was finished is shown
+    by mounting it.
+    """
+    record, content = draft.state.record, draft.state.use(kept).content
+    if not (content.known and content.type == wish.filesystem):
+        return False
+    if is_unfinished(draft, kept) and content.uuid != record.making_filesystem:
+        return False  # it shows through from before the namespace was made
+    ours = is_our_filesystem(content, record.filesystems)
+    return ours and block_size(draft, kept) in (None, wish.block_size)
+
+
+def block_size(draft: Draft, kept: Namespace) -> int | None:
+    """Of a namespace's file system: ext4 by blkid, xfs by our record; None: not known."""
+    content = draft.state.use(kept).content
+    on_record = draft.state.record.filesystems.get(content.uuid or "", {}).get("block_size")
+    return content.block_size or on_record
+
+
+def _why_again(draft: Draft, kept: Namespace, wish: Wish) -> str:
+    content = draft.state.use(kept).content
+    if not content.type:
+        return (
+            f"{kept.name} was there before this run, and may hold data though no file system is"
+            f" seen on it{'' if content.known else ' (' + content.why + ')'}"
+        )
+    label = f" labelled {content.label!r}" if content.label else ""
+    found = f"{content.type}{label} (UUID {content.uuid})"
+    if is_unfinished(draft, kept):
+        return f"making {kept.name} was cut off; {found} is on it"
+    if content.type == wish.filesystem:
+        return f"{found} on {kept.name} has blocks of {block_size(draft, kept)} bytes"
+    return f"{kept.name} has {found}, not {wish.filesystem}"
 
 
 def is_unfinished(draft: Draft, kept: Namespace) -> bool:
@@ -139,7 +181,7 @@ def _is_as_wanted(draft: Draft, point: str, mount: MountedAt, wish: Wish) -> boo
 
 def _remember(draft: Draft, region: Region, uuid: str | None, point: str, wish: Wish) -> None:
     """The fstab line; the UUID of a file system still to be made is not known yet."""
-    line = fstab.our_line(uuid or "<its new UUID>", point, wish)
+    line = fstab.our_line(uuid or _NEW_UUID, point, wish)
     if uuid is None or not fstab.has_line(draft.state.fstab, line):
         why = "after a restart it would not be mounted so"
         draft.add("write-fstab", point, why, f"/etc/fstab: {line}", region=region.name)

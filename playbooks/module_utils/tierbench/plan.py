@@ -9,6 +9,7 @@ from . import ipmctl, memmap
 from .devices import plan_devices
 from .draft import Draft, Refusal, Step
 from .goals import plan_goal
+from .losses import note_of
 from .ndctl import Region
 from .nodes import udev_rules
 from .regions import plan_region
@@ -35,7 +36,10 @@ class Plan:
 
 def make_plan(state: State, wish: Wish) -> Plan:
     """What is to be done on a host in this state to have what is wanted."""
-    draft = Draft(state)
+    draft = Draft(state, notes=note_of(state))
+    if state.lost and wish.mode != "teardown":
+        why = "what is marked as ours is not on record"
+        draft.add("write-record", "the record", why, "(what is marked as ours, as it is now)")
     regions = wanted_regions(draft, wish)
     if wish.mode == "teardown":
         _refuse_absent(draft, wish)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from .commands import StepFailed
 
 _SCHEMA = 1
 
@@ -26,12 +29,15 @@ class Record:
     #: UUIDs of namespaces we made to ``{mode, asked_bytes, serves}``. ``serves``: the mode (of
     #: wish.py) that it was made for, or was given to since; system-ram: nobody keeps things in it.
     namespaces: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: UUIDs of file systems we made to their mount points.
-    filesystems: dict[str, str] = field(default_factory=dict)
+    #: UUIDs of file systems we made to ``{point, block_size}``. We choose the UUID, so that it is
+    #: on record before mkfs begins: a finished file system is known as ours whatever happens then.
+    filesystems: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: What a run under way may destroy: name to UUID (empty where the namespace has none).
     approved: dict[str, str] = field(default_factory=dict)
-    #: UUID of the namespace on which a file system is being made: there is none yet.
+    #: UUID of the namespace of which signatures are wiped, or on which a file system is made, and
+    #: the UUID of that file system: whatever else is found on it is of before.
     making: str | None = None
+    making_filesystem: str | None = None
     #: Region in which a namespace is being made: one of ours in it that is not on record was
     #: made by a run that was cut off.
     creating: str | None = None
@@ -61,9 +67,17 @@ class Record:
         self.creating = self.creating_for = None
 
     @property
+    def points(self) -> set[str]:
+        """Mount points of the file systems we made."""
+        return {each["point"] for each in self.filesystems.values()}
+
+    @property
     def blank(self) -> bool:
         """Whether nothing of ours is on the host."""
         return self == Record(zeroed=self.zeroed)
+
+
+# Reading ---------------------------------------------------------------------------
 
 
 def load_record(path: Path) -> Record:
@@ -72,44 +86,176 @@ def load_record(path: Path) -> Record:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return Record()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
     try:
-        told = json.loads(text)
-        if told.pop("schema") != _SCHEMA:
-            raise ValueError("of another version")
-        return Record(**told)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        document = json.loads(text)
+        if not isinstance(document, dict) or document.pop("schema", None) != _SCHEMA:
+            raise ValueError(f"no record of schema {_SCHEMA}")
+        for name, value in document.items():
+            if name not in _FORMS:
+                raise ValueError(f"unknown field {name!r}")
+            if not _FORMS[name](value):
+                raise ValueError(f"{name} is malformed: {str(value)[:200]!r}")
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from error
+    return Record(**document)
+
+
+_Form = Callable[[Any], bool]
+
+
+def _text(pattern: str) -> _Form:
+    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+
+
+def _optional(form: _Form) -> _Form:
+    return lambda value: value is None or form(value)
+
+
+def _list(form: _Form) -> _Form:
+    return lambda value: isinstance(value, list) and all(map(form, value))
+
+
+def _by(key: _Form, form: _Form) -> _Form:
+    return lambda value: (
+        isinstance(value, dict) and all(map(key, value)) and all(map(form, value.values()))
+    )
+
+
+def _fields(**forms: _Form) -> _Form:
+    return lambda value: (
+        isinstance(value, dict)
+        and set(value) == set(forms)
+        and all(form(value[name]) for name, form in forms.items())
+    )
+
+
+_WORD = _text(r"[\x21-\x7e]{1,255}")
+_PHRASE = _text(r"[\x20-\x7e]{0,255}")
+_REGION = _text(r"region\d+")
+#: Without a space, which would end the field of fstab(5).
+_POINT = _text(r"(/[^/\s\x00-\x1f\ud800-\udfff]+)+")
+_LABEL = _text(r"[^\x00\ud800-\udfff]*")
+_MODE = _text(r"raw|fsdax|sector|devdax")
+_FORMS: dict[str, _Form] = {
+    "before": _by(
+        _REGION,
+        _fields(
+            labelled=_flag,
+            namespaces=_list(
+                _fields(
+                    mode=_MODE,
+                    raw_bytes=_count,
+                    label=_optional(_LABEL),
+                    map=_optional(_text("dev|mem")),
+                    sector_size=_optional(_count),
+                    align_bytes=_optional(_count),
+                )
+            ),
+        ),
+    ),
+    "namespaces": _by(_WORD, _fields(mode=_MODE, asked_bytes=_optional(_count), serves=_WORD)),
+    "filesystems": _by(_WORD, _fields(point=_POINT, block_size=_count)),
+    "approved": _by(_WORD, _PHRASE),
+    "making": _optional(_WORD),
+    "making_filesystem": _optional(_WORD),
+    "creating": _optional(_REGION),
+    "creating_for": _optional(_WORD),
+    "folders": _list(_POINT),
+    "memmap": _optional(_text(r"memmap=[0-9A-Za-z!,]+")),
+    "memmap_done": _flag,
+    "goal_before": _optional(_text(r"\d{1,3} \w+( \d{1,3})?")),
+    "goal_asked": _optional(_PHRASE),
+    "goal_boot": _optional(_PHRASE),
+    "host_file_made": _flag,
+    "dax": _by(
+        _text(r"dax\d+\.\d+"), _fields(size_bytes=_optional(_count), target_node=_optional(_count))
+    ),
+    "zeroed": _by(_REGION, _PHRASE),
+}
+
+
+# Writing ---------------------------------------------------------------------------
 
 
 def save_record(record: Record, path: Path) -> None:
-    """Replace the record at once, durably; an empty one is removed."""
+    """Replace the record at once, durably; an empty one is removed. StepFailed where it cannot."""
     if record == Record():
-        path.unlink(missing_ok=True)
+        remove_durably(path)
         return
     write_durably(path, json.dumps({"schema": _SCHEMA, **asdict(record)}, indent=2) + "\n", 0o600)
 
 
 def write_durably(path: Path, text: str, mode: int) -> None:
-    """Beside, fsync, rename, fsync of the folder; a file that is there keeps its owner and mode."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    target = path.resolve()
-    fd, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    """Beside, fsync, rename, fsync of the folder; a file that is there keeps its owner and mode.
+
+    StepFailed where the file cannot be written; it is then whole, as it was or as it is to be.
+    """
     try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            if target.exists():
-                status = target.stat()
-                os.fchmod(file.fileno(), status.st_mode & 0o7777)
-                os.fchown(file.fileno(), status.st_uid, status.st_gid)
-            os.fsync(file.fileno())
-        os.replace(beside, target)
-    except BaseException:
-        os.unlink(beside)
-        raise
-    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        target = Path(os.path.realpath(path))
+        beside = _beside(target)
+        try:
+            _write(beside, target, text, mode)
+            os.replace(beside, target)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def remove_durably(path: Path) -> None:
+    """The file, and what a write of it that was cut off has left; StepFailed where it cannot."""
     try:
-        os.fsync(folder)
+        _beside(path).unlink(missing_ok=True)
+        if path.exists():
+            path.unlink()
+            _sync_folder(path.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _beside(target: Path) -> Path:
+    """Always the same, so that a write that was cut off leaves one file at most."""
+    return target.with_name(f".{target.name}.tierbench")
+
+
+def _write(beside: Path, target: Path, text: str, mode: int) -> None:
+    beside.unlink(missing_ok=True)
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fchmod(file.fileno(), mode)
+        if target.exists():
+            status = target.stat()
+            os.fchmod(file.fileno(), status.st_mode & 0o7777)
+            os.fchown(file.fileno(), status.st_uid, status.st_gid)
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
     finally:
-        os.close(folder)
+        os.close(fd)
+
+
+def _unwritable(path: Path, error: OSError) -> StepFailed:
+    return StepFailed(
+        str(path),
+        f"cannot be written: {error.strerror or error}",
+        "make its file system writable, with room on it; then run this again",
+    )

@@ -11,7 +11,6 @@ from .draft import Draft
 from .ndctl import OUR_NAME, Namespace, Region
 from .nodes import plan_node
 from .state import State
-from .use import Content, Use
 from .wish import Wish
 
 
@@ -178,22 +177,12 @@ def _reconfigure(draft: Draft, region: Region, there: list[Namespace], wish: Wis
             "restart the host",
         )
         return
-    name, state = there[0].name, draft.state
+    name = there[0].name
     argv = ["ndctl", "create-namespace", "-f", "-e", name, *mode_argv(wish)]
     why = f"{_described(there[0])} is not {wish.namespace_mode} with map={wish.map}"
     command = " ".join(argv)
     args = {"argv": argv, "asked_bytes": wish.size_bytes}
-    # As the kernel has made it: fsdax with its page structures in DRAM, and no UUID.
-    untouched = there[0].uuid is None and state.use(there[0]) == Use(Content(True))
-    if _is_our_dram(state) and untouched:
-        draft.add("reconfigure-namespace", name, why, command, **args)
-    else:
-        draft.destroy("reconfigure-namespace", name, why, command, there, **args)
-
-
-def _is_our_dram(state: State) -> bool:
-    """Whether the kernel set DRAM aside because we told it to: nobody had it before."""
-    return state.record.memmap is not None and state.record.memmap in state.cmdline.split()
+    draft.destroy("reconfigure-namespace", name, why, command, there, **args)
 
 
 # DAX devices ---------------------------------------------------------------------

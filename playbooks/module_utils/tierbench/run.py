@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .apply import Hands, carry_out
 from .commands import Commands, StepFailed
 from .draft import Draft, Refusal, Step
 from .plan import Plan, make_plan, wanted_regions
-from .record import Record, load_record, save_record
+from .record import Record, save_record
 from .regions import note_service
 from .state import PACKAGES, Files, State, Unreadable, read_state, vars_of
 from .tiers.kernel import LIVE, Kernel
@@ -80,39 +80,51 @@ def run(
     except (ValueError, TypeError) as error:
         outcome.refusals.append(Refusal("settings", str(error), "correct it, and run this again"))
     except Unreadable as error:
-        outcome.refusals.append(Refusal("host", str(error), "nothing is done on what is not known"))
+        outcome.refusals.append(Refusal("host", str(error), error.do))
     except StepFailed as error:
         outcome.failures.append(Refusal(error.object, error.why, error.do))
-    except BlockingIOError:
-        why = f"another run holds {files.record}.lock"
-        outcome.refusals.append(Refusal("host", why, "wait for it to end"))
     return outcome
 
 
 @contextlib.contextmanager
 def _alone(files: Files, leave: Leave) -> Iterator[None]:
-    """One run at a time changes a host."""
+    """One run at a time changes a host. Unreadable where no record could be kept there."""
     if not leave.change or leave.verify_only:
         yield
         return
-    files.record.parent.mkdir(parents=True, exist_ok=True)
-    with Path(f"{files.record}.lock").open("w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        files.record.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(f"{files.record}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        why = f"no record can be kept: {files.record}.lock: {error.strerror or error}"
+        raise Unreadable(why, "make its file system writable, with room on it") from error
+    with os.fdopen(fd, "w", encoding="utf-8"):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            why = f"another run holds {files.record}.lock"
+            raise Unreadable(why, "wait for it to end") from None
         yield
 
 
 @dataclass(frozen=True)
 class Host:
-    """What is wanted of a host, and the ways to it."""
+    """What is wanted of a host, and the ways to it.
+
+    ``made``: the one thing that is remembered between two steps, since nothing on the host tells
+    it: the namespaces of this very run, on which nobody can have put anything.
+    """
 
     wish: Wish
     commands: Commands
     files: Files
     kernel: Kernel
+    made: set[str] = field(default_factory=set)
 
     def state(self) -> State:
         """Read anew."""
-        return read_state(self.wish, self.commands, self.files, self.kernel)
+        state = read_state(self.wish, self.commands, self.files, self.kernel)
+        return replace(state, made=frozenset(self.made))
 
 
 def _run(host: Host, leave: Leave, outcome: Outcome) -> None:
@@ -137,9 +149,12 @@ def _run(host: Host, leave: Leave, outcome: Outcome) -> None:
         outcome.refusals.append(unconfirmed)
     if outcome.refusals or not leave.change:
         return
-    if note_service(state, wanted_regions(Draft(state), wish), wish.mode):
-        save_record(state.record, host.files.record)
-    state = _carry_out_all(plan, state, host, outcome)
+    try:
+        _put_on_record(plan, state, host)
+    except StepFailed as error:
+        outcome.refusals.append(Refusal(error.object, error.why, error.do))
+        return
+    state = _carry_out_all(plan, state, host, leave, outcome)
     outcome.state = state.to_json()
     if not outcome.reboot_needed and not outcome.failures:
         outcome.failures += deviations(state, wish, host.kernel)
@@ -196,13 +211,13 @@ def confirmation(plan: Plan, state: State, leave: Leave) -> Refusal | None:
 # Steps -----------------------------------------------------------------------------
 
 
-def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> State:
+def _carry_out_all(plan: Plan, state: State, host: Host, leave: Leave, outcome: Outcome) -> State:
     """The first step, then everything anew, until the plan is empty; the last state."""
+    outcome.steps = [s.to_json(done=True) for s in plan.steps if s.do == "write-record"]
+    outcome.changed, outcome.reboot_needed = bool(outcome.steps), False
     if plan.steps:
-        _approve(plan, state, host.files)
         state = host.state()
         plan = make_plan(state, host.wish)
-    outcome.steps, outcome.reboot_needed = [], False
     came_up: list[tuple[Step, int]] = []
     for _ in range(_MOST_STEPS):
         if plan.refusals:
@@ -215,9 +230,13 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
             why = f"{step.do} ended without an error, and has no effect: {step.why}"
             raise StepFailed(step.object, why, "look at dmesg")
         came_up.append((step, len(plan.steps)))
+        # Of a region that was disabled before, nobody saw what is on it.
+        if step.destroys and (unconfirmed := confirmation(plan, state, leave)):
+            outcome.failures.append(unconfirmed)
+            return state
         _check_approved(step, state)
         try:
-            carry_out(step, Hands(state, host.wish, host.commands, host.files))
+            carry_out(step, Hands(state, host.wish, host.commands, host.files, host.made))
         except StepFailed:
             outcome.changed = True
             outcome.steps += [each.to_json() for each in plan.steps]
@@ -226,7 +245,7 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
             raise
         outcome.steps.append(step.to_json(done=True))
         outcome.changed = True
-        _forget(step, host.files)
+        _forget(step, state.record, host.files)
         state = host.state()
         plan = make_plan(state, host.wish)
     outcome.steps += [each.to_json() for each in plan.steps]
@@ -237,7 +256,7 @@ def _carry_out_all(plan: Plan, state: State, host: Host, outcome: Outcome) -> St
 
 def _note_uncreated(before: State, host: Host) -> None:
     """Where nothing was made, what somebody makes in that region later is none of ours."""
-    with contextlib.suppress(Unreadable):  # then the next run finds out
+    with contextlib.suppress(Unreadable, StepFailed):  # then the next run finds out
         after = host.state()
         new = {n.uuid for n in after.inventory.namespaces if n.region == after.record.creating}
         if after.record.creating and new <= {n.uuid for n in before.inventory.namespaces}:
@@ -245,13 +264,18 @@ def _note_uncreated(before: State, host: Host) -> None:
             save_record(after.record, host.files.record)
 
 
-def _approve(plan: Plan, state: State, files: Files) -> None:
-    """What this run may destroy goes on record, by name and identity, before the first step."""
-    named = state.identities()
-    for name in plan.destroys:
-        state.record.approved[name] = named[name]
-    if state.record.approved or not state.record.blank:
-        save_record(state.record, files.record)
+def _put_on_record(plan: Plan, state: State, host: Host) -> None:
+    """Before the first step: what the namespaces serve, and what this run may destroy, by name and
+    identity; with what was missing on record. StepFailed: then nothing is done.
+    """
+    record = state.record
+    changed = note_service(state, wanted_regions(Draft(state), host.wish), host.wish.mode)
+    if plan.steps:
+        named = state.identities()
+        record.approved.update({name: named[name] for name in plan.destroys})
+        changed = changed or bool(record.approved) or not record.blank
+    if changed:
+        save_record(record, host.files.record)
 
 
 def _check_approved(step: Step, state: State) -> None:
@@ -264,11 +288,10 @@ def _check_approved(step: Step, state: State) -> None:
             )
 
 
-def _forget(step: Step, files: Files) -> None:
+def _forget(step: Step, record: Record, files: Files) -> None:
     """What has been destroyed can not be destroyed again under its old name."""
     if not step.destroys:
         return
-    record = load_record(files.record)
     for name in step.destroys:
         record.approved[name] = _DONE
     save_record(record, files.record)

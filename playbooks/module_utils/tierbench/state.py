@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from . import fstab
 from .commands import Commands
 from .ipmctl import Goals, read_goals
+from .losses import with_what_was_lost
 from .ndctl import OUR_NAME, DaxDevice, Inventory, Namespace, Region, parse_daxctl, parse_ndctl
 from .record import Record, load_record
 from .tiers.kernel import LIVE, Kernel
@@ -35,7 +37,11 @@ PACKAGES = {
 
 
 class Unreadable(Exception):
-    """The host's state cannot be read: nothing may be done on it."""
+    """The host's state cannot be read: nothing may be done on it. ``do``: what to do."""
+
+    def __init__(self, why: str, do: str = "nothing is done on what is not known") -> None:
+        super().__init__(why)
+        self.do = do
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,10 @@ class State:
     uses: Mapping[str, Use] = field(default_factory=dict)
     dax: tuple[DaxDevice, ...] = ()
     record: Record = field(default_factory=Record)
+    #: What of it was not on record though it is ours, in words (losses.py).
+    lost: tuple[str, ...] = ()
+    #: UUIDs of namespaces that the run under way has made, and that have no file system yet.
+    made: frozenset[str] = frozenset()
     places: Mapping[str, Place] = field(default_factory=dict)
     #: Whether statx shows DAX below a mount point of ours; None where it cannot say.
     statx_dax: Mapping[str, bool | None] = field(default_factory=dict)
@@ -79,6 +89,8 @@ class State:
     boot_id: str = ""
     iomem: str = ""
     boot_loader: str | None = None
+    #: The ``memmap=`` in our file of the boot loader's (Debian family).
+    boot_loader_file: str | None = None
     missing_tools: tuple[str, ...] = ()
     disabled_regions: tuple[str, ...] = ()
     #: The tier of ordinary disks where the host file names none: (kind, path).
@@ -156,7 +168,9 @@ def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LI
         record = load_record(files.record)
     except ValueError as error:
         raise Unreadable(
-            f"what was there before is on record, and cannot be read: {error}"
+            f"the record of what was there before cannot be read: {error}",
+            "put it right, or a backup in its place. Where there is none: move it away; what is"
+            " marked as ours is then still known, and what was there before is not",
         ) from error
     boot_id = kernel.read("/proc/sys/kernel/random/boot_id") or ""
     inventory, disabled = _inventory(commands, kernel)
@@ -165,13 +179,14 @@ def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LI
     record = replace(record, zeroed=zeroed)
     regions = (replace(r, labelled=r.labelled and r.name not in zeroed) for r in inventory.regions)
     inventory = replace(inventory, regions=tuple(regions))
-    points = _points(wish, inventory, record)
+    fstab_text = _text(files.fstab) or ""
+    points = _points(wish, inventory, record, fstab_text)
     found = uses(inventory.namespaces, commands, kernel)
     ours = [m.point for use in found.values() for m in use.mounts if m.point in points]
     dax = _dax_devices(commands, kernel)
     nodes = {device.name: commands.owner_of(f"/dev/{device.name}") for device in dax}
     users = open_devices() if kernel is LIVE and wish.mode == "system-ram" else {}
-    return State(
+    state = State(
         inventory=inventory,
         uses=found,
         dax=dax,
@@ -181,7 +196,7 @@ def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LI
         mount_users={point: users_of_mount(point) for point in ours if wish.mode == "teardown"}
         if kernel is LIVE
         else {},
-        fstab=_text(files.fstab) or "",
+        fstab=fstab_text,
         host_file=_text(files.host_file),
         daxctl_conf=_text(files.daxctl_conf),
         daxctl_conf_is_read=_daxctl_conf_is_read(kernel),
@@ -193,9 +208,11 @@ def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LI
         boot_id=boot_id,
         iomem=(kernel.read("/proc/iomem") or "") if wish.mode == "emulated" else "",
         boot_loader=_boot_loader(commands, files),
+        boot_loader_file=_memmap_in(_text(files.grub)),
         disabled_regions=disabled,
         default_tier=_default_tier(kernel, files.disk_tier),
     )
+    return with_what_was_lost(state)
 
 
 def missing_tools(wish: Wish, commands: Commands) -> tuple[str, ...]:
@@ -269,10 +286,14 @@ def _daxctl_conf_is_read(kernel: Kernel) -> bool:
     return any(texts) and not any("daxctl -C " in text for text in texts)
 
 
-def _points(wish: Wish, inventory: Inventory, record: Record) -> set[str]:
+def _points(wish: Wish, inventory: Inventory, record: Record, fstab_text: str) -> set[str]:
     """Mount points that are wanted, or of ours."""
     wanted = {mount_point(wish, region) for region in inventory.regions}
-    return (wanted if wish.has_filesystem else set()) | set(record.filesystems.values())
+    return (
+        (wanted if wish.has_filesystem else set())
+        | record.points
+        | set(fstab.our_points(fstab_text))
+    )
 
 
 def mount_point(wish: Wish, region: Region) -> str:
@@ -313,6 +334,11 @@ def _boot_loader(commands: Commands, files: Files) -> str | None:
         ):
             return program
     return None
+
+
+def _memmap_in(text: str | None) -> str | None:
+    found = re.search(r"memmap=[0-9A-Za-z!,]+", text or "")
+    return found.group() if found else None
 
 
 def _default_tier(kernel: Kernel, folder: Path) -> tuple[str, str] | None:

@@ -53,10 +53,15 @@ def _plan_region(draft: Draft, region: Region, *, bring_back: bool) -> None:
     for namespace in ours:
         uuid = state.use(namespace).content.uuid or ""
         lines = fstab.points_of(state.fstab, uuid)
-        _forget(draft, lines, [*lines, state.record.filesystems.get(uuid, "")])
+        on_record = state.record.filesystems.get(uuid, {})
+        _forget(draft, lines, [*lines, on_record.get("point", "")])
         release_memory(draft, namespace)
         _destroy(draft, region, namespace, unmounted[namespace.name])
     before = state.record.before.get(region.name)
+    if before is None and ours:
+        draft.notes.append(
+            f"{region.name}: what was in it before is not on record, and does not come back"
+        )
     if before is None or not bring_back:
         return
     others = [each for each in state.of_region(region) if each not in ours]
@@ -72,9 +77,7 @@ def _unmount(draft: Draft, namespace: Namespace) -> list[MountedAt]:
     planned = []
     for mount in draft.state.use(namespace).mounts:
         point = mount.point
-        ours = point in draft.state.record.filesystems.values() or point in fstab.our_points(
-            draft.state.fstab
-        )
+        ours = point in draft.state.record.points or point in fstab.our_points(draft.state.fstab)
         if not ours or mount.through:
             draft.refuse(
                 namespace.name,

@@ -28,16 +28,22 @@ def _tiers_of(namespace: Namespace, state: State) -> Wanted:
         return _dax_tiers(namespace, state)
     tiers: Wanted = []
     for mount in state.use(namespace).mounts:
-        if mount.point in state.record.filesystems.values() and mount.whole:
+        if mount.point in state.record.points and mount.whole:
             base, kind = _kind(namespace, mount.point, state)
             tiers.append((base, {"kind": kind, "path": mount.point, **_emulates(namespace, state)}))
     return tiers
 
 
 def _kind(namespace: Namespace, point: str, state: State) -> tuple[str, str]:
+    """Base name and kind; blocks smaller than a page are in the name (``pmem_nodax_1k``)."""
+    if state.statx_dax.get(point):
+        return "pmem", "fsdax"
+    on_record = state.record.filesystems.get(state.use(namespace).content.uuid or "", {})
+    size = on_record.get("block_size", 4096)
+    blocks = "" if size == 4096 else f"_{size // 1024}k"
     if namespace.mode == "sector":
-        return "pmem_log", "sector"
-    return ("pmem", "fsdax") if state.statx_dax.get(point) else ("pmem_nodax", "fs-nodax")
+        return f"pmem_log{blocks}", "sector"
+    return f"pmem_nodax{blocks}", "fs-nodax"
 
 
 def _dax_tiers(namespace: Namespace, state: State) -> Wanted:

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ class Content:
     """What blkid finds on a namespace's block device.
 
     ``known`` False: it could not be told (``why``), which is not the same as nothing. ``type`` None
-    and ``known``: no signature. ``type``: ext4, xfs, LVM2_member, gpt …
+    and ``known``: no signature. ``type``: ext4, xfs, LVM2_member, gpt … ``block_size``: of ext4.
     """
 
     known: bool
@@ -36,6 +36,7 @@ class Content:
     label: str | None = None
     uuid: str | None = None
     why: str = ""
+    block_size: int | None = None
 
     @property
     def empty(self) -> bool:
@@ -110,7 +111,15 @@ def probe(device: str, commands: Commands) -> Content:
     kind = told.get("TYPE") or told.get("PTTYPE")
     if kind is None:
         return Content(False, why="blkid finds something it has no name for")
-    return Content(True, kind, told.get("LABEL"), told.get("UUID") or told.get("PTUUID"))
+    # Of ext4 it is the file system's; of xfs the sector's.
+    size = told.get("BLOCK_SIZE", "") if kind == "ext4" else ""
+    return Content(
+        True,
+        kind,
+        told.get("LABEL"),
+        told.get("UUID") or told.get("PTUUID"),
+        block_size=int(size) if size.isdigit() else None,
+    )
 
 
 def parse_blkid(text: str) -> dict[str, str]:
@@ -119,8 +128,8 @@ def parse_blkid(text: str) -> dict[str, str]:
     return {name: re.sub(r"\\(.)", r"\1", value) for name, _, value in pairs}
 
 
-def is_our_filesystem(content: Content, made: Mapping[str, str]) -> bool:
-    """By its UUID on record, or by its label; ``made``: UUID to mount point."""
+def is_our_filesystem(content: Content, made: Container[str]) -> bool:
+    """By its UUID on record (``made``), or by its label."""
     return content.uuid in made or content.label == OUR_NAME
 
 

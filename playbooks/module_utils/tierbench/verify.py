@@ -61,6 +61,9 @@ def _directory(region: Region, name: str, wish: Wish, kernel: Kernel) -> list[Re
         return [_other(point, f"the kernel says {facts.kind} (statx DAX: {facts.dax}), not {kind}")]
     if facts.filesystem != wish.filesystem:
         return [_other(point, f"it has {facts.filesystem}, not {wish.filesystem}")]
+    if facts.block_size_bytes != wish.block_size:
+        found = f"its blocks have {facts.block_size_bytes} bytes, not {wish.block_size}"
+        return [_other(point, found)]
     return []
 
 

@@ -26,8 +26,11 @@ _CHOICES = {
     "goal": GOALS,
     "map": ("dev", "mem"),
     "filesystem": ("ext4", "xfs"),
+    "block_size": (1024, 2048, 4096),
     "sector_size": (512, 4096),
 }
+#: Of the processors that persistent memory is for.
+_PAGE = 4096
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
@@ -43,6 +46,7 @@ class Wish:
     size_bytes: int | None = None
     map: str = "dev"
     filesystem: str = "ext4"
+    block_size: int = 4096
     dax: bool = True
     sector_size: int = 4096
     mount_root: str = "/mnt"
@@ -83,6 +87,7 @@ def parse_wish(given: Mapping[str, Any]) -> Wish:
             raise ValueError(
                 f"{name} {getattr(wish, name)!r}: one of {', '.join(map(str, choices))}"
             )
+    _check_block_size(wish)
     for name in ("memory_mode_percent", "goal_reserved_percent"):
         if not 0 <= getattr(wish, name) <= 100:
             raise ValueError(f"{name} {getattr(wish, name)}: from 0 to 100")
@@ -91,6 +96,18 @@ def parse_wish(given: Mapping[str, Any]) -> Wish:
     if wish.owner and not re.fullmatch(r"[\w.-]+(:[\w.-]+)?", wish.owner):
         raise ValueError(f"owner {wish.owner!r}: user, or user:group")
     return wish
+
+
+def _check_block_size(wish: Wish) -> None:
+    if wish.has_filesystem and wish.mounts_with_dax and wish.block_size != _PAGE:
+        raise ValueError(
+            f"block_size {wish.block_size}: DAX needs blocks of a page, {_PAGE} bytes; give"
+            " pmem_dax: false too"
+        )
+    if wish.mode == "sector" and wish.block_size < wish.sector_size:
+        raise ValueError(
+            f"block_size {wish.block_size}: must be >= pmem_sector_size, {wish.sector_size}"
+        )
 
 
 def _value(name: str, value: Any) -> Any:

@@ -1,0 +1,207 @@
+"""Killed at every place, and every write of a file failing: nothing is lost, nothing is formatted
+that was not named, and the next run finishes or says exactly what to confirm.
+
+After each accident somebody puts data on every namespace: data that no probe sees.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from faults import Faults
+from simulated import GIB, Cut, Region_, SimulatedHost, Space_
+from tierbench.run import Leave, Outcome, run
+
+Signature = tuple[str, str, str]
+#: The plan of the host below, and of its teardown.
+CONFIRMED = Leave(True, ("namespace0.0",))
+#: What shows through on a new namespace: somebody's, and a file system of ours that is no more.
+GHOSTS = (("xfs", "ghost", "dead-1"), ("ext4", "tierbench", "dead-2"))
+ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO)
+
+
+@pytest.fixture(autouse=True)
+def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+
+
+def new_host(root: Path, ghost: Signature = GHOSTS[0]) -> SimulatedHost:
+    """region0 without labels, so with a raw namespace; region1 with somebody's mounted ext4."""
+    root.mkdir(parents=True)
+    host = SimulatedHost(root, shows_through=ghost)
+    host.regions = {"region0": Region_("region0", labelled=False), "region1": Region_("region1")}
+    host.spaces = {"namespace0.0": Space_("namespace0.0", "region0", "raw", GIB, None)}
+    host.spaces["namespace1.0"] = Space_(
+        "namespace1.0", "region1", "fsdax", GIB, "theirs", "db", ("ext4", "db", "x"), "data"
+    )
+    host.mounts = {f"{root}/srv": ("pmem1", "ext4", "rw,dax")}
+    for name in ("etc", "mnt", "srv"):
+        (root / name).mkdir()
+    host.files.fstab.write_text("# mine\nUUID=x /srv ext4 dax 0 2\n")
+    host.write_tree()
+    return host
+
+
+def provision(host: SimulatedHost, leave: Leave = CONFIRMED) -> Outcome:
+    wish = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
+    return run(wish, leave, host, host.files, host.kernel())
+
+
+def teardown(host: SimulatedHost, leave: Leave = CONFIRMED) -> Outcome:
+    return run({"mode": "teardown"}, leave, host, host.files, host.kernel())
+
+
+def everything(host: SimulatedHost) -> tuple[object, ...]:
+    files = {
+        str(path.relative_to(host.root)): path.read_text()
+        for path in sorted(host.root.rglob("*"))
+        if path.is_file() and not {"sys", "proc"} & set(path.parts) and path.suffix != ".lock"
+    }
+    spaces = sorted((s.name, s.mode, s.uuid, s.label, s.signature) for s in host.spaces.values())
+    return (repr(host.regions), spaces, sorted(host.mounts), files)
+
+
+def put_data(host: SimulatedHost) -> set[str]:
+    """On each namespace; their UUIDs or names."""
+    for space in host.spaces.values():
+        space.data = "data"
+    return with_data(host)
+
+
+def with_data(host: SimulatedHost) -> set[str]:
+    return {space.uuid or space.name for space in host.spaces.values() if space.data}
+
+
+def finished(host: SimulatedHost, act: Callable[[SimulatedHost, Leave], Outcome]) -> None:
+    """After an accident: without consent nothing is lost, and by exact consent it is finished."""
+    precious = put_data(host)
+    outcome = act(host, Leave())
+    assert with_data(host) == precious
+    if outcome.failures:  # a region had been disabled: what is on it was not seen before
+        outcome = act(host, Leave())
+        assert with_data(host) == precious
+    if outcome.refusals:
+        assert outcome.destroy == ["namespace0.0"]
+        assert all(each.do for each in outcome.refusals)
+        outcome = act(host, Leave(True, outcome.destroy))
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert not [note for note in outcome.notes if note.startswith("record-lost")]
+    assert "theirs" in with_data(host)
+    assert act(host, Leave(verify_only=True)).failures == []
+    assert act(host, Leave()).steps == []
+
+
+def provisioned_and_back(host: SimulatedHost, before: tuple[object, ...]) -> None:
+    finished(host, provision)
+    kind, label, uuid = host.spaces["namespace0.0"].signature or ("", "", "")
+    assert (kind, label) == ("ext4", "tierbench")
+    assert not uuid.startswith("dead")
+    assert (teardown(host).refusals, teardown(host).failures) == ([], [])
+    assert everything(host) == before
+
+
+def counted(
+    tmp_path: Path, prepare: Callable[..., object], act: Callable[..., Outcome]
+) -> tuple[int, int]:
+    """How many places and writes there are in what ``act`` does."""
+    host = new_host(tmp_path / "counted")
+    prepare(host)
+    with pytest.MonkeyPatch.context() as patch:
+        faults = Faults(host, patch)
+        assert act(host).failures == []
+    return faults.places, faults.writes
+
+
+@pytest.mark.parametrize("ghost", GHOSTS, ids=["somebodys", "ours"])
+def test_a_set_up_that_is_killed_anywhere(tmp_path: Path, ghost: Signature) -> None:
+    places, _ = counted(tmp_path, lambda host: None, provision)
+    assert places > 20
+    for number in range(1, places + 1):
+        host = new_host(tmp_path / str(number), ghost)
+        before = everything(host)
+        with pytest.MonkeyPatch.context() as patch:
+            Faults(host, patch).kill_at = number
+            with pytest.raises(Cut):
+                provision(host)
+        provisioned_and_back(host, before)
+
+
+def test_a_set_up_whose_every_write_fails_once(tmp_path: Path) -> None:
+    _, writes = counted(tmp_path, lambda host: None, provision)
+    assert writes > 20
+    for number in range(1, writes + 1):
+        host = new_host(tmp_path / str(number))
+        before = everything(host)
+        with pytest.MonkeyPatch.context() as patch:
+            faults = Faults(host, patch)
+            faults.fail_at, faults.errno = number, ERRORS[number % len(ERRORS)]
+            outcome = provision(host)
+        assert [bool(outcome.refusals), bool(outcome.failures)].count(True) == 1
+        assert not (outcome.refusals and host.ran)  # refused: nothing was changed
+        assert all(each.why and each.do for each in outcome.refusals + outcome.failures)
+        provisioned_and_back(host, before)
+
+
+def test_a_teardown_that_is_killed_anywhere(tmp_path: Path) -> None:
+    places, _ = counted(tmp_path, provision, teardown)
+    assert places > 10
+    for number in range(1, places + 1):
+        host = new_host(tmp_path / str(number))
+        before = everything(host)
+        provision(host)
+        with pytest.MonkeyPatch.context() as patch:
+            Faults(host, patch).kill_at = number
+            with pytest.raises(Cut):
+                teardown(host)
+        finished(host, teardown)
+        assert everything(host) == before
+
+
+def test_a_teardown_whose_every_write_fails_once(tmp_path: Path) -> None:
+    _, writes = counted(tmp_path, provision, teardown)
+    for number in range(1, writes + 1):
+        host = new_host(tmp_path / str(number))
+        before = everything(host)
+        provision(host)
+        host.ran.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            faults = Faults(host, patch)
+            faults.fail_at, faults.errno = number, ERRORS[number % len(ERRORS)]
+            outcome = teardown(host)
+        assert outcome.refusals or outcome.failures
+        finished(host, teardown)
+        assert everything(host) == before
+
+
+def test_a_record_that_is_lost_anywhere_costs_nobody_his_data(tmp_path: Path) -> None:
+    places, _ = counted(tmp_path, lambda host: None, provision)
+    for number in range(1, places + 1):
+        host = new_host(tmp_path / str(number))
+        with pytest.MonkeyPatch.context() as patch:
+            Faults(host, patch).kill_at = number
+            with pytest.raises(Cut):
+                provision(host)
+        host.files.record.unlink(missing_ok=True)
+        precious = put_data(host)
+        labelled = [space for space in host.spaces.values() if space.label == "tierbench"]
+        outcome = provision(host, Leave())
+        assert with_data(host) == precious
+        assert all(each.do for each in outcome.refusals + outcome.failures)
+        told = [note for note in outcome.notes if note.startswith("record-lost")]
+        assert bool(told) == bool(labelled)
+
+
+def test_a_torn_file_system_is_told_with_what_to_do(tmp_path: Path) -> None:
+    host = new_host(tmp_path / "host")
+    host.tears_mkfs = True
+    with pytest.raises(Cut):
+        provision(host)
+    host.tears_mkfs = False
+    outcome = provision(host, Leave())
+    assert "wipefs -a /dev/pmem0" in outcome.failures[0].do
+    host.run(["wipefs", "-a", "/dev/pmem0"])
+    finished(host, provision)

@@ -1,0 +1,180 @@
+"""The records of playbooks, damaged or gone: clear refusals, nothing changed, nothing forgotten."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mutations import mutated
+from simulated import GIB, Region_, SimulatedHost, Space_
+from tierbench.run import Leave, Outcome, run
+
+from harness.playbooks.module_utils import host_settings as settings
+
+NAMES = ("namespace0.0", "namespace1.0")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> SimulatedHost:
+    """Two regions; of namespace0.0, ours by now, there was another before."""
+    made = SimulatedHost(tmp_path)
+    made.regions = {name: Region_(name) for name in ("region0", "region1")}
+    made.spaces["namespace0.0"] = Space_("namespace0.0", "region0", "sector", GIB, "theirs")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "mnt").mkdir()
+    made.files.fstab.write_text("# mine\n")
+    made.write_tree()
+    outcome = provision(made, Leave(True, NAMES[:1]))
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    made.ran.clear()
+    return made
+
+
+def provision(host: SimulatedHost, leave: Leave, **more: Any) -> Outcome:
+    wish = {"mode": "appdirect", "mount_root": str(host.mount_root), **more}
+    return run(wish, leave, host, host.files, host.kernel())
+
+
+def teardown(host: SimulatedHost, leave: Leave) -> Outcome:
+    return run({"mode": "teardown"}, leave, host, host.files, host.kernel())
+
+
+def losses(outcome: Outcome) -> list[str]:
+    return [note for note in outcome.notes if note.startswith("record-lost")]
+
+
+# Damaged ---------------------------------------------------------------------------
+
+
+def test_no_damage_is_a_traceback_and_what_cannot_be_read_changes_nothing(
+    host: SimulatedHost,
+) -> None:
+    document = json.loads(host.files.record.read_text())
+    document |= {"making": "u", "memmap": "memmap=4G!8G", "goal_before": "0 AppDirect 10"}
+    document |= {"dax": {"dax1.0": {"size_bytes": 1, "target_node": 2}}, "zeroed": {"region0": "b"}}
+    refused = 0
+    for damaged in mutated(document, 200):
+        host.files.record.write_bytes(damaged)
+        for act in (provision, teardown):
+            outcome = act(host, Leave())
+            json.dumps(outcome.to_json()).encode()
+            if any("cannot be read" in each.why for each in outcome.refusals):
+                refused += 1
+                assert not outcome.changed
+                assert host.files.record.read_bytes() == damaged
+    assert refused > 200
+    assert all(space.signature for space in host.spaces.values())
+
+
+def test_no_damage_of_the_settings_record_is_a_traceback(tmp_path: Path) -> None:
+    switch = tmp_path / "proc/sys/kernel/numa_balancing"
+    switch.parent.mkdir(parents=True)
+    switch.write_text("1\n")
+    host, path = settings.Host(str(tmp_path)), str(tmp_path / "settings.json")
+    chosen, _ = settings.wanted({"numa_balancing": False}, host)
+    settings.apply(chosen, settings.Record(path, host), host)
+    document = json.loads(Path(path).read_text())
+    refused = 0
+    for damaged in mutated(document, 200):
+        Path(path).write_bytes(damaged)
+        try:
+            settings.plan_restore(settings.Record(path, host), host)
+        except settings.Refused as error:
+            refused += 1
+            json.dumps(error.refusal).encode()
+    assert refused > 100
+
+
+# Not to be written -----------------------------------------------------------------
+
+
+def test_a_full_disk_is_a_refusal_before_a_setting_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch = tmp_path / "proc/sys/kernel/numa_balancing"
+    switch.parent.mkdir(parents=True)
+    switch.write_text("1\n")
+    host = settings.Host(str(tmp_path))
+    chosen, _ = settings.wanted({"numa_balancing": False}, host)
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(settings.Refused, match="No space left"):
+        settings.apply(chosen, settings.Record(str(tmp_path / "settings.json"), host), host)
+    assert switch.read_text() == "1\n"
+
+
+def test_where_no_record_can_be_kept_nothing_is_begun(host: SimulatedHost) -> None:
+    host.files.record.unlink()
+    (host.root / "var/provisioning.json.lock").unlink()
+    (host.root / "var").rename(host.root / "away")
+    (host.root / "var").write_text("no folder")
+    outcome = provision(host, Leave(True, NAMES))
+    assert "no record can be kept" in outcome.refusals[0].why
+    assert host.ran == []
+
+
+# Lost ------------------------------------------------------------------------------
+
+
+def test_a_set_up_notices_the_loss_and_keeps_what_is_ours(host: SimulatedHost) -> None:
+    told = host.files.host_file.read_text()
+    host.files.record.unlink()
+    check = provision(host, Leave(change=False))
+    assert [step["do"] for step in check.steps] == ["write-record"]
+    assert provision(host, Leave(verify_only=True)).steps  # which fails: it deviates
+    outcome = provision(host, Leave())
+    assert (outcome.refusals, outcome.failures, outcome.changed) == ([], [], True)
+    (note,) = losses(outcome)
+    assert "namespace0.0" in note
+    assert "provisioning.json" in note
+    assert host.ran == []
+    assert host.files.host_file.read_text() == told
+    again = provision(host, Leave())
+    assert (again.steps, again.changed, losses(again)) == ([], False, [])
+
+
+def test_a_teardown_notices_the_loss_and_says_what_does_not_come_back(host: SimulatedHost) -> None:
+    host.files.record.unlink()
+    refused = teardown(host, Leave())
+    assert refused.destroy == list(NAMES)
+    assert losses(refused)
+    outcome = teardown(host, Leave(True, NAMES))
+    assert (outcome.refusals, outcome.failures) == ([], [])
+    assert losses(outcome)
+    assert "region0: what was in it before is not on record" in " ".join(outcome.notes)
+    assert host.spaces == {}
+    assert host.files.fstab.read_text() == "# mine\n"
+
+
+def test_with_its_record_a_host_lost_nothing(host: SimulatedHost) -> None:
+    assert losses(provision(host, Leave())) == []
+    assert losses(teardown(host, Leave())) == []
+
+
+def test_a_kernel_parameter_in_our_file_is_taken_away_without_a_record(host: SimulatedHost) -> None:
+    teardown(host, Leave(True, NAMES))
+    host.files.grub.write_text('GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX memmap=4G!8G"\n')
+    host._update_grub = host._systemctl  # type: ignore[attr-defined]
+    outcome = teardown(host, Leave())
+    assert [step["do"] for step in outcome.steps] == ["remove-memmap"]
+    assert losses(outcome)
+    assert not host.files.grub.exists()
+
+
+def test_one_region_of_which_the_record_knows_nothing_leaves_the_others_alone(
+    host: SimulatedHost,
+) -> None:
+    document = json.loads(host.files.record.read_text())
+    gone = host.spaces["namespace1.0"].uuid
+    del document["namespaces"][gone], document["before"]["region1"]
+    host.files.record.write_text(json.dumps(document))
+    (note,) = losses(provision(host, Leave(change=False)))
+    assert "namespace1.0" in note
+    assert "namespace0.0" not in note
