@@ -8,7 +8,7 @@ the question of one experiment: its headlines, one for each comparison, or its r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -130,12 +130,14 @@ def compare(
     force: bool = False,
     alpha: float = ALPHA,
     beside: Sequence[StoredRun] = (),
+    only: Collection[Quantity] = (),
 ) -> Comparison:
     """Compare A with B; see the module.
 
     ``over``: the dimensions they may differ in; empty finds the one they differ in.
     ``force`` goes on where they differ in more, and carries the differences along.
-    ``beside``: other runs, which tell how long a block of the experiment took.
+    ``beside``: other runs, which tell how long a block of the experiment took. ``only``: the
+    quantities compared (empty: all).
     UsageError names every difference with both values, and runs that are in both.
     """
     excluded = {run.run_id: _why_failed(run) for run in (*a, *b) if run.run["status"] == "failed"}
@@ -158,7 +160,7 @@ def compare(
                          f"without a counterpart: {'; '.join(found.unmatched)}")  # fmt: skip
     for match in found.matches:
         _refuse_mixed(match, found.over, known)
-    groups = tuple(_group(match, found.over, beside) for match in found.matches)
+    groups = tuple(_group(match, found.over, beside, only) for match in found.matches)
     comparison = Comparison(
         tuple(dim.name for dim in found.over), groups, tuple(found.differences),
         excluded, tuple(found.unmatched), alpha,
@@ -263,7 +265,12 @@ def _refuse_mixed(
                 )
 
 
-def _group(match: Match, over: Sequence[Dimension], beside: Sequence[StoredRun]) -> Group:
+def _group(
+    match: Match,
+    over: Sequence[Dimension],
+    beside: Sequence[StoredRun],
+    only: Collection[Quantity],
+) -> Group:
     found = paired(match.a, match.b, beside)
     sides, remarks = [], list[str]()
     for runs, letter in ((found.a, "A"), (found.b, "B")):
@@ -275,7 +282,7 @@ def _group(match: Match, over: Sequence[Dimension], beside: Sequence[StoredRun])
         remarks += memory_remarks(name if over else letter, runs)
         remarks += resumed_remarks(name if over else letter, runs)
         sides.append(Side(name, ids, tuple(sorted(emulated)), unknown))
-    rows = _rows(found.a, found.b, found.pairing)
+    rows = _rows(found.a, found.b, found.pairing, only)
     comparable = {row.quantity: row.better for row in rows if row.estimate}
     plans = frozenset(str(run.run["experiment"]["hash"]) for run in (*found.a, *found.b))
     called = ("A", "B") if sides[0].name == sides[1].name else (sides[0].name, sides[1].name)
@@ -285,11 +292,13 @@ def _group(match: Match, over: Sequence[Dimension], beside: Sequence[StoredRun])
                  headline(found.a, found.b, comparable), plans)  # fmt: skip
 
 
-def _rows(a: Sequence[StoredRun], b: Sequence[StoredRun], pairing: Pairing) -> list[Row]:
+def _rows(
+    a: Sequence[StoredRun], b: Sequence[StoredRun], pairing: Pairing, only: Collection[Quantity]
+) -> list[Row]:
     measured_a, measured_b = ([measured(run) for run in side] for side in (a, b))
     quantities = dict.fromkeys(
         q for one in (*measured_a, *measured_b) for q in one
-        if metric_info(q, one[q].better).role != "mark"
+        if metric_info(q, one[q].better).role != "mark" and (not only or q in only)
     )  # fmt: skip
     return [_row(quantity, measured_a, measured_b, pairing) for quantity in in_order(quantities)]
 

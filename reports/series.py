@@ -6,9 +6,11 @@ Failed runs belong to an arm but never give it a number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 from harness.errors import UsageError, nearest
 from harness.reports.catalogue import workload_title
@@ -124,8 +126,9 @@ class Arm:
 class Panel:
     """One engine (and what else was held fixed) with its arms, the baseline first.
 
-    ``groups``: the baseline against every other arm; ``refused``: why an arm was not
-    compared, by its name; ``apart``: facts in which runs differed and were not pooled.
+    ``groups``: the baseline against every other arm; ``others``: these against one another, by
+    their headlines alone; ``refused``: why an arm was not compared, by its name; ``apart``:
+    facts in which runs differed and were not pooled.
     """
 
     context: tuple[str, ...]
@@ -135,6 +138,7 @@ class Panel:
     groups: tuple[Group, ...] = ()
     refused: Mapping[str, str] | None = None
     apart: tuple[str, ...] = ()
+    others: tuple[Group, ...] = ()
 
     @property
     def title(self) -> str:
@@ -187,21 +191,22 @@ def panels(
     if baseline is not None:
         made = _baseline_first(made, baseline)
     compared = [_comparisons(panel, over, force, runs) for panel in made]
-    flat = [(index, c) for index, (found_here, _) in enumerate(compared) for c in found_here]
-    verdicts = judged([comparison for _, comparison in flat])
-    return [
-        replace(
-            panel,
-            groups=tuple(
-                group
-                for (owner, _), verdict in zip(flat, verdicts, strict=True)
-                if owner == index
-                for group in verdict.groups
-            ),
-            refused=compared[index][1],
+    refused = [why for _, why in compared]
+    made = [
+        replace(panel, groups=groups, refused=why)
+        for panel, groups, why in zip(
+            made, _judged_by_panel([found for found, _ in compared]), refused, strict=True
         )
-        for index, panel in enumerate(made)
     ]
+    others = _judged_by_panel([_among_others(panel, over, force, runs) for panel in made])
+    return [replace(panel, others=own) for panel, own in zip(made, others, strict=True)]
+
+
+def _judged_by_panel(compared: Sequence[Sequence[Comparison]]) -> Iterator[tuple[Group, ...]]:
+    """The groups of each panel, judged among those of all panels."""
+    verdicts = iter(judged([comparison for own in compared for comparison in own]))
+    for own in compared:
+        yield tuple(group for _ in own for group in next(verdicts).groups)
 
 
 def _check_known(dim: Dimension, known: Known) -> None:
@@ -299,19 +304,43 @@ def _told(context: Context, found: Sequence[Context], dim: Dimension) -> tuple[s
 def _comparisons(
     panel: Panel, over: str, force: bool, beside: Sequence[StoredRun]
 ) -> tuple[list[Comparison], dict[str, str]]:
-    """The first arm against every other; sides carry the names of their arms."""
+    """The first arm against every other, and why one was not compared."""
     found: list[Comparison] = []
     refused: dict[str, str] = {}
-    first = panel.arms[0]
     for arm in panel.arms[1:]:
         try:
-            made = compare(first.runs, arm.runs, [over], force, beside=beside)
+            found.append(_arms_compared(panel.arms[0], arm, over, force, beside))
         except UsageError as error:
             refused[arm.name] = f"{error.asked}: {error.found}"
-            continue
-        groups = tuple(
-            replace(g, a=replace(g.a, name=first.name), b=replace(g.b, name=arm.name))
-            for g in made.groups
-        )
-        found.append(replace(made, groups=groups))
     return found, refused
+
+
+def _among_others(
+    panel: Panel, over: str, force: bool, beside: Sequence[StoredRun]
+) -> list[Comparison]:
+    """Every two arms but the first, as far as they can be compared, by the panel's headlines."""
+    only = {group.headline.quantity for group in panel.groups}
+    only |= {group.headline.second for group in panel.groups}
+    decide = {quantity for quantity in only if quantity is not None}
+    found: list[Comparison] = []
+    for a, b in combinations(panel.arms[1:], 2) if decide else ():
+        with suppress(UsageError):
+            found.append(_arms_compared(a, b, over, force, beside, decide))
+    return found
+
+
+def _arms_compared(
+    a: Arm,
+    b: Arm,
+    over: str,
+    force: bool,
+    beside: Sequence[StoredRun],
+    only: Collection[Quantity] = (),
+) -> Comparison:
+    """Two arms; the sides carry their names."""
+    made = compare(a.runs, b.runs, [over], force, beside=beside, only=only)
+    groups = tuple(
+        replace(group, a=replace(group.a, name=a.name), b=replace(group.b, name=b.name))
+        for group in made.groups
+    )
+    return replace(made, groups=groups)

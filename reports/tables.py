@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from harness.reports.anatomy import anatomy
 from harness.reports.catalogue import metric_info
 from harness.reports.compare import Row
+from harness.reports.conclusion import conclusion
 from harness.reports.marks import MARK, TOLD_MARK, moved_by_others
 from harness.reports.series import Arm, Panel
 from harness.reports.sweeps import Line, Sweep
@@ -17,6 +18,7 @@ from harness.reports.words import (
     counted,
     difference_text,
     interval_text,
+    metric_title,
     p_text,
     quantity_text,
     range_text,
@@ -104,6 +106,33 @@ def value_table(
         rows.append(tuple(cells))
     said = " ".join([title, *_remarks(panel, quantities, kinds)])
     return ValueTable(said, (*heads, *compared), tuple(rows))
+
+
+def arms_table(panel: Panel) -> list[ValueTable]:
+    """Every two arms by what decides; none where there are fewer than three arms."""
+    if not panel.others:
+        return []
+    groups = [*panel.groups, *panel.others]
+    deciding = [(group.headline.quantity, group.headline.second) for group in groups]
+    first = next((one for one, _ in deciding if one is not None), None)
+    second = next((two for _, two in deciding if two is not None), None)
+    quantities = [quantity for quantity in (first, second) if quantity is not None]
+    names = ("times better", "interval", "p (Holm)", _OUTCOME)
+    titles = {
+        quantity: next((metric_title(row) for g in groups if (row := g.row(quantity))), "")
+        for quantity in quantities
+    }
+    rows = tuple(
+        (
+            f"{group.b.marked_name} against {group.a.marked_name}",
+            *(cell for quantity in quantities for cell in _row_cells(group.row(quantity))),
+            conclusion(group),
+        )
+        for group in groups
+    )
+    heads = tuple((titles[quantity], names) for quantity in quantities)
+    title = f"Every two of {len(panel.arms)} (pairs without the baseline are a family of their own)"
+    return [ValueTable(title, (*heads, ("verdict", ("first against second",))), rows)]
 
 
 def _remarks(

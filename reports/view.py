@@ -30,7 +30,7 @@ from harness.reports.sentences import Sentence, fit_summary, sentences, unexplai
 from harness.reports.series import Panel
 from harness.reports.statistics import ALPHA
 from harness.reports.sweeps import Sweep, side_by_side, sweeps
-from harness.reports.tables import ValueTable, sweep_table, value_table, window_tables
+from harness.reports.tables import ValueTable, arms_table, sweep_table, value_table, window_tables
 from harness.reports.uncontrolled import uncontrolled
 from harness.reports.values import Measured, Quantity, duration_of, in_order
 from harness.reports.verdict import Verdict, verdicts
@@ -240,7 +240,7 @@ def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries])
     return PanelView(
         panel,
         tuple(draw_panel(panel, number, published, why=False)),
-        by_role.results,
+        (*arms_table(panel), *by_role.results),
         tuple(draw_panel(panel, number, published, why=True)),
         tuple(said),
         fit_summary(said, unexplained(panel)) if said else "",

@@ -13,6 +13,7 @@ from harness import hdr
 from harness.reports.compare import Group, compare
 from harness.reports.compare_output import to_json
 from harness.reports.conclusion import conclusion
+from harness.reports.report import write_report
 from harness.reports.series import panels
 from harness.store import StoredRun
 
@@ -201,6 +202,29 @@ def test_comparisons_of_one_experiment_are_one_family(tmp_path: Path) -> None:
         for place, rate in zip(PLACES, (10.0, 12.0 + k), strict=True)
     ]
     assert conclusions(runs, 4) == [("not resolvable", 4 / 2**6)]
+
+
+def test_every_two_arms_are_compared_without_changing_what_the_baseline_shows(
+    tmp_path: Path,
+) -> None:
+    params = {"warehouses": 1, "users": 4, "think_time": False, "rate_per_s": None}
+    rates = {"ssd-both": 10.0, "ssd-data-pmem-wal": 12.0, "pmem-both": 15.0}
+    runs = [
+        block(tmp_path, k, "tpcc", params, place, tpcc(5.0, rate + 0.1 * k, k))
+        for k in range(7)
+        for place, rate in rates.items()
+    ]
+    (panel,) = panels(runs, "placement", "ssd-both")
+    (other,) = panel.others
+    assert {other.a.name, other.b.name} == {"ssd-data-pmem-wal", "pmem-both"}
+    assert conclusion(other) == ("faster" if other.b.name == "pmem-both" else "slower")
+    row = other.row(other.headline.quantity)
+    assert row is not None and row.judgement is not None and row.judgement.family == 1
+    assert [r.judgement.family for g in panel.groups
+            if (r := g.row(g.headline.quantity)) and r.judgement] == [2, 2]  # fmt: skip
+    text = write_report(runs, tmp_path / "report").markdown.read_text(encoding="utf-8")
+    (table,) = [part for part in text.split("**") if "verdict: first against second" in part]
+    assert table.count("| shown | ") == 3
 
 
 def test_the_largest_worsening_is_named_next_to_the_gain(tmp_path: Path) -> None:
