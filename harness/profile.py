@@ -26,7 +26,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError, nearest
+from harness.errors import UsageError, nearest, warn
 from harness.expression import evaluate, is_expression
 from harness.listening import parse_listen
 from harness.placement import parse_placement
@@ -127,7 +127,11 @@ def published_of(experiment: str) -> tuple[Path | None, tuple[str, ...]]:
     Of the profiles that come along; None and nothing for others.
     """
     for path in known_profiles().values():
-        profile = load_yaml(path, "profile").value
+        try:
+            profile = load_yaml(path, "profile").value
+        except UsageError as error:
+            warn("profile-unreadable", f"{error}: it is left out")
+            continue
         if profile["name"] == experiment and "published" in profile:
             return path.with_name(_PUBLISHED), tuple(profile["published"])
     return None, ()

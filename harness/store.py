@@ -115,9 +115,24 @@ class StoredRun:
         return RunSpec.from_json(self.head["spec"])
 
     def artifact(self, name: str) -> Any | None:
-        """``artifacts/<name>.json``, None where there is none."""
+        """``artifacts/<name>.json``; None where there is none, and with a warning if damaged."""
         path = self.directory / "artifacts" / f"{name}.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        try:
+            document = json.loads(path.read_bytes().decode())
+            schemas.validate({name: document}, "artifact", source=str(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, RecursionError, UsageError) as error:
+            if name not in self._left_out:
+                self._left_out.add(name)
+                warn("artifact-unreadable", f"{path} is left out: {error}")
+            return None
+        return document
+
+    @cached_property
+    def _left_out(self) -> set[str]:
+        """Artifacts that were warned of."""
+        return set()
 
     def _read(self, name: str) -> dict[str, Any]:
         path = self.directory / f"{name}.json"

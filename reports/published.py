@@ -8,6 +8,7 @@ or read off a figure of another machine: context, never part of a comparison.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ def read_published(path: Path, figures: Sequence[str] = ()) -> list[PublishedSer
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             rows = list(csv.DictReader(stream))
-    except OSError as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise UsageError(f"published figures {path}", str(error), "check the path") from error
     for line, text in enumerate(rows, start=2):
         row = _row(text, f"{path}:{line}")
@@ -84,8 +85,11 @@ def _row(text: dict[str, Any], source: str) -> dict[str, Any]:
     for column in ("y", "read_off_error"):
         try:
             row[column] = float(row.get(column) or "")
-        except ValueError as error:
-            raise UsageError(source, f"{column} is {row.get(column)!r}, not a number") from error
+            if not math.isfinite(row[column]):
+                raise ValueError("not finite")
+        except (ValueError, TypeError) as error:
+            found = f"{column} is {text.get(column)!r}, not a finite number"
+            raise UsageError(source, found) from error
     schemas.validate(row, "published-csv", source=source)
     return row
 

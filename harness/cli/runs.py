@@ -37,28 +37,38 @@ def list_(results: ResultsOption = None, json_: JsonOption = False) -> None:
     """Every run: finished ones with their status, the others as unfinished."""
     where = store(results)
     finished, unfinished = where.runs(), where.unfinished()
+    finished.reverse()  # taken from the end, so that only one has its documents in memory
     if json_:
-        print_json(
-            {
-                "runs": [stored.run for stored in finished],
-                "unfinished": [entry.run_id for entry in unfinished],
-            }
-        )
+        _print_json(finished, [entry.run_id for entry in unfinished])
         return
     rows: list[tuple[Any, ...]] = []
-    for stored in finished:
-        rows.append(
-            (
-                stored.run_id,
-                stored.run["status"],
-                stored.run["experiment"]["name"],
-                _what(stored),
-                _result(stored.run),
-                "; ".join(_marks(stored.run)),
-            )
-        )
+    while finished:
+        rows.append(_row(finished.pop()))
     rows += [(entry.run_id, "unfinished", "", "", "", _state(entry)) for entry in unfinished]
     print_table(("run", "status", "experiment", "what", "result", "note"), rows)
+
+
+def _row(stored: StoredRun) -> tuple[str, ...]:
+    run = stored.run
+    return (
+        stored.run_id,
+        run["status"],
+        run["experiment"]["name"],
+        _what(stored),
+        _result(run),
+        "; ".join(_marks(run)),
+    )
+
+
+def _print_json(finished: list[StoredRun], unfinished: list[str]) -> None:
+    """``{runs: […], unfinished: […]}``, written run by run."""
+    separator = '{\n "runs": ['
+    while finished:
+        sys.stdout.write(separator)
+        json.dump(finished.pop().run, sys.stdout, indent=1, ensure_ascii=False)
+        separator = ",\n"
+    empty = separator if separator != ",\n" else ""
+    sys.stdout.write(f'{empty}],\n "unfinished": {json.dumps(unfinished)}\n}}\n')
 
 
 def _what(stored: StoredRun) -> str:

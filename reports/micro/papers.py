@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError
+from harness.errors import UsageError, warn
 from harness.reports.micro.asked import Asked
 from harness.reports.micro.beside import head
 from harness.reports.micro.derived import derived
@@ -120,9 +120,9 @@ def _read(paper: str, figures: set[str]) -> list[PublishedSeries]:
     path = _PAPERS / paper / "published.csv"
     try:
         return read_published(path, sorted(figures))
-    except UsageError:
+    except UsageError as error:
         if path.exists():
-            raise
+            warn("published-unreadable", f"{error}: this paper's figures are left out")
         return []
 
 

@@ -281,6 +281,8 @@ def _tier(name: str, emulated: bool) -> dict[str, Any]:
         "kind": kind,
         "emulates": name if emulated else None,
         "path": f"/mnt/{name}/x",
+        "device": None,
+        "node": None,
         "price_per_gb": {"pmem": 9.21, "ssd": 0.4}.get(name),
         "facts": facts | known,
         "warnings": [],
