@@ -14,9 +14,9 @@ from harness.units import MIB, format_bytes
 
 #: A window that writes less than this has next to nothing to flush.
 _LITTLE_BYTES = 16 * MIB
-#: How far a rate may be off by the steps that the window's ends cut off, and what compaction
-#: may be put off, as a share of what was compacted.
-_OFF = 0.2
+#: What compactions may have put off at the window's end, as a share of what they wrote: the one
+#: that is due at that moment is several memtables, with all that it overlaps.
+_PUT_OFF = 0.5
 
 
 def warnings(window: Mapping[str, float]) -> Iterator[WriteBackWarning]:
@@ -35,7 +35,7 @@ def warnings(window: Mapping[str, float]) -> Iterator[WriteBackWarning]:
         yield WriteBackWarning("no-flush-in-window", counters, smaller)
     elif not compacted:
         yield WriteBackWarning("no-compaction-in-window", counters, smaller)
-    elif behind > _OFF * compacted:
+    elif behind > _PUT_OFF * compacted:
         yield WriteBackWarning(
             "compaction-backlog-grows",
             f"{counters}; what they still have to rewrite grew by {format_bytes(behind)}: "
