@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import subprocess
 from typing import Any
 
 import pytest
@@ -13,6 +16,26 @@ from harness import paths
 
 # Tests put their data elsewhere; the installed engines stay where set-up put them.
 os.environ.setdefault("HARNESS_ENGINES", str(paths.engines_prefix()))
+
+#: Tests started in the background of a script would ignore Ctrl-C, and so would every child.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_CLONE_NEWNS = 0x20000
+
+
+def own_shared_memory() -> None:
+    """A /dev/shm of this process and its children, if it may mount one.
+
+    Other programs of the host, and the tests of another worker, have theirs: no test sees,
+    fills or removes anything of them.
+    """
+    if os.geteuid() != 0 or ctypes.CDLL(None).unshare(_CLONE_NEWNS) != 0:
+        return
+    for command in ("--make-rslave /", "-t tmpfs -o mode=1777 tmpfs /dev/shm"):
+        subprocess.run(["mount", *command.split()], check=False)
+
+
+own_shared_memory()
 
 #: Side by side (``pytest -n 2``) one worker has all tests of a file, or of a group: of those
 #: whose path below ``tests`` begins so, the longest beginning deciding. They start in this order,

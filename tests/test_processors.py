@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from harness.errors import UsageError
 from harness.processors import affinity_check, format_cpus, parse_cpus, resolve_cpus
@@ -84,7 +85,7 @@ def test_a_supervised_process_and_its_children_stay_on_their_processors(tmp_path
     with Supervisor(tmp_path / "state") as supervisor:
         start = supervisor.capped_by(None, (last,)).spawn
         log = tmp_path / "log"
-        start(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], log=log).wait(30)
+        start(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], log=log).wait(PATIENCE_S)
         assert log.read_text().split() == ["Cpus_allowed_list:", str(last)]
         held = process_identity(start(["sleep", "60"]).pid)
         free = process_identity(supervisor.spawn(["sleep", "60"]).pid)

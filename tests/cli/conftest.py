@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from harness.micro.metrics import NOTHING_DONE
+from harness.supervise.credentials import unprivileged
 
 
 @dataclass
@@ -34,20 +36,10 @@ class Done:
         return json.loads(self.out)
 
 
-#: Within which a busy machine has done what is waited for; never a measurement.
-PATIENCE_S = 60
-
-#: Whoever runs the tests in the background of a script ignores Ctrl-C, and a child would
-#: inherit that.
 #: What runs say where the machine stood still as clients were started, or for a whole window.
 _STOOD_STILL = "not one .* in the measured window|ended before its window did|set it later|astray"
 
-_MAIN = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from harness.cli import main
-main()
-"""
+_MAIN = "from harness.cli import main; main()"
 
 
 @dataclass
@@ -123,7 +115,7 @@ class Harness:
 
     def interrupt(self, process: subprocess.Popen[str], number: int = signal.SIGINT) -> Done:
         process.send_signal(number)
-        out, err = process.communicate(timeout=2 * PATIENCE_S)
+        out, err = process.communicate(timeout=PATIENCE_S)
         return Done(process.returncode, out, err)
 
     def leftovers(self) -> list[str]:
@@ -134,10 +126,7 @@ class Harness:
         return [*self._processes(), *ours, *self._files(), *self._emulated(), *shared]
 
     def settled(self) -> list[str]:
-        """What is left over in the end: a supervisor on a busy machine takes its time to clean up.
-
-        Other tests' servers come and go meanwhile: their shared memory is nobody's for a moment.
-        """
+        """What is left over in the end: on a busy machine a supervisor needs time to clean up."""
         deadline = time.monotonic() + PATIENCE_S
         while (left := self.leftovers()) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -167,9 +156,16 @@ class Harness:
         return [path for run in runs for path in entries(run)]
 
     def _shared_memory(self) -> list[str]:
-        """PostgreSQL's segments made since the start of the test that no process has mapped."""
+        """Segments that a server of ours made since the test began, and no process has mapped.
+
+        A segment names neither its server nor its data. What other servers of this host make is
+        out of sight (``conftest.own_shared_memory``), or another user's where that needs root.
+        """
         started = self.root.stat().st_mtime
-        left = [p for p in Path("/dev/shm").glob("PostgreSQL.*") if _made(p) > started]
+        server = unprivileged()
+        uid = server.uid if server else os.geteuid()
+        segments = Path("/dev/shm").glob("PostgreSQL.*")
+        left = [path for path in segments if _made_by(uid, path) >= started]
         mapped = "".join(map(_maps, Path("/proc").glob("[0-9]*"))) if left else ""
         return [str(path) for path in left if str(path) not in mapped]
 
@@ -205,12 +201,13 @@ def _of_a_run(path: Path) -> bool:
     )
 
 
-def _made(path: Path) -> float:
-    """When it was made or changed, in seconds; 0 where it has gone."""
+def _made_by(uid: int, path: Path) -> float:
+    """When that user made or changed it, in seconds; 0 if another user did, or it has gone."""
     try:
-        return path.stat().st_ctime
+        found = path.stat()
     except OSError:
         return 0.0
+    return found.st_ctime if found.st_uid == uid else 0.0
 
 
 def _maps(process: Path) -> str:

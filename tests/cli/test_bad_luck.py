@@ -9,6 +9,7 @@ import signal
 import time
 
 import pytest
+from patience import PATIENCE_S
 
 POSTGRES = ["run", "tpch", "--engine", "postgres", "--scale", "0.01"]
 
@@ -32,7 +33,7 @@ def test_a_disk_that_fills_up_half_way_fails_the_run_with_its_reason(harness, sm
     while process.poll() is None and not list(small_disk.path.glob("tierbench-work/*")):
         time.sleep(0.005)
     small_disk.fill()
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=PATIENCE_S)
     small_disk.free()
     assert process.returncode == 1, err
     # A block of which a part had room is told so by PostgreSQL.

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from harness.micro.metrics import NOTHING_DONE
 
@@ -268,11 +269,11 @@ def test_a_program_that_dies_is_told_with_the_configuration_that_it_measured(har
     for seconds in (1, 20):  # threads touch its memory, too, before they measure
         process = harness.start("run", "micro", "--suite", "quick", "--tier", "dram", "--json",
                                 "-p", "only=chase", "-p", "range=16MiB",
-                                "-p", "duration=60s")  # fmt: skip
+                                "-p", "duration=600s")  # fmt: skip
         found = _microbench_of(harness)
         time.sleep(seconds)
         os.kill(found, signal.SIGKILL)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=PATIENCE_S)
         if "measure chase" in out:
             break
     assert process.returncode == 1
@@ -304,7 +305,7 @@ def _microbench_of(harness):
 def test_ctrl_c_leaves_no_run_and_no_process(harness):
     before = harness("runs", "list", "--json").json
     process = harness.start("run", "micro", "--suite", "quick", "--tier", "pmem",
-                            "--emulate", "pmem", "-p", "duration=30s")  # fmt: skip
+                            "--emulate", "pmem", "-p", "duration=600s")  # fmt: skip
     _microbench_of(harness)
     done = harness.interrupt(process, signal.SIGINT)
     assert done.code == 130

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 POWER = ["run", "tpch", "--scale", "0.01", "--test", "power", "--no-plans",
          "--placement", "ssd-both"]  # fmt: skip
@@ -268,7 +269,7 @@ def test_a_run_that_failed_under_way_is_gone_on_with_by_a_run_of_its_own(loaded)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.001)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, err
     kept = steps(loaded)
     failed = sorted((loaded.results / "runs").glob("*/steps.jsonl"))[-1].parent

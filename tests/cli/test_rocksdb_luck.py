@@ -8,6 +8,7 @@ import random
 import time
 
 import pytest
+from patience import PATIENCE_S
 
 from harness.units import parse_size
 
@@ -61,7 +62,7 @@ def test_a_disk_that_fills_up_fails_the_run_in_rocksdbs_words(harness, small_dis
         time.sleep(0.01)
     time.sleep(1)
     small_disk.fill()
-    code = process.wait(120)
+    code = process.wait(PATIENCE_S)
     err = process.communicate()[1]
     small_disk.free()
     assert code == 1, err

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from harness import hdr
 from harness.supervise.process import alive, process_identity
@@ -219,7 +220,7 @@ def test_a_server_that_does_not_wait_for_its_log_is_found_to_lose(loaded):
 def started(loaded, *argv: object):
     """A run that measures: its server's process id, once transactions are under way."""
     process = loaded.start(
-        *POSTGRES, "--users", "4", "--ramp-up", "60s", "--duration", "60s", *argv
+        *POSTGRES, "--users", "4", "--ramp-up", "60s", "--duration", "10m", *argv
     )
     while process.poll() is None:
         if pid := _server(loaded):
@@ -259,9 +260,9 @@ def _cwd(folder: Path) -> Path:
 
 
 def failed_run(loaded, process) -> dict:
-    """The failed run that is left long before its two minutes are over."""
+    """The failed run that is left long before its eleven minutes are over."""
     try:
-        out, err = process.communicate(timeout=90)
+        out, err = process.communicate(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()  # else it is found by the tests behind this one
         raise
@@ -348,7 +349,7 @@ def test_a_disk_that_fills_up_fails_the_run_with_its_reason(harness, small_disk)
     assert process.poll() is None, process.communicate()
     time.sleep(1.0)
     small_disk.fill()
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE_S)
     small_disk.free()
     assert process.returncode == 1, out + err
     # A block of which a part had room is told so by PostgreSQL; where its log finds no room first,

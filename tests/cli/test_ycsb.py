@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from harness import hdr
 from harness.supervise.process import ProcessId, alive, process_identity
@@ -136,7 +137,7 @@ def test_options_of_ycsb_on_others_name_the_right_one(harness, workload):
 
 # What goes wrong under way ------------------------------------------------------
 
-LONG = ("--records", "2000", "--threads", "2", "--ramp-up", "60s", "--duration", "60s")
+LONG = ("--records", "2000", "--threads", "2", "--ramp-up", "60s", "--duration", "10m")
 
 
 def client(harness, process) -> ProcessId:
@@ -165,9 +166,9 @@ def _open_files(folder: Path) -> list[Path]:
 
 
 def failed_run(harness, process) -> dict:
-    """The failed run that is left long before its two minutes are over."""
+    """The failed run that is left long before its eleven minutes are over."""
     try:
-        out, err = process.communicate(timeout=90)
+        out, err = process.communicate(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()  # else it is found by the tests behind this one
         raise

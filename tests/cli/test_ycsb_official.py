@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from harness import hdr
 from harness.supervise.process import ProcessId, alive, process_identity
@@ -73,7 +74,7 @@ def java_of(harness, process) -> ProcessId:
 
 
 def test_kill_9_of_the_harness_leaves_no_java_and_no_data(loaded):
-    process = loaded.start(*OFFICIAL, "--workload", "a", "--ramp-up", "60s", "--duration", "60s")
+    process = loaded.start(*OFFICIAL, "--workload", "a", "--ramp-up", "60s", "--duration", "10m")
     java = java_of(loaded, process)
     process.kill()
     process.communicate()
@@ -83,9 +84,9 @@ def test_kill_9_of_the_harness_leaves_no_java_and_no_data(loaded):
 
 
 def test_a_client_that_is_killed_fails_the_run(loaded):
-    process = loaded.start(*OFFICIAL, "--workload", "a", "--ramp-up", "60s", "--duration", "60s")
+    process = loaded.start(*OFFICIAL, "--workload", "a", "--ramp-up", "60s", "--duration", "10m")
     os.kill(java_of(loaded, process).pid, 9)
-    out, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, out + err
     assert "was killed by signal 9" in err
     assert "Traceback" not in err
@@ -100,7 +101,7 @@ def test_a_disk_that_fills_up_fails_the_run_in_rocksdbs_words(harness, small_dis
     process = harness.start(*argv, "--rate", "1000", "--ramp-up", "0s", "--duration", "100s")
     java_of(harness, process)
     small_disk.fill()
-    code = process.wait(200)
+    code = process.wait(PATIENCE_S)
     err = process.communicate()[1]
     small_disk.free()
     assert code == 1, err

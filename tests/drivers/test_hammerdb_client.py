@@ -6,6 +6,7 @@ import os
 import time
 
 import pytest
+from patience import PATIENCE_S
 
 from harness.drivers.hammerdb import Build, Timed, build, measure
 from harness.drivers.hammerdb.dialect import dialect_of, target
@@ -19,7 +20,6 @@ TARGET = target(
 )
 ONE_MINUTE = Timed(users=2, ramp_up_min=1, duration_min=1, time_profile=False)
 #: Far above what a busy machine needs to start a process; never a measurement.
-PATIENCE_S = 60
 
 
 def run(hammerdb, clients, **more):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import eventually
 
 from harness.engines._innodb.server import before_trace
 from harness.errors import RunFailed
-
-PATIENCE_S = 60
 
 
 @pytest.mark.parametrize("name", ["mysql", "mariadb"])
@@ -28,9 +26,7 @@ def test_what_stands_before_the_stack_trace_is_told(
     with server.log.open("a") as log:
         log.write("2026-01-01T00:00:00.0Z 0 [ERROR] [InnoDB] No space left on device\n")
     os.kill(engine.processes()[0].pid, signal.SIGABRT)
-    deadline = time.monotonic() + PATIENCE_S
-    while server.running and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert eventually(lambda: not server.running)
     with pytest.raises(RunFailed) as failed:
         engine.stop()
     assert "No space left on device" in str(failed.value)

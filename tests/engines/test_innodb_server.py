@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import eventually
 
 from harness import paths, registry
 from harness.engines._innodb.cluster import Cluster
@@ -302,10 +302,7 @@ def test_no_server_outlives_a_killed_harness(lab: Any, golden: tuple[str, Path])
     pid = int(harness.stdout.readline())
     harness.kill()
     harness.wait()
-    deadline = time.monotonic() + 60
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{pid}").exists()
+    assert eventually(lambda: not Path(f"/proc/{pid}").exists())
 
 
 # Settings -------------------------------------------------------------------------

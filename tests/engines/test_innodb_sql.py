@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from harness.engine import BulkLoads, Explains, RunsSql
 from harness.engines._sqlfiles import statements, text_of
@@ -19,7 +20,6 @@ from harness.workloads.tpch.sql import query_sql
 
 SCALE = 0.01
 #: Within which an idle server has done all that was left to do; never a measurement.
-PATIENCE_S = 60
 
 
 def test_it_has_the_abilities_it_claims(innodb: Any) -> None:

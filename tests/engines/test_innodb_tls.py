@@ -12,6 +12,7 @@ from typing import Any
 
 import pymysql
 import pytest
+from patience import PATIENCE_S
 
 from harness import loadgen, paths
 from harness.engines._innodb.dsn import dsn_of
@@ -28,7 +29,6 @@ ENCRYPTED = {
     "where variable_name = 'Ssl_cipher'",
 }
 #: A liveness bound, far above anything a busy machine needs.
-PATIENCE_S = 600
 USER, PASSWORD = "owner", "p@ss/'word"
 
 

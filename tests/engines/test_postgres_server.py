@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from patience import PATIENCE_S
 
 from harness.engine import QueryTimeout
 from harness.engines.postgres import counters
@@ -165,7 +166,7 @@ def _segments() -> list[str]:
 
 def test_a_server_that_died_is_reported_with_its_log(started: Any) -> None:
     os.kill(started.processes()[0].pid, 3)  # SIGQUIT: an immediate shutdown
-    started._server._process.wait(60)
+    started._server._process.wait(PATIENCE_S)
     with pytest.raises(RunFailed, match="immediate shutdown"):
         started.stop()
 

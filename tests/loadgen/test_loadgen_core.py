@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from hdrh.histogram import HdrHistogram
+from patience import PATIENCE_S, eventually
 
 from harness import hdr, schemas
 from harness.natives import loadgen_program
@@ -22,7 +23,6 @@ from harness.natives import loadgen_program
 SOURCE = Path(__file__).parents[2] / "loadgen"
 MS, S = 10**6, 10**9
 #: A liveness bound, far above anything a busy machine needs; never a measurement.
-PATIENCE_S = 60
 #: Longer than anybody would wait: a run of this length that ends has ended early.
 FOR_EVER_NS = 600 * S
 
@@ -489,9 +489,7 @@ def test_a_result_behind_progress_on_one_pipe_waits_for_its_reader(loadgen_build
 def test_a_signal_ends_it_without_a_result(start, tmp_path, number):
     journal = tmp_path / "journal"
     process = start(spec_of(duration_ns=FOR_EVER_NS, journal=str(journal)))
-    deadline = time.monotonic() + PATIENCE_S
-    while not (journal.exists() and journal.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert eventually(lambda: journal.exists() and journal.stat().st_size)
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, stdout) == (128 + number, "")

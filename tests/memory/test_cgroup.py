@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from harness.memory.cache import evict, residency
 from harness.memory.cgroup import available, memory_cap
@@ -41,7 +42,7 @@ def test_the_cap_covers_the_page_cache(supervisor, big_file):
     with memory_cap(LIMIT, supervisor) as cap:
         assert cap.limit_bytes == LIMIT
         reader = supervisor.capped_by(cap).spawn(["cat", str(big_file)])
-        assert reader.wait(60) == 0
+        assert reader.wait(PATIENCE_S) == 0
         found = residency([big_file])
         events = cap.events()
     assert 0 < found.resident_bytes <= LIMIT
@@ -55,7 +56,7 @@ def test_the_cap_covers_the_page_cache(supervisor, big_file):
 def test_what_is_outside_the_cap_is_not_held_to_it(supervisor, big_file):
     with memory_cap(LIMIT, supervisor) as cap:
         starter = supervisor.capped_by(cap)
-        assert starter.spawn(["cat", str(big_file)], capped=False).wait(60) == 0
+        assert starter.spawn(["cat", str(big_file)], capped=False).wait(PATIENCE_S) == 0
         assert residency([big_file]).resident_bytes > LIMIT
         assert cap.events().usage_bytes < LIMIT / 2
 
@@ -121,7 +122,7 @@ def test_a_server_that_needs_more_is_killed_and_that_is_told(supervisor):
         process = supervisor.capped_by(cap).spawn(
             [executable, "-c", greedy], credentials=unprivileged()
         )
-        assert process.wait(60) == -9
+        assert process.wait(PATIENCE_S) == -9
         assert cap.events().oom_kills == 1
 
 
@@ -131,13 +132,13 @@ def test_the_cap_is_gone_with_its_processes(supervisor):
         process = supervisor.capped_by(cap).spawn(["sh", "-c", "setsid sleep 1000 & sleep 1000"])
         assert cap.path.is_dir()
     assert not cap.path.exists()
-    assert process.wait(60) == -9
+    assert process.wait(PATIENCE_S) == -9
 
 
 def test_no_limit_no_cap(supervisor):
     with memory_cap(None, supervisor) as cap:
         assert cap is None
-        assert supervisor.capped_by(cap).spawn(["true"]).wait(30) == 0
+        assert supervisor.capped_by(cap).spawn(["true"]).wait(PATIENCE_S) == 0
 
 
 def test_where_no_cap_can_be_made_it_says_so(supervisor, monkeypatch, host):
@@ -147,7 +148,7 @@ def test_where_no_cap_can_be_made_it_says_so(supervisor, monkeypatch, host):
         assert (cap.method, cap.path) == ("none", None)
         assert cap.reason == "no memory control group is mounted"
         assert cap.events().peak_bytes is None
-        assert supervisor.capped_by(cap).spawn(["true"]).wait(30) == 0
+        assert supervisor.capped_by(cap).spawn(["true"]).wait(PATIENCE_S) == 0
 
 
 # Which way is taken: on directory trees laid out as the kernel does ----------------------

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from patience import PATIENCE_S, eventually
 from test_page_cache import resident_bytes
 
 from harness import hdr
@@ -324,14 +325,13 @@ def test_reads_and_writes_of_one_measurement_keep_a_job_file_each() -> None:
 
 
 _MEASURE = textwrap.dedent("""
-    import signal, sys
+    import sys
     from pathlib import Path
     from harness.micro import fio
     from harness.micro.measured import Workplace
     from harness.opening import open_environment
     from harness.progress import progress_on_stderr
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     tier = Path(sys.argv[1])
     body = {"operation": "read", "pattern": "random", "access": "4KiB"}
     with (progress_on_stderr(quiet=True) as progress,
@@ -349,11 +349,11 @@ def test_nothing_stays_on_the_tier(tier_path: Path, number: signal.Signals) -> N
     )  # fmt: skip
     try:
         data = tier_path / "run" / "data"
-        _until(lambda: data.exists() and len(_working_in(tier_path)) >= 1)
+        assert eventually(lambda: data.exists() and len(_working_in(tier_path)) >= 1)
         process.send_signal(number)
-        process.wait(60)
+        process.wait(PATIENCE_S)
         # Behind a kill the supervisor removes it, and its marker last.
-        _until(lambda: not _working_in(tier_path) and not list(tier_path.iterdir()))
+        assert eventually(lambda: not _working_in(tier_path) and not list(tier_path.iterdir()))
     finally:
         process.kill()
         process.wait()
@@ -390,7 +390,7 @@ def test_a_program_that_dies_is_named_with_its_configuration(
     end.join()
     assert killed
     assert re.search(named, str(failed.value)), failed.value
-    _until(lambda: not _working_in(tier_path))
+    assert eventually(lambda: not _working_in(tier_path))
 
 
 def _kill_as_it_measures(folder: Path) -> list[int]:
@@ -416,13 +416,6 @@ def _measures(process: int, folder: Path) -> bool:
             if file.is_relative_to(folder) and (file.name != "data" or reads):
                 return True
     return False
-
-
-def _until(done: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline, "it does not come about"
-        time.sleep(0.05)
 
 
 def _working_in(folder: Path) -> list[int]:

@@ -8,13 +8,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from conftest import PLAYBOOKS
+from patience import PATIENCE_S, eventually
 
 from harness.store import Store
 
@@ -125,7 +125,7 @@ class Fleet:
     def __call__(self, **variables: object) -> tuple[int, str]:
         """Exit status and output."""
         play = self.start(**variables)
-        out, _ = play.communicate(timeout=600)
+        out, _ = play.communicate(timeout=PATIENCE_S)
         return play.returncode, out
 
     def imported(self) -> list[str]:
@@ -141,13 +141,6 @@ def fleet() -> Iterator[Fleet]:
     yield Fleet(root)
     (root / "held").unlink(missing_ok=True)
     shutil.rmtree(root, ignore_errors=True)
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 300
-    while not what():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.1)
 
 
 def changes(out: str) -> int:
@@ -180,9 +173,9 @@ def test_runs_come_once_and_a_second_time_changes_nothing(fleet: Fleet) -> None:
 def test_what_is_under_way_when_the_line_is_cut_is_found_again(fleet: Fleet) -> None:
     (fleet.root / "held").touch()
     play = fleet.start()
-    wait_for((fleet.remote / "underway/command").exists)
+    assert eventually((fleet.remote / "underway/command").exists)
     (fleet.standin.parent / "cut").touch()
-    out, _ = play.communicate(timeout=300)
+    out, _ = play.communicate(timeout=PATIENCE_S)
     assert play.returncode != 0
     assert "goes on there by itself; the same command" in " ".join(out.split())
     assert fleet.imported() == []
@@ -195,7 +188,7 @@ def test_what_is_under_way_when_the_line_is_cut_is_found_again(fleet: Fleet) -> 
         assert line, seen
         seen += line
     (fleet.root / "held").unlink()
-    out, _ = again.communicate(timeout=300)
+    out, _ = again.communicate(timeout=PATIENCE_S)
     assert again.returncode == 0, out
     assert "to do" not in out  # nothing was started anew
     assert len(fleet.imported()) == 2
@@ -205,7 +198,7 @@ def test_what_is_under_way_when_the_line_is_cut_is_found_again(fleet: Fleet) -> 
 def test_a_line_that_comes_back_is_waited_for(fleet: Fleet) -> None:
     (fleet.root / "held").touch()
     play = fleet.start(experiment_reconnect_s=120)
-    wait_for((fleet.remote / "underway/command").exists)
+    assert eventually((fleet.remote / "underway/command").exists)
     (fleet.standin.parent / "cut").touch()
     assert play.stdout is not None
     seen = ""
@@ -215,7 +208,7 @@ def test_a_line_that_comes_back_is_waited_for(fleet: Fleet) -> None:
         seen += line
     (fleet.standin.parent / "cut").unlink()
     (fleet.root / "held").unlink()
-    out, _ = play.communicate(timeout=300)
+    out, _ = play.communicate(timeout=PATIENCE_S)
     assert play.returncode == 0, out
     assert len(fleet.imported()) == 2
 
@@ -224,11 +217,12 @@ def test_a_line_that_comes_back_is_waited_for(fleet: Fleet) -> None:
 def test_what_was_killed_is_told_and_gone_on_with(fleet: Fleet) -> None:
     (fleet.root / "held").touch()
     play = fleet.start()
-    wait_for((fleet.root / "waits").exists)
-    wait_for(lambda: "underway.sh start" not in _commands(fleet))  # it has left the rest behind
+    assert eventually((fleet.root / "waits").exists)
+    # It has left the rest behind.
+    assert eventually(lambda: "underway.sh start" not in _commands(fleet))
     assert _commands(fleet)
-    wait_for(lambda: not _killed(fleet))
-    out, _ = play.communicate(timeout=300)
+    assert eventually(lambda: not _killed(fleet))
+    out, _ = play.communicate(timeout=PATIENCE_S)
     assert play.returncode != 0
     assert "the experiment was cut off" in out
     (fleet.root / "held").unlink()

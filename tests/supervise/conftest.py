@@ -3,19 +3,16 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 import harness
 from harness.supervise import supervisor as supervisor_module
 from harness.supervise import undo
 from harness.supervise.process import all_processes, kill_all, mark_of
 from harness.supervise.supervisor import Supervisor
-
-#: A liveness bound, far above anything a busy machine needs; never a measurement.
-PATIENCE_S = 300
 
 #: The supervisor process with bounds of time that no busy machine reaches. What is given time
 #: must end by itself: one that does not is killed at the end of it.
@@ -26,15 +23,6 @@ from harness.supervise import daemon, undo
 daemon.GRACE_S = daemon._KILL_S = undo._CGROUP_S = {PATIENCE_S}
 daemon.main()
 """
-
-
-def eventually(condition):
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 #: Servers that other tests of this session keep for those to come.

@@ -7,7 +7,8 @@ import signal
 import time
 
 import pytest
-from conftest import PATIENCE_S, eventually, processes_of
+from conftest import processes_of
+from patience import PATIENCE_S, eventually
 
 from harness.supervise.journal import recover
 from harness.supervise.process import descendants

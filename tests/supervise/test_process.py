@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import eventually
+from patience import PATIENCE_S, eventually
 
 from harness.supervise.process import (
     ProcessId,
@@ -61,7 +61,7 @@ def test_what_is_found_is_killed_although_the_time_is_over(sleeper):
         return [stat for stat in [process_stat(sleeper.pid)] if stat is not None]
 
     kill_all(found, timeout_s=-1.0)
-    assert sleeper.wait(60) == -signal.SIGKILL
+    assert sleeper.wait(PATIENCE_S) == -signal.SIGKILL
 
 
 def test_a_name_with_parentheses_does_not_confuse(tmp_path):

@@ -6,7 +6,7 @@ import sys
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
-from conftest import PATIENCE_S, eventually
+from patience import PATIENCE_S, eventually
 
 from harness.supervise.supervisor import Supervisor
 

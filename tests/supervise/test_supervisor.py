@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE_S, eventually, processes_of
+from conftest import processes_of
+from patience import PATIENCE_S, eventually
 
 import harness
 from harness.engine import Credentials, MemoryPolicy

@@ -68,14 +68,6 @@ def test_the_shipped_answers_after_rf1_are_those_of_the_data_after_rf1(database)
         assert agreement.agrees, f"Q{query}: {agreement.detail}"
 
 
-@pytest.fixture
-def default_interrupt():
-    """Whoever runs the tests in the background of a script ignores Ctrl-C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 ENDLESS = "select sum(hash(i) % 7) from range(1000000000000) t(i)"
 
 
@@ -93,7 +85,7 @@ def interrupting(times):
     return threading.Thread(target=interrupt)
 
 
-def test_ctrl_c_ends_a_statement_that_would_take_for_ever(default_interrupt):
+def test_ctrl_c_ends_a_statement_that_would_take_for_ever():
     with closing(duckdb.connect(config={"threads": 2})) as connection:
         thread = interrupting(1)
         with pytest.raises(KeyboardInterrupt):
@@ -103,7 +95,7 @@ def test_ctrl_c_ends_a_statement_that_would_take_for_ever(default_interrupt):
         assert rows_of(connection, "select 1") == [(1,)]
 
 
-def test_a_second_ctrl_c_right_behind_leaves_no_statement_running(default_interrupt):
+def test_a_second_ctrl_c_right_behind_leaves_no_statement_running():
     """The terminal's, and what a program above passes on of it."""
     there = set(threading.enumerate())
     with closing(duckdb.connect(config={"threads": 2})) as connection:

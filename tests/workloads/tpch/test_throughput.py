@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from harness.engine import QueryTimeout, SqlResult
 from harness.errors import RunFailed
@@ -63,7 +64,7 @@ class Connection:
             if sql == engine.slow:
                 raise QueryTimeout
             if sql == engine.stuck:
-                assert engine.killed.wait(60)
+                assert engine.killed.wait(PATIENCE_S)
                 raise RunFailed("execute SQL", "the server is gone")
             if len(self.statements) == 1:  # until the others run, too
                 deadline = time.monotonic() + 10

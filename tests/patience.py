@@ -1,0 +1,19 @@
+"""How long tests wait for what must come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+#: A bound on a hang, far above what a busy machine needs; never a measurement.
+PATIENCE_S = 300
+
+
+def eventually(condition: Callable[[], object]) -> bool:
+    """Whether it comes true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
