@@ -320,6 +320,14 @@ class BulkLoads(Protocol):
 
 
 @runtime_checkable
+class CountsLoadRetries(Protocol):
+    """Engines that load again what a conflict has undone."""
+
+    def load_retries(self) -> Mapping[str, int]:
+        """By table, the number of times that a piece of the last load was loaded again."""
+
+
+@runtime_checkable
 class TellsDurability(Protocol):
     """Engines that tell whether a commit that they have acknowledged outlives the host."""
 

@@ -151,9 +151,16 @@ class Building:
         return path
 
     def publish(
-        self, key: Mapping[str, Any], facts: Mapping[str, Any], progress: Progress
+        self,
+        key: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        progress: Progress,
+        load_retries: Mapping[str, int] | None = None,
     ) -> Dataset:
-        """Record the content and give the dataset its name."""
+        """Record the content and give the dataset its name.
+
+        ``load_retries``: by table, the number of times that a piece of it was loaded again.
+        """
         for path in self.partial.iterdir():
             if path.is_dir() and path.name != "content":
                 shutil.rmtree(path)
@@ -164,6 +171,7 @@ class Building:
             "facts": dict(facts),
             "created_unix_ns": time.time_ns(),
             "files": files,
+            **({"load_retries": dict(load_retries)} if load_retries else {}),
         }
         schemas.validate(record, "dataset", source=f"record of {self.target.name}")
         write_json_atomically(self.partial / "golden.json", record)

@@ -175,6 +175,8 @@ class Recorder:
         dataset: dict[str, Any] | None = None
         if self.golden is not None:
             dataset = {"key": self.golden.name, "fingerprint": self.golden.fingerprint}
+            if "load_retries" in self.golden.record:
+                dataset["load_retries"] = self.golden.record["load_retries"]
         elif self.dataset_facts is not None:
             dataset = {"key": "external", "fingerprint": self.dataset_facts}
         tiers = {tier.name: tier for tier in self.prepared.tiers.values()}

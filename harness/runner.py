@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.engine import Engine, KeepsOwnData, Places, ProcessStarter, RunsInClient
+from harness.engine import (
+    CountsLoadRetries,
+    Engine,
+    KeepsOwnData,
+    Places,
+    ProcessStarter,
+    RunsInClient,
+)
 from harness.environment import Environment
 from harness.errors import HarnessError, RunFailed, interruption
 from harness.golden import Building, Dataset, dataset_name, directory_bytes
@@ -293,7 +300,7 @@ def golden_data(prepared: Prepared, env: Environment) -> Dataset:
             if building is None:  # another harness has built it while we waited
                 return golden_data(prepared, env)
             facts = _load(prepared, env, engine, source, building)
-            return building.publish(key, facts, env.progress)
+            return building.publish(key, facts, env.progress, _load_retries(engine))
 
 
 def _load(
@@ -334,7 +341,15 @@ def _loaded(
             prepared.threads,
             env.progress,
         )
-        return prepared.workload.load(spec.params, loading)
+        facts = prepared.workload.load(spec.params, loading)
+    if retries := _load_retries(engine):
+        pieces = ", ".join(f"{table} {count}" for table, count in sorted(retries.items()))
+        env.progress.say(f"loaded again after deadlocks, pieces by table: {pieces}")
+    return facts
+
+
+def _load_retries(engine: Engine) -> Mapping[str, int]:
+    return engine.load_retries() if isinstance(engine, CountsLoadRetries) else {}
 
 
 def _clients(

@@ -14,12 +14,12 @@ def store(tmp_path):
         yield DatasetStore(tmp_path / "golden", supervisor.journal)
 
 
-def build(store, name, text="rows"):
+def build(store, name, text="rows", **more):
     with store.building(name) as building:
         (building.content / "table").mkdir()
         (building.content / "table" / "1").write_text(text)
         (building.content / "link").symlink_to("table/1")
-        return building.publish({"scale": 1}, {"rows": {"t": 4}}, SilentProgress())
+        return building.publish({"scale": 1}, {"rows": {"t": 4}}, SilentProgress(), **more)
 
 
 def test_a_dataset_appears_whole(store):
@@ -28,6 +28,12 @@ def test_a_dataset_appears_whole(store):
     assert (dataset.content / "table" / "1").read_text() == "rows"
     assert dataset.size_bytes == 4
     assert dataset.verify(SilentProgress()) == []
+
+
+def test_what_was_loaded_again_is_on_record(store):
+    assert "load_retries" not in build(store, "tpch-x").record
+    build(store, "tpch-y", load_retries={"lineitem": 2})
+    assert store.find("tpch-y").record["load_retries"] == {"lineitem": 2}
 
 
 def test_what_was_not_published_leaves_nothing(store):

@@ -203,6 +203,16 @@ def failed(flavour: Flavour, sql: str, error: pymysql.Error) -> RunFailed:
     return RunFailed(f"{TITLES[flavour]}: {head(sql)}", message(error))
 
 
+def server_error(error: BaseException) -> int | None:
+    """The number of the server's error behind ``error``, None where there is none."""
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, pymysql.Error):
+            return link.args[0] if link.args else None
+        link = link.__cause__
+    return None
+
+
 def _reached_limit(error: pymysql.Error, over: bool) -> bool:
     """Whether the limit ended it, and not somebody else's KILL.
 

@@ -8,6 +8,11 @@ depend on who was first to load them): no doublewrite, no flush at commit, and n
 where the release can do without one (MySQL 8.0.21); a crash costs the load, which would be
 repeated anyway. Its clean stop afterwards brings every page to its device.
 
+Files of one table are loaded in parallel. ``unique_checks`` stays on, which costs nothing while
+there is no secondary index: without it MariaDB locks an empty table exclusively to fill it, and
+two connections that begin together deadlock. A file is one transaction, so what a deadlock with
+another session undoes is loaded again.
+
 LOAD DATA cuts and converts what does not fit and only warns where the client sends the
 file: every warning is an error here.
 """
@@ -17,13 +22,15 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from harness.engines import _loading
-from harness.engines._innodb.connection import MySqlConnection
+from harness.engines._innodb.connection import MySqlConnection, server_error
 from harness.engines._innodb.installation import Flavour
 from harness.engines._innodb.wire import LazyResult
 from harness.engines._loading import has_header, readable_by
@@ -35,12 +42,13 @@ from harness.progress import Task
 from harness.units import GIB, MIB
 
 _Job = Job[MySqlConnection]
+_Answer = TypeVar("_Answer")
+_DEADLOCK = 1213
 _SPARE_CONNECTIONS = 20
 _ATTEMPTS = 5
 _LEAST_POOL, _MOST_POOL = 256 * MIB, 8 * GIB
-#: Keys are checked by the verified counts and the files' origin, not row by row. A file may
-#: wait for another one's: MariaDB locks an empty table to fill it faster.
-_SESSION = "SET SESSION unique_checks = 0, foreign_key_checks = 0, innodb_lock_wait_timeout = 86400"
+#: Foreign keys are vouched for by the verified counts and the files' origin, not row by row.
+_SESSION = "SET SESSION foreign_key_checks = 0"
 _CREATE_INDEX = re.compile(
     r"create (?P<unique>unique )?index (?P<name>\w+) on (?P<table>\w+)\s*(?P<rest>\(.*\))",
     re.IGNORECASE | re.DOTALL,
@@ -120,13 +128,41 @@ def combined(texts: Sequence[str]) -> list[str]:
     return [*merged, *others]
 
 
+class Retries:
+    """How often a deadlock undid a file or statement of the load, by table. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.by_table: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def repeat(self, table: str, attempt: Callable[[], _Answer]) -> _Answer:
+        """The answer of ``attempt``, which is made again after a deadlock."""
+        attempts = 1
+        while True:
+            try:
+                return attempt()
+            except RunFailed as error:
+                if server_error(error) != _DEADLOCK or attempts == _ATTEMPTS:
+                    raise
+            attempts += 1
+            with self._lock:
+                self.by_table[table] += 1
+
+
 class _Load:
     """One load under way: its files, its jobs, and the rows loaded so far."""
 
-    def __init__(self, files: Mapping[str, Sequence[Path]], by_server: bool, task: Task) -> None:
+    def __init__(
+        self,
+        files: Mapping[str, Sequence[Path]],
+        by_server: bool,
+        task: Task,
+        retries: Retries,
+    ) -> None:
         self.files = files
         self.by_server = by_server
         self.task = task
+        self.retries = retries
         self.loaded = dict.fromkeys(files, 0)
         self._lock = threading.Lock()
         self.bytes = {t: sum(p.stat().st_size for p in paths) for t, paths in files.items()}
@@ -141,25 +177,13 @@ class _Load:
 
     def _file_job(self, stage: int, table: str, path: Path, columns: Sequence[str]) -> _Job:
         def run(connection: MySqlConnection) -> None:
-            rows = load_file(connection, table, path, columns, self.by_server)
+            load = partial(load_file, connection, table, path, columns, self.by_server)
+            rows = self.retries.repeat(table, load)
             with self._lock:
                 self.loaded[table] += rows
             self.task.advance(path.stat().st_size, note=table)
 
         return _Job(stage, frozenset({table}), True, self.bytes[table], run)
-
-
-def _restarting(connection: MySqlConnection, text: str) -> None:
-    """Run a statement on the schema, again when the data dictionary's locks rolled it back."""
-    for left in reversed(range(_ATTEMPTS)):
-        try:
-            result = connection.run(text)
-        except RunFailed as error:
-            if "error 1213" not in error.found or left == 0:
-                raise
-        else:
-            _check_admin(text, result)
-            return
 
 
 def _check_admin(text: str, result: LazyResult) -> None:
@@ -189,6 +213,7 @@ class Loader(_loading.Loader[MySqlConnection]):
         self._flavour: Flavour = flavour
         self._connections = max(1, threads)
         self._server = server
+        self.retries = Retries()
 
     def load_files(
         self,
@@ -202,7 +227,7 @@ class Loader(_loading.Loader[MySqlConnection]):
             connection.run(_SESSION)
         first = workers.connections[0]
         columns = {t: first.run(f"SELECT * FROM {t} LIMIT 0").columns for t in files}
-        load = _Load(files, readable_by(self._server, files), task)
+        load = _Load(files, readable_by(self._server, files), task, self.retries)
         workers.run([*load.file_jobs(1, columns), *self.jobs_behind(folder, load.bytes, task)])
         return load.loaded
 
@@ -234,13 +259,28 @@ class Loader(_loading.Loader[MySqlConnection]):
             (4, analyse or [f"ANALYZE TABLE {t}" for t in weights], False),
         ]
         return [
-            _statement_job(stage, text, alone, weights, task)
+            self._statement_job(stage, text, alone, weights, task)
             for stage, texts, alone in stages
             for text in texts
         ]
 
     def run(self, connection: MySqlConnection, sql: str) -> None:
         connection.run(sql)
+
+    def _statement_job(
+        self, stage: int, text: str, alone: bool, weights: Mapping[str, int], task: Task
+    ) -> _Job:
+        """A statement, by itself on the tables it names; on all if it is ``alone`` or names none.
+
+        The data dictionary's own locks may undo it.
+        """
+        tables = tables_of(text, weights) or list(weights)
+
+        def run(connection: MySqlConnection) -> None:
+            _check_admin(text, self.retries.repeat(tables[0], partial(connection.run, text)))
+            task.advance(0, note=head(text, 60))
+
+        return _Job(stage, frozenset(weights if alone else tables), False, weights[tables[0]], run)
 
     def _prepare_server(self, source_bytes: int) -> bool:
         """Restart a managed server for loading; whether it can do without its redo log."""
@@ -253,19 +293,6 @@ class Loader(_loading.Loader[MySqlConnection]):
         )
         server.restart_for_loading(settings)
         return self._flavour == "mysql" and version >= _FIRST_WITHOUT_REDO
-
-
-def _statement_job(
-    stage: int, text: str, alone: bool, weights: Mapping[str, int], task: Task
-) -> _Job:
-    """A statement, by itself on the tables it names; on all if it is ``alone`` or names none."""
-    tables = tables_of(text, weights) or list(weights)
-
-    def run(connection: MySqlConnection) -> None:
-        _restarting(connection, text)
-        task.advance(0, note=head(text, 60))
-
-    return _Job(stage, frozenset(weights if alone else tables), False, weights[tables[0]], run)
 
 
 def load_file(

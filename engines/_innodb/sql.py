@@ -12,7 +12,7 @@ from harness.engine import SqlConnection, WriteBackWarning
 from harness.engines._innodb import counters, durability, explain
 from harness.engines._innodb.connection import MySqlConnection, connecting
 from harness.engines._innodb.installation import Flavour
-from harness.engines._innodb.load import Loader, LoadingServer
+from harness.engines._innodb.load import Loader, LoadingServer, Retries
 from harness.engines._innodb.window import warnings as window_warnings
 from harness.engines._innodb.wire import LazyConnection
 from harness.engines._jdbc import ThroughJdbc, innodb_properties
@@ -62,6 +62,7 @@ class SqlOnInnoDB(LoadedBySql[MySqlConnection], ThroughJdbc):
     def __init__(self) -> None:
         self._connections: weakref.WeakSet[MySqlConnection] = weakref.WeakSet()
         self._monitor: counters.Monitor | None = None
+        self._retries = Retries()
 
     @abstractmethod
     def _open(self, local_infile: bool = False) -> LazyConnection:
@@ -82,12 +83,18 @@ class SqlOnInnoDB(LoadedBySql[MySqlConnection], ThroughJdbc):
         return explain.explain(connection, sql)
 
     def _loader(self) -> Loader:
-        return Loader(
+        loader = Loader(
             connect=partial(self._connect, local_infile=True),
             flavour=self.flavour,
             threads=self.threads,
             server=self if isinstance(self, LoadingServer) else None,
         )
+        self._retries = loader.retries
+        return loader
+
+    def load_retries(self) -> Mapping[str, int]:
+        """By table, what deadlocks undid of the last load."""
+        return dict(self._retries.by_table)
 
     def native_backend(self) -> str:
         """MariaDB's Connector/C, which speaks to both."""

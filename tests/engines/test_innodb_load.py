@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S, eventually
 
 from harness.engines._innodb.connection import MySqlConnection
-from harness.engines._innodb.load import Loader, combined, load_file, loading_settings
+from harness.engines._innodb.load import _SESSION, Loader, combined, load_file, loading_settings
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.workloads.tpch.data import estimate_bytes
@@ -153,6 +156,58 @@ def test_a_missing_row_fails_the_load(innodb: Any, elsewhere: Any, tpch_csv: Any
         "load 26 rows into nation",
         "25 were loaded",
     )
+
+
+@contextmanager
+def locking(elsewhere: Callable[[], MySqlConnection], *statements: str) -> Iterator[Any]:
+    """Another session with a transaction under way, which is rolled back at the end."""
+    with closing(elsewhere()) as other:
+        other.execute("set session transaction isolation level read committed")
+        for statement in ("begin", *statements):
+            other.execute(statement)
+        yield other
+        other.execute("rollback")
+
+
+def test_no_file_waits_for_a_lock_on_the_whole_empty_table(elsewhere: Any, tmp_path: Path) -> None:
+    """Two that would both wait for it deadlock. Any lock of rows intends to lock the table."""
+    (file := tmp_path / "t.1.csv").write_text("1\n2\n")
+    with closing(elsewhere()) as connection:
+        connection.execute("create table t (i integer primary key)")
+        connection.execute(_SESSION)
+        connection.execute("set session innodb_lock_wait_timeout = 1")
+        with locking(elsewhere, "select * from t where i = 1 for update"):
+            assert load_file(connection, "t", file, ["i"], by_server=False) == 2
+
+
+def test_a_file_that_a_deadlock_undid_is_loaded_again_and_counted(
+    innodb: Any, elsewhere: Any, tmp_path: Path
+) -> None:
+    """The server undoes the transaction that has changed less: the file's, up to its row 2."""
+    (folder := tmp_path / "sql").mkdir()
+    (folder / "10_tables.sql").write_text("create table t (i integer not null);")
+    (folder / "20_keys.sql").write_text("alter table t add primary key (i);")
+    (file := tmp_path / "t.1.csv").write_text("1\n2\n3\n")
+    many = ", ".join(f"({number})" for number in range(2, 1000))
+    loader = Loader(elsewhere, innodb.flavour, threads=1)
+    loaded = {}
+
+    def load() -> None:
+        with SilentProgress().task("") as task:
+            loaded.update(loader.load_files(workers, folder, {"t": [file]}, task))
+
+    with loader.empty_tables(folder, 0) as workers:
+        loading = threading.Thread(target=load)
+        with locking(elsewhere, f"insert into t values {many}") as other:
+            loading.start()
+            waiting = "select 1 from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"
+            assert eventually(lambda: innodb.connect().execute(waiting).rows)
+            other.execute("insert into t values (1)")  # for which it waits, in turn
+        loading.join(PATIENCE_S)
+    assert loaded == {"t": 3}
+    assert loader.retries.by_table == {"t": 1}
+    with closing(elsewhere()) as connection:
+        assert connection.execute("select * from t order by i").rows == [(1,), (2,), (3,)]
 
 
 def test_a_server_that_takes_no_files_is_told_how_to(

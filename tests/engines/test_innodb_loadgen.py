@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from native_client import (  # noqa: F401
     test_sixteen_connections_on_one_warehouse,
     test_what_the_client_told_of_its_load_is_there,
 )
+from patience import PATIENCE_S
 
 SETTINGS = {"innodb_buffer_pool_size": "268435456"}
 
@@ -99,6 +102,24 @@ def test_rows_that_do_not_fit_are_an_error(empty: Native) -> None:
 
     with pytest.raises(RunFailed, match=r"item.*do not fit.*i_name"):
         empty.engine.native_load("tpcc", fill, COUNTS, SilentProgress())
+
+
+def test_no_load_waits_for_a_lock_on_a_whole_empty_table(empty: Native) -> None:
+    """Two connections that would both wait for it deadlock."""
+
+    def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
+        with closing(empty.engine.connect()) as other:
+            other.execute("set session transaction isolation level read committed")
+            other.execute("begin")
+            other.execute("select * from item where i_id = 1 for update")
+            release = threading.Timer(PATIENCE_S, partial(other.execute, "rollback"))
+            release.start()
+            rows = empty.load(connection)
+            assert release.is_alive()
+            release.cancel()
+            return rows
+
+    empty.engine.native_load("tpcc", fill, COUNTS, SilentProgress())
 
 
 def test_a_server_that_dies_ends_the_run(empty: Native) -> None:
