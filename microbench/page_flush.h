@@ -97,7 +97,7 @@ MB_ALWAYS_INLINE char *mb_slot(const struct mb_page_store *store, uint32_t slot)
     return (char *)mb_slot_header(store, store->pages + 1) + slot * store->page_bytes;
 }
 
-/* The page into the spare slot, which is durable then and names nothing new. */
+/* Writes the page durably into the spare slot, whose header stays as it was. */
 MB_ALWAYS_INLINE void mb_page_fill(struct mb_page_store *store, const struct mb_medium *medium,
                                    uint32_t page, const char *from, const struct mb_dirty *dirty,
                                    bool only_dirty)

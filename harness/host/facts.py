@@ -109,7 +109,7 @@ def _notes(kernel: Kernel) -> list[str]:
         notes.append("only root may read the SMBIOS table: no inventory of DRAM modules")
     if prefetchers(kernel) == UNREADABLE:
         notes.append(
-            "the state of the hardware prefetchers is unreadable: it takes root, the module msr "
+            "the state of the hardware prefetchers is unreadable: that needs root, the module msr "
             "(modprobe msr) and bare metal"
         )
     if processors.governor(kernel) is None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from harness.host.cpu import cpu
 from harness.tiers.kernel import Kernel
 
-#: Of what nobody could read. It is equal to no known state.
+#: The state where it cannot be read: equal to no known one.
 UNREADABLE = "unreadable"
 #: By vendor: the register, and its prefetchers by bit.
 _REGISTERS: Mapping[str, tuple[int, Mapping[int, str]]] = {
@@ -27,7 +27,7 @@ _REGISTERS: Mapping[str, tuple[int, Mapping[int, str]]] = {
 
 
 def prefetchers(kernel: Kernel) -> str:
-    """``enabled``, ``disabled``, ``disabled: L2, L1``; ``unreadable`` where nobody can tell.
+    """``enabled``, ``disabled``, ``disabled: L2, L1``; ``unreadable`` where it cannot be read.
 
     ``differ`` where one processor is set differently from another.
     """

@@ -83,8 +83,8 @@ def _best_threads(asked: Asked) -> str:
     if far and not kinds:
         raise UnderivedError("needs the same accesses from a far node")
     if asked.x == "write":
-        told = {kind: same for kind, same in kinds.items() if kind != "load"}
-        return ", ".join(f"{kind} {_threads_of_best(same)}" for kind, same in told.items())
+        stores = {kind: same for kind, same in kinds.items() if kind != "load"}
+        return ", ".join(f"{kind} {_threads_of_best(same)}" for kind, same in stores.items())
     return _threads_of_best(kinds[asked.x]) if asked.x in kinds else ""
 
 
@@ -114,16 +114,16 @@ def _at_threads_of(top: Point, points: Sequence[Point]) -> list[Point]:
 
 
 def _peak_access_size(asked: Asked) -> str:
-    """Sizes of writes at which the bandwidth stands out (FAST'20, Section 5.3)."""
+    """Sizes of writes with a peak in bandwidth (FAST'20, Section 5.3)."""
     return _outstanding(asked, lambda kind: kind != "load", 1)
 
 
 def _outstanding(asked: Asked, shown: Callable[[str], bool], sign: int) -> str:
-    """Sizes whose repeats all lie above (-1: below) those of both sizes beside, by kind.
+    """Sizes whose repeats all lie above (-1: below) those of both neighbouring sizes, by kind.
 
     Each curve is of its best thread count.
     """
-    told = []
+    by_sizes = []
     points = _rates(asked.device, "access_size", _SIZE, "threads")
     for kind, same in by_kind(points).items():
         curve = sorted(_at_threads_of(best(same), same), key=lambda p: p.number(_SIZE))
@@ -133,14 +133,14 @@ def _outstanding(asked: Asked, shown: Callable[[str], bool], sign: int) -> str:
             if ends[i][0] > max(ends[i - 1][-1], ends[i + 1][-1])
         ]  # fmt: skip
         if shown(kind):
-            told.append(f"{kind} {', '.join(sizes) or 'none'}")
-    return "; ".join(told)
+            by_sizes.append(f"{kind} {', '.join(sizes) or 'none'}")
+    return "; ".join(by_sizes)
 
 
 def _worst_access_size(asked: Asked) -> str:
     """From which size on flushing after the write is slower than at each line.
 
-    ``dip`` (FAST'20, Figure 5): at which sizes random accesses have less bandwidth than beside.
+    ``dip`` (FAST'20, Figure 5): sizes with less bandwidth than both neighbouring ones.
     """
     if asked.x == "dip":
         return _outstanding(asked, lambda kind: True, -1)
@@ -220,13 +220,13 @@ def _share_above(histogram: Histogram, ns: int) -> float:
 
 #: Quantities that are read off differently by what the paper compares, the first that fits.
 _OF_ARMS: Sequence[tuple[str, re.Pattern[str], Callable[[Asked], str]]] = (
-    ("bandwidth_ratio", re.compile("^nova"), _needs("NOVA, which the harness has not")),
+    ("bandwidth_ratio", re.compile("^nova"), _needs("NOVA, which the harness lacks")),
     ("bandwidth_ratio", TIERS, ratios.across),
     ("bandwidth_ratio", re.compile(" near over far$"), ratios.near_over_far),
     ("bandwidth_ratio", re.compile(r" \d+ over \d+ dimms$"), states.over_dimms),
     ("latency_ratio", TIERS, ratios.across),
     ("operations_ratio", TIERS, ratios.across),
-    ("operation_duration_ratio", re.compile("^nova"), _needs("NOVA, which the harness has not")),
+    ("operation_duration_ratio", re.compile("^nova"), _needs("NOVA, which the harness lacks")),
     ("operation_duration_ratio", TIERS, ratios.across),
     ("operation_duration_ratio", re.compile(" random over sequential$"),
      ratios.random_over_sequential),
@@ -240,12 +240,12 @@ _OF_ARMS: Sequence[tuple[str, re.Pattern[str], Callable[[Asked], str]]] = (
     ("operations_ratio", re.compile(" pvn over invalidation$"), ratios.versions_over_invalidation),
     ("operations_ratio", re.compile(" none over cache$"), ratios.none_over_cache),
     ("operations_ratio", re.compile(" disabled over enabled$"),
-     _needs("Viper, which the harness has not")),
+     _needs("Viper, which the harness lacks")),
     ("operations_ratio", re.compile(" far over near$"),
-     _needs("PMemKV, which the harness has not")),
+     _needs("PMemKV, which the harness lacks")),
     ("operations_ratio", re.compile("persistent_memtable"),
-     _needs("RocksDB with FLEX and with a persistent memtable, which the harness has not")),
-    ("transactions_per_second", re.compile("^"), _needs("HyMem, which the harness has not")),
+     _needs("RocksDB with FLEX and with a persistent memtable, which the harness lacks")),
+    ("transactions_per_second", re.compile("^"), _needs("HyMem, which the harness lacks")),
 )  # fmt: skip
 #: Everything else that is read off.
 _READ: Mapping[str, Callable[[Asked], str]] = {

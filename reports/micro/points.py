@@ -33,7 +33,7 @@ EMPTY = "empty_body_ns"
 NEAR_NODES = ("", "near")
 _MAIN_MEMORY = "main memory"
 #: What of a host can be switched and makes another device of each of its tiers: PVLDB 15(11),
-#: Sections 4.5.1 and 4.5.2. What nobody could read is a state of its own.
+#: Sections 4.5.1 and 4.5.2. `unreadable` is a state of its own.
 _HOST_STATE = {"prefetchers": "prefetchers", "memory_speed": "memory bus"}
 _STATE = "host."
 #: Labels that name a configuration, beside what was done in it.

@@ -1,7 +1,7 @@
 """One tier of a host in two states: prefetchers on and off, more and fewer DIMMs (PVLDB 15(11)).
 
-Each state is a device of its own in the report (harness.reports.micro.points); what a paper's
-row compares is found among them, and what is not there is said.
+Each state is a device of its own in the report (harness.reports.micro.points). A paper's row
+compares two of them; a cell names the one that is missing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _reads(device: Device, threads: str) -> list[Point]:
 
 
 def over_dimms(asked: Asked) -> str:
-    """Sequential writes of 32 threads with so many DIMMs over those with fewer (Section 4.5.3)."""
+    """Ratio of sequential writes, 32 threads, on tiers of two numbers of DIMMs (Section 4.5.3)."""
     match = _DIMMS.search(asked.arm)
     assert match is not None
     over, under = (_of_ways(asked.others, asked.device.host, int(count))
@@ -86,7 +86,7 @@ def _of_ways(devices: Iterable[Device], host: str, count: int) -> Device:
 
 
 def lacks_dimms(device: Device, count: str) -> str:
-    """Why a device is not one of as many interleaved DIMMs as a row's place says; else empty."""
+    """Why a device does not have the number of interleaved DIMMs of a row; else empty."""
     here = ways(device)
     return "" if str(here) == count else _needs_dimms(int(count), str(here or ""))
 

@@ -16,7 +16,7 @@ from harness.store import StoredRun
 ARM = "apache_256 enabled over disabled, slower_access_size"
 
 
-def told(*runs: StoredRun) -> dict[tuple[str, str], dict[str, str]]:
+def cells(*runs: StoredRun) -> dict[tuple[str, str], dict[str, str]]:
     """Cells by quantity and place, then by device."""
     found = devices(runs)
     rows = paper_rows(found)
@@ -37,7 +37,7 @@ def reads(root: Path, state: str, by_size: Mapping[int, float], **manifest: Any)
 
 
 def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Path) -> None:
-    found = told(
+    found = cells(
         reads(tmp_path, "enabled", {256: 10, 512: 18, 1024: 15}),
         reads(tmp_path, "disabled", {256: 10, 512: 20, 1024: 20}),
     )
@@ -62,12 +62,12 @@ def test_reads_with_prefetchers_are_over_those_without_at_each_size(tmp_path: Pa
 def test_without_both_states_the_missing_one_is_named(
     tmp_path: Path, states: list[str], expected: str
 ) -> None:
-    found = told(*(reads(tmp_path, state, {512: 20}) for state in states))
+    found = cells(*(reads(tmp_path, state, {512: 20}) for state in states))
     assert list(found[ARM, "16"].values())[0] == expected  # noqa: RUF015
 
 
 def test_another_bus_speed_is_no_other_state_of_the_prefetchers(tmp_path: Path) -> None:
-    found = told(
+    found = cells(
         reads(tmp_path, "enabled", {512: 18}),
         reads(tmp_path, "disabled", {512: 20}, **{"host.memory_speed": "2133 MT/s"}),
     )
@@ -102,7 +102,7 @@ WRITES = ("apache_256 6 over 1 dimms, bandwidth_ratio", "ntstore")
 
 
 def test_each_number_of_dimms_lies_beside_a_tier_that_has_it(tmp_path: Path) -> None:
-    found = told(dimms(tmp_path, 1, 5.0), dimms(tmp_path, 6, 40.0))
+    found = cells(dimms(tmp_path, 1, 5.0), dimms(tmp_path, 6, 40.0))
     one, six = found[READS, "1"]
     assert found[READS, "1"] == {one: "5 GiB/s", six: "needs a tier of 1 DIMM, here: 6"}
     assert found[READS, "6"] == {one: "needs a tier of 6 DIMMs, here: 1", six: "40 GiB/s"}
@@ -110,12 +110,12 @@ def test_each_number_of_dimms_lies_beside_a_tier_that_has_it(tmp_path: Path) -> 
 
 
 def test_numbers_of_dimms_that_no_tier_has_are_said(tmp_path: Path) -> None:
-    found = told(dimms(tmp_path / "a", 6, 40.0))
+    found = cells(dimms(tmp_path / "a", 6, 40.0))
     assert found[WRITES] == {"pmem": "needs a tier of 1 DIMM, here: 6"}
-    found = told(dimms(tmp_path / "b", None, 40.0))
+    found = cells(dimms(tmp_path / "b", None, 40.0))
     assert found[READS, "6"] == {"pmem": "needs a tier of 6 DIMMs, here: none"}
-    found = told(dimms(tmp_path / "d", 6, 40.0, read_by=2))
+    found = cells(dimms(tmp_path / "d", 6, 40.0, read_by=2))
     assert found[READS, "1"] == {"pmem": "needs a tier of 1 DIMM, here: 6"}
     assert found[READS, "6"] == {"pmem": "—"}
-    found = told(dimms(tmp_path / "c", 1, 5.0, threads=2), dimms(tmp_path / "c", 6, 40.0))
+    found = cells(dimms(tmp_path / "c", 1, 5.0, threads=2), dimms(tmp_path / "c", 6, 40.0))
     assert set(found[WRITES].values()) == {"needs 32 threads, measured with 2"}
