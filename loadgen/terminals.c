@@ -127,6 +127,7 @@ void lg_draw(struct lg_worker *worker, struct lg_seat *seat)
 {
     const struct lg_run *run = worker->run;
     seat->terminal.keying_ns = seat->terminal.think_ns = 0;
+    seat->terminal.retries = 0;
     run->workload->begin(run->work, &seat->terminal);
 }
 
@@ -264,6 +265,10 @@ void lg_count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict ve
     if (!in_window(run, now) || (run->spec->open_loop && !in_window(run, seat->start_ns)))
         return;
     worker->last_done_ns = now;
+    if (seat->terminal.retries) {
+        tally->retried += seat->terminal.retries;
+        lg_codes_count(&worker->codes, "in-procedure", seat->terminal.retries);
+    }
     if (verdict == LG_ROLLED_BACK)
         tally->rolled_back++;
     else

@@ -54,6 +54,7 @@ struct lg_terminal {
     uint64_t keying_ns;   /* set by `begin` where it thinks; zero where there is none */
     uint64_t think_ns;
     const char *wrong;
+    uint32_t retries;     /* set by `step`: attempts that the engine undid and made again itself */
     void *own;            /* the workload's, `terminal_bytes` long, zeroed */
 };
 

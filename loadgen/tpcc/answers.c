@@ -150,13 +150,16 @@ static int count_delivered(const char *text, size_t length)
 static enum lg_verdict judge_delivery(struct lg_terminal *terminal,
                                       const struct lg_result *result)
 {
-    int64_t delivered;
+    int64_t delivered, retries = 0;
 
     if (!integer_column(result, 0, 0, TPCC_DISTRICTS, &delivered))
         return wrong_column(terminal, result, 0, "the number of orders delivered");
     if (result->columns < 2 || !result->first[1].text ||
         count_delivered(result->first[1].text, result->first[1].length) != delivered)
         return wrong_column(terminal, result, 1, "the orders delivered, as many as counted,");
+    if (result->columns > 2 && !integer_column(result, 2, 0, INT32_MAX, &retries))
+        return wrong_column(terminal, result, 2, "the number of retries");
+    terminal->retries = (uint32_t)retries;
     return delivered < TPCC_DISTRICTS ? LG_SKIPPED : LG_DONE; /* clause 2.7.4.2 */
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
@@ -75,6 +76,56 @@ def test_an_answer_in_several_parts_is_read_to_its_end(native: Native) -> None:
         operations=50, statements={"stock_level": several}, mix={"stock_level": 100}
     )
     assert operation(result, "stock_level")["count"] == 50
+
+
+def test_a_delivery_tells_how_often_its_procedure_began_again(native: Native) -> None:
+    """Of two on one warehouse the second finds its orders taken when the first has ended."""
+    told: list[int] = []
+
+    def deliver() -> None:
+        with closing(native.engine.connect()) as connection:
+            (row,) = connection.execute("call tpcc_delivery(1, 1)").rows
+            told.append(int(row[2]))
+
+    threads = [threading.Thread(target=deliver) for _ in range(2)]
+    with closing(native.engine.connect()) as blocker:
+        blocker.execute("start transaction")
+        blocker.execute(
+            "select count(*) from orders where o_w_id = 1 and o_d_id = 1 and o_id > 2100 for update"
+        )
+        for waiting, thread in enumerate(threads, 1):
+            thread.start()
+            while _waiting(blocker) < waiting and thread.is_alive():
+                time.sleep(0.2)
+        blocker.execute("rollback")
+    for thread in threads:
+        thread.join()
+    assert sorted(told) == [0, 1]
+
+
+def _waiting(connection: Any) -> int:
+    """Transactions that wait for a lock."""
+    sql = "select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"
+    return int(connection.execute(sql).rows[0][0])
+
+
+def test_retries_within_a_procedure_are_counted(native: Native) -> None:
+    twice = "select 0 as delivered, '0,0,0,0,0,0,0,0,0,0' as order_ids, 2 as retries"
+    result = native.run(operations=50, statements={"delivery": twice}, mix={"delivery": 100})
+    assert operation(result, "delivery")["retried"] == 100
+    assert result["errors"] == {"in-procedure": 100}
+
+
+def test_sessions_have_the_isolation_level_of_the_connection(native: Native) -> None:
+    variable = {"mysql": "transaction_isolation", "mariadb": "tx_isolation"}[native.engine.name]
+    for level, found in (("serializable", "SERIALIZABLE"), ("read committed", "READ-COMMITTED")):
+        result = native.run(
+            operations=10,
+            statements={"stock_level": f"select if(@@{variable} = '{found}', 1, 'another')"},
+            mix={"stock_level": 100},
+            connection={**native.engine.native_connection(), "isolation": level},
+        )
+        assert operation(result, "stock_level")["count"] == 10
 
 
 @pytest.fixture

@@ -19,9 +19,11 @@ transaction_count                     by ``transaction``: ended in the window, n
 transaction_rolled_back_count         New-Orders that rolled back as they should
 transaction_skipped_count             deliveries (of transaction_count) that had nothing to
                                       deliver in a district or more
-transaction_retried_count             attempts undone by deadlocks or serialization
+transaction_retried_count             attempts undone by deadlocks or serialization, or by
+                                      the engine's procedure itself (InnoDB's Delivery)
 transaction_unfinished_count          begun in the window, never answered
-retried_count                         the same attempts by the server's error ``code``
+retried_count                         the same attempts by the server's error ``code``;
+                                      ``in-procedure`` where the procedure made them
 offered_transactions_per_minute       intended starts, where a rate is set
 client_cpu_per_transaction_ns         of the client processes, by transactions done
 server_cpu_per_transaction_ns         of the engine's processes, likewise; left out where it

@@ -3,18 +3,21 @@
 --
 -- They are found without locks and taken by their deletion: a locking search would lock the
 -- gap before each district's oldest as well, which is where the district before it gets its
--- new orders. Whoever finds that another delivery was faster begins again.
+-- new orders. Whoever finds that another delivery was faster begins again; `retries` says how
+-- often.
 
 create procedure tpcc_delivery(in p_w_id int, in p_carrier_id int)
 sql security invoker
 begin
     declare o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, v_wanted, v_taken int;
+    declare v_attempts int default 0;
     declare v_now datetime default now();
     declare exit handler for sqlexception begin rollback; resignal; end;
 
     repeat
         rollback;
         start transaction;
+        set v_attempts = v_attempts + 1;
         select
             (select min(no_o_id) from new_order where no_w_id = p_w_id and no_d_id = 1),
             (select min(no_o_id) from new_order where no_w_id = p_w_id and no_d_id = 2),
@@ -67,5 +70,6 @@ begin
     commit;
     select v_wanted as delivered, concat_ws(',',
         ifnull(o1, 0), ifnull(o2, 0), ifnull(o3, 0), ifnull(o4, 0), ifnull(o5, 0),
-        ifnull(o6, 0), ifnull(o7, 0), ifnull(o8, 0), ifnull(o9, 0), ifnull(o10, 0)) as order_ids;
+        ifnull(o6, 0), ifnull(o7, 0), ifnull(o8, 0), ifnull(o9, 0), ifnull(o10, 0)) as order_ids,
+        v_attempts - 1 as retries;
 end
