@@ -51,6 +51,8 @@ _DRAIN_NS = 5_000_000_000
 #: How far apart clients may begin that are said to have run together.
 _APART_NS = 200_000_000
 _ASKED = "drive the load with loadgen"
+#: Of ``connection``: what every session is set to, whichever way it comes.
+_OF_SESSION = frozenset({"isolation"})
 
 
 def _nothing(*_: Any) -> None:
@@ -298,7 +300,8 @@ def _start(
 ) -> _Client:
     if afar is not None:
         tunnel, connection = afar.way()
-        spec = {**spec, "connection": connection}
+        kept = {key: spec["connection"][key] for key in _OF_SESSION & spec["connection"].keys()}
+        spec = {**spec, "connection": {**connection, **kept}}
     schemas.validate(spec, "loadgen-spec", "loadgen's spec")
     if afar is not None:  # as the harness's own user, whose keys and agent ssh needs
         argv = afar.hosts.argv(index, spec["backend"], tunnel)

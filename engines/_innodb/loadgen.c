@@ -47,6 +47,7 @@ static const char SESSION[] =
 
 struct client {
     char *socket, *host, *user, *password, *database, *ssl_ca;
+    char *isolation; /* of every session; NULL: the server's */
     unsigned port;
     bool tls;
     int authority; /* the file of "ca_certificate"; -1 without one */
@@ -95,6 +96,7 @@ static void innodb_close(void *own)
     free(client->user);
     free(client->password);
     free(client->database);
+    free(client->isolation);
     free(client->ssl_ca);
     if (client->authority >= 0)
         close(client->authority);
@@ -131,6 +133,7 @@ static void *innodb_open(const json_t *connection, struct lg_error *error)
     client->password = copy_of(connection, "password");
     client->database = copy_of(connection, "database");
     client->ssl_ca = copy_of(connection, "ssl_ca");
+    client->isolation = copy_of(connection, "isolation");
     if (certificate && !add_authority(client, certificate, error)) {
         innodb_close(client);
         return NULL;
@@ -181,6 +184,17 @@ static void set_options(MYSQL *server, const struct client *client)
         mysql_options(server, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
 }
 
+static bool set_session(MYSQL *server, const struct client *client)
+{
+    char isolation[80];
+    int length = snprintf(isolation, sizeof isolation,
+                          "SET SESSION TRANSACTION ISOLATION LEVEL %s",
+                          client->isolation ? client->isolation : "");
+
+    return !mysql_real_query(server, SESSION, sizeof SESSION - 1) &&
+           (!client->isolation || !mysql_real_query(server, isolation, (unsigned long)length));
+}
+
 static void *innodb_connect(void *own, const struct lg_statement *statements, size_t count,
                             struct lg_error *error)
 {
@@ -199,7 +213,7 @@ static void *innodb_connect(void *own, const struct lg_statement *statements, si
     if (!mysql_real_connect(&connection->server, client->socket ? "localhost" : client->host,
                             client->user, client->password, client->database, client->port,
                             client->socket, CLIENT_MULTI_STATEMENTS) ||
-        mysql_real_query(&connection->server, SESSION, sizeof SESSION - 1)) {
+        !set_session(&connection->server, client)) {
         innodb_fail(&connection->server, "connect", error);
         innodb_disconnect(connection);
         return NULL;

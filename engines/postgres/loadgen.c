@@ -31,6 +31,7 @@ struct client {
     const char *keywords[MAX_KEYWORDS + 1];
     char *values[MAX_KEYWORDS + 1];
     size_t count;
+    const char *isolation; /* of every session; NULL: the server's */
     int authority; /* the file of "ca_certificate"; -1 without one */
 };
 
@@ -112,6 +113,10 @@ static void *postgres_open(const json_t *connection, struct lg_error *error)
     }
     client->authority = -1;
     json_object_foreach((json_t *)connection, name, value) {
+        if (strcmp(name, "isolation") == 0) {
+            client->isolation = json_string_value(value);
+            continue;
+        }
         if (strcmp(name, "ca_certificate") == 0 && json_is_string(value)) {
             if (add_authority(client, json_string_value(value), error))
                 continue;
@@ -224,6 +229,17 @@ static void postgres_disconnect(void *own)
     free(connection);
 }
 
+static bool set_isolation(struct connection *connection, const struct client *client)
+{
+    char sql[100];
+
+    if (client->isolation == NULL)
+        return true;
+    snprintf(sql, sizeof sql, "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL %s",
+             client->isolation);
+    return ended(PQexec(connection->server, sql), PGRES_COMMAND_OK);
+}
+
 static void *postgres_connect(void *own, const struct lg_statement *statements, size_t count,
                               struct lg_error *error)
 {
@@ -238,7 +254,8 @@ static void *postgres_connect(void *own, const struct lg_statement *statements, 
     connection->prepared = calloc(count + 1, sizeof *connection->prepared);
     connection->server =
         PQconnectdbParams(client->keywords, (const char *const *)client->values, 0);
-    if (connection->prepared == NULL || PQstatus(connection->server) != CONNECTION_OK) {
+    if (connection->prepared == NULL || PQstatus(connection->server) != CONNECTION_OK ||
+        !set_isolation(connection, client)) {
         fail_with_server(connection, "connect", "to the server", error);
         postgres_disconnect(connection);
         return NULL;

@@ -23,6 +23,7 @@ from harness.plan import ExecutedPlan
 #: Settings worth recording even at their defaults.
 _ALWAYS = (
     "block_size", "checkpoint_completion_target", "checkpoint_timeout", "data_checksums",
+    "default_transaction_isolation",
     "effective_cache_size", "effective_io_concurrency", "fsync", "full_page_writes", "huge_pages",
     "huge_pages_status", "io_method", "jit", "maintenance_work_mem", "max_connections",
     "max_parallel_workers", "max_parallel_workers_per_gather", "max_wal_size",

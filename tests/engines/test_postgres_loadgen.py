@@ -92,7 +92,7 @@ def test_what_cannot_be_serialized_is_retried(native: Native) -> None:
         operations=2000,
         connections=8,
         mix={"payment": 100},
-        connection=_with_options(native, "-c default_transaction_isolation=serializable"),
+        connection={**native.engine.native_connection(), "isolation": "serializable"},
     )
     payment = operation(result, "payment")
     assert result["errors"].get("40001", 0) == payment["retried"] > 0 < payment["count"]

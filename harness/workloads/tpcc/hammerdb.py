@@ -35,6 +35,7 @@ _OURS_ALONE: Mapping[str, Any] = {
     "clients": 1,
     "client_hosts": None,
     "stall_timeout": None,
+    "isolation": None,
     "data_seed": 1,
 }
 

@@ -127,7 +127,7 @@ def _spec(
         "schema": 1,
         "task": "run",
         "backend": native.native_backend(),
-        "connection": dict(native.native_connection()),
+        "connection": {**native.native_connection(), **_isolation(params)},
         "workload": {"name": "tpcc", "params": _workload(params)},
         "statements": client.calls(engine, "tpcc", {}, TRANSACTIONS),
         "threads": params["client_threads"],
@@ -150,6 +150,11 @@ def _population(params: Mapping[str, Any]) -> dict[str, int]:
 
 def _workload(params: Mapping[str, Any]) -> dict[str, Any]:
     return {**_population(params), "home": params["home"], "mix": params["mix"]}
+
+
+def _isolation(params: Mapping[str, Any]) -> dict[str, str]:
+    level = params.get("isolation")
+    return {} if level is None else {"isolation": level.replace("-", " ")}
 
 
 def _mode(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,8 @@ connections      users                over which they go; no more than 32 with t
 client_threads   1 for 16 connections event loops in a client process (one each for two)
 clients          1, or one a host     client processes
 client_hosts     this host            hosts of them, as ssh takes them (client1,bench@client2)
+isolation        the engine's         of every transaction: read-committed, repeatable-read or
+                                      serializable
 stall_timeout    the window, at least the run fails after this time without an answer on any
                  2m                   connection; a shorter stall is measured
 data_seed        1                    of the population (clause 4.3)
@@ -51,6 +53,8 @@ from harness.parameters import (
 
 Test = Literal["throughput", "durability"]
 Home = Literal["all", "fixed"]
+#: Levels that every engine has, as SQL calls them.
+Isolation = Literal["read-committed", "repeatable-read", "serializable"]
 
 #: The five transactions, by the names that statements, metrics and labels have.
 TRANSACTIONS = ("new_order", "payment", "order_status", "delivery", "stock_level")
@@ -71,6 +75,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "client_threads": None,
     "clients": None,
     "client_hosts": None,
+    "isolation": None,
     "stall_timeout": None,
     "data_seed": 1,
 }
@@ -166,6 +171,8 @@ def _client(given: Mapping[str, Any], users: int, think_time: bool) -> dict[str,
             "every event loop needs a connection of its own",
             "choose fewer clients or client_threads, or more connections",
         )
+    if (isolation := given["isolation"]) is not None:
+        found["isolation"] = one_of("isolation", isolation, get_args(Isolation))
     if (stall := given["stall_timeout"]) is not None:
         found["stall_timeout"] = duration("stall_timeout", stall, _SHORTEST_WINDOW_NS)
     return found | ({"client_hosts": hosts} if hosts else {})

@@ -104,3 +104,10 @@ def test_what_is_refused_says_what_is_right(params, words):
 def test_a_stall_timeout_is_a_parameter_where_it_is_given():
     assert "stall_timeout" not in normalise({})
     assert normalise({"stall_timeout": "90s"})["stall_timeout"] == "90s"
+
+
+def test_an_isolation_level_is_one_that_every_engine_has():
+    assert "isolation" not in normalise({})
+    assert normalise({"isolation": "repeatable-read"})["isolation"] == "repeatable-read"
+    with pytest.raises(UsageError, match="isolation"):
+        normalise({"isolation": "snapshot"})
