@@ -1,4 +1,4 @@
-"""System calls that Python does not offer: prctl, set_mempolicy.
+"""System calls that Python does not offer: prctl, set_mempolicy, setfsuid and kin.
 
 Standard library only (runs in the supervisor process, between fork and exec too).
 Every function raises OSError as the C call would.
@@ -10,8 +10,10 @@ import ctypes
 import os
 import platform
 from collections.abc import Sequence
+from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 
@@ -25,6 +27,17 @@ _SYS_SET_MEMPOLICY = {
     "ppc64le": 261,
     "s390x": 270,
 }
+
+#: glibc's setgroups(3) changes every thread of the process, the system call only its own.
+_SYS_SETGROUPS = {
+    "x86_64": 116,
+    "aarch64": 159,
+    "riscv64": 159,
+    "ppc64le": 81,
+    "s390x": 206,
+}
+#: Changes nothing: setfsuid and setfsgid return what it was.
+_UNCHANGED = 2**32 - 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -75,3 +88,42 @@ def set_memory_policy(mode: str, nodes: Sequence[int]) -> None:
     policy = _MPOL_PREFERRED_MANY if several else _MPOL[mode]
     result = _libc.syscall(ctypes.c_long(call), policy, mask_words, max_node)
     _checked(result, f"set_mempolicy({mode}, nodes {','.join(map(str, nodes))})")
+
+
+#: User, group and further groups by which Linux checks a thread's access to files.
+Identity = tuple[int, int, list[int]]
+
+
+def filesystem_identity() -> Identity:
+    """That of this thread."""
+    return _set_id(_libc.setfsuid, _UNCHANGED), _set_id(_libc.setfsgid, _UNCHANGED), os.getgroups()
+
+
+def set_filesystem_identity(identity: Identity) -> None:
+    """Give this thread alone another one (setfsuid(2)); needs CAP_SETUID and CAP_SETGID.
+
+    With another user than root's go the capabilities that pass by file permissions.
+    """
+    user, group, groups = identity
+    call = _SYS_SETGROUPS.get(platform.machine())
+    if call is None:
+        raise OSError(38, f"setgroups: number unknown on {platform.machine()}")
+    listed = (ctypes.c_uint * len(groups))(*groups)
+    _checked(_libc.syscall(ctypes.c_long(call), ctypes.c_long(len(groups)), listed), "setgroups")
+    for change, wanted in ((_libc.setfsgid, group), (_libc.setfsuid, user)):
+        _set_id(change, wanted)
+        if _set_id(change, _UNCHANGED) != wanted:
+            raise PermissionError(1, f"{change.__name__}({wanted}): not permitted")
+
+
+def _set_id(change: Any, number: int) -> int:
+    """The id as it was before."""
+    return int(change(ctypes.c_uint(number))) & _UNCHANGED
+
+
+def become(user: int, group: int, groups: Sequence[int]) -> None:
+    """Give up root for good, in all threads; what runs from then on may be looked at in /proc."""
+    os.setgroups(groups)
+    os.setresgid(group, group, group)
+    os.setresuid(user, user, user)
+    _prctl(_PR_SET_DUMPABLE, 1, "prctl(PR_SET_DUMPABLE)")

@@ -1,0 +1,202 @@
+"""Root among files of a user who may exchange any of them at any moment."""
+
+import os
+import stat
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from harness.engine import Credentials
+from harness.supervise import linux
+from harness.supervise.user_files import (
+    acting_as,
+    make_directory,
+    open_regular,
+    read_text,
+    refuse_writable,
+    regular_bytes,
+    remove_tree,
+    take_over,
+    write_text,
+)
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+
+USER = Credentials(65534, 65534, "nobody")
+
+
+@pytest.fixture
+def theirs():
+    """A directory of the user, on whose way everybody may go."""
+    with tempfile.TemporaryDirectory() as top:
+        Path(top).chmod(0o755)
+        folder = Path(top) / "theirs"
+        folder.mkdir(mode=0o755)
+        os.chown(folder, USER.uid, USER.gid)
+        yield folder
+
+
+@pytest.fixture
+def secret(tmp_path):
+    file = tmp_path / "secret"
+    file.write_text("root's own")
+    file.chmod(0o600)
+    return file
+
+
+def owner(path):
+    facts = path.lstat()
+    return facts.st_uid, stat.S_IMODE(facts.st_mode)
+
+
+def test_what_is_made_as_a_user_is_the_users(theirs):
+    make_directory(theirs / "made", USER)
+    write_text(theirs / "made" / "file", "text", USER)
+    assert owner(theirs / "made") == (USER.uid, 0o700)
+    assert owner(theirs / "made" / "file") == (USER.uid, 0o600)
+    assert read_text(theirs / "made" / "file", USER) == "text"
+
+
+def test_the_users_rights_hold_in_one_thread_and_end_with_the_block(theirs, secret):
+    begin, end = threading.Event(), threading.Event()
+    read = []
+
+    def read_meanwhile():
+        begin.wait()
+        read.append(secret.read_text())
+        end.set()
+
+    other = threading.Thread(target=read_meanwhile)
+    other.start()
+    before = linux.filesystem_identity()
+    with acting_as(USER):
+        with pytest.raises(PermissionError):
+            secret.read_text()
+        begin.set()
+        end.wait()
+    other.join()
+    assert read == ["root's own"]
+    assert linux.filesystem_identity() == before
+
+
+def test_a_link_leads_nowhere(theirs, secret):
+    (theirs / "log").symlink_to(secret)
+    (theirs / "folder").symlink_to(secret.parent)
+    for path in (theirs / "log", theirs / "folder" / "secret"):
+        with pytest.raises(OSError):
+            read_text(path, USER)
+        with pytest.raises(OSError):
+            write_text(path, "", USER)
+    assert secret.read_text() == "root's own"
+    assert owner(secret) == (0, 0o600)
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY | os.O_APPEND | os.O_CREAT])
+def test_a_fifo_is_not_waited_for(theirs, flags):
+    os.mkfifo(theirs / "fifo")
+    with pytest.raises(OSError):
+        open_regular(theirs / "fifo", flags)
+
+
+def test_a_file_that_is_in_use_is_not_emptied_before_it_is_known_to_be_one(theirs):
+    os.mkfifo(theirs / "fifo")
+    held = os.open(theirs / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(OSError, match="not a regular file"):
+        write_text(theirs / "fifo", "password", None)
+    assert os.read(held, 100) == b""
+    os.close(held)
+
+
+def test_sizes_are_those_of_files_and_not_of_what_links_lead_to(theirs, secret):
+    (theirs / "ten").write_bytes(bytes(10))
+    (theirs / "link").symlink_to(secret)
+    (theirs / "folder").symlink_to(secret.parent)
+    os.mkfifo(theirs / "fifo")
+    assert regular_bytes(theirs, None) == 10
+
+
+def test_a_tree_is_removed_and_nothing_that_it_links_to(theirs, secret):
+    (theirs / "link").symlink_to(secret.parent)
+    os.mkfifo(theirs / "fifo")
+    (theirs / "folder").mkdir()
+    (theirs / "folder" / "file").write_text("")
+    remove_tree(theirs)
+    assert not theirs.exists()
+    assert secret.read_text() == "root's own"
+
+
+def test_a_link_in_place_of_a_tree_is_not_followed(theirs, secret):
+    (theirs / "tree").symlink_to(secret.parent)
+    with pytest.raises(OSError):
+        remove_tree(theirs / "tree")
+    assert secret.exists()
+
+
+def test_a_tree_that_is_too_deep_to_be_named_is_removed(theirs):
+    here = os.open(theirs, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d" * 10, dir_fd=here)
+        below = os.open("d" * 10, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    remove_tree(theirs)
+    assert not theirs.exists()
+
+
+def test_a_tree_taken_over_cannot_be_changed_by_who_made_it(tmp_path):
+    tree = tmp_path / "tree"
+    (tree / "folder").mkdir(parents=True)
+    file = tree / "folder" / "program"
+    file.write_text("x")
+    (tree / "link").symlink_to("folder/program")
+    for path in (tree, tree / "folder", file, tree / "link"):
+        os.lchown(path, USER.uid, USER.gid)
+    file.chmod(0o4777)
+    (tree / "folder").chmod(0o777)
+    take_over(tree, USER)
+    assert owner(tree / "folder") == (0, 0o755)
+    assert owner(file) == (0, 0o755)
+    assert (tree / "link").lstat().st_uid == 0
+    with acting_as(USER), pytest.raises(PermissionError):
+        (tree / "folder" / "new").touch()
+
+
+@pytest.mark.parametrize("special", ["fifo", "a third user's"])
+def test_what_cannot_be_taken_over_is_refused(tmp_path, special):
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    if special == "fifo":
+        os.mkfifo(tree / "fifo")
+    else:
+        (tree / "file").touch()
+        os.chown(tree / "file", 1, 1)
+    for path in (tree, tree / "fifo"):
+        if path.exists():
+            os.chown(path, USER.uid, USER.gid)
+    with pytest.raises(OSError):
+        take_over(tree, USER)
+
+
+def test_a_directory_of_our_own_is_not_refused(tmp_path):
+    refuse_writable(tmp_path, USER)
+
+
+@pytest.mark.parametrize("who", ["owner", "mode", "link", "above"])
+def test_a_directory_that_another_user_can_write_is_refused(theirs, tmp_path, who):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    if who == "owner":
+        os.chown(folder, USER.uid, USER.gid)
+    elif who == "mode":
+        folder.chmod(0o777)
+    elif who == "link":
+        (tmp_path / "link").symlink_to(folder)
+        folder = tmp_path / "link"
+    else:
+        folder = theirs / "folder"
+        folder.mkdir()
+    with pytest.raises(OSError):
+        refuse_writable(Path(folder), USER)
