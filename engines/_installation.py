@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.errors import UsageError
+from harness.supervise.credentials import run_unprivileged, unprivileged
+from harness.tiers.verify import may_enter
 
 _TIMEOUT_S = 30
 
@@ -58,12 +61,24 @@ def first_fitting(
     )
 
 
-def output_of(*command: str) -> str:
-    """What a program says on stdout; empty where it cannot be run."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+def check_reachable(title: str, prefix: Path) -> None:
+    """UsageError where the servers' user cannot enter a folder that was named."""
+    if (user := unprivileged()) is None:
+        return
+    real = prefix.resolve()
+    way = [path for path in (*reversed(real.parents), real) if path.is_dir()]
+    if closed := [path for path in way if not may_enter(path, user)]:
+        raise UsageError(
+            f"{title} under {prefix}",
+            f"user {user.name}, whom it runs as, cannot enter {closed[0]}",
+            f"chmod o+x {closed[0]}, or name another prefix",
         )
+
+
+def output_of(*command: str) -> str:
+    """What a program says on stdout to the servers' user; empty where it cannot be run."""
+    try:
+        done = run_unprivileged(command, timeout_s=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip()

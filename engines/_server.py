@@ -7,11 +7,12 @@ ends it in order; waiting, giving up, killing and telling with the log's last li
 from __future__ import annotations
 
 import math
-import os
 import signal
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from harness.engine import EngineContext, MemoryPolicy, Process, ProcessId
 from harness.errors import RunFailed, UsageError
 from harness.supervise.failures import log_tail
 from harness.supervise.process import descendants, process_identity
+from harness.supervise.user_files import make_directory
 
 _START_TIMEOUT_S = 300.0
 _STOP_TIMEOUT_S = 900.0
@@ -159,13 +161,16 @@ class ServerProcess(ABC):
 
     def _last_words(self) -> str:
         """What its log says last, as the end of a sentence."""
-        return f"the last lines of its log:\n{log_tail(self.log)}"
+        return f"the last lines of its log:\n{log_tail(self.log, self._context.credentials)}"
 
 
 def run_once(
     context: EngineContext, asked: str, argv: Sequence[str], log: Path, stdin: str = ""
 ) -> None:
-    """Run a program as the server's user until it ends; RunFailed with its last lines."""
+    """Run a program as the server's user until it ends; RunFailed with its last lines.
+
+    It may take as long as a start of the server, and is killed after that.
+    """
     process = context.processes.spawn(
         argv,
         cwd=context.scratch,
@@ -173,22 +178,38 @@ def run_once(
         credentials=context.credentials,
         pipes=bool(stdin),
     )
+    conversation = threading.Thread(target=_converse, args=(process, stdin), daemon=True)
     if stdin:
-        try:
-            process.stdin.write(stdin.encode())
-            process.stdin.close()
-            process.stdout.read()
-        except BrokenPipeError:
-            pass  # it ended early: its exit status and log say why
-    if (status := process.wait()) != 0:
-        raise RunFailed(asked, f"exit status {status}; its last lines:\n{log_tail(log)}")
+        conversation.start()
+    limit_s = Timeouts.of(context.options).start_s
+    try:
+        status = process.wait(limit_s)
+    except TimeoutError:
+        process.kill()
+        raise RunFailed(
+            asked,
+            f"no end after {limit_s:g} s, so it was killed",
+            "if it needs longer, raise the engine option start_timeout_s",
+        ) from None
+    finally:
+        if stdin:
+            conversation.join()
+    if status != 0:
+        last = log_tail(log, context.credentials)
+        raise RunFailed(asked, f"exit status {status}; its last lines:\n{last}")
+
+
+def _converse(process: Process, stdin: str) -> None:
+    """In a thread of its own: what reads nothing must not keep the caller waiting for ever."""
+    with suppress(BrokenPipeError):  # it ended early: its exit status and log say why
+        process.stdin.write(stdin.encode())
+        process.stdin.close()
+    process.stdout.read()
 
 
 def make_folder(context: EngineContext, folder: Path) -> None:
     """A new folder of the server's user, which nobody else may enter."""
-    folder.mkdir(mode=0o700)
-    if (user := context.credentials) is not None:
-        os.chown(folder, user.uid, user.gid)
+    make_directory(folder, context.credentials)
 
 
 def readable_by_server(context: EngineContext, paths: Sequence[Path]) -> bool:

@@ -16,6 +16,7 @@ from harness.engine import EngineContext
 from harness.engines._server import make_folder, run_once
 from harness.errors import RunFailed
 from harness.listening import Address, free_port
+from harness.supervise.user_files import acting_as, read_text, write_text
 
 #: Longer than any run.
 _DAYS = "90"
@@ -45,6 +46,7 @@ class Listening:
 
     host: str
     port: int
+    authority_pem: str
     authority: Path
     certificate: Path
     key: Path
@@ -54,7 +56,7 @@ class Listening:
 
     def authority_text(self) -> str:
         """The authority's certificate, by which clients know the server."""
-        return self.authority.read_text(encoding="ascii")
+        return self.authority_pem
 
 
 def listening(context: EngineContext) -> Listening:
@@ -68,15 +70,14 @@ def listening(context: EngineContext) -> Listening:
     folder = context.scratch / "tls"
     make_folder(context, folder)
     _certify(context, folder, host)
-    return Listening(
-        host, port, folder / "authority.pem", folder / "server.pem", folder / "server.key"
-    )
+    authority = folder / "authority.pem"
+    pem = read_text(authority, context.credentials)
+    return Listening(host, port, pem, authority, folder / "server.pem", folder / "server.key")
 
 
 def _certify(context: EngineContext, folder: Path, address: str) -> None:
     sections = folder / "sections.cnf"
-    sections.write_text(_SECTIONS.format(address=address), encoding="ascii")
-    sections.chmod(0o644)
+    write_text(sections, _SECTIONS.format(address=address), context.credentials)
     signing = folder / "authority.key"
 
     def openssl(*arguments: str | Path) -> None:
@@ -96,6 +97,7 @@ def _certify(context: EngineContext, folder: Path, address: str) -> None:
             "-CAkey", signing, "-set_serial", f"0x{secrets.token_hex(8)}", "-days", _DAYS,
             "-extfile", sections, "-extensions", "server",
             "-out", folder / "server.pem")  # fmt: skip
-    signing.unlink()
-    (folder / "server.csr").unlink()
-    (folder / "server.key").chmod(0o600)
+    with acting_as(context.credentials):
+        signing.unlink()
+        (folder / "server.csr").unlink()
+        (folder / "server.key").chmod(0o600)

@@ -1,4 +1,4 @@
-"""Full copies of directory trees: parallel, durable, with owners and modes.
+"""Full copies of directory trees: parallel, durable, with modes and times.
 
 A copy of golden data must be a real one: a reflinked or sparse-shared clone pays
 its copy-on-write later, inside the measured phase. So bytes are read and written
@@ -12,13 +12,19 @@ import ctypes
 import errno
 import os
 import stat
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import RunFailed
 from harness.progress import Progress, SilentProgress
+from harness.supervise.user_files import (
+    User,
+    acting_as,
+    open_regular,
+    take_over,
+    walk,
+)
 
 _BLOCK_BYTES = 4 << 20
 _DEFAULT_THREADS = 8
@@ -32,27 +38,25 @@ class _Entry:
     status: os.stat_result
 
 
-def tree_bytes(folder: Path) -> int:
-    """Sum of the file sizes below ``folder`` (links not followed), in bytes."""
-    return sum(e.status.st_size for e in _walk(folder, folder) if stat.S_ISREG(e.status.st_mode))
-
-
 def copy_tree(
     source: Path,
     target: Path,
     *,
+    reader: User | None = None,
+    writer: User | None = None,
     threads: int = _DEFAULT_THREADS,
     progress: Progress | None = None,
 ) -> int:
     """Copy ``source`` to ``target``, which must not exist or be an empty folder.
 
-    Modes, times and (as root) owners are kept; relative links inside the tree are
-    kept as links, any other link is refused, as are device files and sockets.
+    Read and written with the rights of ``reader`` and ``writer`` (None: our own), so that all
+    of the copy belongs to ``writer``. Modes and times are kept; relative links inside the tree
+    are kept as links, any other link is refused, as are device files, FIFOs and sockets.
     Returns the bytes copied. RunFailed on any error; a half copy is then left for
     the owner of ``target`` to remove.
     """
     try:
-        return _copy(source, target, threads, progress or SilentProgress())
+        return _copy(source, target, reader, writer, threads, progress or SilentProgress())
     except OSError as error:
         raise RunFailed(
             f"copy {source} to {target}",
@@ -61,16 +65,31 @@ def copy_tree(
         ) from error
 
 
-def _copy(source: Path, target: Path, threads: int, progress: Progress) -> int:
-    entries = list(_walk(source, target))
+def _copy(
+    source: Path,
+    target: Path,
+    reader: User | None,
+    writer: User | None,
+    threads: int,
+    progress: Progress,
+) -> int:
+    entries = [
+        _Entry(path, target / path.relative_to(source), status)
+        for path, status in walk([source], reader)
+    ]
+    if not entries:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(source))
     folders = [e for e in entries if stat.S_ISDIR(e.status.st_mode)]
     files = [e for e in entries if stat.S_ISREG(e.status.st_mode)]
     links = [e for e in entries if stat.S_ISLNK(e.status.st_mode)]
-    _check(source, entries, links)
-    if target.exists() and any(target.iterdir()):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
-    for folder in folders:
-        folder.target.mkdir(mode=0o700, exist_ok=folder.target == target)
+    with acting_as(reader):
+        _check(source, entries, links)
+        leading = {link.target: link.source.readlink() for link in links}
+    with acting_as(writer):
+        if target.exists() and any(target.iterdir()):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+        for folder in folders:
+            folder.target.mkdir(mode=0o700, exist_ok=folder.target == target)
     total = sum(e.status.st_size for e in files)
     # Largest first: the last file to finish is then a small one.
     files.sort(key=lambda e: e.status.st_size, reverse=True)
@@ -78,53 +97,50 @@ def _copy(source: Path, target: Path, threads: int, progress: Progress) -> int:
         progress.task(f"copying {source.name}", total, "B") as task,
         ThreadPoolExecutor(max_workers=threads) as pool,
     ):
-        for size in pool.map(_copy_file, files):
+        for size in pool.map(lambda entry: _copy_file(entry, reader, writer), files):
             task.advance(size)
-    for link in links:
-        link.target.symlink_to(link.source.readlink())
-        _keep_owner(link)
-    for folder in reversed(folders):
-        _keep_owner(folder)
-        folder.target.chmod(stat.S_IMODE(folder.status.st_mode))
-        os.utime(folder.target, ns=(folder.status.st_atime_ns, folder.status.st_mtime_ns))
-    make_durable(target)
+    with acting_as(writer):
+        for path, to in leading.items():
+            path.symlink_to(to)
+        for folder in reversed(folders):
+            folder.target.chmod(stat.S_IMODE(folder.status.st_mode))
+            os.utime(folder.target, ns=(folder.status.st_atime_ns, folder.status.st_mtime_ns))
+    make_durable(target, writer)
     return total
 
 
-def move_tree(source: Path, target: Path) -> None:
-    """Rename; where that cannot be (another file system), a full copy, and ``source`` stays."""
+def move_tree(source: Path, target: Path, owner: User | None = None) -> None:
+    """Rename; where that cannot be (another file system), a full copy, and ``source`` stays.
+
+    What ``owner`` had there is our own then. RunFailed where it is not to be had whole.
+    """
     try:
         source.rename(target)
     except OSError:
-        copy_tree(source, target)
+        copy_tree(source, target, reader=owner)
+        return
+    try:
+        take_over(target, owner)
+    except OSError as error:
+        raise RunFailed(
+            f"keep {source}", f"{error.strerror} ({error.filename or target})", "load it again"
+        ) from error
 
 
-def make_durable(folder: Path) -> None:
+def make_durable(folder: Path, user: User | None = None) -> None:
     """Everything written to the file system of ``folder`` is on its device (syncfs(2)).
 
     One journal commit instead of one for each of a thousand files, and what others
     had dirty there is not written back during a measurement either.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    with acting_as(user):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if _libc.syncfs(descriptor) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(folder))
     finally:
         os.close(descriptor)
-
-
-def _walk(source: Path, target: Path) -> Iterator[_Entry]:
-    """The folder itself and all below it, parents first."""
-    yield _Entry(source, target, source.lstat())
-    with os.scandir(source) as listing:
-        children = sorted(listing, key=lambda entry: entry.name)
-    for child in children:
-        if child.is_dir(follow_symlinks=False):
-            yield from _walk(source / child.name, target / child.name)
-        else:
-            status = child.stat(follow_symlinks=False)
-            yield _Entry(source / child.name, target / child.name, status)
 
 
 def _check(source: Path, entries: list[_Entry], links: list[_Entry]) -> None:
@@ -143,22 +159,18 @@ def _check(source: Path, entries: list[_Entry], links: list[_Entry]) -> None:
             raise RunFailed(f"copy {source}", f"{entry.source} is not a file, folder or link")
 
 
-def _copy_file(entry: _Entry) -> int:
+def _copy_file(entry: _Entry, reader: User | None, writer: User | None) -> int:
     buffer = memoryview(bytearray(min(_BLOCK_BYTES, max(1, entry.status.st_size))))
-    with (
-        entry.source.open("rb", buffering=0) as reader,
-        entry.target.open("xb", buffering=0) as writer,
-    ):
-        while count := reader.readinto(buffer):
-            part = buffer[:count]
-            while part:
-                part = part[writer.write(part) :]
-        _keep_owner(entry)
-        os.fchmod(writer.fileno(), stat.S_IMODE(entry.status.st_mode))
-        os.utime(writer.fileno(), ns=(entry.status.st_atime_ns, entry.status.st_mtime_ns))
+    with acting_as(reader):
+        original = open_regular(entry.source, os.O_RDONLY)
+    with os.fdopen(original, "rb", buffering=0) as source:
+        with acting_as(writer):
+            descriptor = open_regular(entry.target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with os.fdopen(descriptor, "wb", buffering=0) as target:
+            while count := source.readinto(buffer):
+                part = buffer[:count]
+                while part:
+                    part = part[target.write(part) :]
+            os.fchmod(descriptor, stat.S_IMODE(entry.status.st_mode))
+            os.utime(descriptor, ns=(entry.status.st_atime_ns, entry.status.st_mtime_ns))
     return entry.status.st_size
-
-
-def _keep_owner(entry: _Entry) -> None:
-    if os.geteuid() == 0:
-        os.lchown(entry.target, entry.status.st_uid, entry.status.st_gid)

@@ -111,6 +111,7 @@ class ProcessStarter(Protocol):
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         log: Path | None = None,
+        log_owner: Credentials | None = None,
         credentials: Credentials | None = None,
         memory: MemoryPolicy | None = None,
         capped: bool = True,
@@ -122,7 +123,8 @@ class ProcessStarter(Protocol):
         """Start ``argv`` in its own session.
 
         ``log`` takes stdout and stderr (stderr only with ``pipes``, which connects
-        stdin and stdout to the caller). With ``progress`` (and ``pipes``) its descriptor 3
+        stdin and stdout to the caller); ``log_owner``, in whose directory it lies, opens it
+        (default: ``credentials``). With ``progress`` (and ``pipes``) its descriptor 3
         is a pipe to the caller too, as the native programs write their progress. ``capped``
         puts it into the run's memory cgroup and on its processors, if there are such.
         ``stop_signal`` is what the supervisor sends first when the harness has died
@@ -141,7 +143,8 @@ class EngineContext:
     files, short enough for a unix socket path. ``engines_prefix``: where engine
     installations of the private prefix live. ``credentials``: the unprivileged
     user that servers run as, None where the harness itself is unprivileged.
-    ``listen``: where its server listens besides its private socket, if it does.
+    ``listen``: where its server listens besides its private socket, if it does;
+    ``client_addresses``: IP addresses of the hosts that may connect to it there.
     """
 
     settings: Mapping[str, str]
@@ -154,6 +157,7 @@ class EngineContext:
     memory_limit_bytes: int | None
     seed: int = 0
     listen: Address | None = None
+    client_addresses: tuple[str, ...] = ()
 
 
 class Engine(Protocol):

@@ -17,6 +17,7 @@ from harness.golden import DatasetStore
 from harness.memory import cgroup
 from harness.progress import Progress
 from harness.supervise.supervisor import Supervisor
+from harness.supervise.user_files import make_passable, refuse_writable
 from harness.tiers.model import Tier
 
 
@@ -54,18 +55,26 @@ class Environment:
     def directory(self, path: Path) -> Iterator[Path]:
         """A new directory of the engine's user, removed at the end whatever happens.
 
-        So is the one it lies in, where that was made for it and nobody else is in it.
+        So is the one it lies in, where that was made for it and nobody else is in it. UsageError
+        where another user could put something else in its place.
         """
         new = not path.parent.exists()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_passable(path.parent)
         except OSError as error:
             raise UsageError(f"directory {path}", str(error), "choose a writable tier") from error
-        registered = self.supervisor.journal.register_directory(path, self.credentials)
         try:
-            yield registered
+            refuse_writable(path.parent, self.credentials)
+        except OSError as error:
+            raise UsageError(
+                f"directory {path}",
+                f"{error.strerror}: {error.filename or path.parent}",
+                "let no other user write there (chown, chmod), or remove it",
+            ) from error
+        try:
+            with self._registered(path) as registered:
+                yield registered
         finally:
-            self.supervisor.journal.remove_directory(registered)
             if new:
                 with suppress(OSError):
                     path.parent.rmdir()
@@ -74,5 +83,13 @@ class Environment:
     def scratch(self) -> Iterator[Path]:
         """A directory for sockets, pid files and logs, short enough for a unix socket path."""
         name = f"tb-{secrets.token_hex(4)}"
-        with self.directory(Path(tempfile.gettempdir()) / name) as path:
+        with self._registered(Path(tempfile.gettempdir()) / name) as path:
             yield path
+
+    @contextmanager
+    def _registered(self, path: Path) -> Iterator[Path]:
+        registered = self.supervisor.journal.register_directory(path, self.credentials)
+        try:
+            yield registered
+        finally:
+            self.supervisor.journal.remove_directory(registered)

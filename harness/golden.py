@@ -31,6 +31,14 @@ from harness.errors import RunFailed, UsageError, warn
 from harness.progress import Progress
 from harness.spec import content_hash
 from harness.store import write_json_atomically
+from harness.supervise.credentials import unprivileged
+from harness.supervise.user_files import (
+    make_directory,
+    make_passable,
+    refuse_writable,
+    regular_bytes,
+    remove_tree,
+)
 
 Kind = Literal["golden", "source"]
 _CHUNK = 1 << 22
@@ -129,7 +137,7 @@ class Dataset:
 
 @dataclass
 class Building:
-    """A dataset being built in ``partial``; its files go into ``content``."""
+    """A dataset being built in ``partial``; its files go into ``content``, which is ours alone."""
 
     store: DatasetStore
     keeper: DirectoryKeeper
@@ -145,7 +153,7 @@ class Building:
     def directory(self, name: str, owner: Credentials | None) -> Path:
         """An empty directory beside the content, of that user; gone once published."""
         path = self.partial / name
-        path.mkdir(mode=0o755)
+        make_directory(path, None, 0o755)
         if owner is not None:
             os.chown(path, owner.uid, owner.gid)
         return path
@@ -163,7 +171,7 @@ class Building:
         """
         for path in self.partial.iterdir():
             if path.is_dir() and path.name != "content":
-                shutil.rmtree(path)
+                remove_tree(path)
         files = digest_files(self.content, progress, f"recording {self.target.name}")
         record = {
             "schema": 1,
@@ -189,12 +197,10 @@ class DatasetStore:
         self,
         root: Path,
         keeper: DirectoryKeeper | None = None,
-        credentials: Credentials | None = None,
         warn: Callable[[str, str], None] = warn,
     ) -> None:
         self.root = root
         self._keeper = keeper
-        self._credentials = credentials
         self._warn = warn
 
     def directories(self) -> list[Path]:
@@ -230,7 +236,9 @@ class DatasetStore:
         if self._keeper is None:
             raise RuntimeError("a store without a keeper only reads")
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_passable(self.root)
+            if os.geteuid() == 0:  # what is loaded as the servers' user is ours in the end
+                refuse_writable(self.root, unprivileged())
             lock = _lock_path(self.root / name).open("w")
         except OSError as error:
             raise UsageError(
@@ -245,7 +253,7 @@ class DatasetStore:
             self._keeper.register_directory(partial, mode=0o755)
             building = Building(self, self._keeper, partial, self.root / name)
             try:
-                building.directory("content", self._credentials)
+                building.directory("content", None)
                 yield building
             finally:
                 if not building.published:
@@ -317,16 +325,6 @@ def dataset_name(prefix: str, key: Mapping[str, Any]) -> str:
     return f"{prefix}-{content_hash(dict(key))}"
 
 
-def directory_bytes(path: Path) -> int:
-    """Apparent bytes of the regular files below ``path``; links are not followed."""
-    return sum(
-        os.lstat(Path(folder) / name).st_size
-        for folder, _, names in os.walk(path)
-        for name in names
-        if not (Path(folder) / name).is_symlink()
-    )
-
-
 def digest_files(root: Path, progress: Progress, title: str) -> dict[str, dict[str, Any]]:
     """``{relative name: {size_bytes, blake2b | link}}`` of everything below ``root``."""
     names = sorted(
@@ -334,7 +332,7 @@ def digest_files(root: Path, progress: Progress, title: str) -> dict[str, dict[s
         for folder, folders, files in os.walk(root)
         for name in [*files, *(f for f in folders if (Path(folder) / f).is_symlink())]
     )
-    total = directory_bytes(root)
+    total = regular_bytes(root, None)
     with progress.task(title, total, "B") as task, ThreadPoolExecutor() as pool:
 
         def one(name: str) -> tuple[str, dict[str, Any]]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import queue
 import secrets
-import tempfile
 import threading
 import time
 import uuid
@@ -30,10 +29,12 @@ from typing import Any
 
 from harness import hdr, schemas
 from harness.client_hosts import ClientHosts
-from harness.engine import Listens, Process, Tunnel, TunnelsNatively
+from harness.drivers.private import private_folder
+from harness.engine import Credentials, Listens, Process, Tunnel, TunnelsNatively
 from harness.errors import RunFailed, UsageError
 from harness.natives import loadgen_for
 from harness.supervise.failures import log_tail
+from harness.supervise.user_files import acting_as
 from harness.workload import Clients
 
 #: Until when all processes are connected: they start together at a time set beforehand, and a
@@ -175,7 +176,8 @@ def drive(
     try:
         return merged(_run([{**spec, **together} for spec in given], clients, watch or Watch()))
     finally:
-        shared.unlink(missing_ok=True)
+        with acting_as(clients.credentials):
+            shared.unlink(missing_ok=True)
 
 
 def _together_afar(specs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -212,6 +214,8 @@ class _Client:
     index: int
     process: Process
     log: Path
+    #: In whose directory the log lies.
+    user: Credentials | None
     printed: bytes = b""
     #: Streams of it that have not ended yet.
     open_streams: int = 0
@@ -240,7 +244,7 @@ class _Client:
 
     def _last_words(self, code: int) -> str:
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-        return f"it {how}: {log_tail(self.log)}"
+        return f"it {how}: {log_tail(self.log, self.user)}"
 
 
 #: (client, event) from its descriptor 3; (client, None) when one of its streams has ended.
@@ -253,8 +257,8 @@ def _run(
     news: _News = queue.SimpleQueue()
     with (
         # In the scratch directory, which goes however the harness ends.
-        tempfile.TemporaryDirectory(prefix="logs-", dir=clients.scratch) as logs,
-        _started(specs, clients, Path(logs), news, afar) as running,
+        private_folder(clients, "logs-") as logs,
+        _started(specs, clients, logs, news, afar) as running,
     ):
         # Where operations bound the window, the slowest client ends it.
         enders = len(specs) if specs[0].get("operations") else 1
@@ -306,13 +310,15 @@ def _start(
     if afar is not None:  # as the harness's own user, whose keys and agent ssh needs
         argv = afar.hosts.argv(index, spec["backend"], tunnel)
         environment = afar.hosts.environment()
-        process = clients.processes.spawn(argv, env=environment, log=log, pipes=True, capped=False)
+        process = clients.processes.spawn(
+            argv, env=environment, log=log, log_owner=clients.credentials, pipes=True, capped=False
+        )
     else:
         program = loadgen_for(spec["backend"], clients.credentials, clients.scratch)
         process = clients.start_driver(
             [str(program), "-"], cwd=clients.scratch, log=log, pipes=True, progress=True
         )
-    client = _Client(index, process, log)
+    client = _Client(index, process, log, clients.credentials)
     with suppress(BrokenPipeError):  # it has ended already: its exit status tells why
         process.stdin.write(json.dumps(spec).encode())
         process.stdin.flush()

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import harness
 from harness.engine import Credentials
 from harness.errors import UsageError
+from harness.supervise.user_files import copy_file, make_directory
 from harness.tiers.verify import may_enter
 
 #: What the harness and loadgen expect of each other. To be raised with any change that one
@@ -144,12 +145,11 @@ def _where_open(files: list[Path], user: Credentials | None, scratch: Path) -> P
     if user is None or all(_open_to(path, user) for path in files):
         return files[0]
     folder = scratch / "native"
-    folder.mkdir(mode=0o755, exist_ok=True)
-    folder.chmod(0o755)
+    with suppress(FileExistsError):
+        make_directory(folder, user, 0o755)
     for path in files:
-        if not (folder / path.name).exists():
-            shutil.copy(path, folder)
-            (folder / path.name).chmod(0o755)
+        with suppress(FileExistsError):  # copied for an earlier client of this run
+            copy_file(path, folder / path.name, user, 0o755)
     return folder / files[0].name
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import registry
+from harness.client_hosts import ClientHosts
 from harness.engine import (
     Engine,
     EngineContext,
@@ -65,6 +66,8 @@ class Prepared:
     cpus: tuple[int, ...] = ()
     #: Where the server listens for clients on other hosts; None: nowhere.
     listen: Address | None = None
+    #: Of the clients' hosts, as they reach it there.
+    client_addresses: tuple[str, ...] = ()
     #: Of an engine that loads files in bulk; decides how large its data become.
     load_format: str = ""
     #: Names of its datasets; no golden data of an external engine.
@@ -111,8 +114,11 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
         {**of_file, **spec.settings},
     )
     listen = _listen(spec, factory)
+    addresses: tuple[str, ...] = ()
+    if listen is not None:
+        addresses = ClientHosts(tuple(spec.params["client_hosts"])).addresses(listen.host)
     prepared = Prepared(
-        spec, factory, version, workload, tiers, policy, settings, threads, cpus, listen
+        spec, factory, version, workload, tiers, policy, settings, threads, cpus, listen, addresses
     )
     _check_cache(prepared)
     engine = factory.create(engine_context(prepared, env, env.supervisor, _NOWHERE))
@@ -148,6 +154,7 @@ def engine_context(
         memory_limit_bytes=prepared.spec.memory_limit_bytes,
         seed=prepared.spec.seed,
         listen=prepared.listen,
+        client_addresses=prepared.client_addresses,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.engine import (
     CountsLoadRetries,
+    Credentials,
     Engine,
     KeepsOwnData,
     Places,
@@ -19,7 +20,7 @@ from harness.engine import (
 )
 from harness.environment import Environment
 from harness.errors import HarnessError, RunFailed, interruption
-from harness.golden import Building, Dataset, dataset_name, directory_bytes
+from harness.golden import Building, Dataset, dataset_name
 from harness.measuring import one_at_a_time
 from harness.memory.cgroup import MemoryCap, memory_cap
 from harness.memory.tmpfs_room import TmpfsRoom
@@ -32,6 +33,7 @@ from harness.recorder import Recorder
 from harness.result import Check, Metric
 from harness.session import RunSession
 from harness.store import Store, StoredRun
+from harness.supervise.user_files import regular_bytes
 from harness.tiers.residency import residency as numa_residency
 from harness.tiers.traffic import TierTraffic
 from harness.workload import ChangesData, Clients, HasSource, Loading, SpendsData
@@ -139,6 +141,7 @@ def _walk(
         driver=spec.driver,
         seed=spec.seed_of_block(),
         client_starter=_clients(prepared, env, stack, engine, confined),
+        user=env.credentials,
         look=lambda: [*_memory_check(prepared, engine), *_cpu_check(prepared, engine)],
     )
     room: TmpfsRoom | None = None
@@ -160,7 +163,7 @@ def _walk(
         stack.callback(engine.kill)
         env.progress.say(f"{recorder.writer.run_id}: restoring golden data")
         engine.restore(golden.content, places)
-        recorder.data_bytes = data_bytes(places)
+        recorder.data_bytes = data_bytes(places, env.credentials)
         session.apart = [places[part] for part in DIRECTORY_PARTS if part not in _HOLDING]
         # The copies just made are in the page cache, charged to the harness: warm runs
         # under a memory limit would read from there what the limit should not hold.
@@ -188,9 +191,9 @@ def _walk(
     engine.stop()
 
 
-def data_bytes(places: Places) -> int:
+def data_bytes(places: Places, user: Credentials | None) -> int:
     """Size of tables and indexes. A redo log is as large as it is set to be, whatever is in it."""
-    return sum(directory_bytes(places[part]) for part in _HOLDING)
+    return sum(regular_bytes(places[part], user) for part in _HOLDING)
 
 
 def _page_cached(prepared: Prepared) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.engine import Engine
+from harness.engine import Credentials, Engine
 from harness.memory.cache import Residency, evict, residency
 from harness.memory.working_set import Footprint
 from harness.monitors.memory_traffic import MemoryTraffic
@@ -52,6 +52,8 @@ class RunSession:
     #: Directories of redo log and temporary files: a large empty log, always cold, would
     #: hide data that are not.
     apart: Sequence[Path] = ()
+    #: Who may change the engine's files (harness.supervise.user_files); None: we alone.
+    user: Credentials | None = None
     #: Sees whether the engine's processes are where they should be; what it saw.
     look: Callable[[], list[Check]] = list
     placement_checks: list[Check] | None = None
@@ -146,7 +148,7 @@ class RunSession:
         connection of ours and reads catalogs, which would count as the query's.
         """
         self.engine.counters()
-        return Footprint(self.engine.files, self.engine.processes, self.page_cached)
+        return Footprint(self.engine.files, self.engine.processes, self.page_cached, self.user)
 
     def clients(self) -> Clients:
         """With what client programs are started."""
@@ -157,14 +159,14 @@ class RunSession:
     def evict(self, label: str) -> None:
         """Evict the stopped engine's files, and note what of its data is still cached."""
         files = self.engine.files()
-        evict(files)
-        found = residency(files, self.apart)
+        evict(files, self.user)
+        found = residency(files, self.apart, self.user)
         note = found.note
         if self.drop_caches and _cold(found) is False:
             # fadvise leaves pages that are mapped or under way; only root may do more.
             # Not done at first: it slows the whole host and makes a binary's own pages cold.
-            evict(files, drop=True)
-            found = residency(files, self.apart)
+            evict(files, self.user, drop=True)
+            found = residency(files, self.apart, self.user)
             note = "; ".join(text for text in (found.note, "drop_caches was needed") if text)
         self.residency.append(
             {

@@ -25,6 +25,7 @@ from harness.engines._innodb.installation import Installation
 from harness.engines._server import make_folder, run_once
 from harness.errors import RunFailed, UsageError
 from harness.placement import Part
+from harness.supervise.user_files import acting_as
 
 ROLE = "harness"
 DATABASE = "harness"
@@ -46,6 +47,7 @@ class Cluster:
     ) -> None:
         self._installation = installation
         self._context = context
+        self._user = context.credentials
         self.data = places["data"] / "data"
         self.redo = places["wal"] / "redo"
         self.binary_log = places["wal"] / "binlog"
@@ -94,7 +96,7 @@ class Cluster:
     def make_durable(self) -> None:
         """What was written while the server did no fsync itself is on its devices."""
         for folder in self.directories():
-            make_durable(folder)
+            make_durable(folder, self._user)
 
     def assert_clean(self, asked: str) -> None:
         """RunFailed unless the server on it was shut down cleanly."""
@@ -106,17 +108,18 @@ class Cluster:
     def snapshot(self, golden: Path) -> None:
         """Move (copy across file systems) data and redo log to ``golden``."""
         self.assert_clean("keep as golden data")
-        for pattern in _NOT_KEPT:
-            for path in self.data.glob(pattern):
-                path.unlink()
+        with acting_as(self._user):
+            for pattern in _NOT_KEPT:
+                for path in self.data.glob(pattern):
+                    path.unlink()
         for folder, name in self._golden_names().items():
-            move_tree(folder, golden / name)
+            move_tree(folder, golden / name, self._user)
         make_durable(golden)
 
     def restore(self, golden: Path) -> None:
         """Copy data and redo log into the places; temporary parts begin empty."""
         for folder, name in self._golden_names().items():
-            copy_tree(golden / name, folder)
+            copy_tree(golden / name, folder, writer=self._user)
         for folder in (self.binary_log, self.tmp, self.temporary_tablespaces):
             make_folder(self._context, folder)
         self.clean = True

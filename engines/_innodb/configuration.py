@@ -16,9 +16,12 @@ from harness.engines._innodb.installation import Installation
 from harness.engines._innodb.values import same_value
 from harness.engines._tls import Listening
 from harness.errors import UsageError, nearest
+from harness.supervise.credentials import run_unprivileged, unprivileged
 from harness.supervise.supervisor import minimal_environment
+from harness.supervise.user_files import write_text
 
 SOCKET = "sql.sock"
+_TIMEOUT_S = 60
 #: What the harness itself decides: a tuning profile must not change it.
 _OURS: Mapping[str, str] = {
     "skip_networking": "ON",
@@ -101,10 +104,10 @@ def write_configuration(
     lines["pid_file"] = str(context.scratch / "server.pid")
     if init_statements:
         statements = init_file(context)
-        _write(context, statements, init_statements)
+        write_text(statements, init_statements, context.credentials)
         lines["init_file"] = str(statements)
     configuration = context.scratch / "server.cnf"
-    _write(context, configuration, _render(lines))
+    write_text(configuration, _render(lines), context.credentials)
     return configuration
 
 
@@ -249,6 +252,8 @@ def _read(
     descriptor = os.memfd_create("server.cnf")
     with os.fdopen(descriptor, "w") as configuration:
         os.fchmod(descriptor, 0o600)  # a file that others may write is not read
+        if (user := unprivileged()) is not None:
+            os.fchown(descriptor, user.uid, user.gid)
         configuration.write(_render({**settings, **installation.folders(), BINARY_LOG: ""}))
         configuration.flush()
         return _described(installation, f"--defaults-file=/proc/self/fd/{descriptor}", descriptor)
@@ -265,10 +270,10 @@ def _described(
 ) -> subprocess.CompletedProcess[str]:
     """The server's own table of its settings and the values they would have."""
     options = [f"--{name.replace('_', '-')}={v}" for name, v in installation.folders().items()]
-    return subprocess.run(
+    return run_unprivileged(
         [*installation.command, first, *options, "--verbose", "--help"],
-        capture_output=True, text=True, check=False, pass_fds=descriptors,
-        env=minimal_environment(Path("/nonexistent")),
+        timeout_s=_TIMEOUT_S, env=minimal_environment(Path("/nonexistent")),
+        descriptors=descriptors,
     )  # fmt: skip
 
 
@@ -293,10 +298,3 @@ def _render(settings: Mapping[str, str]) -> str:
         else:
             lines.append(f'{name} = "{escaped}"\n')
     return "".join(lines)
-
-
-def _write(context: EngineContext, path: Path, text: str) -> None:
-    path.touch(mode=0o600)
-    path.write_text(text)
-    if (user := context.credentials) is not None:
-        os.chown(path, user.uid, user.gid)

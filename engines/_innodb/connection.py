@@ -17,11 +17,12 @@ from typing import Any
 
 import pymysql
 
-from harness.engine import QueryTimeout, SqlResult
+from harness.engine import Credentials, QueryTimeout, SqlResult
 from harness.engines._innodb.installation import TITLES, Flavour
 from harness.engines._innodb.wire import LazyConnection, LazyResult
 from harness.engines._statement import head
 from harness.errors import RunFailed
+from harness.supervise.user_files import acting_as
 
 _CONNECT_TIMEOUT_S = 15
 _KILL_AGAIN_S = 1.0
@@ -46,11 +47,13 @@ def open_connection(
     database: str | None = None,
     local_infile: bool = False,
     ssl_ca: str | None = None,
+    socket_owner: Credentials | None = None,
 ) -> LazyConnection:
     """A new connection in autocommit mode; text is compared by byte where no column decides.
 
     Over TCP it is encrypted where the server offers it, always (and its certificate
     checked) with ``ssl_ca``. ``local_infile``: whether LOAD DATA LOCAL may be used.
+    ``socket_owner``: the user in whose directory the socket lies.
     """
     tls: dict[str, Any] = {}
     if unix_socket is not None:
@@ -59,12 +62,13 @@ def open_connection(
         tls = {"ssl_ca": ssl_ca, "ssl_verify_cert": True, "ssl_verify_identity": True}
 
     def connect() -> LazyConnection:
-        connection = LazyConnection(
-            unix_socket=unix_socket, host=host, port=port or 0, user=user, password=password,
-            database=database, local_infile=local_infile, charset="utf8mb4",
-            collation="utf8mb4_bin", sql_mode=_SQL_MODE, autocommit=True,
-            connect_timeout=_CONNECT_TIMEOUT_S, program_name="harness", **tls,
-        )  # fmt: skip
+        with acting_as(socket_owner):
+            connection = LazyConnection(
+                unix_socket=unix_socket, host=host, port=port or 0, user=user, password=password,
+                database=database, local_infile=local_infile, charset="utf8mb4",
+                collation="utf8mb4_bin", sql_mode=_SQL_MODE, autocommit=True,
+                connect_timeout=_CONNECT_TIMEOUT_S, program_name="harness", **tls,
+            )  # fmt: skip
         connection.again = connect
         return connection
 

@@ -48,6 +48,7 @@ from harness.engines._managed import ManagedServer
 from harness.engines._server import TIMEOUTS
 from harness.engines._tls import Listening
 from harness.placement import Part
+from harness.supervise.user_files import acting_as
 
 #: What a profile may say that decides what is stored: part of the golden key, loaded with.
 _STORED = (
@@ -152,7 +153,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
     def _open_database(self, name: str, local_infile: bool = False) -> LazyConnection:
         return open_connection(
             unix_socket=str(self._used().socket), user=ROLE, password=self._password,
-            database=name, local_infile=local_infile,
+            database=name, local_infile=local_infile, socket_owner=self._context.credentials,
         )  # fmt: skip
 
     def _start(self, settings: Mapping[str, str]) -> None:
@@ -163,7 +164,8 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         try:
             self._used().start(configuration, lambda pid: self._verify(pid, settings))
         finally:
-            init_file(self._context).unlink(missing_ok=True)
+            with acting_as(self._context.credentials):
+                init_file(self._context).unlink(missing_ok=True)
         self._first_start = False
 
     def _verify(self, pid: int, settings: Mapping[str, str]) -> None:

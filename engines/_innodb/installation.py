@@ -21,7 +21,12 @@ from typing import Any, Literal
 
 from harness.engine import EngineVersion
 from harness.engines._install import installed, linker
-from harness.engines._installation import FoundInstallation, first_fitting, output_of
+from harness.engines._installation import (
+    FoundInstallation,
+    check_reachable,
+    first_fitting,
+    output_of,
+)
 from harness.errors import UsageError
 
 Flavour = Literal["mysql", "mariadb"]
@@ -96,6 +101,7 @@ def choose(flavour: Flavour, options: Mapping[str, Any], engines_prefix: Path) -
 
 
 def _of_prefix(flavour: Flavour, prefix: Path) -> Installation:
+    check_reachable(TITLES[flavour], prefix)
     found = _below(prefix, str(prefix))
     for installation in found:
         if installation.flavour == flavour:

@@ -7,12 +7,13 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.engine import EngineContext, MemoryPolicy
+from harness.engine import Credentials, EngineContext, MemoryPolicy
 from harness.engines._innodb.cluster import Cluster
 from harness.engines._innodb.configuration import SOCKET
 from harness.engines._innodb.installation import Installation
 from harness.engines._server import ServerProcess, Timeouts
 from harness.supervise.failures import log_tail
+from harness.supervise.user_files import acting_as
 
 _GREETING_S = 1.0
 #: First byte of the server's greeting after packet length and number: protocol version 10.
@@ -35,6 +36,7 @@ class Server(ServerProcess):
         super().__init__(installation.title, context, memory, timeouts, "server.log")
         self._installation = installation
         self._cluster = cluster
+        self._user = context.credentials
         self.socket = context.scratch / SOCKET
 
     def start(self, configuration: Path, verify: Callable[[int], None]) -> None:
@@ -62,30 +64,31 @@ class Server(ServerProcess):
         status = self._end(signal.SIGTERM)
         if status is None:
             return
-        if status != 0 or "hutdown complete" not in log_tail(self.log):
+        if status != 0 or "hutdown complete" not in log_tail(self.log, self._user):
             raise self._failed("stop", f"exit status {status}")
         self._cluster.clean = True
 
     def _last_words(self) -> str:
-        return before_trace(self.log) or super()._last_words()
+        return before_trace(self.log, self._user) or super()._last_words()
 
     def _greets(self) -> bool:
         """Whether a connection is answered: its socket is there before it can be used."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.settimeout(_GREETING_S)
             try:
-                client.connect(str(self.socket))
+                with acting_as(self._user):
+                    client.connect(str(self.socket))
                 return client.recv(5)[4:] == bytes([_PROTOCOL])
             except OSError:
                 return False
 
 
-def before_trace(log: Path) -> str | None:
+def before_trace(log: Path, user: Credentials | None) -> str | None:
     """The errors in front of the last stack trace of a log; None where it has none.
 
     Its last lines are addresses and advice: why the server gave up stands before them.
     """
-    lines = log_tail(log, lines=_TRACED_LINES, max_bytes=_TRACED_BYTES).splitlines()
+    lines = log_tail(log, user, lines=_TRACED_LINES, max_bytes=_TRACED_BYTES).splitlines()
     signals = [place for place, line in enumerate(lines) if " got signal " in line]
     if not signals:
         return None

@@ -115,7 +115,7 @@ def _verify_direct(pid: int, cluster: Cluster) -> None:
     A tmpfs may refuse it (Linux before 6.6): its data have no other place than the page
     cache, with O_DIRECT or without, so that nothing is cached twice.
     """
-    if in_memory(cluster.data):
+    if in_memory(cluster.data.parent):
         return
     for file in open_files(pid):
         if file.path == cluster.data / "ibdata1" and not file.direct:

@@ -9,8 +9,13 @@ may do it inside a user namespace of their own, where the kernel lets them.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import stat
+from collections.abc import Sequence
 from pathlib import Path
+
+from harness.supervise.user_files import NumericUser, acting_as
 
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
@@ -21,10 +26,11 @@ _MS_SLAVE = 0x80000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def bind_file(source: Path, target: Path) -> None:
+def bind_file(source: Path, target: Path, owner: Sequence[int] | None = None) -> None:
     """Show the file ``source`` at the existing file ``target``; OSError where it is not allowed.
 
-    Only in a process that has one thread.
+    ``owner``: user and group in whose directories both lie: root mounts what that user reaches,
+    and nothing that a link leads to. Only in a process that has one thread.
     """
     if os.geteuid() == 0:
         _check(_libc.unshare(_CLONE_NEWNS), "unshare")
@@ -36,7 +42,18 @@ def bind_file(source: Path, target: Path) -> None:
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
     # Slave: what is unmounted on the host goes here too, nothing of ours goes there.
     _check(_libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None), "mount")
-    _check(_libc.mount(bytes(source), bytes(target), None, _MS_BIND, None), "mount")
+    reached_by = NumericUser(owner[0], owner[1]) if owner else None
+    with acting_as(reached_by):
+        opened = [os.open(path, os.O_PATH | os.O_NOFOLLOW) for path in (source, target)]
+    try:
+        for descriptor, path in zip(opened, (source, target), strict=True):
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", str(path))
+        here, there = (f"/proc/self/fd/{descriptor}".encode() for descriptor in opened)
+        _check(_libc.mount(here, there, None, _MS_BIND, None), "mount")
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def _check(result: int, call: str) -> None:

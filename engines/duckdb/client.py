@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.engine import Process, QueryTimeout, SqlResult
+from harness.engine import Credentials, Process, QueryTimeout, SqlResult
 from harness.engines._statement import head
 from harness.errors import RunFailed
 from harness.sqlvalues import decode
@@ -25,8 +25,9 @@ class WorkerError(Exception):
 class Worker:
     """Requests to a worker process and its answers. Safe to call from several threads."""
 
-    def __init__(self, process: Process, log: Path) -> None:
+    def __init__(self, process: Process, log: Path, user: Credentials | None = None) -> None:
         self.process = process
+        self._user = user
         self._log = log
         self._ids = itertools.count()
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any] | None]] = {}
@@ -83,7 +84,7 @@ class Worker:
         return RunFailed(
             f"DuckDB: {op}",
             f"the worker process ended with status {status}; the last lines of its log:\n"
-            f"{log_tail(self._log)}",
+            f"{log_tail(self._log, self._user)}",
             hint,
         )
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from harness.copytree import copy_tree, make_durable
+from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
     Engine,
     EngineContext,
@@ -39,12 +39,14 @@ from harness.placement import Part
 from harness.plan import ExecutedPlan
 from harness.progress import Progress
 from harness.supervise.process import process_identity
+from harness.supervise.user_files import acting_as, make_directory, write_text
 from harness.units import KIB
 
 _FILE = "harness.duckdb"
 _FOLDER = "duckdb"
 _MEMORY_SHARE = 0.8  # DuckDB's own default share of the memory
-_STOP_TIMEOUT_S = 900.0
+#: To replay a WAL, or to write all that a checkpoint has to.
+_TIMEOUT_S = 900.0
 #: Nothing is fetched from anywhere while measuring; the rest is the harness's to say.
 _OURS: Mapping[str, str] = {
     "autoinstall_known_extensions": "false",
@@ -74,6 +76,7 @@ class DuckDB:
         self._places: Places | None = None
         self._worker: Worker | None = None
         self._numbers = itertools.count()
+        self._user = context.credentials
         self._log = context.scratch / "duckdb.log"
 
     def version(self) -> EngineVersion:
@@ -88,12 +91,10 @@ class DuckDB:
         """An empty database file, from now on with the settings for loading."""
         self._loading = True
         self._use(places)
-        self._database.parent.mkdir()
+        make_directory(self._database.parent, self._user)
         if self._wal_apart:  # a mount needs a file: DuckDB makes it while it lies alone
-            import duckdb
-
-            config: dict[str, Any] = {**self._configuration()}
-            duckdb.connect(str(self._database), config=config).close()
+            self._start(self._database, bind=None)
+            self.stop()
         self.start()
         self.stop()
 
@@ -102,22 +103,38 @@ class DuckDB:
         ``initialise`` with none of them but those in the golden key, so that golden data
         are the same whoever loads them.
         """
-        if self._worker is not None:
-            return
+        if self._worker is None:
+            self._start(self._opened, bind=self._database if self._wal_apart else None)
+
+    def _start(self, opened: Path, bind: Path | None) -> None:
+        """Have the worker open the path ``opened``, shown there as ``bind`` where that is given.
+
+        It starts as root: an unprivileged user might neither enter our installation nor mount.
+        """
         process = self._context.processes.spawn(
             [sys.executable, "-m", "harness.engines.duckdb.worker"],
-            cwd=self._context.scratch,
             log=self._log,
+            log_owner=self._user,
             memory=self._placed.memory,
             pipes=True,
         )
-        self._worker = Worker(process, self._log)
+        self._worker = Worker(process, self._log, self._user)
         temp = {"temp_directory": str(self._placed["temp"])}
-        config = {**self._configuration(), **_OURS, **temp}
-        bind = str(self._database) if self._wal_apart else None
+        asked = {
+            "path": str(opened),
+            "bind": None if bind is None else str(bind),
+            "config": {**self._configuration(), **_OURS, **temp},
+            "user": None if self._user is None else [self._user.uid, self._user.gid],
+            "home": str(self._context.scratch),
+        }
         try:
-            self._worker.request("open", path=str(self._opened), bind=bind, config=config)
-            self._verify_places(process.pid)
+            self._worker.request("open", timeout_s=_TIMEOUT_S, **asked)
+            self._verify_places(process.pid, opened)
+        except queue.Empty:
+            self.kill()
+            raise RunFailed(
+                "open the DuckDB database", f"no answer within {_TIMEOUT_S:g} s"
+            ) from None
         except WorkerError as error:
             self.kill()
             raise RunFailed(
@@ -138,17 +155,17 @@ class DuckDB:
         if worker is None:
             return
         try:
-            worker.request("shutdown", timeout_s=_STOP_TIMEOUT_S)
-            worker.process.wait(_STOP_TIMEOUT_S)
+            worker.request("shutdown", timeout_s=_TIMEOUT_S)
+            worker.process.wait(_TIMEOUT_S)
         except WorkerError as error:
             worker.process.kill()
             raise RunFailed("close the DuckDB database", str(error)) from error
         except (TimeoutError, queue.Empty):
             worker.process.kill()
             raise RunFailed(
-                "close the DuckDB database", f"no end after {_STOP_TIMEOUT_S:g} s, so it was killed"
+                "close the DuckDB database", f"no end after {_TIMEOUT_S:g} s, so it was killed"
             ) from None
-        if self._wal.exists():
+        if self._wal_is_there():
             raise RunFailed("close the DuckDB database", f"its WAL {self._wal} is not empty")
 
     def kill(self) -> None:
@@ -206,23 +223,24 @@ class DuckDB:
 
     def files(self) -> Sequence[Path]:
         """Database file and WAL."""
-        return [self._database, *([self._wal] if self._wal.exists() else [])]
+        return [self._database, *([self._wal] if self._wal_is_there() else [])]
+
+    def _wal_is_there(self) -> bool:
+        with acting_as(self._user):
+            return self._wal.exists()
 
     def snapshot(self, golden: Path) -> None:
         """Move the closed database file to ``golden``."""
         if self._worker is not None:
             raise RuntimeError("stop comes first")
-        try:
-            self._database.parent.rename(golden / _FOLDER)
-        except OSError:
-            copy_tree(self._database.parent, golden / _FOLDER)
+        move_tree(self._database.parent, golden / _FOLDER, self._user)
         make_durable(golden)
 
     def restore(self, golden: Path, places: Places) -> None:
         """Copy the database file into the data place."""
         self._loading = False
         self._use(places)
-        copy_tree(golden / _FOLDER, self._database.parent)
+        copy_tree(golden / _FOLDER, self._database.parent, writer=self._user)
 
     def _configuration(self) -> Mapping[str, str]:
         if not self._loading:
@@ -262,16 +280,17 @@ class DuckDB:
     def _use(self, places: Places) -> None:
         self._places = places
         if self._wal_apart:
-            self._opened.touch()
+            write_text(self._opened, "", self._user)
 
-    def _verify_places(self, pid: int) -> None:
+    def _verify_places(self, pid: int, path: Path) -> None:
         """The worker holds the file in the data place and derives the WAL from the right path."""
         connection = self.connect()
         opened = str(connection.execute("PRAGMA database_list").rows[0][2])
         connection.close()
-        if Path(opened).resolve() != self._opened.resolve():
-            raise RunFailed(f"WAL in {self._wal.parent}", f"DuckDB has opened {opened}")
-        wanted = self._database.stat()
+        with acting_as(self._user):
+            if Path(opened).resolve() != path.resolve():
+                raise RunFailed(f"WAL in {path.parent}", f"DuckDB has opened {opened}")
+            wanted = self._database.lstat()
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             try:
                 found = descriptor.stat()

@@ -3,13 +3,16 @@
 Requests: ``{"id", "connection", "op", …}``, answers ``{"id", …}`` in any order, since
 each connection has a thread of its own. Times are taken here, around execute and
 fetchall, so that the pipe is not in them. Imports nothing of the harness but the
-wire format, the mount and the meter of spills: what runs here is counted to the engine.
+wire format, the mount, the change of user and the meter of spills: what runs here is counted
+to the engine. Where it was started as root, it is the unprivileged user before it opens anything.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import queue
+import signal
 import sys
 import threading
 import time
@@ -23,6 +26,7 @@ import duckdb
 from harness.engines.duckdb.binding import bind_file
 from harness.engines.duckdb.spill import SpillMeter, only_reads
 from harness.sqlvalues import encode
+from harness.supervise import linux
 
 spill = SpillMeter()
 
@@ -98,7 +102,11 @@ def main() -> int:
     first = json.loads(sys.stdin.readline())
     try:
         if first["bind"] is not None:
-            bind_file(Path(first["bind"]), Path(first["path"]))
+            bind_file(Path(first["bind"]), Path(first["path"]), first["user"])
+        if first["user"] is not None and os.geteuid() == 0:
+            become_user(*first["user"])
+        os.chdir(first["home"])
+        os.environ["HOME"] = first["home"]
         database = duckdb.connect(first["path"], config=first["config"])
     except Exception as error:
         answer({"id": first["id"], "error": str(error), "kind": type(error).__name__})
@@ -124,6 +132,13 @@ def main() -> int:
             answer({"id": request["id"], **attempt(partial(shut, database, sessions))})
             return 0
     return 0
+
+
+def become_user(user: int, group: int) -> None:
+    """For good; and the supervisor's death still ends this process, which the change forgets."""
+    supervisor = os.getppid()
+    linux.become(user, group, [group])
+    linux.die_with_parent(supervisor, signal.SIGKILL)
 
 
 def shut(database: duckdb.DuckDBPyConnection, sessions: dict[int, Session]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import os
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,8 +28,12 @@ from harness.engines.postgres.installation import Installation
 from harness.errors import RunFailed
 from harness.placement import Part
 from harness.supervise.failures import log_tail
+from harness.supervise.user_files import acting_as, read_text
 
+#: The superuser that the harness itself works as.
 ROLE = "harness"
+#: What clients on other hosts work as: the rights of a workload on its tables, no more.
+CLIENT_ROLE = "harness_client"
 DATABASE = "harness"
 #: initdb makes it; nothing of ours is stored there.
 MAINTENANCE_DATABASE = "postgres"
@@ -64,7 +67,7 @@ class Cluster:
         self.tablespaces: dict[Part, Path] = {
             part: places[part] / "tblspc" for part in _TABLESPACES
         }
-        self._memory = places.memory
+        self._user = context.credentials
 
     def directories(self) -> list[Path]:
         """All four directories."""
@@ -94,12 +97,13 @@ class Cluster:
     def state(self) -> str:
         """``Database cluster state`` as pg_controldata has it (``CLEAN``)."""
         log = self._context.scratch / "pg_controldata.log"
-        log.unlink(missing_ok=True)
+        with acting_as(self._user):
+            log.unlink(missing_ok=True)
         self._run("pg_controldata", "--pgdata", str(self.data), log=log)
-        for line in log.read_text(errors="replace").splitlines():
+        for line in read_text(log, self._user).splitlines():
             if line.startswith("Database cluster state:"):
                 return line.split(":", 1)[1].strip()
-        raise RunFailed(f"state of {self.data}", log_tail(log))
+        raise RunFailed(f"state of {self.data}", log_tail(log, self._user))
 
     def assert_clean(self, asked: str) -> None:
         """RunFailed unless the cluster was shut down cleanly."""
@@ -111,23 +115,25 @@ class Cluster:
     def make_durable(self) -> None:
         """What was written while the server did no fsync itself is on its devices."""
         for folder in self.directories():
-            make_durable(folder)
+            make_durable(folder, self._user)
 
     def snapshot(self, golden: Path) -> None:
         """Move (copy across file systems) the four directories to ``golden``."""
         self.assert_clean("keep as golden data")
         for part, link in self._links().items():
             (golden / f"{_LOCATION_FILE}.{part}").write_text(link.name)
-            link.unlink()
-        (self.data / "pg_wal").unlink()
+            with acting_as(self._user):
+                link.unlink()
+        with acting_as(self._user):
+            (self.data / "pg_wal").unlink()
         for folder, name in self._golden_names().items():
-            move_tree(folder, golden / name)
+            move_tree(folder, golden / name, self._user)
         make_durable(golden)
 
     def restore(self, golden: Path, password: str) -> None:
         """Copy the four directories into the places, link them, set a new password."""
         for folder, name in self._golden_names().items():
-            copy_tree(golden / name, folder)
+            copy_tree(golden / name, folder, writer=self._user)
         self._link(self.data / "pg_wal", self.wal)
         for part, folder in self.tablespaces.items():
             oid = (golden / f"{_LOCATION_FILE}.{part}").read_text().strip()
@@ -140,8 +146,10 @@ class Cluster:
         found = {"wal": self.data / "pg_wal", **self._links()}
         wanted = {"wal": self.wal, **self.tablespaces}
         for part, link in found.items():
-            if link.resolve() != wanted[part].resolve():
-                raise RunFailed(f"{part} in {wanted[part]}", f"{link} leads to {link.resolve()}")
+            with acting_as(self._user):
+                there, place = link.resolve(), wanted[part].resolve()
+            if there != place:
+                raise RunFailed(f"{part} in {wanted[part]}", f"{link} leads to {there}")
         if missing := set(wanted) - set(found):
             raise RunFailed(f"parts of {self.data}", f"no link for {', '.join(sorted(missing))}")
 
@@ -154,14 +162,14 @@ class Cluster:
 
     def _links(self) -> dict[Part, Path]:
         """The tablespace links of the data directory, by part."""
-        wanted = {folder.resolve(): part for part, folder in self.tablespaces.items()}
-        links = (self.data / "pg_tblspc").iterdir()
-        return {wanted[link.resolve()]: link for link in links if link.resolve() in wanted}
+        with acting_as(self._user):
+            wanted = {folder.resolve(): part for part, folder in self.tablespaces.items()}
+            found = {link: link.resolve() for link in (self.data / "pg_tblspc").iterdir()}
+        return {wanted[place]: link for link, place in found.items() if place in wanted}
 
     def _link(self, link: Path, target: Path) -> None:
-        link.symlink_to(target)
-        if (user := self._context.credentials) is not None:
-            os.lchown(link, user.uid, user.gid)
+        with acting_as(self._user):
+            link.symlink_to(target)
 
     def _run(self, tool: str, *arguments: str, log: Path | None = None) -> None:
         """Run one of PostgreSQL's programs as the server's user."""

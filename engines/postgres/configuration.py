@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import subprocess
@@ -11,11 +12,13 @@ from pathlib import Path
 
 from harness.engine import EngineContext
 from harness.engines._tls import Listening
-from harness.engines.postgres.cluster import ROLE, TEMP_TABLESPACE
+from harness.engines.postgres.cluster import CLIENT_ROLE, DATABASE, ROLE, TEMP_TABLESPACE
 from harness.engines.postgres.installation import Installation
 from harness.errors import UsageError, nearest
 from harness.listening import Address
+from harness.supervise.credentials import run_unprivileged
 from harness.supervise.supervisor import minimal_environment
+from harness.supervise.user_files import write_text
 
 #: What the harness itself decides: a tuning profile must not change it.
 _OURS: Mapping[str, str] = {
@@ -38,6 +41,7 @@ _FIXED = frozenset(_OURS) | {
 #: The default size of a WAL segment in MiB, and of how many the log must have room.
 SEGMENT_MB = 16
 _LEAST_SEGMENTS = 2
+_TIMEOUT_S = 60
 _WAL_SIZES = ("max_wal_size", "min_wal_size")
 _NOWHERE = Path("/nonexistent")
 _PROBLEM = re.compile(r"^.*?(?:LOG|ERROR|FATAL|HINT|DETAIL):\s+(.*)$")
@@ -56,18 +60,21 @@ def write_configuration(
     lines["hba_file"] = str(rules)
     lines["ident_file"] = str(mapping)
     access = [f"local all {ROLE} scram-sha-256\n"]
+    access.append(f"local {DATABASE} {CLIENT_ROLE} scram-sha-256\n")
     if listening is not None:
         lines |= _listening(listening)
-        access.append(f"hostssl all {ROLE} all scram-sha-256\n")
-    rules.write_text("".join(access))
-    mapping.write_text("")
+        for address in context.client_addresses:
+            access.append(f"hostssl {DATABASE} {CLIENT_ROLE} {_alone(address)} scram-sha-256\n")
     configuration = folder / "postgresql.conf"
-    configuration.write_text(_render(lines))
-    for path in (rules, mapping, configuration):
-        path.chmod(0o600)
-        if context.credentials is not None:
-            os.chown(path, context.credentials.uid, context.credentials.gid)
+    texts = {rules: "".join(access), mapping: "", configuration: _render(lines)}
+    for path, text in texts.items():
+        write_text(path, text, context.credentials)
     return configuration
+
+
+def _alone(address: str) -> str:
+    """As pg_hba.conf has one host."""
+    return f"{address}/{ipaddress.ip_address(address).max_prefixlen}"
 
 
 def _listening(listening: Listening) -> dict[str, str]:
@@ -146,24 +153,21 @@ def _read(
     with os.fdopen(descriptor, "w") as configuration:
         configuration.write(_render(settings))
         configuration.flush()
-        return subprocess.run(
+        return run_unprivileged(
             [
                 str(installation.bin / "postgres"), "-C", name,
                 "-c", f"config_file=/proc/self/fd/{descriptor}", "-c", f"data_directory={_NOWHERE}",
                 "-c", f"hba_file={_NOWHERE}", "-c", f"ident_file={_NOWHERE}",
             ],
-            capture_output=True, text=True, check=False, env=minimal_environment(_NOWHERE),
-            pass_fds=[descriptor],
+            timeout_s=_TIMEOUT_S, env=minimal_environment(_NOWHERE), descriptors=[descriptor],
         )  # fmt: skip
 
 
 @lru_cache(maxsize=8)
 def known_settings(installation: Installation) -> tuple[str, ...]:
     """Names of the settings the server describes."""
-    done = subprocess.run(
-        [str(installation.bin / "postgres"), "--describe-config"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command = [str(installation.bin / "postgres"), "--describe-config"]
+    done = run_unprivileged(command, timeout_s=_TIMEOUT_S)
     return tuple(line.split("\t", 1)[0] for line in done.stdout.splitlines() if "\t" in line)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
-from harness.engine import QueryTimeout, SqlResult
+from harness.engine import Credentials, QueryTimeout, SqlResult
 from harness.engines._statement import head
 from harness.errors import RunFailed
+from harness.supervise.user_files import acting_as
 
 _CANCEL_TIMEOUT_S = 10
 #: Transactions alone are not published: the table that every planner reads anyway makes them.
@@ -19,10 +20,14 @@ _FLUSH = "SELECT pg_stat_force_next_flush() FROM pg_catalog.pg_am LIMIT 1"
 
 
 class PostgresConnection:
-    """psycopg 3 in autocommit mode; ``raw`` is the psycopg connection."""
+    """psycopg 3 in autocommit mode; ``raw`` is the psycopg connection.
 
-    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+    ``user``: in whose directory the server's socket lies.
+    """
+
+    def __init__(self, raw: psycopg.Connection[Any], user: Credentials | None = None) -> None:
         self.raw = raw
+        self._user = user
         self._timeout_ms = 0
         # Prepared behind our back, a query would be planned once and timed without planning.
         raw.prepare_threshold = None
@@ -63,7 +68,7 @@ class PostgresConnection:
 
     def cancel(self) -> None:
         """End the statement that runs on it now; for any thread. The connection stays open."""
-        with contextlib.suppress(psycopg.Error):
+        with contextlib.suppress(psycopg.Error), acting_as(self._user):  # it connects again
             self.raw.cancel_safe(timeout=_CANCEL_TIMEOUT_S)
 
     def close(self) -> None:

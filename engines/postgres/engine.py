@@ -28,11 +28,13 @@ from harness.engines._managed import ManagedServer
 from harness.engines._server import TIMEOUTS
 from harness.engines.postgres import external
 from harness.engines.postgres.cluster import (
+    CLIENT_ROLE,
     DATABASE,
     INDEX_TABLESPACE,
     MAINTENANCE_DATABASE,
     ROLE,
     Cluster,
+    scram_verifier,
 )
 from harness.engines.postgres.configuration import SEGMENT_MB, check_settings, check_tls
 from harness.engines.postgres.installation import choose
@@ -42,6 +44,7 @@ from harness.engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOn
 from harness.engines.postgres.verify import verify_settings
 from harness.errors import UsageError
 from harness.placement import PARTS, Part
+from harness.supervise.user_files import acting_as
 
 #: What a profile may say that decides what is stored: part of the golden key, loaded with.
 #: Libraries too, since a table access method may come out of one.
@@ -52,6 +55,16 @@ _STORED: Mapping[str, str | None] = {
     "session_preload_libraries": None,
     "shared_preload_libraries": None,
 }
+
+#: What a client on another host may do: read and change rows, run the workload's procedures.
+_CLIENT_RIGHTS = (
+    f"CREATE ROLE {CLIENT_ROLE} LOGIN",
+    # An error that the client is told anyway is not to be logged too (NO_ERRORS_LOGGED).
+    f"ALTER ROLE {CLIENT_ROLE} SET log_min_messages = fatal",
+    "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+    f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {CLIENT_ROLE}",
+    f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {CLIENT_ROLE}",
+)
 
 #: Of a server that listens on no network: only in the name of its socket.
 _PORT = 5432
@@ -73,7 +86,10 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         check_settings(self._installation, context.settings, segment_mb)
         if context.listen is not None:
             check_tls(self._installation, context.listen)
+        self._user = context.credentials
         self._password = secrets.token_hex(16)
+        self._client_password = secrets.token_hex(16)
+        self._client_role_made = False
         self.threads = context.threads
 
     def version(self) -> EngineVersion:
@@ -116,7 +132,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
 
     def tunnel(self, token: str) -> Tunnel:
         """libpq looks for a socket by the server's port, which therefore is the token."""
-        connection = {**self.native_connection(), "host": "/tmp", "port": int(token)}
+        connection = {**self._connection_elsewhere(), "host": "/tmp", "port": int(token)}
         local = self._context.scratch / f".s.PGSQL.{self._port}"
         return Tunnel(local, f"/tmp/.s.PGSQL.{token}", connection)
 
@@ -125,9 +141,28 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         if (listening := self._listening) is None:
             return None
         return {
-            **self.native_connection(), "host": listening.host, "sslmode": "verify-full",
+            **self._connection_elsewhere(), "host": listening.host, "sslmode": "verify-full",
             "ca_certificate": listening.authority_text(),
         }  # fmt: skip
+
+    def _connection_elsewhere(self) -> Mapping[str, Any]:
+        """Of a client on another host, which is no superuser."""
+        self._make_client_role()
+        return {
+            **self.native_connection(), "user": CLIENT_ROLE, "password": self._client_password,
+            "options": NATIVE_OPTIONS,
+        }  # fmt: skip
+
+    def _make_client_role(self) -> None:
+        """Once for these data: with the rights of a workload on its tables, and this password."""
+        if self._client_role_made:
+            return
+        with self._open() as connection:
+            for statement in _CLIENT_RIGHTS:
+                connection.execute(statement)
+            verifier = scram_verifier(self._client_password)
+            connection.execute(f"ALTER ROLE {CLIENT_ROLE} PASSWORD '{verifier}'")
+        self._client_role_made = True
 
     @property
     def _port(self) -> int:
@@ -137,7 +172,8 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
     def _open_database(self, name: str) -> psycopg.Connection[Any]:
         keywords = {**self.native_connection(), "database": None, "dbname": name}
         keywords["options"] = "-c client_min_messages=warning"
-        return psycopg.connect(**keywords, autocommit=True)
+        with acting_as(self._user):
+            return psycopg.connect(**keywords, autocommit=True)
 
     def _loader(self) -> Loader:
         return Loader(
@@ -154,11 +190,14 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
                 verify_settings(
                     connection, DATABASE, settings, f"PostgreSQL {self._installation.version}"
                 )
+            if self._listening is not None and not self._loading:
+                self._make_client_role()  # before anything is measured
         except BaseException:
             self._used().kill()
             raise
 
     def _use(self, places: Places) -> Cluster:
+        self._client_role_made = False
         self._cluster = Cluster(self._installation, self._context, places)
         self._server = Server(
             self._installation, self._context, self._cluster, places.memory, self._timeouts

@@ -17,7 +17,12 @@ from typing import Any
 
 from harness.engine import EngineVersion
 from harness.engines._install import installed
-from harness.engines._installation import FoundInstallation, first_fitting, output_of
+from harness.engines._installation import (
+    FoundInstallation,
+    check_reachable,
+    first_fitting,
+    output_of,
+)
 from harness.errors import UsageError
 
 NEEDED = ("postgres", "initdb", "pg_ctl", "pg_controldata")
@@ -54,6 +59,7 @@ def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
 
 
 def _of_prefix(prefix: Path) -> Installation:
+    check_reachable("PostgreSQL", prefix)
     for folder in (prefix, prefix / "bin"):
         if installation := _inspect(folder, str(prefix)):
             return installation

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
+import os
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from harness.engine import EngineContext, MemoryPolicy
@@ -13,8 +14,10 @@ from harness.engines._tls import Listening
 from harness.engines.postgres.cluster import CLEAN, Cluster
 from harness.engines.postgres.configuration import write_configuration
 from harness.engines.postgres.installation import Installation
+from harness.supervise.segments import remove_segment
+from harness.supervise.user_files import acting_as, read_text
 
-_IPC_RMID = 0
+_PID_FILE_BYTES = 8192
 
 
 class Server(ServerProcess):
@@ -39,7 +42,8 @@ class Server(ServerProcess):
             return
         self._cluster.verify_locations()
         configuration = write_configuration(self._context, settings, listening)
-        (self._cluster.data / "postmaster.pid").unlink(missing_ok=True)
+        with acting_as(self._context.credentials):
+            self._pid_file.unlink(missing_ok=True)
         self._launch(
             [
                 str(self._installation.bin / "postgres"),
@@ -60,21 +64,28 @@ class Server(ServerProcess):
         """SIGKILL; shared memory goes with it, also where the postmaster had died before."""
         if self._process is not None:
             super().kill()
-            _remove_interlock(self._cluster.data / "postmaster.pid")
+            self._remove_interlock()
 
     def _reports_ready(self, pid: int) -> bool:
         """Line 8 of postmaster.pid, which pg_ctl waits for too."""
-        try:
-            lines = (self._cluster.data / "postmaster.pid").read_text().splitlines()
-        except OSError:
-            return False
+        lines = self._pid_file_lines()
         return len(lines) >= 8 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
 
+    def _remove_interlock(self) -> None:
+        """Remove the System V segment by which postmasters exclude one another (line 7)."""
+        user = self._context.credentials
+        with suppress(IndexError, ValueError):
+            segment = int(self._pid_file_lines()[6].split()[1])
+            remove_segment(segment, os.geteuid() if user is None else user.uid)
 
-def _remove_interlock(pid_file: Path) -> None:
-    """Remove the System V segment by which postmasters exclude one another (line 7)."""
-    try:
-        segment = int(pid_file.read_text().splitlines()[6].split()[1])
-    except (OSError, IndexError, ValueError):
-        return
-    ctypes.CDLL(None, use_errno=True).shmctl(segment, _IPC_RMID, None)
+    @property
+    def _pid_file(self) -> Path:
+        return self._cluster.data / "postmaster.pid"
+
+    def _pid_file_lines(self) -> list[str]:
+        try:
+            return read_text(
+                self._pid_file, self._context.credentials, _PID_FILE_BYTES
+            ).splitlines()
+        except OSError:
+            return []

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from harness.engine import SqlConnection, WriteBackWarning
+from harness.engine import Credentials, SqlConnection, WriteBackWarning
 from harness.engines._jdbc import ThroughJdbc, postgres_properties
 from harness.engines._loading import LoadedBySql
 from harness.engines.postgres import counters, explain
@@ -64,6 +64,8 @@ class SqlOnPostgres(LoadedBySql[PostgresConnection], ThroughJdbc):
 
     sql_folder: Path = Path(__file__).parent / "sql"
     threads: int
+    #: In whose directory the server's socket lies.
+    _user: Credentials | None = None
     jdbc_properties = staticmethod(postgres_properties)
 
     def __init__(self) -> None:
@@ -81,7 +83,7 @@ class SqlOnPostgres(LoadedBySql[PostgresConnection], ThroughJdbc):
     def connect(self) -> PostgresConnection:
         """A new connection in autocommit mode."""
         with _connecting():
-            connection = PostgresConnection(self._open())
+            connection = PostgresConnection(self._open(), self._user)
         self._connections.add(connection)
         return connection
 

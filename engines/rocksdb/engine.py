@@ -31,6 +31,7 @@ from harness.engine import (
     ProcessId,
     WriteBackWarning,
 )
+from harness.engines._installation import check_reachable
 from harness.engines._server import make_folder
 from harness.engines.rocksdb.binding import OfficialClient
 from harness.engines.rocksdb.installation import choose, row_cache_of
@@ -41,13 +42,13 @@ from harness.engines.rocksdb.options import (
     read_settings,
     settings_of_file,
 )
-from harness.engines.rocksdb.optionsfile import OptionsFile, read_options_file
+from harness.engines.rocksdb.optionsfile import OptionsFile, parse_options, read_options_file
 from harness.engines.rocksdb.window import warnings as window_warnings
 from harness.errors import RunFailed, UsageError
 from harness.placement import Part
 from harness.progress import Progress
 from harness.supervise.process import alive
-from harness.tiers.verify import may_enter
+from harness.supervise.user_files import acting_as, read_text, write_text
 
 _FOLDER = "rocksdb"
 _OPTIONS = "OPTIONS-[0-9]*"
@@ -71,10 +72,11 @@ class RocksDb(OfficialClient):
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
+        self._user = context.credentials
         self._installation = choose(context.options, context.engines_prefix)
         self._options = read_settings(self._installation, context.settings)
         self._statistics = _statistics(context.options)
-        self._check_reachable()
+        check_reachable("RocksDB", self._installation.library.parent)
         self._places: Places | None = None
         self._loading = False
         self._client: ProcessId | None = None
@@ -164,7 +166,7 @@ class RocksDb(OfficialClient):
         """Move (copy across file systems) both directories to ``golden``, without info logs."""
         self._remove_logs(self._data)
         for folder, name in self._golden_names().items():
-            move_tree(folder, golden / name)
+            move_tree(folder, golden / name, self._user)
         make_durable(golden)
 
     def restore(self, golden: Path, places: Places) -> None:
@@ -172,11 +174,12 @@ class RocksDb(OfficialClient):
         self._loading = False
         self._places = places
         for folder, name in self._golden_names().items():
-            copy_tree(golden / name, folder)
-        for path in self._data.glob(_OPTIONS):
-            text = path.read_text()
-            path.write_text(_WAL_DIR.sub(lambda found: f"{found[1]}{self._wal}", text))
-        self._older = frozenset(self._data.glob(_OPTIONS))
+            copy_tree(golden / name, folder, writer=self._user)
+        self._older = frozenset(self._option_files())
+        for path in self._older:
+            text = read_text(path, self._user)
+            moved = _WAL_DIR.sub(lambda found: f"{found[1]}{self._wal}", text)
+            write_text(path, moved, self._user)
 
     def lost_without_power(self) -> Mapping[str, str]:
         """By these options of the run."""
@@ -275,8 +278,12 @@ class RocksDb(OfficialClient):
 
     def _told(self) -> OptionsFile | None:
         """The OPTIONS file of the last opening by a client of this run."""
-        new = sorted(set(self._data.glob(_OPTIONS)) - self._older)
-        return read_options_file(new[-1]) if new else None
+        new = sorted(set(self._option_files()) - self._older)
+        return parse_options(read_text(new[-1], self._user), str(new[-1])) if new else None
+
+    def _option_files(self) -> list[Path]:
+        with acting_as(self._user):
+            return list(self._data.glob(_OPTIONS))
 
     def _verify(self) -> None:
         told = self._told()
@@ -297,22 +304,16 @@ class RocksDb(OfficialClient):
     def _row_cache_told(self) -> str:
         """Of the last opening: bytes, or that nobody knows."""
         log = self._data / _LOG
-        told = row_cache_of(log.read_text(errors="replace")) if log.exists() else None
+        try:
+            told = row_cache_of(read_text(log, self._user))
+        except FileNotFoundError:
+            told = None
         return f"untold in {log}" if told is None else str(told)
 
-    def _check_reachable(self) -> None:
-        user, library = self._context.credentials, self._installation.library
-        closed = [p for p in library.parents if user is not None and not may_enter(p, user)]
-        if user is not None and closed:
-            raise UsageError(
-                f"RocksDB at {library}", f"user {user.name}, who runs the client, cannot enter "
-                f"{closed[-1]}", f"chmod o+x {closed[-1]}, or name another prefix",
-            )  # fmt: skip
-
-    @staticmethod
-    def _remove_logs(folder: Path) -> None:
-        for path in folder.glob(_LOGS):
-            path.unlink()
+    def _remove_logs(self, folder: Path) -> None:
+        with acting_as(self._user):
+            for path in folder.glob(_LOGS):
+                path.unlink()
 
 
 def _lost_without_power(options: Options) -> dict[str, str]:

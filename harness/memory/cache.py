@@ -19,8 +19,11 @@ import numpy as np
 
 from harness.supervise.process import all_processes
 from harness.supervise.undo import Mount, mounts
+from harness.supervise.user_files import User, acting_as, open_regular, walk
 
 _CHUNK_BYTES = 1 << 30
+#: Files that are open at one time.
+_BATCH = 256
 _DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
@@ -57,32 +60,26 @@ class Residency:
     unevictable_bytes: int = 0
 
 
-def evict(paths: Iterable[Path], drop: bool = False) -> EvictionReport:
+def evict(paths: Iterable[Path], user: User | None = None, drop: bool = False) -> EvictionReport:
     """Write back and drop the cached pages of all files at and below ``paths``.
 
+    ``user``: who may change them, with whose rights they are opened; links are not followed.
     ``drop``: also empty the whole host's page cache, dentries and inodes
     (/proc/sys/vm/drop_caches), which needs root and slows everybody else for a while.
     """
-    files = list(_files(paths))
+    files = list(_files(paths, user))
     denied = 0
-    for path, facts in files:
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue  # a server removes temporary files when it pleases
-        except PermissionError:
+    for _, facts, opened in _opened(files, user):
+        if isinstance(opened, PermissionError):
             denied += 1
-            continue
-        try:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        elif isinstance(opened, int):  # a server removes temporary files when it pleases
+            os.posix_fadvise(opened, 0, 0, os.POSIX_FADV_DONTNEED)
             # Dirty pages stay; syncing only the files that have some saves half a
             # millisecond for each of a server's thousand small ones.
-            if facts.st_size and _resident_bytes(path, facts) != 0:
-                os.fdatasync(descriptor)
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
-    notes = _filesystem_notes(files)
+            if facts.st_size and _resident_bytes(facts, opened) != 0:
+                os.fdatasync(opened)
+                os.posix_fadvise(opened, 0, 0, os.POSIX_FADV_DONTNEED)
+    notes = _filesystem_notes(files, user)
     if denied:
         notes.append(f"{denied} files may not be opened and were left as they are")
     dropped = drop and _drop_everything(notes)
@@ -98,95 +95,109 @@ def _drop_everything(notes: list[str]) -> bool:
     return True
 
 
-def residency(paths: Iterable[Path], without: Iterable[Path] = ()) -> Residency:
+def residency(
+    paths: Iterable[Path], without: Iterable[Path] = (), user: User | None = None
+) -> Residency:
     """How much of all files at and below ``paths`` is in the page cache now.
 
-    ``without``: directories whose files are left out, by whatever link they are reached.
+    ``without``: directories whose files are left out. ``user``: who may change the files, with
+    whose rights they are opened; links are not followed.
     Works without root for files that are ours or that we may write: of others the
     kernel says that every page is resident (Linux 5.2), so they are not asked about
     and the answer is None.
     """
-    left_out = [path.resolve() for path in without]
+    left_out = list(without)
     files = [
         (path, facts)
-        for path, facts in _files(paths)
-        if not (left_out and any(map(path.resolve().is_relative_to, left_out)))
+        for path, facts in _files(paths, user)
+        if not any(map(path.is_relative_to, left_out))
     ]
-    notes = _filesystem_notes(files)
+    notes = _filesystem_notes(files, user)
     resident, unevictable, unknown = 0, 0, 0
     table = mounts()
     in_memory: dict[Path, bool] = {}
-    for path, facts in files:
-        found = _resident_bytes(path, facts)
+    sizes = [_resident_bytes(facts, opened) for _, facts, opened in _opened(files, user)]
+    for (path, _), found in zip(files, sizes, strict=True):
         if found is None:
             unknown += 1
             continue
         resident += found
         folder = path.parent
         if folder not in in_memory:
-            mount = _mount_of(folder, table)
+            mount = _mount_of(folder, table, user)
             in_memory[folder] = mount is not None and mount.fstype in _MEMORY_FILESYSTEMS
         unevictable += found if in_memory[folder] else 0
     if unknown:
         notes.append(f"residency of {unknown} files not known: they are another user's")
-    if resident > unevictable and (holders := _mapping_processes(path for path, _ in files)):
+    if resident > unevictable and (
+        holders := _mapping_processes([path for path, _ in files], user)
+    ):
         notes.append(f"mapped by a running process, so not evicted: {holders}")
     return Residency(None if unknown else resident, _total(files), "; ".join(notes), unevictable)
 
 
-def resident_bytes(paths: Iterable[Path]) -> int | None:
+def resident_bytes(paths: Iterable[Path], user: User | None = None) -> int | None:
     """Bytes of all files at and below ``paths`` in the page cache now, nothing else looked at.
 
     None where the kernel may not be asked of one of them (see ``residency``).
     """
-    total = 0
-    for path, facts in _files(paths):
-        found = _resident_bytes(path, facts)
-        if found is None:
-            return None
-        total += found
-    return total
+    files = list(_files(paths, user))
+    sizes = [_resident_bytes(facts, opened) for _, facts, opened in _opened(files, user)]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
 
 
 def _total(files: list[tuple[Path, os.stat_result]]) -> int:
     return sum(facts.st_size for _, facts in files)
 
 
-def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, os.stat_result]]:
-    """Every regular file at or below the paths, once; symbolic links are followed."""
+def _files(paths: Iterable[Path], user: User | None) -> Iterator[tuple[Path, os.stat_result]]:
+    """Every regular file at or below the paths, once; symbolic links are not followed."""
     seen: set[tuple[int, int]] = set()
-    pending = list(paths)
-    while pending:
-        path = pending.pop()
-        try:
-            facts = path.stat()
-            if (facts.st_dev, facts.st_ino) in seen:
-                continue
+    for path, facts in walk(paths, user):
+        if stat.S_ISREG(facts.st_mode) and (facts.st_dev, facts.st_ino) not in seen:
             seen.add((facts.st_dev, facts.st_ino))
-            if stat.S_ISDIR(facts.st_mode):
-                pending += path.iterdir()
-            elif stat.S_ISREG(facts.st_mode):
-                yield path, facts
-        except FileNotFoundError:
-            continue
+            yield path, facts
 
 
-def _resident_bytes(path: Path, facts: os.stat_result) -> int | None:
+def _opened(
+    files: list[tuple[Path, os.stat_result]], user: User | None
+) -> Iterator[tuple[Path, os.stat_result, int | OSError]]:
+    """Each file with a descriptor that is closed afterwards, or why it cannot be opened.
+
+    Opened with the user's rights, a batch at a time: the change takes longer than the opening.
+    """
+    for first in range(0, len(files), _BATCH):
+        batch = files[first : first + _BATCH]
+        with acting_as(user):
+            opened = [_try_to_open(path) for path, _ in batch]
+        try:
+            for (path, facts), descriptor in zip(batch, opened, strict=True):
+                yield path, facts, descriptor
+        finally:
+            for descriptor in opened:
+                if isinstance(descriptor, int):
+                    os.close(descriptor)
+
+
+def _try_to_open(path: Path) -> int | OSError:
+    try:
+        return open_regular(path, os.O_RDONLY)
+    except OSError as error:
+        return error
+
+
+def _resident_bytes(facts: os.stat_result, opened: int | OSError) -> int | None:
+    if isinstance(opened, OSError):
+        return 0 if isinstance(opened, FileNotFoundError) else None
     owner = os.geteuid() in (0, facts.st_uid)
-    if not owner and not os.access(path, os.W_OK):
+    if not owner and not os.access(f"/proc/self/fd/{opened}", os.W_OK):
         return None
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return 0
-    except PermissionError:
-        return None
-    try:
-        size = os.fstat(descriptor).st_size
-        chunks = range(0, size, _CHUNK_BYTES)
-        return sum(_chunk(descriptor, at, min(_CHUNK_BYTES, size - at)) for at in chunks)
-    finally:
-        os.close(descriptor)
+    size, space = os.fstat(opened).st_size, os.fstatvfs(opened)
+    if size > space.f_blocks * space.f_frsize:
+        return None  # a hole larger than its file system: no server's, and endless to map
+    chunks = range(0, size, _CHUNK_BYTES)
+    return sum(_chunk(opened, at, min(_CHUNK_BYTES, size - at)) for at in chunks)
 
 
 def _chunk(descriptor: int, offset: int, length: int) -> int:
@@ -205,11 +216,11 @@ def _chunk(descriptor: int, offset: int, length: int) -> int:
     return int(np.count_nonzero(present)) * mmap.PAGESIZE - beyond_end
 
 
-def _filesystem_notes(files: list[tuple[Path, os.stat_result]]) -> list[str]:
+def _filesystem_notes(files: list[tuple[Path, os.stat_result]], user: User | None) -> list[str]:
     """What the file systems make of eviction: tmpfs cannot, DAX has nothing to evict."""
     table = mounts()
     folders = {path.parent for path, _ in files}
-    found = {mount for folder in folders if (mount := _mount_of(folder, table))}
+    found = {mount for folder in folders if (mount := _mount_of(folder, table, user))}
     notes = [
         f"{m.target} is a tmpfs: its pages are the data and cannot be evicted"
         for m in found
@@ -226,19 +237,21 @@ def _filesystem_notes(files: list[tuple[Path, os.stat_result]]) -> list[str]:
 
 def in_memory(folder: Path) -> bool:
     """Whether the folder's file system keeps its data in the page cache itself (tmpfs)."""
-    mount = _mount_of(folder, mounts())
+    mount = _mount_of(folder, mounts(), None)
     return mount is not None and mount.fstype in _MEMORY_FILESYSTEMS
 
 
-def _mount_of(folder: Path, table: list[Mount]) -> Mount | None:
-    real = f"{folder.resolve()}/".replace("//", "/")
+def _mount_of(folder: Path, table: list[Mount], user: User | None) -> Mount | None:
+    with acting_as(user):
+        real = f"{folder.resolve()}/".replace("//", "/")
     holding = [m for m in table if real.startswith(f"{m.target}/".replace("//", "/"))]
     return max(reversed(holding), key=lambda m: len(m.target), default=None)
 
 
-def _mapping_processes(paths: Iterable[Path]) -> str:
+def _mapping_processes(paths: Iterable[Path], user: User | None) -> str:
     """``postgres (pid 12), …``: who has one of the files mapped, as far as we may see."""
-    wanted = {str(path.resolve()) for path in paths}
+    with acting_as(user):
+        wanted = {str(path.resolve()) for path in paths}
     holders = []
     for process in all_processes():
         pid = process.id.pid

@@ -26,6 +26,7 @@ from harness.engine import ProcessId
 from harness.memory.cache import resident_bytes
 from harness.monitors.process import read_counters
 from harness.supervise.process import process_identity
+from harness.supervise.user_files import User
 
 _RESET_PEAK = "5\n"  # proc(5): "Reset the peak resident set size"
 _KIB = 1024
@@ -36,7 +37,8 @@ class Footprint:
 
     Nothing is known of the files, and so not of the working set, where the page cache
     does not stand between them and the engine (``cached`` False: DAX, tmpfs), where the
-    kernel does not tell, and of an engine whose files are not ours to see.
+    kernel does not tell, and of an engine whose files are not ours to see. ``user``: who may
+    change the files.
     """
 
     def __init__(
@@ -44,9 +46,10 @@ class Footprint:
         files: Callable[[], Sequence[Path]],
         processes: Callable[[], Sequence[ProcessId]],
         cached: bool = True,
+        user: User | None = None,
     ) -> None:
-        self._files, self._processes = files, processes
-        self._resident = resident_bytes(held) if cached and (held := files()) else None
+        self._files, self._processes, self._user = files, processes, user
+        self._resident = resident_bytes(held, user) if cached and (held := files()) else None
         self._fetched = self._fetched_bytes()
         self._anonymous = _anonymous_bytes(processes())
         self._reset = all(_reset_peak(process.pid) for process in processes())
@@ -57,7 +60,7 @@ class Footprint:
         peak = _anonymous_peak_bytes(self._processes()) if self._reset else None
         if peak is not None and self._anonymous is not None:
             found["anonymous_peak_bytes"] = max(0.0, peak - self._anonymous)
-        resident = resident_bytes(self._files()) if self._resident is not None else None
+        resident = resident_bytes(self._files(), self._user) if self._resident is not None else None
         if resident is not None and self._resident is not None:
             found["touched_file_bytes"] = max(0.0, float(resident - self._resident))
         if len(found) == 2:

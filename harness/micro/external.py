@@ -18,6 +18,7 @@ from pathlib import Path
 from harness.errors import RunFailed, UsageError
 from harness.micro.measured import Workplace
 from harness.supervise.failures import log_tail
+from harness.supervise.user_files import acting_as
 from harness.tiers.model import DIRECTORY_KINDS, Tier
 from harness.units import format_bytes
 
@@ -134,12 +135,15 @@ def run(work: Workplace, argv: Sequence[str], stdin: str = "") -> str:
         process.kill()
         process.stdout.close()
     if code != 0:
-        raise RunFailed(shlex.join(argv), _last_words(code, printed.decode(errors="replace"), log))
-    log.unlink(missing_ok=True)
+        raise RunFailed(
+            shlex.join(argv), _last_words(work, code, printed.decode(errors="replace"), log)
+        )
+    with acting_as(work.env.credentials):
+        log.unlink(missing_ok=True)
     return printed.decode()
 
 
-def _last_words(code: int, printed: str, log: Path) -> str:
+def _last_words(work: Workplace, code: int, printed: str, log: Path) -> str:
     how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
     said = [line for line in printed.splitlines() if line.startswith(("fio:", "ioping:"))]
-    return f"it {how}: {'; '.join(said[-3:]) or log_tail(log)}"
+    return f"it {how}: {'; '.join(said[-3:]) or log_tail(log, work.env.credentials)}"

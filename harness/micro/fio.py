@@ -22,6 +22,7 @@ from harness.micro.fio_result import IoSample, metrics_of, sample_of
 from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, IoJob, IoPlan, plan_of
 from harness.micro.measured import Measured, Planned, PlannedOne, Workplace, measuring
 from harness.result import Check, Metric
+from harness.supervise.user_files import User, acting_as, open_regular
 from harness.tiers.kernel import LIVE
 from harness.tiers.model import Tier
 from harness.units import counted, format_bytes
@@ -70,9 +71,10 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
     plan = plan_of(params)
     found_version = version()
     directory = work.files
-    past_cache = takes_direct(directory)
+    user = work.env.credentials
+    past_cache = takes_direct(directory, user)
     _fill(work, plan, past_cache)
-    page_cache.drop(directory / _FILE)
+    page_cache.drop(directory / _FILE, user)
     cached = plan.size_bytes <= (LIVE.available_memory_bytes() or 0) * _CACHED_SHARE
     found: dict[IoJob, list[IoSample]] = {job: [] for job in plan.jobs}
     files: dict[str, str] = {}
@@ -85,7 +87,7 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
             text = job_file(job, plan, past_cache, work.seed + repeat)
             files.setdefault(job.configuration, text)
             if cached and not _direct(job, past_cache):
-                page_cache.warm(directory / _FILE)
+                page_cache.warm(directory / _FILE, user)
             with measuring(f"{job.configuration} (repeat {repeat + 1} of {work.repeats})"):
                 found[job].append(sample_of(_fio(work, text), job))
     metrics = [
@@ -144,15 +146,16 @@ def job_file(job: IoJob, plan: IoPlan, past_cache: bool, seed: int) -> str:
     return "".join(["[job]\n", *(f"{name}={value}\n" for name, value in options.items())])
 
 
-def takes_direct(directory: Path) -> bool:
-    """Whether files there can be opened past the page cache (O_DIRECT)."""
+def takes_direct(directory: Path, user: User | None) -> bool:
+    """Whether files in a directory of ``user`` can be opened past the page cache (O_DIRECT)."""
     probe = directory / "direct"
-    try:
-        os.close(os.open(probe, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600))
-    except OSError:
-        return False
-    finally:
-        probe.unlink(missing_ok=True)
+    with acting_as(user):
+        try:
+            os.close(open_regular(probe, os.O_RDWR | os.O_CREAT | os.O_DIRECT))
+        except OSError:
+            return False
+        finally:
+            probe.unlink(missing_ok=True)
     return True
 
 

@@ -77,7 +77,7 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
     """Random and sequential reads and writes; latencies of all repeats in one histogram."""
     plan = _plan(params)
     found_version = version()
-    direct = takes_direct(work.files)
+    direct = takes_direct(work.files, work.env.credentials)
     times: dict[tuple[str, str], list[list[int]]] = {case: [] for case in plan.cases}
     for repeat in range(work.repeats):
         for operation, pattern in plan.cases:

@@ -76,8 +76,9 @@ def measure(work: Workplace, fitted: Fitted, room: Room, suite: Suite) -> Measur
         under_way = _UnderWay(fitted, work.repeats, task)
         try:
             result = run_program(
-                [str(program), "-"], spec, env.supervisor, work.scratch, user, under_way.begins
-            )
+                [str(program), "-"], spec, env.supervisor, work.scratch, user, under_way.begins,
+                env.credentials,
+            )  # fmt: skip
         except RunFailed as error:
             raise under_way.named(error) from error
     return Measured(

@@ -10,30 +10,41 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import BinaryIO
+
+from harness.supervise.user_files import User, acting_as, open_regular
 
 _PAGE_BYTES = 4096
 #: The least that a device's readahead is set to: of what one call asks beyond it nothing comes.
 _ASKED_BYTES = 128 << 10
 
 
-def drop(path: Path) -> None:
-    """Nothing of the file stays in the page cache (a tmpfs is nothing else: there it stays)."""
-    with path.open("rb") as file:
+def drop(path: Path, user: User | None = None) -> None:
+    """Nothing of the file stays in the page cache (a tmpfs is nothing else: there it stays).
+
+    ``user``: in whose directory it lies.
+    """
+    with _opened(path, user) as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def warm(path: Path) -> None:
+def warm(path: Path, user: User | None = None) -> None:
     """All of the file lies in the page cache; what has to be fetched comes in pages of 4 KiB.
 
     WILLNEED fetches such whatever the file system could (readahead proper would not); the reads
     behind it wait for that.
     """
-    size = path.stat().st_size
-    with path.open("rb", buffering=0) as file:
+    with _opened(path, user) as file:
         number = file.fileno()
+        size = os.fstat(number).st_size
         for at in range(0, size, _ASKED_BYTES):
             os.posix_fadvise(number, at, _ASKED_BYTES, os.POSIX_FADV_WILLNEED)
         os.posix_fadvise(number, 0, 0, os.POSIX_FADV_RANDOM)  # no readahead where one is missing
         for at in range(0, size, _PAGE_BYTES):
             os.pread(number, _PAGE_BYTES, at)
+
+
+def _opened(path: Path, user: User | None) -> BinaryIO:
+    with acting_as(user):
+        return os.fdopen(open_regular(path, os.O_RDONLY), "rb", buffering=0)

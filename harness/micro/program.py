@@ -29,18 +29,21 @@ def run_program(
     scratch: Path,
     credentials: Credentials | None,
     on_measurement: OnMeasurement,
+    scratch_owner: Credentials | None = None,
 ) -> dict[str, Any]:
     """Its result (schema microbench-result), checked; RunFailed with its own words otherwise.
 
-    No process is left when this returns, however it returns.
+    No process is left when this returns, however it returns. ``scratch_owner``: whose directory
+    ``scratch`` is.
     """
     schemas.validate(spec, "microbench-spec", "microbench's spec")
     log = scratch / "microbench.log"
     process = supervisor.spawn(
-        argv, cwd=scratch, log=log, credentials=credentials, pipes=True, progress=True
+        argv, log=log, log_owner=scratch_owner, credentials=credentials, pipes=True, progress=True
     )
     try:
-        return _conversation(process, spec, log, on_measurement)
+        printed = _conversation(process, spec, on_measurement)
+        return of_printed(*printed, log_tail(log, scratch_owner))
     finally:
         process.kill()
         for stream in (process.stdin, process.stdout, process.progress):
@@ -50,9 +53,12 @@ def run_program(
 
 
 def _conversation(
-    process: Process, spec: Mapping[str, Any], log: Path, on_measurement: OnMeasurement
-) -> dict[str, Any]:
-    """Both of its outputs are read at once: a full pipe would stop it."""
+    process: Process, spec: Mapping[str, Any], on_measurement: OnMeasurement
+) -> tuple[int, bytes]:
+    """Its exit status and what it printed.
+
+    Both of its outputs are read at once: a full pipe would stop it.
+    """
     printed: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     reader = threading.Thread(target=lambda: printed.put(process.stdout.read()), daemon=True)
     reader.start()
@@ -66,7 +72,7 @@ def _conversation(
             on_measurement(event["counts"]["measurement"])
     code = process.wait()
     reader.join()
-    return of_printed(code, printed.get(), log_tail(log))
+    return code, printed.get()
 
 
 def of_printed(code: int, printed: bytes, last_words: str) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.supervise.user_files import User, acting_as, open_regular
+
 _FRAME_BYTES = 4
 
 
@@ -42,22 +44,25 @@ class Streams:
     """stdin, stdout, stderr, the exit-status pipe and, if wanted, descriptor 3 of one child.
 
     ``theirs`` is passed to the supervisor and closed here at the end of the block; our
-    ends are closed too unless ``keep`` has handed them out.
+    ends are closed too unless ``keep`` has handed them out. ``log_owner``: the user in whose
+    directory the log may lie, who opens it.
     """
 
-    def __init__(self, log: Path | None, pipes: bool, progress: bool = False) -> None:
+    def __init__(
+        self, log: Path | None, pipes: bool, progress: bool = False, log_owner: User | None = None
+    ) -> None:
         self._ours: list[int] = []
         self._opened: list[int] = []
         self._pipes = pipes
         self._progress = progress
         try:
-            error = self._open_log(log)
+            error = self._open_log(log, log_owner)
             if pipes:
                 stdin, to_child = self._pipe()
                 from_child, stdout = self._pipe()
                 self._ours += [to_child, from_child]
             else:
-                stdin = self._open(os.devnull, os.O_RDONLY)
+                stdin = self._open_null(os.O_RDONLY)
                 stdout = error
             status, status_write = self._pipe()
             reports = [self._pipe()] if progress else []
@@ -68,15 +73,17 @@ class Streams:
         self._ours += [read for read, _ in reports]
         self.theirs = [stdin, stdout, error, status_write, *(write for _, write in reports)]
 
-    def _open(self, path: str | Path, flags: int) -> int:
-        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    def _open_null(self, flags: int) -> int:
+        self._opened.append(os.open(os.devnull, flags | os.O_CLOEXEC))
+        return self._opened[-1]
+
+    def _open_log(self, log: Path | None, owner: User | None) -> int:
+        if log is None:
+            return self._open_null(os.O_WRONLY)
+        with acting_as(owner):
+            descriptor = open_regular(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._opened.append(descriptor)
         return descriptor
-
-    def _open_log(self, log: Path | None) -> int:
-        if log is None:
-            return self._open(os.devnull, os.O_WRONLY)
-        return self._open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def _pipe(self) -> tuple[int, int]:
         read, write = os.pipe()

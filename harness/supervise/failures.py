@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.engine import Credentials
 from harness.errors import RunFailed
+from harness.supervise.user_files import acting_as, open_regular
 
 
 def spawn_failure(
@@ -65,10 +66,15 @@ def _name(lookup: Any, number: int) -> str:
         return str(number)
 
 
-def log_tail(path: Path, lines: int = 15, max_bytes: int = 16384) -> str:
-    """The last lines of a log, for RunFailed; a word on why where it cannot be read."""
+def log_tail(path: Path, user: Credentials | None, lines: int = 15, max_bytes: int = 16384) -> str:
+    """The last lines of a log, for RunFailed; a word on why where it cannot be read.
+
+    ``user``: whose directory it lies in; it is read with that user's rights.
+    """
     try:
-        with path.open("rb") as log:
+        with acting_as(user):
+            descriptor = open_regular(path, os.O_RDONLY)
+        with os.fdopen(descriptor, "rb") as log:
             log.seek(0, os.SEEK_END)
             log.seek(max(0, log.tell() - max_bytes))
             text = log.read().decode(errors="replace")

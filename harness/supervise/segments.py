@@ -3,7 +3,7 @@
 POSIX segments are files directly in /dev/shm, System V segments entries of the kernel's
 table: a server removes its own when it shuts down, and SIGKILL leaves them for good. Both
 show in /proc/PID/maps, so they are noted while their processes are stopped but alive, and
-removed once these are gone. Never removed: a file that another user owns or a process that
+removed once these are gone. Never removed: what another user owns, a file that a process which
 is still there has mapped, and a System V segment that any process is attached to.
 """
 
@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.supervise.process import ProcessStat, all_processes
@@ -20,7 +21,17 @@ from harness.supervise.process import ProcessStat, all_processes
 _POSIX = re.compile(r" (/dev/shm/[^/\n]+)$", re.MULTILINE)
 _SYSV = re.compile(r" (\d+) +/SYSV[0-9a-f]{8}(?: \(deleted\))?$", re.MULTILINE)
 _IPC_RMID = 0
-_ATTACHED = 6  # column "nattch" of /proc/sysvipc/shm
+#: Columns shmid, nattch, uid and cuid of /proc/sysvipc/shm.
+_NUMBER, _ATTACHED, _OWNER, _CREATOR = 1, 6, 7, 9
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A System V segment. ``attached``: processes; ``owner``, ``creator``: uids."""
+
+    attached: int
+    owner: int
+    creator: int
 
 
 class Segments:
@@ -28,7 +39,7 @@ class Segments:
 
     def __init__(self) -> None:
         self._posix: dict[Path, int] = {}
-        self._sysv: set[int] = set()
+        self._sysv: dict[int, int] = {}
 
     def note(self, processes: Iterable[ProcessStat]) -> list[ProcessStat]:
         """Note what the processes map; returns them."""
@@ -40,7 +51,7 @@ class Segments:
             with contextlib.suppress(OSError):
                 owner = Path(f"/proc/{process.id.pid}").stat().st_uid
                 self._posix |= {Path(path): owner for path in _POSIX.findall(maps)}
-            self._sysv |= {int(number) for number in _SYSV.findall(maps)}
+                self._sysv |= {int(number): owner for number in _SYSV.findall(maps)}
         return listed
 
     def remove(self) -> None:
@@ -53,12 +64,21 @@ class Segments:
             with contextlib.suppress(OSError):
                 if str(path) not in kept and path.lstat().st_uid == owner:
                     path.unlink()
-        attached = _attached()
-        for number in self._sysv:
-            if attached.get(number) == 0:
-                ctypes.CDLL(None).shmctl(number, _IPC_RMID, None)
+        for number, owner in self._sysv.items():
+            remove_segment(number, owner)
+        attached = {number: segment.attached for number, segment in _table().items()}
         self._posix = {path: owner for path, owner in self._posix.items() if str(path) in kept}
-        self._sysv = {number for number in self._sysv if attached.get(number, 0) > 0}
+        self._sysv = {n: owner for n, owner in self._sysv.items() if attached.get(n, 0) > 0}
+
+
+def remove_segment(number: int, owner: int) -> None:
+    """Remove a System V segment that ``owner`` (a uid) made and has, and nobody is attached to.
+
+    Nothing else: which number it is, a user's process or file may have said.
+    """
+    segment = _table().get(number)
+    if segment == Segment(attached=0, owner=owner, creator=owner):
+        ctypes.CDLL(None).shmctl(number, _IPC_RMID, None)
 
 
 def _maps(pid: int) -> str:
@@ -68,10 +88,11 @@ def _maps(pid: int) -> str:
         return ""
 
 
-def _attached() -> dict[int, int]:
-    """Attached processes by System V segment."""
+def _table() -> dict[int, Segment]:
+    """The System V segments of this host, by number."""
     try:
         lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
     except OSError:
         return {}
-    return {int(line.split()[1]): int(line.split()[_ATTACHED]) for line in lines}
+    rows = ([int(field) for field in line.split()] for line in lines)
+    return {row[_NUMBER]: Segment(row[_ATTACHED], row[_OWNER], row[_CREATOR]) for row in rows}

@@ -221,6 +221,7 @@ class Supervisor:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         log: Path | None = None,
+        log_owner: Credentials | None = None,
         credentials: Credentials | None = None,
         memory: MemoryPolicy | None = None,
         capped: bool = True,
@@ -233,8 +234,8 @@ class Supervisor:
         """Start ``argv`` in its own session; see ``harness.engine.ProcessStarter``.
 
         ``env`` is added to a minimal environment (PATH, C.UTF-8, UTC, HOME = ``cwd``).
-        ``log`` is opened by us for appending, so the user need not be able to write it;
-        without it the output is dropped. ``confinement``: what ``capped`` means here
+        ``log`` is opened for appending as ``log_owner`` (default: ``credentials``); without it
+        the output is dropped. ``confinement``: what ``capped`` means here
         (see :meth:`capped_by`). RunFailed says which step before exec failed.
         """
         confinement = (confinement if capped else None) or Confinement()
@@ -257,7 +258,12 @@ class Supervisor:
             "stop_signal": int(stop_signal),
             "nice": nice,
         }
-        with channel.Streams(log, pipes, progress) as streams:
+        try:
+            opened = channel.Streams(log, pipes, progress, log_owner or credentials)
+        except OSError as error:
+            found = f"its log cannot be written: {error.strerror}: {log}"
+            raise RunFailed(f"start {argv[0]}", found) from error
+        with opened as streams:
             answer = self.request(request, streams.theirs)
             if "failed" in answer:
                 raise failures.spawn_failure(argv, credentials, answer["failed"])

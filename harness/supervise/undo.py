@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.supervise.process import ProcessId, ProcessStat, kill_all, process_stat
+from harness.supervise.user_files import remove_tree
 
 MARKER_SUFFIX = ".tierbench"
 JOURNAL_SUFFIX = ".journal"
@@ -252,7 +253,7 @@ def remove_directory(path: str, owner: str) -> None:
                 f"directory {path}: not removed, its marker {marker_file(path)} is empty; "
                 "remove both if nobody needs what is in it"
             )
-        _remove_tree(path)
+        remove_tree(path)
     os.unlink(marker_file(path))
 
 
@@ -263,12 +264,6 @@ def _refuse_special(path: str) -> None:
     inside = [m.target for m in mounts() if f"{m.target}/".startswith(f"{path}/")]
     if inside:
         raise UndoFailed(f"directory {path}: not removed, {inside[0]} is a mount point")
-
-
-def _remove_tree(path: str) -> None:
-    import shutil  # only now: the supervisor rarely needs it, and it is slow to import
-
-    shutil.rmtree(path)
 
 
 # Control groups ----------------------------------------------------------------

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.copytree import copy_tree, move_tree, tree_bytes
+from harness.copytree import copy_tree, move_tree
+from harness.engine import Credentials
 from harness.errors import RunFailed
+from harness.supervise.user_files import regular_bytes
+
+USER = Credentials(65534, 65534, "nobody")
 
 
 @pytest.fixture
@@ -26,19 +30,39 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-def test_bytes_modes_times_owners_and_inner_links_are_kept(tree: Path, tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        os.chown(tree / "a" / "small", 65534, 65534)
+def test_bytes_modes_times_and_inner_links_are_kept(tree: Path, tmp_path: Path) -> None:
     target = tmp_path / "copy"
-    assert copy_tree(tree, target) == 9_000_001 == tree_bytes(target)
+    assert copy_tree(tree, target) == 9_000_001 == regular_bytes(target, None)
     for original in tree.rglob("*"):
         copied = target / original.relative_to(tree)
         was, now = original.lstat(), copied.lstat()
-        assert (was.st_mode, was.st_uid, was.st_gid) == (now.st_mode, now.st_uid, now.st_gid)
+        assert was.st_mode == now.st_mode
         if original.is_file():
             assert original.read_bytes() == copied.read_bytes()
     assert (target / "a" / "link").readlink() == Path("../large")
     assert (target / "a" / "small").stat().st_mtime_ns == 2_000_000_000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+def test_a_copy_belongs_to_who_writes_it_and_what_is_moved_to_us(tree: Path) -> None:
+    with tempfile.TemporaryDirectory() as top:
+        Path(top).chmod(0o755)
+        theirs, ours = Path(top) / "theirs", Path(top) / "ours"
+        theirs.mkdir()
+        os.chown(theirs, USER.uid, USER.gid)
+        copy_tree(tree, theirs / "copy", writer=USER)
+        assert {path.lstat().st_uid for path in theirs.rglob("*")} == {USER.uid}
+        move_tree(theirs / "copy", ours, USER)
+        assert {path.lstat().st_uid for path in [ours, *ours.rglob("*")]} == {0}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+def test_a_link_in_place_of_what_is_moved_is_not_kept(tree: Path) -> None:
+    with tempfile.TemporaryDirectory() as top:
+        (Path(top) / "link").symlink_to(tree)
+        with pytest.raises(RunFailed):
+            move_tree(Path(top) / "link", Path(top) / "kept", USER)
+        assert tree.stat().st_uid == 0
 
 
 def test_nothing_is_shared_with_the_original(tree: Path, tmp_path: Path) -> None:
@@ -79,7 +103,7 @@ def test_a_move_to_another_file_system_is_a_full_copy(tree: Path) -> None:
         target = Path(elsewhere) / "moved"
         assert Path(elsewhere).stat().st_dev != tree.stat().st_dev
         move_tree(tree, target)
-        assert tree_bytes(target) == 9_000_001
+        assert regular_bytes(target, None) == 9_000_001
         assert (target / "a" / "link").readlink() == Path("../large")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
@@ -93,9 +94,11 @@ def test_on_another_tier_the_wal_lies_in_its_own_place(lab: Any, other_tier: Pat
 
 
 @pytest.fixture
-def other_tier() -> Iterator[Path]:
+def other_tier(lab: Any) -> Iterator[Path]:
     """A directory on another file system than the temporary files."""
     path = Path(tempfile.mkdtemp(prefix="tb-test-", dir="/dev/shm"))
+    if (user := lab.credentials) is not None:
+        os.chown(path, user.uid, user.gid)
     assert path.stat().st_dev != Path(tempfile.gettempdir()).stat().st_dev
     yield path
     shutil.rmtree(path)

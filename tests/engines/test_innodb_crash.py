@@ -39,4 +39,4 @@ def test_what_stands_before_the_stack_trace_is_told(
 def test_a_log_without_a_trace_is_told_by_its_end(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("[ERROR] unknown variable\n[ERROR] Aborting\n")
-    assert before_trace(log) is None
+    assert before_trace(log, None) is None

@@ -18,8 +18,8 @@ from harness.engines._innodb.configuration import _check_redo_size
 from harness.engines._innodb.installation import Flavour, _private, choose
 from harness.engines._innodb.verify import open_files, verify_variables
 from harness.errors import RunFailed, UsageError
-from harness.golden import directory_bytes
 from harness.paths import engines_prefix
+from harness.supervise.user_files import regular_bytes
 from harness.units import MIB
 
 METHODS = ("fsync", "O_DSYNC", "O_DIRECT", "O_DIRECT_NO_FSYNC")
@@ -163,17 +163,17 @@ def test_the_binary_log_lies_with_the_wal_and_the_redo_log_has_its_size(kept: Ke
     (process,) = engine.processes()
     written = {f.path for f in open_files(process.pid) if f.path.name.startswith("binlog.0")}
     assert {path.parent for path in written} == {places["wal"] / "binlog"}
-    before = directory_bytes(places["wal"] / "binlog")
+    before = regular_bytes(places["wal"] / "binlog", None)
     connection = engine.connect()
     connection.execute("create table t (a int primary key)")
     connection.execute("insert into t values (1), (2)")
     connection.close()
-    assert directory_bytes(places["wal"] / "binlog") > before
+    assert regular_bytes(places["wal"] / "binlog", None) > before
     elsewhere = {**found, "log_bin_basename": str(places["data"] / "data/binlog")}
     with pytest.raises(RunFailed, match="the server has it in"):
         verify_variables(process.pid, elsewhere, engine._cluster, {})
     engine.stop()
-    assert directory_bytes(places["wal"] / "redo") == pytest.approx(96 * MIB, rel=0.02)
+    assert regular_bytes(places["wal"] / "redo", None) == pytest.approx(96 * MIB, rel=0.02)
 
 
 # What is refused before anything is made ------------------------------------------

@@ -20,9 +20,9 @@ from harness.engines._innodb.cluster import Cluster
 from harness.engines._innodb.values import same_value
 from harness.engines._innodb.verify import open_files, verify_locations, verify_variables
 from harness.errors import RunFailed, UsageError
-from harness.golden import directory_bytes
 from harness.runner import data_bytes
 from harness.supervise.process import all_processes
+from harness.supervise.user_files import regular_bytes
 
 FLAVOURS = ("mysql", "mariadb")
 #: More than the sort may hold in memory, with little to compute.
@@ -62,8 +62,8 @@ def running(module_lab: Any, golden: tuple[str, Path]) -> Iterator[Any]:
 
 def test_the_redo_log_is_no_data(running: Any) -> None:
     places = running.test_places
-    assert directory_bytes(places["wal"]) >= 1 << 20, "it is preallocated"
-    assert data_bytes(places) == directory_bytes(places["data"])
+    assert regular_bytes(places["wal"], None) >= 1 << 20, "it is preallocated"
+    assert data_bytes(places, None) == regular_bytes(places["data"], None)
 
 
 def files_of(engine: Any) -> list[Any]:
@@ -410,27 +410,40 @@ def test_what_decides_what_is_stored_is_part_of_the_format(lab: Any) -> None:
 # Which server ---------------------------------------------------------------------
 
 
-def test_the_flavour_is_what_the_server_says(lab: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def prefix() -> Iterator[Path]:
+    """An empty one, which the servers' user can enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_the_flavour_is_what_the_server_says(lab: Any, prefix: Path) -> None:
     engine = lab.engine("mariadb")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/mysqld").write_text(
+    (prefix / "bin").mkdir()
+    (prefix / "bin/mysqld").write_text(
         f'#!/bin/sh\nexec {" ".join(engine._installation.command)} "$@"\n'
     )
-    (tmp_path / "bin/mysqld").chmod(0o755)
-    found = registry.engine("mariadb").available({"prefix": tmp_path}, paths.engines_prefix())
+    (prefix / "bin/mysqld").chmod(0o755)
+    found = registry.engine("mariadb").available({"prefix": prefix}, paths.engines_prefix())
     assert found.version == engine.version().version
     with pytest.raises(UsageError, match=r"is MariaDB .*: name the folder|is MariaDB"):
-        registry.engine("mysql").available({"prefix": tmp_path}, paths.engines_prefix())
+        registry.engine("mysql").available({"prefix": prefix}, paths.engines_prefix())
 
 
 @pytest.mark.parametrize("name", FLAVOURS)
-def test_what_is_missing_is_told_with_the_command(name: str, tmp_path: Path) -> None:
+def test_what_is_missing_is_told_with_the_command(name: str, prefix: Path) -> None:
     factory = registry.engine(name)
     with pytest.raises(UsageError) as caught:
-        factory.available({"version": "99.9"}, tmp_path)
+        factory.available({"version": "99.9"}, prefix)
     assert f"harness engines install {name}" in caught.value.do
     with pytest.raises(UsageError, match="no mariadbd or mysqld that runs"):
-        factory.available({"prefix": str(tmp_path)}, tmp_path)
+        factory.available({"prefix": str(prefix)}, prefix)
+    prefix.chmod(0o700)
+    if os.geteuid() == 0:
+        with pytest.raises(UsageError, match="cannot enter") as caught:
+            factory.available({"prefix": str(prefix)}, prefix)
+        assert f"chmod o+x {prefix}" in caught.value.do
 
 
 def test_libraries_other_than_the_pinned_ones_make_another_build() -> None:

@@ -107,7 +107,7 @@ def _listening(lab: Any, command: Sequence[str], options: dict[str, Any]) -> tup
         if _answers(process, port):
             return process, port
         told = log.read_text(errors="replace")
-        assert "Address already in use" in told, log_tail(log)
+        assert "Address already in use" in told, log_tail(log, None)
 
 
 def _answers(process: Any, port: int) -> bool:

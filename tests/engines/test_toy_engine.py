@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,14 @@ def test_it_loads_tpch_and_answers_like_duckdb(lab: Any, tpch_csv: Any, tpch_par
         engine.stop()
     assert answers["sqlite"] == answers["duckdb"]
     assert len(answers["sqlite"][0]) == 4
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Open to the servers' user, whose directories a run makes."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 def test_the_command_runs_it_end_to_end(tmp_path: Path) -> None:

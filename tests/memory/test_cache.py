@@ -58,11 +58,12 @@ def test_large_files_are_measured_in_chunks(disk, monkeypatch):
     assert residency([disk]).resident_bytes == size
 
 
-def test_a_file_counts_once_and_links_are_followed(disk):
+def test_a_file_counts_once_and_links_are_not_followed(disk, tmp_path_factory):
     os.link(disk / "base" / "1", disk / "base" / "hard")
-    (disk / "pg_tblspc").mkdir()
-    (disk / "pg_tblspc" / "16384").symlink_to(disk / "base")
-    found = residency([disk / "pg_tblspc", disk / "base", disk / "base" / "1"])
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "file").write_bytes(bytes(MIB))
+    (disk / "link").symlink_to(elsewhere)
+    found = residency([disk / "base", disk / "base" / "1", disk / "link"])
     assert found.total_bytes == 4 * MIB + 10_000
     (disk / "loop").symlink_to(disk)
     (disk / "dangling").symlink_to(disk / "none")

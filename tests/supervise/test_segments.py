@@ -1,13 +1,16 @@
 """Shared memory of processes that are killed goes with them."""
 
+import ctypes
 import os
 import signal
 import sys
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
+import pytest
 from patience import PATIENCE_S, eventually
 
+from harness.supervise.segments import remove_segment
 from harness.supervise.supervisor import Supervisor
 
 #: Makes a POSIX and a System V segment, names them, ignores SIGTERM, and stays.
@@ -45,6 +48,19 @@ def test_a_killed_process_leaves_no_shared_memory(supervisor):
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
     assert not posix.exists()
     assert number not in _sysv()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+def test_a_segment_that_another_user_made_stays_whoever_names_it():
+    libc = ctypes.CDLL(None)
+    number = libc.shmget(0, 4096, 0o666 | 0o1000)
+    try:
+        remove_segment(number, owner=65534)
+        assert number in _sysv()
+        remove_segment(number, owner=0)
+        assert number not in _sysv()
+    finally:
+        libc.shmctl(number, 0, None)
 
 
 def test_segments_of_another_process_stay(supervisor):

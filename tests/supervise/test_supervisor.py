@@ -22,10 +22,12 @@ from harness.supervise.supervisor import Supervisor
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
-def output_of(supervisor, tmp_path, argv, **options):
-    log = tmp_path / "log"
-    assert supervisor.spawn(argv, log=log, **options).wait(PATIENCE_S) == 0, log_tail(log)
-    return log.read_text()
+def output_of(supervisor, argv, **options):
+    process = supervisor.spawn(argv, pipes=True, **options)
+    with process.stdin, process.stdout as stdout:
+        text = stdout.read().decode()
+    assert process.wait(PATIENCE_S) == 0
+    return text
 
 
 def test_output_goes_to_the_log_and_the_status_comes_back(supervisor, tmp_path):
@@ -91,7 +93,7 @@ def test_pipes_carry_a_conversation_and_stderr_goes_to_the_log(supervisor, tmp_p
 
 def test_the_environment_is_small_and_the_same_everywhere(supervisor, tmp_path, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", "hunter2")
-    text = output_of(supervisor, tmp_path, ["env"], env={"LD_BIND_NOW": "1"})
+    text = output_of(supervisor, ["env"], env={"LD_BIND_NOW": "1"})
     names = {line.partition("=")[0] for line in text.splitlines()}
     assert "hunter2" not in text
     assert names - {"PWD", "SHLVL", "_"} == {
@@ -99,16 +101,16 @@ def test_the_environment_is_small_and_the_same_everywhere(supervisor, tmp_path, 
     }  # fmt: skip
 
 
-def test_children_have_no_descriptors_but_their_own_three(supervisor, tmp_path):
-    listing = output_of(supervisor, tmp_path, ["ls", "/proc/self/fd"])
+def test_children_have_no_descriptors_but_their_own_three(supervisor):
+    listing = output_of(supervisor, ["ls", "/proc/self/fd"])
     assert listing.split() == ["0", "1", "2", "3"]  # 3: ls reads the directory
 
 
 @needs_root
-def test_servers_run_unprivileged_for_good(supervisor, tmp_path):
+def test_servers_run_unprivileged_for_good(supervisor):
     user = unprivileged()
     script = "umask; ulimit -c >/dev/null; grep -E '^(Uid|Gid|Groups|NoNewPrivs)' /proc/self/status"
-    text = output_of(supervisor, tmp_path, ["sh", "-c", script], credentials=user)
+    text = output_of(supervisor, ["sh", "-c", script], credentials=user)
     assert text.splitlines()[0] == "0077"
     status = dict(line.split(":\t", 1) for line in text.splitlines()[1:])
     assert set(status["Uid"].split()) == {str(user.uid)}
@@ -117,9 +119,9 @@ def test_servers_run_unprivileged_for_good(supervisor, tmp_path):
     assert status["NoNewPrivs"] == "1"
 
 
-def test_memory_policy_holds_from_the_first_page(supervisor, tmp_path):
+def test_memory_policy_holds_from_the_first_page(supervisor):
     policy = MemoryPolicy("bind", (0,))
-    maps = output_of(supervisor, tmp_path, ["cat", "/proc/self/numa_maps"], memory=policy)
+    maps = output_of(supervisor, ["cat", "/proc/self/numa_maps"], memory=policy)
     assert "bind:0" in maps
     assert "default" not in maps
 
@@ -170,10 +172,10 @@ def test_why_a_program_does_not_start(supervisor, tmp_path):
 def test_log_tail_gives_the_last_lines(tmp_path):
     log = tmp_path / "log"
     log.write_text("".join(f"line {n}\n" for n in range(10_000)))
-    assert log_tail(log, 2) == "line 9998\nline 9999"
-    assert "No such file" in log_tail(tmp_path / "none")
+    assert log_tail(log, None, 2) == "line 9998\nline 9999"
+    assert "No such file" in log_tail(tmp_path / "none", None)
     (tmp_path / "empty").touch()
-    assert "is empty" in log_tail(tmp_path / "empty")
+    assert "is empty" in log_tail(tmp_path / "empty", None)
 
 
 # How they end --------------------------------------------------------------------
@@ -277,7 +279,7 @@ def test_the_supervisor_process_is_small(supervisor):
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
     )
-    inside = ("daemon", "child", "undo", "process", "linux", "segments")
+    inside = ("daemon", "child", "undo", "process", "linux", "segments", "user_files")
     assert set(done.stdout.split()) == {
         "harness",
         "harness.supervise",
@@ -287,6 +289,6 @@ def test_the_supervisor_process_is_small(supervisor):
 
 
 @needs_root
-def test_a_number_without_a_name_will_do(supervisor, tmp_path):
+def test_a_number_without_a_name_will_do(supervisor):
     user = Credentials(54321, 54321, "54321")
-    assert output_of(supervisor, tmp_path, ["id", "-u"], credentials=user) == "54321\n"
+    assert output_of(supervisor, ["id", "-u"], credentials=user) == "54321\n"

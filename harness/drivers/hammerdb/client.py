@@ -22,13 +22,14 @@ from harness.drivers.hammerdb.measured import Measured
 from harness.drivers.hammerdb.profile import ResponseTimes, response_times
 from harness.drivers.hammerdb.script import Build, Timed, build_script, timed_script
 from harness.drivers.hammerdb.words import Phase, Words
-from harness.drivers.private import private_folder, write_secret
-from harness.engine import Process
+from harness.drivers.private import private_folder
+from harness.engine import Credentials, Process
 from harness.errors import RunFailed
 from harness.monitors.process import read_counters
 from harness.progress import Progress, Task
 from harness.supervise.failures import log_tail
 from harness.supervise.process import process_identity
+from harness.supervise.user_files import read_text, write_text
 from harness.workload import Clients
 
 Moment = Literal["before", "after"]
@@ -126,7 +127,9 @@ def measure(
             duration_ns=window.ended_ns - window.began_ns,
             client_cpu_ns=window.cpu_ns,
             refused=dict(words.refused),
-            response_times=_response_times(words, talk.folder) if options.time_profile else {},
+            response_times=_response_times(words, talk.folder, clients.credentials)
+            if options.time_profile
+            else {},
         )
 
 
@@ -137,12 +140,14 @@ def _watched(progress: Progress, hammerdb: HammerDb, options: Timed) -> Iterator
         yield task
 
 
-def _response_times(words: Words, folder: Path) -> dict[str, ResponseTimes]:
+def _response_times(
+    words: Words, folder: Path, user: Credentials | None
+) -> dict[str, ResponseTimes]:
     """Nothing where HammerDB says that its profile is not whole."""
     if words.profile is None or not words.profile_complete:
         return {}
     try:
-        text = (folder / Path(words.profile).name).read_text(errors="replace")
+        text = read_text(folder / Path(words.profile).name, user)
     except OSError:
         return {}
     return dict(response_times(text))
@@ -151,8 +156,11 @@ def _response_times(words: Words, folder: Path) -> dict[str, ResponseTimes]:
 class _Conversation:
     """A running HammerDB, what it says, and when it said it."""
 
-    def __init__(self, process: Process, folder: Path, secret: str) -> None:
+    def __init__(
+        self, process: Process, folder: Path, user: Credentials | None, secret: str
+    ) -> None:
         self.process = process
+        self._user = user
         self.folder = folder
         self.words = Words()
         self._secret = secret
@@ -170,7 +178,7 @@ class _Conversation:
         """Start HammerDB on the script; at the end it and its folder are gone."""
         with private_folder(clients, "hammerdb-") as folder:
             path = folder / "script.tcl"
-            write_secret(path, script, clients)
+            write_text(path, script, clients.credentials)
             process = clients.processes.spawn(
                 [*hammerdb.argv, str(path)],
                 cwd=hammerdb.home,
@@ -181,7 +189,7 @@ class _Conversation:
                 pipes=True,
             )
             try:
-                yield cls(process, folder, target.password)
+                yield cls(process, folder, clients.credentials, target.password)
             finally:
                 process.kill()
                 process.wait()
@@ -217,7 +225,7 @@ class _Conversation:
     def failed(self, asked: str, found: str) -> RunFailed:
         """With its last lines and what it wrote to stderr; the password is in none of it."""
         said = "\n".join(self._last) or "(it said nothing)"
-        errors = log_tail(self.folder / "stderr.log")
+        errors = log_tail(self.folder / "stderr.log", self._user)
         stderr = "" if errors.endswith("is empty)") else f"\nIts stderr:\n{errors}"
         return RunFailed(asked, self._clean(f"{found}\nIts last lines:\n{said}{stderr}"))
 

@@ -21,6 +21,7 @@ from harness.engines._install.clients import run_client
 from harness.engines._install.prefix import publish, work_directory
 from harness.errors import RunFailed
 from harness.progress import Progress
+from harness.supervise.user_files import make_passable
 
 #: Of the core, as ``maven/pom.xml`` pins it.
 VERSION = "0.17.0"
@@ -91,7 +92,7 @@ def _sources(project: Path) -> Iterator[Path]:
 
 def _build(binding: YcsbBinding, folder: Path, progress: Progress) -> None:
     maven = find_maven()
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_passable(folder.parent)
     progress.say(f"building the official YCSB client {VERSION} with Maven")
     with work_directory(folder.parent, folder.name) as work:
         for source, target in ((_PROJECT, work), (binding.project, work / "binding")):

@@ -103,7 +103,7 @@ def run(
             end=window.end,
             clocks=(clocks[_BEGIN], clocks[_END]),
             cpu_ns=window.cpu_ns,
-            logs=read_logs(talk.logs()),
+            logs=read_logs(talk.logs(), talk.user),
             retried=window.retried,
             engine=(told.get(_BEGIN, {}), told.get(_END, {})),
         )

@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.drivers.private import private_folder, write_secret
+from harness.drivers.private import private_folder
 from harness.drivers.ycsb.build import Build
 from harness.drivers.ycsb.java import Java
 from harness.drivers.ycsb.properties import properties_text
 from harness.drivers.ycsb.words import Tick, Words
-from harness.engine import Process
+from harness.engine import Credentials, Process
 from harness.errors import RunFailed
 from harness.supervise.failures import log_tail
+from harness.supervise.user_files import make_directory, write_text
 from harness.units import MIB
 from harness.workload import Clients
 
@@ -72,8 +73,16 @@ class Asked:
 class Conversation:
     """A running client, what it says, and when it said it."""
 
-    def __init__(self, process: Process, folder: Path, what: str, silence_s: float) -> None:
+    def __init__(
+        self,
+        process: Process,
+        folder: Path,
+        user: Credentials | None,
+        what: str,
+        silence_s: float,
+    ) -> None:
         self.process = process
+        self.user = user
         self.folder = folder
         self.words = Words()
         self.over = False
@@ -95,9 +104,9 @@ class Conversation:
         with private_folder(clients, "ycsb-") as folder:
             histograms = folder / _HISTOGRAMS
             path = folder / "client.properties"
-            write_secret(path, properties_text(_properties(asked, histograms)), clients)
-            histograms.mkdir(mode=0o777)
-            histograms.chmod(0o777)  # inside a folder that is its user's alone
+            user = clients.credentials
+            write_text(path, properties_text(_properties(asked, histograms)), user)
+            make_directory(histograms, user)
             process = clients.start_driver(
                 [*_command(build, java, asked, folder), "-P", str(path)],
                 cwd=folder,
@@ -106,7 +115,7 @@ class Conversation:
                 progress=True,
             )
             try:
-                yield cls(process, folder, what, silence_s)
+                yield cls(process, folder, user, what, silence_s)
             finally:
                 process.kill()
                 process.wait()
@@ -170,7 +179,7 @@ class Conversation:
     def failed(self, found: str) -> RunFailed:
         """With its last lines, and what its launcher had to say."""
         said = "\n".join(line for line in self._last if line.strip()) or "(it said nothing)"
-        launcher = log_tail(self.folder / _STDERR)
+        launcher = log_tail(self.folder / _STDERR, self.user)
         more = "" if launcher.endswith("is empty)") else f"\n{launcher}"
         return RunFailed(self._what, f"{found}\nIts last lines:\n{said}{more}")
 

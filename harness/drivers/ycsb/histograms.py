@@ -19,6 +19,7 @@ import numpy as np
 
 from harness.errors import RunFailed
 from harness.hdr import Histogram, Layout
+from harness.supervise.user_files import User, acting_as, read_text
 
 _ENVELOPE = struct.Struct(">II")
 _HEADER = struct.Struct(">IIIIQQd")
@@ -26,6 +27,8 @@ _COOKIE, _COMPRESSED = 0x1C849381, 0x1C849382
 _START = "#[StartTime: "
 _SUFFIX = ".hdr"
 _NS_PER_US = 1000
+#: Far more than a histogram each second of a day.
+_MAX_LOG_BYTES = 1 << 30
 #: As the native client's: 1 ns … 1 h, three digits.
 STORED = Layout(lowest=1, highest=3_600_000_000_000, digits=3)
 
@@ -44,9 +47,14 @@ class Interval:
         return self.histogram.total
 
 
-def read_logs(folder: Path) -> dict[str, list[Interval]]:
-    """All logs of a folder, by measurement (``READ``, ``Intended-READ`` …), in their order."""
-    return {path.name[: -len(_SUFFIX)]: _log(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))}
+def read_logs(folder: Path, user: User | None = None) -> dict[str, list[Interval]]:
+    """All logs of a folder, by measurement (``READ``, ``Intended-READ`` …), in their order.
+
+    ``user``: whose folder it is.
+    """
+    with acting_as(user):
+        paths = sorted(folder.glob(f"*{_SUFFIX}"))
+    return {path.name[: -len(_SUFFIX)]: _log(path, user) for path in paths}
 
 
 def stored(intervals: Iterable[Interval]) -> str:
@@ -66,10 +74,10 @@ def stored(intervals: Iterable[Interval]) -> str:
     return Histogram(STORED, counts).encode()
 
 
-def _log(path: Path) -> list[Interval]:
+def _log(path: Path, user: User | None) -> list[Interval]:
     base_s = None
     found: list[Interval] = []
-    for number, line in enumerate(path.read_text(encoding="latin-1").splitlines(), 1):
+    for number, line in enumerate(read_text(path, user, _MAX_LOG_BYTES).splitlines(), 1):
         if line.startswith(_START):
             base_s = float(line[len(_START) :].split()[0])
         elif line[:1].isdigit() or line[:1] == "-":

@@ -276,7 +276,9 @@ def _journal_until_kill(params: Mapping[str, Any], session: Session) -> tuple[Jo
             raise
         killer.make_sure()
         session.progress.say("the server was killed under the client; starting it again")
-        return Journal.read(driver.journals(params, folder)), killer.killed_after_ns
+        return Journal.read(
+            driver.journals(params, folder), session.clients().credentials
+        ), killer.killed_after_ns
     finally:
         killer.cancel()
     raise RunFailed(

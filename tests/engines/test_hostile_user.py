@@ -1,0 +1,282 @@
+"""A process of the servers' user plants links, FIFOs, directories and forged pid files while root
+makes, starts, stops, copies and removes databases: what is root's own stays as it is.
+
+What root wants to do may fail then, with an error that says so, and nothing hangs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rocksdb_store import loaded
+
+from harness import paths, registry
+from harness.engine import EngineContext, Places
+from harness.engines.duckdb import engine as duckdb
+from harness.errors import HarnessError
+from harness.listening import Address
+from harness.memory.cache import evict, residency
+from harness.placement import DIRECTORY_PARTS
+from harness.supervise.user_files import regular_bytes
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+
+ENGINES = ("postgres", "mysql", "mariadb", "rocksdb", "duckdb")
+SECRET = "what only root may read"
+#: Names that root uses in directories of the servers' user.
+NAMES = {
+    "postgres": (
+        "postgres.log", "pg_hba.conf", "pg_ident.conf", "postgresql.conf", "pg_controldata.log",
+        "single-user.log", "postmaster.pid", ".s.PGSQL.5432", "pg_wal", "16384", "pgdata",
+        "tblspc",
+    ),
+    "innodb": (
+        "server.cnf", "first_start.sql", "server.log", "initialise.log", "sql.sock",
+        "server.pid", "auto.cnf", "ca.pem", "ib_buffer_pool", "data", "redo", "tmp",
+    ),
+    "rocksdb": ("OPTIONS-000001", "OPTIONS-999999", "LOG", "LOG.old", "rocksdb"),
+    "duckdb": ("duckdb.log", "harness.duckdb", "harness.duckdb.wal", "duckdb"),
+}  # fmt: skip
+TLS_NAMES = ("tls", "sections.cnf", "authority.key", "authority.pem", "server.csr", "server.key",
+             "openssl.log")  # fmt: skip
+#: A liveness bound, far above anything a busy machine needs; never a measurement.
+PATIENCE_S = 300
+#: What root waits for a server that hangs, as one does that opens a FIFO.
+TIMEOUT_S = 20.0
+ROUNDS = 3
+
+
+@dataclass
+class Own:
+    """What is root's own: a file, a directory, a process, a System V segment."""
+
+    folder: Path
+    process: subprocess.Popen[bytes]
+    segment: int
+    said: list[str] = field(default_factory=list)
+
+    @classmethod
+    @contextmanager
+    def made(cls, folder: Path) -> Iterator[Own]:
+        (folder / "secret").write_text(SECRET)
+        (folder / "secret").chmod(0o600)
+        libc = ctypes.CDLL(None)
+        segment = libc.shmget(0, 4096, 0o1666)
+        process = subprocess.Popen(["sleep", "1000000"])
+        try:
+            yield cls(folder, process, segment)
+        finally:
+            libc.shmctl(segment, 0, None)
+            process.kill()
+            process.wait()
+
+    def state(self) -> Any:
+        """All that must stay as it is."""
+        table = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+        return (
+            [
+                (path.name, facts.st_uid, facts.st_gid, facts.st_mode, facts.st_mtime_ns,
+                 path.read_text() if path.is_file() else "")
+                for path in sorted([self.folder, *self.folder.rglob("*")])
+                for facts in [path.lstat()]
+            ],
+            self.process.poll(),
+            self.segment in [int(line.split()[1]) for line in table],
+        )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB has no option for it."""
+    monkeypatch.setattr(duckdb, "_TIMEOUT_S", TIMEOUT_S)
+
+
+@pytest.fixture
+def own() -> Iterator[Own]:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        with Own.made(Path(folder)) as own:
+            yield own
+
+
+@pytest.fixture(scope="module")
+def golden(module_lab: Any, empty_engines: Any) -> Callable[[str], Path]:
+    stored: list[Path] = []
+
+    def of(name: str) -> Path:
+        if name != "rocksdb":
+            return Path(empty_engines.data(name))
+        if not stored:
+            stored.append(loaded(module_lab))
+        return stored[0]
+
+    return of
+
+
+@contextmanager
+def hostile(lab: Any, own: Own, names: Any, seed: int, everything: bool = False) -> Iterator[None]:
+    """It is at work, and has planted already where it can."""
+    spec = {
+        "root": str(lab.root), "uid": lab.credentials.uid, "gid": lab.credentials.gid,
+        "names": sorted(names), "everything": everything, "share": 0.05 if everything else 0.3,
+        "file": str(own.folder / "secret"), "folder": str(own.folder),
+        "pid": own.process.pid, "segment": own.segment, "seed": seed,
+    }  # fmt: skip
+    program = Path(__file__).with_name("hostile.py")
+    attacker = subprocess.Popen(
+        [sys.executable, str(program), json.dumps(spec)], stdout=subprocess.PIPE
+    )
+    try:
+        assert attacker.stdout is not None
+        assert attacker.stdout.readline() == b"ready\n"
+        yield
+    finally:
+        assert attacker.poll() is None, "it ended early"
+        attacker.kill()
+        attacker.wait()
+
+
+def attempt(own: Own, work: Callable[[], Any]) -> bool:
+    """Whether it succeeded; an error that the harness tells will do, any other will not."""
+    ended = threading.Event()
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            own.said.append(str(work()))
+        except (HarnessError, OSError) as error:
+            failed.append(error)
+            own.said += [str(error), *getattr(error, "__notes__", [])]
+        except BaseException as error:
+            failed.append(error)
+        ended.set()
+
+    worker = threading.Thread(target=run, daemon=True)
+    worker.start()
+    assert ended.wait(PATIENCE_S), "it hangs"
+    if failed and not isinstance(failed[0], (HarnessError, OSError)):
+        raise failed[0]
+    return not failed
+
+
+def place(lab: Any) -> tuple[Places, Path, list[Path]]:
+    """Places and a scratch directory as a run has them, removed by the supervisor."""
+    lab.made += 1
+    made = {
+        name: lab.supervisor.register_directory(lab.root / f"{lab.made}-{name}", lab.credentials)
+        for name in (*DIRECTORY_PARTS, "s")
+    }
+    scratch = made.pop("s")
+    return Places(made), scratch, [*made.values(), scratch]
+
+
+def engine_in(lab: Any, name: str, scratch: Path, listen: bool, **options: str) -> Any:
+    context = EngineContext(
+        settings={},
+        options={**options, "start_timeout_s": TIMEOUT_S, "stop_timeout_s": TIMEOUT_S},
+        scratch=scratch,
+        engines_prefix=paths.engines_prefix(),
+        processes=lab.supervisor,
+        credentials=lab.credentials,
+        threads=2,
+        memory_limit_bytes=1 << 30,
+        listen=Address("127.0.0.1") if listen else None,
+        client_addresses=("127.0.0.1",) if listen else (),
+    )
+    return registry.engine(name).create(context)
+
+
+def verbs(lab: Any, engine: Any, golden: Path, places: Places, kept: Path) -> list[Any]:
+    """What a run does with an engine, in its order."""
+    user = lab.credentials
+    return [
+        lambda: engine.restore(golden, places),
+        lambda: regular_bytes(places["data"], user),
+        lambda: evict(engine.files(), user),
+        lambda: residency(engine.files(), user=user),
+        lambda: [engine.start(), engine.effective_config()],
+        engine.stop,
+        lambda: [engine.start(), engine.kill()],
+        engine.start,
+        engine.stop,
+        lambda: engine.snapshot(kept),
+    ]
+
+
+def check(own: Own, before: Any, lab: Any) -> None:
+    assert own.state() == before
+    assert SECRET not in "\n".join(own.said)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_run_harms_nothing_of_roots(
+    lab: Any, own: Own, golden: Callable[[str], Path], name: str
+) -> None:
+    data = golden(name)
+    before = own.state()
+    for number in range(ROUNDS):
+        places, scratch, directories = place(lab)
+        engine = engine_in(lab, name, scratch, listen=False)
+        kept = lab.root / f"kept-{number}"
+        kept.mkdir(mode=0o755)
+        names = NAMES.get(name, NAMES["innodb"])
+        with hostile(lab, own, names, seed=number, everything=number == ROUNDS - 1):
+            for work in verbs(lab, engine, data, places, kept):
+                attempt(own, work)
+            attempt(own, engine.kill)
+            for folder in directories:
+                attempt(own, partial(lab.supervisor.remove_directory, folder))
+        check(own, before, lab)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_making_a_database_harms_nothing_of_roots(lab: Any, own: Own, name: str) -> None:
+    before = own.state()
+    for number in range(2):
+        places, scratch, _ = place(lab)
+        engine = engine_in(lab, name, scratch, listen=False)
+        with hostile(lab, own, NAMES.get(name, NAMES["innodb"]), seed=number):
+            attempt(own, partial(engine.initialise, places))
+            attempt(own, engine.start)
+            attempt(own, engine.kill)
+        check(own, before, lab)
+
+
+@pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
+def test_listening_harms_nothing_of_roots(
+    lab: Any, own: Own, golden: Callable[[str], Path], listening_options: Any, name: str
+) -> None:
+    before = own.state()
+    for number in range(2):
+        places, scratch, _ = place(lab)
+        engine = engine_in(lab, name, scratch, listen=True, **listening_options[name])
+        engine.restore(golden(name), places)
+        with hostile(lab, own, TLS_NAMES, seed=number):
+            attempt(own, engine.start)
+            attempt(own, engine.from_elsewhere)
+            attempt(own, engine.kill)
+        check(own, before, lab)
+
+
+def test_the_same_run_without_an_attack_succeeds(
+    lab: Any, own: Own, golden: Callable[[str], Path]
+) -> None:
+    """Else nothing would have been tried above."""
+    places, scratch, _ = place(lab)
+    engine = engine_in(lab, "duckdb", scratch, listen=False)
+    kept = lab.root / "kept"
+    kept.mkdir()
+    assert all(attempt(own, work) for work in verbs(lab, engine, golden("duckdb"), places, kept))
