@@ -3,8 +3,9 @@
 ::
 
     python -m harness.client hello postgres        # facts as one line; then the time, a line a line
+    python -m harness.client address 10.0.0.5      # the address by which it reaches that one
     python -m harness.client run postgres [SOCKET] # loadgen; spec on stdin
-    python -m harness.client forced                # sshd's: either of these, nothing else
+    python -m harness.client forced                # sshd's: one of these, nothing else
 
 ``run`` prints loadgen's progress and, last, its result on stdout, a line each: ssh has no third
 descriptor. ``SOCKET`` is this end of the tunnel to the server, removed at the end; there is none
@@ -17,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
 import time
@@ -25,17 +27,25 @@ from pathlib import Path
 from harness.errors import HarnessError
 from harness.natives import LOADGEN_INTERFACE, loadgen_program
 
+_ANY_PORT = 9
+
 
 def main(argv: list[str]) -> int:
     """Entry point."""
     if argv == ["forced"]:
         argv = _requested(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
-    if len(argv) not in (2, 3) or argv[0] not in ("hello", "run"):
-        print("harness.client: only `hello BACKEND` and `run BACKEND [SOCKET]`", file=sys.stderr)
+    if len(argv) not in (2, 3) or argv[0] not in ("hello", "address", "run"):
+        print(
+            "harness.client: only `hello BACKEND`, `address ADDRESS` and `run BACKEND [SOCKET]`",
+            file=sys.stderr,
+        )
         return 2
     task, backend, *rest = argv
     if task == "hello":
         return _hello(backend)
+    if task == "address":
+        print(_address_towards(backend))
+        return 0
     return _run(backend, Path(rest[0]) if rest else None)
 
 
@@ -61,7 +71,15 @@ def _hello(backend: str) -> int:
     return 0
 
 
-def _run(backend: str, socket: Path | None) -> int:
+def _address_towards(host: str) -> str:
+    """By the routes of this host; nothing is sent."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as way:
+        way.connect((host, _ANY_PORT))
+        return str(way.getsockname()[0])
+
+
+def _run(backend: str, tunnel: Path | None) -> int:
     try:
         program = loadgen_program(backend)
         # Descriptor 3 is stdout's: both write whole lines.
@@ -72,8 +90,8 @@ def _run(backend: str, socket: Path | None) -> int:
         print(f"{error}; {error.do}", file=sys.stderr)
         return 2
     finally:
-        if socket is not None and socket.is_socket():
-            socket.unlink(missing_ok=True)
+        if tunnel is not None and tunnel.is_socket():
+            tunnel.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

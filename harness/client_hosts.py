@@ -16,6 +16,7 @@ tunnel. What a process is told (the password in it) and what it answers goes thr
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import shutil
@@ -40,6 +41,7 @@ _OPTIONS = (
 #: How far clocks may be apart: windows are told to begin at one time (see loadgen._APART_NS).
 _APART_NS = 50_000_000
 _CLOCK_ASKED = 7
+_ADDRESS_S = 60
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,13 @@ class ClientHosts:
         """Each host's clock; UsageError where one cannot be reached, or lacks what it needs."""
         return {name: _hello(name, backend) for name in dict.fromkeys(self.names)}
 
+    def addresses(self, towards: str) -> tuple[str, ...]:
+        """Those by which they reach the address ``towards`` of this host, each once.
+
+        UsageError where a host cannot be reached, or does not reach that address.
+        """
+        return tuple(dict.fromkeys(_address(name, towards) for name in self.names))
+
     def argv(self, index: int, backend: str, tunnel: Tunnel | None) -> list[str]:
         """The command that is process ``index``; it ends with its tunnel, where it needs one."""
         host = self.names[index % len(self.names)]
@@ -87,6 +96,29 @@ def _python() -> str:
 
 def _ssh() -> list[str]:
     return ["ssh", *_OPTIONS, *os.environ.get(_SSH_VARIABLE, "").split()]
+
+
+@lru_cache
+def _address(host: str, towards: str) -> str:
+    asked = f"let {host} connect to {towards}"
+    command = f"exec {_python()} -m harness.client address {towards}"
+    try:
+        done = subprocess.run(
+            [*_ssh(), host, command],
+            capture_output=True, text=True, check=False, timeout=_ADDRESS_S,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(
+            asked, str(error), "install openssh-client, and see that it answers"
+        ) from error
+    try:
+        return str(ipaddress.ip_address(done.stdout.strip()))
+    except ValueError:
+        found = (done.stderr.strip().splitlines() or ["it prints no address"])[-1]
+        raise UsageError(
+            asked, found, f"see that `ssh -o BatchMode=yes {host} {_python()} -m harness.client "
+            f"address {towards}` prints its address (run-experiment.yml installs it)",
+        ) from None  # fmt: skip
 
 
 @lru_cache

@@ -85,7 +85,9 @@ class Listening:
                        ssl_verify_identity=True)  # fmt: skip
 
 
-def _engine(lab: Any, name: str, listen: str | None = ADDRESS, **options: Any) -> Any:
+def _engine(
+    lab: Any, name: str, listen: str | None = ADDRESS, client: str = ADDRESS, **options: Any
+) -> Any:
     context = EngineContext(
         settings={},
         options=options,
@@ -96,6 +98,7 @@ def _engine(lab: Any, name: str, listen: str | None = ADDRESS, **options: Any) -
         threads=2,
         memory_limit_bytes=1 << 30,
         listen=parse_listen(listen) if listen else None,
+        client_addresses=(client,) if listen else (),
     )
     return registry.engine(name).create(context)
 
@@ -104,11 +107,20 @@ def _engine(lab: Any, name: str, listen: str | None = ADDRESS, **options: Any) -
 def server(
     request: pytest.FixtureRequest, module_lab: Any, empty_engines: Any, listening_options: Any
 ) -> Iterator[Any]:
-    options = listening_options[request.param]
-    engine = _engine(module_lab, request.param, **options)
-    engine.restore(empty_engines.data(request.param, **options), module_lab.places())
+    yield from _started(request.param, module_lab, empty_engines, listening_options)
+
+
+@pytest.fixture(scope="module")
+def postgres(module_lab: Any, empty_engines: Any, listening_options: Any) -> Iterator[Any]:
+    yield from _started("postgres", module_lab, empty_engines, listening_options)
+
+
+def _started(name: str, lab: Any, empty: Any, listening_options: Any) -> Iterator[Any]:
+    options = listening_options[name]
+    engine = _engine(lab, name, **options)
+    engine.restore(empty.data(name, **options), lab.places())
     engine.start()
-    yield Listening(request.param, engine, module_lab)
+    yield Listening(name, engine, lab)
     engine.kill()
 
 
@@ -233,6 +245,52 @@ def test_a_start_behind_a_stop_is_at_the_same_place(server: Listening) -> None:
     server.engine.start()
     assert server.connection == before
     server.encrypted()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        "COPY (SELECT 1) TO '/tmp/stolen'",
+        "SELECT pg_read_file('/etc/hostname')",
+        "CREATE TABLE stolen ()",
+    ],
+)
+def test_a_client_elsewhere_works_as_no_superuser(postgres: Listening, statement: str) -> None:
+    there = postgres.connection
+    with (
+        psycopg.connect(
+            host=there["host"], port=there["port"], user=there["user"], dbname=there["database"],
+            password=there["password"], sslmode="require",
+        ) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):  # fmt: skip
+        connection.execute(statement)
+
+
+@pytest.mark.parametrize("other", [{"user": "harness"}, {"dbname": "postgres"}])
+def test_no_other_role_and_database_is_reached_from_elsewhere(
+    postgres: Listening, other: dict[str, str]
+) -> None:
+    there = postgres.connection
+    named = {"user": there["user"], "dbname": there["database"]} | other
+    with pytest.raises(psycopg.OperationalError, match=r"no pg_hba\.conf entry"):
+        psycopg.connect(
+            host=there["host"], port=there["port"], password=postgres.engine._password,
+            sslmode="require", **named,
+        )  # fmt: skip
+
+
+def test_no_other_host_may_connect(lab: Any, empty_engines: Any, listening_options: Any) -> None:
+    options = listening_options["postgres"]
+    engine = _engine(lab, "postgres", client="192.0.2.1", **options)  # RFC 5737: of nobody
+    engine.restore(empty_engines.data("postgres", **options), lab.places())
+    engine.start()
+    try:
+        with pytest.raises(psycopg.OperationalError, match=r"no pg_hba\.conf entry"):
+            Listening("postgres", engine, lab).plain(sslmode="require")
+    finally:
+        engine.kill()
 
 
 @pytest.mark.parametrize("name", ["postgres", "mysql", "mariadb"])
