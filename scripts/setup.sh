@@ -5,8 +5,10 @@
 #   scripts/setup.sh dev    and what `make test` needs on top, MySQL and MariaDB too
 #
 # As root, missing Debian packages (compilers, tools; never a database server) are
-# installed; otherwise what is missing is named. Running it again changes nothing.
+# installed, and the system user tierbench is created, as which servers run; otherwise what is
+# missing is named. Running it again changes nothing.
 set -euo pipefail
+umask 022 # what is installed is for the servers' user to read
 cd "$(dirname "$0")/.."
 what=${1:-user}
 
@@ -83,6 +85,8 @@ mapfile -t missing < <(missing_of "${needed[@]}")
 install_packages required "${missing[@]}"
 mapfile -t missing < <(missing_of "${useful[@]}")
 install_packages optional "${missing[@]}"
+
+[ "$(id -u)" -ne 0 ] || scripts/create-user.sh
 
 [ -x .venv/bin/python ] || python3 -m venv .venv
 extra='[hosts]'

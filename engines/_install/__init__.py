@@ -10,6 +10,7 @@ whole installations or nothing. Database *services* of the machine are never tou
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -20,11 +21,23 @@ from harness.engines._install.pins import pinned, pinned_engines
 from harness.engines._install.prefix import publish, work_directory
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress
+from harness.supervise.credentials import run_unprivileged, unprivileged
+from harness.supervise.user_files import make_passable, refuse_writable
 
 __all__ = ["Installed", "Pinned", "install", "installed", "linker", "pinned", "pinned_engines"]
 
 _RECORD = "installed.json"
 _TRIAL_S = 60
+#: Loads a library, as the unprivileged user where one is given by its numbers.
+_LOAD = """
+import ctypes, os, sys
+library, *user = sys.argv[1:]
+if user:
+    os.setgroups([])
+    os.setgid(int(user[1]))
+    os.setuid(int(user[0]))
+ctypes.CDLL(library)
+"""
 
 
 @dataclass(frozen=True)
@@ -62,7 +75,8 @@ def install(
     for pin in wanted:
         if (prefix / pin.folder).is_dir():
             return prefix / pin.folder
-    prefix.mkdir(parents=True, exist_ok=True)
+    make_passable(prefix)
+    _refuse_writable(prefix)
     failures: list[RunFailed] = []
     for pin in wanted:
         try:
@@ -83,6 +97,8 @@ def install(
 
 def installed(engine: str, prefix: Path) -> list[Installed]:
     """What the prefix holds of ``engine``, pinned builds first and in their order."""
+    if prefix.is_dir():
+        _refuse_writable(prefix)
     pins = {pin.folder: pin for pin in _pins(engine)}
     order = {folder: number for number, folder in enumerate(pins)}
     found: list[Installed] = []
@@ -95,6 +111,18 @@ def installed(engine: str, prefix: Path) -> list[Installed]:
             continue
         found.append(Installed(folder, record["source"], tuple(record["moved_on"])))
     return found
+
+
+def _refuse_writable(prefix: Path) -> None:
+    """UsageError where another user could exchange the programs in it."""
+    try:
+        refuse_writable(prefix, unprivileged())
+    except OSError as error:
+        raise UsageError(
+            f"engines in {prefix}",
+            f"{error.strerror}: {error.filename or prefix}",
+            f"chown it to {os.geteuid()} and chmod 755 it, or name another in $HARNESS_ENGINES",
+        ) from error
 
 
 def linker(folder: Path) -> tuple[str, ...]:
@@ -131,6 +159,7 @@ def _install(pin: Pinned, prefix: Path, progress: Progress) -> Path:
                 source.unpack(folder, tree)
                 task.advance(note=f"has {source.label}")
             _prune(tree, pin.keep)
+            work.chmod(0o755)  # whom the program is tried as must pass
             _try(pin, tree)
             task.advance(note="runs")
         record = {"source": pin.source, "moved_on": moved_on}
@@ -164,11 +193,15 @@ def _try(pin: Pinned, tree: Path) -> None:
     program = str(tree / pin.program)
     command = [*linker(tree), program, "--version"]
     if program.endswith(".so"):
-        load = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
-        command = [sys.executable, "-I", "-S", "-c", load, program]
+        # That user need not be able to run the Python that runs us.
+        user = unprivileged()
+        command = [sys.executable, "-I", "-S", "-c", _LOAD, program]
+        command += [] if user is None else [str(user.uid), str(user.gid)]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_TRIAL_S
+        done = (
+            subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TRIAL_S)
+            if program.endswith(".so")
+            else run_unprivileged(command, timeout_s=_TRIAL_S)
         )
         found = done.stderr.strip() or f"exit status {done.returncode}"
     except (OSError, subprocess.TimeoutExpired) as error:

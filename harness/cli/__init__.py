@@ -19,6 +19,10 @@ _SIGNALLED = tuple(128 + number for number in (signal.SIGHUP, signal.SIGINT, sig
 
 def main() -> None:
     """Entry point of ``harness``; exit codes: 2 beforehand, 1 under way, 130 on Ctrl-C."""
+    if os.geteuid() == 0:
+        # Servers and clients, another user then, read data and programs that we make. What only
+        # we may read is made with that mode.
+        os.umask(0o022)
     try:
         signal.signal(signal.SIGTERM, _terminated)
         signal.signal(signal.SIGHUP, _terminated)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from harness.errors import UsageError
 from harness.host.doctor import examine
 from harness.micro.ready import programs
 from harness.natives import loadgen_backends, missing_packages
-from harness.supervise.credentials import unprivileged
+from harness.supervise.credentials import shared_user_warnings, unprivileged
 from harness.tiers.finding import find_tiers_and_problems
 from harness.units import format_bytes
 
@@ -24,6 +25,7 @@ def doctor(
     found = examine(list(tiers.values()))
     found["tier_problems"] = [problem.to_json() for problem in problems]
     found["engines"] = engine_rows()
+    found["servers_user"] = _servers_user()
     found["microbenchmarks"] = programs()
     found["official_ycsb"] = _official_ycsb()
     found["native_client"] = {"backends": loadgen_backends(), "missing": missing_packages()}
@@ -44,6 +46,10 @@ def _print(found: dict[str, Any]) -> None:
         have = [name for name, there in names.items() if there]
         lack = [name for name, there in names.items() if not there]
         print(f"CPU      {group}: {', '.join(have) or 'none'} (not: {', '.join(lack) or 'none'})")
+    user = found["servers_user"]
+    print(f"servers  run as {user['name']}")
+    for warning in user["warnings"]:
+        print(f"  warning {warning['code']}: {warning['found']}\n    {warning['do']}")
     cap = found["memory_cap"]
     print(f"memory   cap by {cap['method']}{': ' + cap['reason'] if cap['reason'] else ''}")
     traffic = found["memory_traffic"]
@@ -83,6 +89,14 @@ def _print(found: dict[str, Any]) -> None:
     print("Uncontrolled (each makes numbers less repeatable):")
     for finding in found["uncontrolled"]:
         print(f"  {finding['what']}: {finding['found']}\n    {finding['do']}")
+
+
+def _servers_user() -> dict[str, Any]:
+    """Whom servers and clients run as: ``{name, warnings: [{code, found, do}]}``."""
+    user = unprivileged()
+    if user is None:
+        return {"name": getpass.getuser(), "warnings": []}
+    return {"name": user.name, "warnings": shared_user_warnings(user)}
 
 
 def _official_ycsb() -> dict[str, Any]:

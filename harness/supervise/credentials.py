@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pwd
+import subprocess
+from collections.abc import Mapping, Sequence
 
 from harness.engine import Credentials
 from harness.errors import UsageError
@@ -26,6 +28,40 @@ def unprivileged() -> Credentials | None:
         return _named(_DEDICATED)
     except UsageError:
         return _named(_FALLBACK)
+
+
+def shared_user_warnings(user: Credentials) -> list[dict[str, str]]:
+    """``{code, found, do}`` where other services may run as the servers' user, too."""
+    if user.name != _FALLBACK:
+        return []
+    return [
+        {
+            "code": "shared-user",
+            "found": f"there is no user {_DEDICATED}, and other services may run as {_FALLBACK}",
+            "do": "run scripts/create-user.sh as root (`make setup` does)",
+        }
+    ]
+
+
+def run_unprivileged(
+    command: Sequence[str],
+    *,
+    timeout_s: float,
+    stdin: str = "",
+    env: Mapping[str, str] | None = None,
+    descriptors: Sequence[int] = (),
+) -> subprocess.CompletedProcess[str]:
+    """Run a program that is not ours as the unprivileged user, away from our terminal.
+
+    OSError and subprocess.TimeoutExpired as of ``subprocess.run``.
+    """
+    user = unprivileged()
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s,
+        env=env, cwd="/", pass_fds=descriptors, start_new_session=True,
+        user=user.uid if user else None, group=user.gid if user else None,
+        extra_groups=[] if user else None,
+    )  # fmt: skip
 
 
 def _named(name: str) -> Credentials:

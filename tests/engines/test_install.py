@@ -8,7 +8,9 @@ import os
 import platform
 import re
 import subprocess
+import tempfile
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,14 @@ from harness.progress import SilentProgress
 
 PLATFORM = f"manylinux_2_28_{platform.machine()}"
 WHEEL = f"tinyserver-1.0-cp311-cp311-{PLATFORM}.whl"
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Open to the user as whom a program is tried; pytest's own directories are closed to it."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -122,6 +132,31 @@ def test_a_program_that_does_not_run_is_not_installed(versions: Path, tmp_path: 
     with pytest.raises(RunFailed, match=r"tiny/bin/server of PyPI tinyserver .* does not run"):
         _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     assert list((tmp_path / "engines").iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+def test_a_program_is_not_tried_as_root(versions: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index" / WHEEL
+    text = versions.read_text()
+    digest = hashlib.sha256(index.read_bytes()).hexdigest()
+    made = zipfile.ZipInfo("tiny/bin/unprivileged")
+    made.external_attr = 0o100755 << 16
+    with zipfile.ZipFile(index, "a") as wheel:
+        wheel.writestr(made, '#!/bin/sh\n[ "$(id -u)" != 0 ]\n')
+    changed = hashlib.sha256(index.read_bytes()).hexdigest()
+    versions.write_text(text.replace(digest, changed).replace("bin/server", "bin/unprivileged"))
+    _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+def test_a_prefix_that_another_user_can_write_is_refused(versions: Path, tmp_path: Path) -> None:
+    prefix = tmp_path / "engines"
+    prefix.mkdir()
+    os.chown(prefix, 65534, 65534)
+    with pytest.raises(UsageError):
+        _install.install("tiny", prefix, SilentProgress(), versions)
+    with pytest.raises(UsageError):
+        _install.installed("tiny", prefix)
 
 
 def test_a_library_that_does_not_load_is_not_installed(versions: Path, tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 import os
 import pwd
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from harness.engine import Credentials
 from harness.errors import UsageError
-from harness.supervise.credentials import unprivileged
+from harness.supervise.credentials import run_unprivileged, shared_user_warnings, unprivileged
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
 
@@ -34,6 +37,35 @@ def test_a_user_that_will_not_do_is_refused_beforehand(monkeypatch, name, reason
         unprivileged()
     assert "$HARNESS_USER" in refusal.value.do
     assert refusal.value.exit_code == 2
+
+
+def test_a_user_that_other_services_may_share_is_warned_of():
+    (warning,) = shared_user_warnings(Credentials(65534, 65534, "nobody"))
+    assert warning["code"] == "shared-user"
+    assert shared_user_warnings(Credentials(990, 990, "tierbench")) == []
+
+
+@needs_root
+def test_set_up_creates_a_system_user_of_our_own(tmp_path):
+    script = Path(__file__).parents[2] / "scripts" / "create-user.sh"
+    code = f"""
+        cp -a /etc {tmp_path}/etc && mount --bind {tmp_path}/etc /etc || exit 2
+        userdel tierbench 2>/dev/null
+        {script} && {script} && getent passwd tierbench"""
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", code], capture_output=True, text=True, check=True
+    )
+    name, _, uid, _, _, home, shell = done.stdout.strip().split(":")
+    assert (name, home, shell) == ("tierbench", "/nonexistent", "/usr/sbin/nologin")
+    assert 0 < int(uid) < 1000
+    assert done.stderr.count("created") == 1
+
+
+@needs_root
+def test_a_program_that_is_not_ours_is_run_as_somebody_else():
+    user = unprivileged()
+    done = run_unprivileged(["sh", "-c", "id -u; id -G; tty; pwd"], timeout_s=60)
+    assert done.stdout.split() == [str(user.uid), str(user.gid), "not", "a", "tty", "/"]
 
 
 def test_without_root_there_is_nobody_to_become(monkeypatch):
