@@ -17,9 +17,10 @@ from harness.cli.common import (
     print_table,
 )
 from harness.errors import UsageError
-from harness.golden import Dataset, directory_bytes, remove_datasets
+from harness.golden import Dataset, remove_datasets
 from harness.opening import dataset_stores
 from harness.progress import Progress, progress_on_stderr
+from harness.supervise.user_files import regular_bytes
 from harness.units import format_bytes
 
 app = typer.Typer(help="List, remove and verify source and golden data.")
@@ -92,7 +93,7 @@ def rm(
         raise UsageError("data rm", "no dataset is named", "name some, or say --all")
     targets = _directories(names, host)
     for directory in targets:
-        size = format_bytes(directory_bytes(directory))
+        size = format_bytes(regular_bytes(directory, None))
         print(f"remove {directory} ({size})", file=sys.stderr)
     if dry_run or not targets:
         return
