@@ -41,7 +41,7 @@ def print_figures(run: Mapping[str, Any]) -> None:
 def _title(metric: str, labels: Mapping[str, str]) -> str:
     """The configuration; behind it what was done and its name does not say.
 
-    ``wal/…,access=4096,sync=dsync,direct=auto (direct=yes)``.
+    ``wal/access=4096,sync=dsync,direct=auto (direct=yes)``.
     """
     name = labels.get("configuration", metric)
     named = name.partition("/")[2].split(",")

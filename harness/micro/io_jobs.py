@@ -42,6 +42,7 @@ _KEYS: Mapping[str, Any] = {
     "operation": None, "pattern": None, "access": None,
     "queue_depth": 1, "threads": 1, "sync": "none", "direct": "auto",
 }  # fmt: skip
+_NAMED_WHERE_SWEPT = ("operation", "pattern")
 _SYNCS: tuple[Sync, ...] = ("none", "fsync", "fdatasync", "dsync")
 _DEEPEST, _MOST_THREADS = 1024, 1024
 #: fio bounds a job by whole milliseconds.
@@ -57,7 +58,10 @@ WRITTEN_BYTES = MIB
 
 @dataclass(frozen=True)
 class IoJob:
-    """One configuration: sizes in bytes. ``measurement``: its name in the suite."""
+    """One configuration: sizes in bytes. ``measurement``: its name in the suite.
+
+    ``swept``: which of operation and pattern the measurement varies, and its name has to say.
+    """
 
     measurement: str
     operation: Operation
@@ -67,6 +71,7 @@ class IoJob:
     threads: int
     sync: Sync
     direct: Direct
+    swept: tuple[str, ...] = ()
 
     @property
     def axes(self) -> dict[str, str]:
@@ -82,12 +87,16 @@ class IoJob:
 
     @property
     def configuration(self) -> str:
-        """``reads/operation=read,pattern=random,access=4096,…``: unique in a suite."""
-        told = {
+        """``random_read/access=4096,queue_depth=8,…``: unique in a suite.
+
+        ``bandwidth/operation=read,pattern=random,access=4096,…`` where these are swept.
+        """
+        named = {
             "access" if name == "access_size_bytes" else name: value
             for name, value in {**self.axes, "direct": self.direct}.items()
+            if name not in _NAMED_WHERE_SWEPT or name in self.swept
         }
-        return f"{self.measurement}/{','.join(f'{k}={v}' for k, v in told.items())}"
+        return f"{self.measurement}/{','.join(f'{k}={v}' for k, v in named.items())}"
 
 
 @dataclass(frozen=True)
@@ -184,17 +193,18 @@ def _jobs(name: str, body: Any) -> Iterator[IoJob]:
         raise UsageError(asked, f"no {' and no '.join(missing)}", "write it")
     if empty := [key for key, value in values.items() if value == []]:
         raise UsageError(f"{asked}: {empty[0]}", "a list of nothing", "write a value into it")
-    swept = [value if isinstance(value, list) else [value] for value in values.values()]
-    for point in product(*swept):
+    each = {key: value if isinstance(value, list) else [value] for key, value in values.items()}
+    swept = tuple(key for key in _NAMED_WHERE_SWEPT if len(each[key]) > 1)
+    for point in product(*each.values()):
         try:
-            job = _job(name, dict(zip(values, point, strict=True)))
+            job = _job(name, dict(zip(values, point, strict=True)), swept)
         except UsageError as error:
             raise UsageError(f"{asked}: {error.asked}", error.found, error.do) from error
         _refuse_senseless(job)
         yield job
 
 
-def _job(name: str, values: Mapping[str, Any]) -> IoJob:
+def _job(name: str, values: Mapping[str, Any], swept: tuple[str, ...]) -> IoJob:
     direct = values["direct"]
     if isinstance(direct, bool):
         direct = "yes" if direct else "no"
@@ -211,6 +221,7 @@ def _job(name: str, values: Mapping[str, Any]) -> IoJob:
         threads=parameters.count("threads", values["threads"], _MOST_THREADS),
         sync=cast(Sync, parameters.one_of("sync", values["sync"], _SYNCS)),
         direct=cast(Direct, parameters.one_of("direct", direct, ("auto", "yes", "no"))),
+        swept=swept,
     )
 
 

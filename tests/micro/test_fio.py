@@ -373,7 +373,7 @@ LONG_IOPING = {"requests": 1_000_000, "working_set": "4MiB"}
         (
             fio.measure,
             LONG_FIO,
-            r"r/operation=read,pattern=random,access=4096,.* \(repeat 1 of 2\)",
+            r"r/access=4096,.* \(repeat 1 of 2\)",
         ),
         (ioping.measure, LONG_IOPING, r"ioping/operation=read,pattern=\w+ \(repeat 1 of 2\)"),
     ],
