@@ -431,15 +431,16 @@ void lg_leave_ramp_up(struct lg_worker *worker)
     if (!run->spec->open_loop)
         return;
     uint64_t first;
-    struct lg_seat *seat = worker->waiting;
-    worker->backlog_begin = take_all_before(run, run->measure_ns, &first) + waiting(worker);
-    worker->waiting = NULL;
-    worker->waiting_end = &worker->waiting;
-    while (seat) {
-        struct lg_seat *next = seat->next;
+    worker->backlog_begin = take_all_before(run, run->measure_ns, &first);
+    /* Starts wait in their order; those of the window may be there when this loop is late. */
+    while (worker->waiting && worker->waiting->start_ns < run->measure_ns) {
+        struct lg_seat *seat = worker->waiting;
+        worker->waiting = seat->next;
+        if (!worker->waiting)
+            worker->waiting_end = &worker->waiting;
+        worker->backlog_begin++;
         worker->busy--;
         rest(worker, seat);
-        seat = next;
     }
 }
 

@@ -211,12 +211,14 @@ def test_an_overloaded_server_makes_the_backlog_and_the_latency_grow(complete):
     assert latency.percentile(50) > 100 * MS
 
 
-def test_the_queue_of_the_ramp_up_is_no_part_of_the_window(complete):
+@pytest.mark.parametrize("terminals", [4, 100])
+def test_the_queue_of_the_ramp_up_is_no_part_of_the_window(complete, terminals):
     """The server answers half of what is offered: at the end of the ramp-up a second waits."""
     slow = {"service_us": 10_000}  # of four connections: 400 answers a second at most
     result = complete(
-        connection=slow, mode=open_loop(800), ramp_up_ns=2 * S, duration_ns=2 * S, drain_ns=0
-    )
+        connection=slow, terminals=terminals, mode=open_loop(800), ramp_up_ns=2 * S,
+        duration_ns=2 * S, drain_ns=0,
+    )  # fmt: skip
     ping, latency = ping_of(result)
     offered = result["offered"]
     assert offered["backlog_begin"] >= 2 * (800 - 400) - 8
