@@ -95,7 +95,7 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
     policy = None
     if spec.placement is not None:
         tiers, policy = resolve(spec.placement, env.tiers)
-    cpus = _processors(spec)
+    cpus = _processors(spec, tiers)
     threads = spec.threads or len(cpus) or env.cores
     of_file: Mapping[str, str] = {}
     if isinstance(factory, TakesOptionFile):
@@ -235,7 +235,7 @@ def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset
         )
 
 
-def _processors(spec: RunSpec) -> tuple[int, ...]:
+def _processors(spec: RunSpec, tiers: Mapping[Part, Tier]) -> tuple[int, ...]:
     if spec.cpus is None:
         return ()
     if spec.placement is None:
@@ -244,7 +244,8 @@ def _processors(spec: RunSpec) -> tuple[int, ...]:
             "the harness does not run it and cannot hold it to processors",
             "leave --cpus out",
         )
-    return resolve_cpus(spec.cpus)
+    data = tiers.get("data")
+    return resolve_cpus(spec.cpus, data_node=data.facts.numa_node if data else None)
 
 
 def _listen(spec: RunSpec, factory: EngineFactory) -> Address | None:

@@ -1,4 +1,5 @@
-"""Which processors an engine may run on: ``0``, ``0-7,16-23``, ``socket:0``, ``node:0``.
+"""Which processors an engine may run on: ``0``, ``0-7,16-23``, ``socket:0``, ``node:0``, or
+``socket:data``, the socket that the tier of the data is attached to.
 
 The VLDB 2023 paper pins every database to socket 0 (§3.1) and discusses one core
 (§7.1 iv). A socket or node means those of its processors that are online and that this
@@ -20,12 +21,15 @@ _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
 _GROUP = re.compile(r"^(socket|node):(\d{1,4})$")
 _RANGE = re.compile(r"^(\d{1,5})(?:-(\d{1,5}))?$")
-_HELP = "write numbers and ranges (0-7,16-23), socket:0, or node:0"
+_OF_DATA = "socket:data"
+_HELP = "write numbers and ranges (0-7,16-23), socket:0, node:0, or socket:data"
 
 
 def parse_cpus(text: str | int) -> str:
     """The canonical form of a choice of processors; UsageError where it is none. Pure."""
     given = str(text).replace(" ", "")
+    if given == _OF_DATA:
+        return given
     if _GROUP.match(given):
         kind, number = given.split(":")
         return f"{kind}:{int(number)}"
@@ -33,12 +37,19 @@ def parse_cpus(text: str | int) -> str:
 
 
 def resolve_cpus(
-    text: str, kernel: Kernel = LIVE, usable: Collection[int] | None = None
+    text: str,
+    kernel: Kernel = LIVE,
+    usable: Collection[int] | None = None,
+    data_node: int | None = None,
 ) -> tuple[int, ...]:
     """The numbers that ``text`` stands for here; UsageError where one of them cannot be had.
 
     ``usable``: what this process may run on (a cpuset may hold it to fewer than there are).
+    ``data_node``: the memory node that the tier of the data is attached to, where the kernel names
+    one (a disk or a tmpfs may have none): without it ``socket:data`` is socket 0.
     """
+    if text == _OF_DATA:
+        text = f"socket:{_socket_of(data_node, kernel)}"
     usable = os.sched_getaffinity(0) if usable is None else usable
     here = f"usable here: {format_cpus(usable)}"
     if match := _GROUP.match(text):
@@ -117,6 +128,13 @@ def _socket(number: int, kernel: Kernel) -> list[int]:
         for cpu in _online(kernel)
     }
     return [cpu for cpu, found in packages.items() if max(0, found or 0) == number]
+
+
+def _socket_of(node: int | None, kernel: Kernel) -> int:
+    """The package of a node's first processor."""
+    for cpu in [] if node is None else _node(node, kernel):
+        return max(0, kernel.read_int(f"{_CPU}/cpu{cpu}/topology/physical_package_id") or 0)
+    return 0
 
 
 def _node(number: int, kernel: Kernel) -> list[int]:

@@ -36,7 +36,7 @@ def two_sockets(tmp_path: Path) -> Kernel:
 @pytest.mark.parametrize(
     ("text", "canonical"),
     [("0", "0"), (0, "0"), ("3,1,2", "1-3"), ("0-7, 16-23", "0-7,16-23"), ("socket:01", "socket:1"),
-     ("node:0", "node:0")],
+     ("node:0", "node:0"), ("socket:data", "socket:data")],
 )  # fmt: skip
 def test_one_choice_has_one_name(text: str | int, canonical: str) -> None:
     assert parse_cpus(text) == canonical
@@ -72,6 +72,15 @@ def test_processors_that_are_not_there_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match=found):
         resolve_cpus(text, two_sockets, range(7))
+
+
+def test_the_socket_of_the_data_is_that_of_their_tiers_node(two_sockets: Kernel) -> None:
+    """A node without processors, and none at all, are of socket 0."""
+    found = {
+        node: format_cpus(resolve_cpus("socket:data", two_sockets, range(7), node))
+        for node in (0, 1, 2, None)
+    }
+    assert found == {0: "0-1,4-5", 1: "2-3,6", 2: "0-1,4-5", None: "0-1,4-5"}
 
 
 def test_a_cpuset_narrows_a_socket(two_sockets: Kernel) -> None:
