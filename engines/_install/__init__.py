@@ -4,7 +4,8 @@ An engine that wants one has a ``versions.yml`` beside its ``engine.py``, with o
 pinned builds in order of preference. What a build consists of comes from its registry
 through that registry's ordinary client, its SHA-256 is compared before anything is
 unpacked, the program is tried, and the finished tree is renamed into place: a prefix holds
-whole installations or nothing. Database *services* of the machine are never touched.
+whole installations or nothing. What is damaged later is left out, and made again by the next
+install. Database *services* of the machine are never touched.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +26,16 @@ from harness.progress import Progress
 from harness.supervise.credentials import run_unprivileged, unprivileged
 from harness.supervise.user_files import make_passable, refuse_writable
 
-__all__ = ["Installed", "Pinned", "install", "installed", "linker", "pinned", "pinned_engines"]
+__all__ = [
+    "Damaged",
+    "Installed",
+    "Pinned",
+    "install",
+    "installed",
+    "linker",
+    "pinned",
+    "pinned_engines",
+]
 
 _RECORD = "installed.json"
 _TRIAL_S = 60
@@ -38,6 +49,10 @@ if user:
     os.setuid(int(user[0]))
 ctypes.CDLL(library)
 """
+
+
+class Damaged(UserWarning):
+    """An installation whose files are no longer those that were installed."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +77,7 @@ def install(
     """Put a pinned build of ``engine`` into ``prefix`` and return its folder; idempotent.
 
     The first build that can be had, or the one of ``version``; none where one of them is
-    there already. RunFailed says why each could not be had; nothing is left of it then.
+    there already, undamaged. RunFailed says why each could not be had; nothing is left of it.
     """
     pins = pinned(engine, versions)
     wanted = [pin for pin in pins if version in (None, pin.version)]
@@ -73,8 +88,11 @@ def install(
             f"pinned are {', '.join(pin.version for pin in pins)}",
         )
     for pin in wanted:
-        if (prefix / pin.folder).is_dir():
-            return prefix / pin.folder
+        folder = prefix / pin.folder
+        if folder.is_dir():
+            if (found := _damage(folder)) is None:
+                return folder
+            progress.say(f"{folder}: {found}; it is installed again")
     make_passable(prefix)
     _refuse_writable(prefix)
     failures: list[RunFailed] = []
@@ -103,12 +121,15 @@ def installed(engine: str, prefix: Path) -> list[Installed]:
     order = {folder: number for number, folder in enumerate(pins)}
     found: list[Installed] = []
     for folder in sorted(prefix.glob(f"{engine}-*"), key=lambda f: order.get(f.name, len(order))):
-        try:
-            record = json.loads((folder / _RECORD).read_text())
-        except (OSError, ValueError):
-            if folder.name in pins:  # installed when there were no records yet
-                found.append(Installed(folder, pins[folder.name].source))
+        if (damage := _damage(folder)) is not None:
+            if folder.name in pins:
+                warnings.warn(
+                    f"{folder} is left out: {damage}; run: harness engines install {engine}",
+                    Damaged,
+                    stacklevel=2,
+                )
             continue
+        record = json.loads((folder / _RECORD).read_text())
         found.append(Installed(folder, record["source"], tuple(record["moved_on"])))
     return found
 
@@ -123,6 +144,27 @@ def _refuse_writable(prefix: Path) -> None:
             f"{error.strerror}: {error.filename or prefix}",
             f"chown it to {os.geteuid()} and chmod 755 it, or name another in $HARNESS_ENGINES",
         ) from error
+
+
+def _damage(folder: Path) -> str | None:
+    """What is wrong with an installation, None where its files are as they were installed."""
+    try:
+        sizes = json.loads((folder / _RECORD).read_text()).get("sizes", {})
+    except (OSError, ValueError) as error:
+        return f"its {_RECORD} cannot be read: {error}"
+    for name, size in sizes.items():
+        try:
+            found = (folder / name).stat().st_size
+        except OSError as error:
+            return f"{name}: {error.strerror}"
+        if found != size:
+            return f"{name} has {found} bytes, {size} were installed"
+    return None
+
+
+def _sizes(tree: Path) -> dict[str, int]:
+    files = (path for path in sorted(tree.rglob("*")) if path.is_file() and not path.is_symlink())
+    return {str(path.relative_to(tree)): path.stat().st_size for path in files}
 
 
 def linker(folder: Path) -> tuple[str, ...]:
@@ -162,8 +204,10 @@ def _install(pin: Pinned, prefix: Path, progress: Progress) -> Path:
             work.chmod(0o755)  # whom the program is tried as must pass
             _try(pin, tree)
             task.advance(note="runs")
-        record = {"source": pin.source, "moved_on": moved_on}
+        record = {"source": pin.source, "moved_on": moved_on, "sizes": _sizes(tree)}
         (tree / _RECORD).write_text(json.dumps(record, indent=1))
+        if target.is_dir() and _damage(target) is not None:
+            target.rename(work / "damaged")
         publish(tree, target)
     if moved_on:
         progress.say(

@@ -1,4 +1,4 @@
-"""The private prefix: whole trees or nothing."""
+"""The private prefix: whole trees or nothing, after a power cut too."""
 
 from __future__ import annotations
 
@@ -43,9 +43,25 @@ def _locked(directory: Path, flags: int = 0) -> Iterator[None]:
 
 
 def publish(tree: Path, target: Path) -> None:
-    """Rename the finished tree into place; an equal one that is there already stays."""
+    """Rename the finished tree into place; an equal one that is there already stays.
+
+    Its files reach the device before its name does: no name leads to a half-written tree.
+    """
+    for folder, _, names in os.walk(tree):
+        for path in (*(Path(folder, name) for name in names), Path(folder)):
+            if not path.is_symlink():
+                _sync(path)
     try:
         tree.rename(target)
     except OSError:
         if not target.is_dir():  # else another harness was faster: its tree is the same
             raise
+    _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

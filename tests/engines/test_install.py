@@ -10,7 +10,7 @@ import re
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -170,12 +170,57 @@ def test_a_library_that_does_not_load_is_not_installed(versions: Path, tmp_path:
     assert list((tmp_path / "engines").iterdir()) == []
 
 
-def test_an_installation_from_before_records_is_still_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("tiny/bin/server", lambda file: file.write_bytes(b"")),
+        ("tiny/lib/libtiny.so", Path.unlink),
+        ("installed.json", lambda file: file.write_bytes(b"")),
+    ],
+)
+def test_a_damaged_installation_is_made_again(
+    versions: Path, tmp_path: Path, name: str, damage: Callable[[Path], object]
+) -> None:
+    prefix, said = tmp_path / "engines", Said()
+    folder = _install.install("tiny", prefix, said, versions)
+    whole = (folder / name).read_bytes()
+    damage(folder / name)
+    assert _install.installed("tiny", prefix) == []
+    assert _install.install("tiny", prefix, said, versions) == folder
+    assert (folder / name).read_bytes() == whole
+    assert [line for line in said.lines if f"{folder}: " in line and name in line]
+    assert [path.name for path in prefix.iterdir()] == [folder.name]
+
+
+def test_a_damaged_installation_is_left_out_with_a_warning(tmp_path: Path) -> None:
     pin = _install.pinned("postgres")[0]
     (tmp_path / pin.folder).mkdir()
     (tmp_path / "postgres-unknown").mkdir()
-    found = _install.installed("postgres", tmp_path)
-    assert found == [_install.Installed(tmp_path / pin.folder, pin.source)]
+    with pytest.warns(_install.Damaged, match=pin.folder) as warned:
+        assert _install.installed("postgres", tmp_path) == []
+    assert len(warned) == 1
+
+
+def test_files_are_on_the_device_before_the_tree_has_its_name(
+    versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    sync, rename = os.fsync, Path.rename
+
+    def synced(handle: int) -> None:
+        done.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        sync(handle)
+
+    def renamed(path: Path, target: Path) -> Path:
+        done.append(f"rename to {target.name}")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    named = done.index("rename to tiny-9.9")
+    assert {"server", "libtiny.so", "bin", "lib", "tree", "installed.json"} <= set(done[:named])
+    assert done[named + 1 :] == ["engines"]
 
 
 # Debian packages, from a repository made here, by apt itself -------------------
