@@ -1,15 +1,21 @@
 """What servers of the user's have in common: neither placed nor restarted, data marked as ours.
 
 Data go into schemas of ours (databases, where a server calls them so), one per dataset, each
-with a mark that says so. What is in a schema without it is not ours.
+with a mark that says so. What is in a schema without it is not ours, and neither is what
+its owner has put into one of ours: it is never dropped.
+
+Harnesses of several hosts may know one server, so each holds a lock on it from its start to its
+end, over its own restarts.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import socket
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -25,6 +31,11 @@ def mark_text(*, complete: bool, facts: Mapping[str, Any] | None = None) -> str:
     """Our mark on a schema; ``facts`` of the data in it once they are complete."""
     mark = {"made_by": PREFIX, "complete": complete}
     return json.dumps(mark if facts is None else {**mark, "facts": dict(facts)}, sort_keys=True)
+
+
+def session_name() -> str:
+    """What a lock's session is called, for the error of whoever meets it."""
+    return f"harness on {socket.gethostname()}, process {os.getpid()}"
 
 
 class ExternalServer(ABC, Generic[_Connection]):
@@ -44,6 +55,8 @@ class ExternalServer(ABC, Generic[_Connection]):
 
     #: The schema in use, once there is one.
     _schema: str | None = None
+    #: Gives the lock on the server back, once we hold it.
+    _unlock: Callable[[], None] | None = None
     _connections: weakref.WeakSet[_Connection]
 
     @property
@@ -68,6 +81,13 @@ class ExternalServer(ABC, Generic[_Connection]):
     def _stored_mark(self, schema: str) -> str | None:
         """The mark as stored ("" where there is none); None where there is no such schema."""
 
+    @abstractmethod
+    def _lock(self) -> Callable[[], None]:
+        """Lock the server for this harness; RunFailed naming the session that has locked it.
+
+        The lock goes with its connection, at the latest.
+        """
+
     def format_options(self) -> Mapping[str, str]:
         """None: its owner has made it."""
         return {}
@@ -77,8 +97,10 @@ class ExternalServer(ABC, Generic[_Connection]):
         raise UsageError(f"place an external {self._title}", "its owner decides where it lies")
 
     def start(self) -> None:
-        """Only look whether it answers."""
+        """Look whether it answers, and lock it unless we have."""
         self.connect().close()
+        if self._unlock is None:
+            self._unlock = self._lock()
 
     def stop(self) -> None:
         """Close our connections; the server goes on."""
@@ -87,8 +109,11 @@ class ExternalServer(ABC, Generic[_Connection]):
             connection.close()
 
     def kill(self) -> None:
-        """As ``stop``: the server is not ours."""
+        """As ``stop``, and give the lock back: the server is not ours."""
         self.stop()
+        unlock, self._unlock = self._unlock, None
+        if unlock is not None:
+            unlock()
 
     def processes(self) -> Sequence[ProcessId]:
         """None of ours."""
@@ -115,6 +140,20 @@ class ExternalServer(ABC, Generic[_Connection]):
         self._schema = name
         facts: Mapping[str, Any] = mark["facts"]
         return facts
+
+    def _locked(self, session: str) -> RunFailed:
+        return RunFailed(
+            f"lock {self._title} at {self._address}",
+            f"another harness is using it: {session}",
+            "wait for that run to end, or end that session",
+        )
+
+    def _not_ours(self, schema: str, objects: Sequence[str]) -> RunFailed:
+        return RunFailed(
+            f"drop {self.schema_word} {schema} on {self._address}",
+            f"it holds, or others depend on, what tierbench did not make: {'; '.join(objects)}",
+            f"drop or move that, or use another {self.holder_word}",
+        )
 
     def _schema_name(self, key: str) -> str:
         return f"{PREFIX}_{key.replace('-', '_')}"[: self.longest_schema_name]

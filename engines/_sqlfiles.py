@@ -22,6 +22,7 @@ import jinja2
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^\\ir (?P<path>\S+)[ \t]*\n", re.MULTILINE)
 _END = re.compile(r";[ \t]*(?:--.*)?(?:\n|$)")
+_CREATED = re.compile(r"^create (?P<kind>table|function|procedure) (?P<name>\w+)", re.M | re.I)
 _TEMPLATES = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True)
 
 
@@ -41,6 +42,15 @@ def statements(folder: Path, stem: str, params: Mapping[str, Any] | None = None)
         if path.exists():
             return _split(_COMMENT.sub("", _rendered(path, params or {})))
     return []
+
+
+def created(folder: Path) -> dict[str, set[str]]:
+    """Names of what a workload's files create, by kind: table, function, procedure."""
+    found: dict[str, set[str]] = {"table": set(), "function": set(), "procedure": set()}
+    for path in (*folder.glob("10_tables.sql*"), *folder.glob("procedures/*.sql")):
+        for match in _CREATED.finditer(text_of(path)):
+            found[match["kind"].lower()].add(match["name"].lower())
+    return found
 
 
 def calls(folder: Path, params: Mapping[str, Any]) -> dict[str, str | list[str]]:

@@ -7,8 +7,9 @@ servers keep no comment of a database. What is in a database without it is not o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 import pymysql
@@ -16,14 +17,25 @@ import pymysql
 from harness.engine import EngineContext, EngineVersion
 from harness.engines._external import PREFIX, ExternalServer, mark_text
 from harness.engines._innodb.configuration import CHARACTERS
-from harness.engines._innodb.connection import MySqlConnection, flavour_of, message
+from harness.engines._innodb.connection import MySqlConnection, close, flavour_of, message
 from harness.engines._innodb.dsn import dsn_of
 from harness.engines._innodb.installation import TITLES, Flavour
 from harness.engines._innodb.sql import SqlOnInnoDB
 from harness.engines._innodb.wire import LazyConnection
+from harness.engines._sqlfiles import created
 from harness.errors import RunFailed, UsageError
 
 _MARK_TABLE = f"{PREFIX}_mark"
+#: A lock is idle while the server works for us: no limit of the server's may end its session.
+_LOCK_IDLE_S = 365 * 24 * 3600
+_OBJECTS = """
+    SELECT 'table', table_name FROM information_schema.tables WHERE table_schema = %s
+    UNION ALL SELECT LOWER(routine_type), routine_name FROM information_schema.routines
+        WHERE routine_schema = %s
+    UNION ALL SELECT 'trigger', trigger_name FROM information_schema.triggers
+        WHERE trigger_schema = %s
+    UNION ALL SELECT 'event', event_name FROM information_schema.events WHERE event_schema = %s
+"""
 
 
 def server_version(flavour: Flavour, options: Mapping[str, Any]) -> EngineVersion:
@@ -74,11 +86,39 @@ class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):
         ours = self._mark_of(name) is not None
         with self._server() as connection:
             if ours:
+                if others := self._others(connection, name, key.partition("-")[0]):
+                    raise self._not_ours(name, others)
                 _rows(connection, f"DROP DATABASE `{name}`")
             _rows(connection, f"CREATE DATABASE `{name}` {CHARACTERS}")
             _rows(connection, f"CREATE TABLE `{name}`.{_MARK_TABLE} (mark LONGTEXT NOT NULL)")
             _set_mark(connection, name, mark_text(complete=False))
         self._schema = name
+
+    def _others(self, connection: LazyConnection, schema: str, workload: str) -> list[str]:
+        """What lies in our database and is not the workload's."""
+        ours = created(self.sql_folder / workload)
+        known = {(kind, name) for kind, names in ours.items() for name in names}
+        known.add(("table", _MARK_TABLE))
+        found = _rows(connection, _OBJECTS, *[schema] * 4)
+        return [f"{kind} {name}" for kind, name in found if (kind, name.lower()) not in known]
+
+    def _lock(self) -> Callable[[], None]:
+        with self._server() as asking:
+            connection = self._dsn.open()
+            try:
+                _rows(connection, "SET SESSION wait_timeout = %s", _LOCK_IDLE_S)
+                if _rows(connection, "SELECT GET_LOCK(%s, 0)", PREFIX) == [(1,)]:
+                    return partial(close, connection)
+            except BaseException:
+                close(connection)
+                raise
+            close(connection)
+            holder = (
+                "SELECT CONCAT('user ', user, ' from ', host, ', connection ', id) "
+                "FROM information_schema.processlist WHERE id = IS_USED_LOCK(%s)"
+            )
+            rows = _rows(asking, holder, PREFIX)
+        raise self._locked(rows[0][0] if rows else "a session that this user may not see")
 
     def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
         """Write ``facts`` into our mark."""

@@ -8,7 +8,7 @@ looks for it anyway, or the whole DSN from ``$HARNESS_DSN``.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import psycopg
@@ -16,13 +16,25 @@ from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict
 
 from harness.engine import EngineContext, EngineVersion
-from harness.engines._external import ExternalServer, mark_text
+from harness.engines._external import ExternalServer, mark_text, session_name
+from harness.engines._sqlfiles import created
 from harness.engines.postgres.connection import PostgresConnection
 from harness.engines.postgres.load import Loader
 from harness.engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
-from harness.errors import UsageError
+from harness.errors import RunFailed, UsageError
 
 _CONNECT_TIMEOUT_S = 15
+#: Our advisory lock: "tier", "benc".
+_LOCK = (0x74696572, 0x62656E63)
+#: Those who hold it in any database of the server: a lock is known in its database alone.
+_HOLDERS = """
+    SELECT format('%%s (user %%s, database %%s, address %%s, server process %%s, since %%s)',
+                  a.application_name, a.usename, a.datname, coalesce(host(a.client_addr), 'local'),
+                  a.pid, a.backend_start)
+    FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+    WHERE l.locktype = 'advisory' AND l.classid = %s AND l.objid = %s AND l.granted
+          AND l.pid <> pg_backend_pid()
+"""
 #: What libpq would mask in a form, and the SCRAM keys, which are as good as a password.
 _SECRET = frozenset(
     option.keyword.decode()
@@ -93,9 +105,9 @@ def _may_set_logging(connection: psycopg.Connection[Any]) -> bool:
     return row == (True,)
 
 
-def _connect(dsn: str) -> psycopg.Connection[Any]:
+def _connect(dsn: str, name: str = "harness") -> psycopg.Connection[Any]:
     return psycopg.connect(
-        dsn, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S, application_name="harness"
+        dsn, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S, application_name=name
     )
 
 
@@ -131,13 +143,48 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
         mark = self._mark_of(name)
         with _connect(self._dsn) as connection:
             if mark is not None:
-                drop = sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name))
-                connection.execute(drop)
+                self._drop(connection, name, key.partition("-")[0])
             create = sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name))
             with connection.transaction():
                 connection.execute(create)
                 _comment(connection, name, mark_text(complete=False))
         self._schema = name
+
+    def _drop(self, connection: psycopg.Connection[Any], schema: str, workload: str) -> None:
+        """What the workload makes, then the schema: the server refuses where anything is left."""
+        ours = created(self.sql_folder / workload)
+        kinds = [("ROUTINE", ours["function"] | ours["procedure"]), ("TABLE", ours["table"])]
+        try:
+            with connection.transaction():
+                for kind, names in kinds:
+                    found = [sql.Identifier(schema, name) for name in sorted(names)]
+                    for_all = sql.SQL("DROP {} IF EXISTS {} RESTRICT")
+                    if found:
+                        listed = sql.SQL(", ").join(found)
+                        connection.execute(for_all.format(sql.SQL(kind), listed))
+                drop = sql.SQL("DROP SCHEMA {} RESTRICT").format(sql.Identifier(schema))
+                connection.execute(drop)
+        except psycopg.errors.DependentObjectsStillExist as error:
+            found_there = (error.diag.message_detail or str(error)).splitlines()
+            raise self._not_ours(schema, found_there) from error
+        except psycopg.Error as error:
+            raise RunFailed(f"drop schema {schema} on {self._address}", str(error)) from error
+
+    def _lock(self) -> Callable[[], None]:
+        connection = _connect(self._dsn, session_name())
+        try:
+            locked, holder = False, None
+            while not (locked or holder):  # a holder may go between the two
+                found = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", _LOCK)
+                locked = found.fetchone() == (True,)
+                holder = connection.execute(_HOLDERS, _LOCK).fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        if holder is not None:
+            connection.close()
+            raise self._locked(holder[0])
+        return connection.close
 
     def mark_prepared(self, key: str, facts: Mapping[str, Any]) -> None:
         """Write ``facts`` into the schema's comment."""

@@ -49,7 +49,7 @@ def external(server: Any, dsn: str, lab: Any) -> Iterator[Any]:
     engine = lab.engine(server.name, options={"dsn": "env"})
     engine.start()
     yield engine
-    engine.stop()
+    engine.kill()
     connection = server.connect()
     connection.execute("drop database if exists tierbench_tpch_abc123")
     connection.close()
@@ -100,7 +100,7 @@ def external_context(engine: Any) -> Any:
 
 def test_a_half_loaded_database_of_ours_is_made_anew(external: Any) -> None:
     external.prepare(KEY)
-    external.connect().execute("create table half (i int)")
+    external.connect().execute("create table region (i int)")
     external.prepare(KEY)
     tables = external.connect().execute("show tables").rows
     assert tables == [("tierbench_mark",)]
@@ -129,6 +129,39 @@ def test_somebody_elses_database_is_refused(
             verb(KEY)
     assert connection.execute("show tables").rows
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("create table mine (i int)", "table mine"),
+        ("create view mine as select * from region", "table mine"),
+        ("create procedure mine() select 1", "procedure mine"),
+    ],
+)
+def test_what_its_owner_put_into_our_database_is_not_dropped(
+    external: Any, statement: str, named: str
+) -> None:
+    external.prepare(KEY)
+    connection = external.connect()
+    connection.execute("create table region (i int)")
+    connection.execute(statement)
+    with pytest.raises(RunFailed) as refused:
+        external.prepare(KEY)
+    assert refused.value.found.endswith(f": {named}")
+    assert ("region",) in connection.execute("show tables").rows
+
+
+def test_two_harnesses_do_not_use_one_server(external: Any, server: Any, lab: Any) -> None:
+    another = lab.engine(server.name, options={"dsn": "env"})
+    (number,) = server.connect().execute("select is_used_lock('tierbench')").rows[0]
+    external.stop()  # as for a cold start
+    with pytest.raises(RunFailed) as refused:
+        another.start()
+    assert f"user owner from localhost, connection {number}" in refused.value.found
+    external.kill()
+    another.start()
+    another.kill()
 
 
 def test_what_the_user_may_not_do_is_told(

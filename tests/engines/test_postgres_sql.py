@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -233,6 +235,47 @@ class TestExternal:
         loaded.connect().execute("create schema tierbench_theirs")
         with pytest.raises(RunFailed, match="was not made by tierbench"):
             external.prepare("theirs")
+
+    @pytest.mark.parametrize("schema", ["tierbench_tpch_mine", "public"])
+    def test_views_of_its_owner_are_not_dropped(
+        self, external: Any, loaded: Any, schema: str
+    ) -> None:
+        external.prepare("tpch-mine")
+        owner = loaded.connect()
+        owner.execute("create table tierbench_tpch_mine.region (i int)")
+        owner.execute(f"create view {schema}.mine as select i from tierbench_tpch_mine.region")
+        with pytest.raises(RunFailed) as refused:
+            external.prepare("tpch-mine")
+        assert "view " in refused.value.found and "mine depends on" in refused.value.found
+        assert owner.execute(f"select * from {schema}.mine").rows == []
+        owner.execute(f"drop view {schema}.mine")
+        external.prepare("tpch-mine")
+        assert owner.execute("select to_regclass('tierbench_tpch_mine.region')").rows == [(None,)]
+
+    def test_a_table_of_its_owner_is_not_dropped(self, external: Any, loaded: Any) -> None:
+        external.prepare("tpch-table")
+        owner = loaded.connect()
+        owner.execute("create table tierbench_tpch_table.mine (i int)")
+        with pytest.raises(RunFailed, match=r"table tierbench_tpch_table\.mine depends on schema"):
+            external.prepare("tpch-table")
+        assert owner.execute("select * from tierbench_tpch_table.mine").rows == []
+
+    def test_two_harnesses_do_not_use_one_server(self, external: Any, loaded: Any) -> None:
+        """By sessions of any of its databases, whose own locks do not meet."""
+        external.start()
+        owner = loaded.connect()
+        owner.execute("create database another")
+        context = external._options
+        os.environ["HARNESS_DSN"] += " dbname=another"
+        another = type(external)(SimpleNamespace(options=context, threads=1))
+        external.stop()  # as for a cold start
+        with pytest.raises(RunFailed) as refused:
+            another.start()
+        assert f"process {os.getpid()} (user harness, database harness" in refused.value.found
+        external.kill()
+        another.start()
+        another.kill()
+        owner.execute("drop database another")
 
     def test_it_cannot_be_placed(self, external: Any) -> None:
         assert external.supported_parts == frozenset()
