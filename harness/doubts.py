@@ -70,7 +70,7 @@ def backlog(driven: Driven, nouns: Nouns) -> Iterator[Finding]:
         )
 
 
-def unanswered(driven: Driven) -> Iterator[Finding]:
+def unanswered(driven: Driven, nouns: Nouns) -> Iterator[Finding]:
     """Percentiles that are ages of operations without an answer."""
     for name, one in driven.operations.items():
         share = one.answered_share if one.unfinished_count else 1.0
@@ -78,9 +78,9 @@ def unanswered(driven: Driven) -> Iterator[Finding]:
             found = f"not one {name} that began in the window was answered: it has no latencies"
         elif share < 1 - _UNANSWERED:
             found = (
-                f"{1 - share:.1%} of {name}s had no answer when the client stopped waiting: they "
-                f"count with their age then, so percentiles above p{100 * share:.3g} are less than "
-                "the truth"
+                f"{1 - share:.1%} of {name} {nouns.operation}s had no answer when the client "
+                "stopped waiting: they count with their age then, so percentiles above "
+                f"p{100 * share:.3g} are less than the truth"
             )
         else:
             continue

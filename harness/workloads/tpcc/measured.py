@@ -140,7 +140,7 @@ def _sql(session: Session) -> RunsSql:
 def _doubts(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
     yield from saturation(driven)
     yield from backlog(driven, _NOUNS)
-    yield from unanswered(driven)
+    yield from unanswered(driven, _NOUNS)
     yield from trend(driven, _NOUNS)
     yield from _skipped(driven)
     yield from _shared_connections(params, driven)

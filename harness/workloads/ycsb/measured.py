@@ -105,7 +105,7 @@ def _doubts(
     yield from backlog(driven, _NOUNS)
     yield from trend(driven, _NOUNS)
     yield from _window(params, driven)
-    yield from unanswered(driven)
+    yield from unanswered(driven, _NOUNS)
     if params["target"] is None:
         yield closed_loop(_NOUNS)
     yield from lost_without_power(session.engine)
