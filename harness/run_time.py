@@ -1,4 +1,4 @@
-"""How long a run will take, by what runs like it took."""
+"""An estimate of how long a run will take."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from harness.units import NS_PER_S, parse_duration_ns
 
 
 def least_ns(spec: RunSpec) -> int:
-    """What a run takes whatever the size of its data: ramp-up and window of a client's load."""
+    """Ramp-up and window of a client's load: the same for every size of the data."""
     parts = (spec.params.get(name) for name in ("ramp_up", "duration"))
     return sum(parse_duration_ns(text) for text in parts if text is not None)
 
 
 #: How many earlier runs are read at most.
 _NEWEST = 20
-#: Without any earlier run: data are copied and checked at this rate, and servers are started,
-#: stopped and checked within this time.
+#: Without any earlier run: the rate at which data are copied and checked, and the time that
+#: starting and stopping the server takes.
 _ASSUMED_BYTES_PER_S = 100_000_000
-_ASSUMED_BESIDES_NS = 10 * NS_PER_S
+_ASSUMED_OVERHEAD_NS = 10 * NS_PER_S
 
 
 @dataclass(frozen=True)
 class RunTime:
-    """How long a run will take, without loading its data, and how that is known."""
+    """The estimated duration of a run, without loading its data, and its basis."""
 
     duration_ns: int
     basis: Literal["earlier runs", "assumptions"]
@@ -47,19 +47,19 @@ class Estimator:
     def run_time(self, spec: RunSpec, data_bytes: int) -> RunTime | None:
         """The median of earlier repeats.
 
-        Of a client's load without any: its ramp-up and window, and what such runs of the engine
-        took besides, or else what copying ``data_bytes`` is assumed to take. None where nothing
-        is known.
+        Without any, for a client's load: its ramp-up and window plus the overhead of earlier
+        runs of workload and engine, or an assumed overhead with the time to copy
+        ``data_bytes``. None where nothing is known.
         """
         if same := _durations_ns(self._alike.get(spec.series(), [])):
             return RunTime(round(median(same)), "earlier runs")
         shortest = least_ns(spec)
         if not shortest:
             return None
-        if besides := _durations_ns(self._alike.get(_kind(spec), []), beyond_least=True):
-            return RunTime(shortest + round(median(besides)), "earlier runs")
-        copied_ns = data_bytes * NS_PER_S // _ASSUMED_BYTES_PER_S
-        return RunTime(shortest + _ASSUMED_BESIDES_NS + copied_ns, "assumptions")
+        if overhead := _durations_ns(self._alike.get(_kind(spec), []), beyond_least=True):
+            return RunTime(shortest + round(median(overhead)), "earlier runs")
+        copying_ns = data_bytes * NS_PER_S // _ASSUMED_BYTES_PER_S
+        return RunTime(shortest + _ASSUMED_OVERHEAD_NS + copying_ns, "assumptions")
 
 
 def _kind(spec: RunSpec) -> str:
@@ -67,7 +67,7 @@ def _kind(spec: RunSpec) -> str:
 
 
 def _durations_ns(earlier: Sequence[StoredRun], beyond_least: bool = False) -> list[int]:
-    """Of the newest that were run to their end in one go."""
+    """Of the newest runs that were not resumed."""
     found = []
     for stored in earlier[-_NEWEST:]:
         if stored.head["status"] != "failed" and not stored.run.get("resumed"):

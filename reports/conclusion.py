@@ -1,4 +1,4 @@
-"""What a comparison concludes, in one word of five, and what it gains and loses beside that."""
+"""What a comparison concludes, in one of five terms, with its largest worsening and gain."""
 
 from __future__ import annotations
 
@@ -81,18 +81,13 @@ def rate_lines(group: Group) -> Iterator[str]:
     if rate is None:
         return
     if rate.by == "think time":
-        yield (
-            "The users' think times set the rate, so throughput is alike on both sides and "
-            "latency is compared"
-        )
+        yield "Think times set the rate, so latency is compared instead of throughput"
         return
-    kept = {"a": group.a.marked_name, "b": group.b.marked_name}
-    told = [
-        f"{kept[name]} {_rate_text(side)}"
-        for name, side in (("a", rate.a), ("b", rate.b))
-        if side is not None
-    ]
-    yield "; ".join(["The rate was set, so latency is compared and not throughput", *told])
+    sides = ((group.a.marked_name, rate.a), (group.b.marked_name, rate.b))
+    reported = [f"{name} {_rate_text(side)}" for name, side in sides if side is not None]
+    yield "; ".join(
+        ["The rate was set (--rate), so latency is compared instead of throughput", *reported]
+    )
 
 
 def _rate_text(side: SideRate) -> str:

@@ -21,8 +21,8 @@ from harness.store import StoredRun
 
 #: What decides, and what is second.
 _FIRST, _SECOND = "50", "99"
-#: A rate is kept where the operations done in the window are those offered in it, to this share
-#: or to the number of users: so many operations may be under way at the window's ends.
+#: A rate is kept if the operations done in the window differ from those offered in it by at most
+#: this share, or by the number of users, whose operations may be in flight at the window's end.
 _KEPT_SHARE = 0.01
 #: Users that wait for answers for less than this share of the time are paced by think times.
 _WAITING = 0.05
@@ -155,8 +155,8 @@ def _kept(load: Load, runs: Sequence[StoredRun]) -> SideRate | None:
         if not window_ns or count is None or rate is None:
             continue
         due = rate * window_ns / 1e9
-        under_way = float(_params(run).get(load.users) or 1)
-        missed += abs(count - due) > max(_KEPT_SHARE * due, under_way)
+        in_flight = float(_params(run).get(load.users) or 1)
+        missed += abs(count - due) > max(_KEPT_SHARE * due, in_flight)
         offered.append(rate)
         done.append(count * 1e9 / window_ns)
     if not done:
@@ -185,7 +185,7 @@ def _done(load: Load, run: StoredRun) -> tuple[float, float | None]:
 
 
 def _paced(load: Load, run: StoredRun) -> bool:
-    """Whether the users hardly wait for answers: by Little's law, from the durations' sum."""
+    """Whether users spend little of the window waiting, by the sum of the durations."""
     window_ns, _ = _done(load, run)
     found = (m["hdr"] for m in run.run["metrics"] if m["name"] == load.durations and "hdr" in m)
     histograms = [hdr.decode(text) for text in found]

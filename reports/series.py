@@ -43,6 +43,9 @@ from harness.store import StoredRun
 #: What a report compares, if it varies; engines stand in panels of their own.
 _COMPARED_FIRST = ("placement", "host_mode", "memory_limit", "cache", "tuning", "threads")
 
+#: With more arms than this, pairs of them are more than anyone reads.
+_MOST_AGAINST_EACH_OTHER = 8
+
 
 @dataclass(frozen=True)
 class Arm:
@@ -323,7 +326,8 @@ def _among_others(
     only |= {group.headline.second for group in panel.groups}
     decide = {quantity for quantity in only if quantity is not None}
     found: list[Comparison] = []
-    for a, b in combinations(panel.arms[1:], 2) if decide else ():
+    arms = panel.arms[1:] if decide and len(panel.arms) <= _MOST_AGAINST_EACH_OTHER else ()
+    for a, b in combinations(arms, 2):
         with suppress(UsageError):
             found.append(_arms_compared(a, b, over, force, beside, decide))
     return found

@@ -88,7 +88,7 @@ def run(
     ramp_up: Annotated[
         str | None,
         typer.Option(
-            help="Time before anything is measured: 30s, 3m. tpcc: [30s]. ycsb: [10s; 0s "
+            help="Time before anything is measured: 30s, 3m. tpcc: [2m]. ycsb: [2m; 0s "
             "where --operations bound the window]."
         ),
     ] = None,
