@@ -11,6 +11,7 @@ description:
   - Reads what the host has (ndctl, daxctl, ipmctl, blkid, kernel), plans, and carries the plan out.
   - Destroys only what O(destroy) names, and only with O(confirm_destroy); what is mounted, in use,
     named by somebody else, or holds a file system that is not ours is refused even so.
+  - A file system is made without that only on a namespace that the same run has made.
   - In check mode, and with O(verify_only), nothing is changed.
 options:
   wish:

@@ -1,7 +1,7 @@
-"""Killed at every place, and every write of a file failing: nothing is lost, nothing is formatted
-that was not named, and the next run finishes or says exactly what to confirm.
+"""Kill a run at every place, and fail each of its writes: nothing is lost, nothing is formatted
+unless it was named, and the next run finishes or says exactly what to confirm.
 
-After each accident somebody puts data on every namespace: data that no probe sees.
+After each interruption every namespace gets data that no probe can see.
 """
 
 from __future__ import annotations

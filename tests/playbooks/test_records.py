@@ -148,7 +148,7 @@ def test_a_teardown_notices_the_loss_and_says_what_does_not_come_back(host: Simu
     outcome = teardown(host, Leave(True, NAMES))
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert losses(outcome)
-    assert "region0: what was in it before is not on record" in " ".join(outcome.notes)
+    assert "region0: its earlier namespaces are not on record" in " ".join(outcome.notes)
     assert host.spaces == {}
     assert host.files.fstab.read_text() == "# mine\n"
 

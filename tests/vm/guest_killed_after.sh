@@ -1,6 +1,6 @@
 #!/bin/sh
-# Mounted over ndctl or mkfs.ext4, which lie in /run meanwhile: once a namespace or a file system is
-# made, whoever asked for it is killed before it hears of that.
+# Mounted over ndctl or mkfs.ext4 while the real program is in /run: kill the calling process as soon
+# as a namespace or a file system has been created, before it reads the result.
 "/run/${0##*/}" "$@"
 code=$?
 case "${0##*/} $1" in

@@ -238,8 +238,8 @@ def _release_memory(step: Step, hands: Hands) -> None:
 
 
 def _make_filesystem(step: Step, hands: Hands) -> None:
-    """On record by its UUID before it is made: a finished one is known whenever a run is cut off,
-    and whatever else is found on the namespace is not taken for it.
+    """Record the file system's UUID before mkfs: after an interruption anywhere, a finished file
+    system of ours is told apart from an older one that shows through.
     """
     namespace, record = hands.namespace(step), hands.record
     device = f"/dev/{namespace.block}"
@@ -411,7 +411,7 @@ def _remove_memmap(step: Step, hands: Hands) -> None:
 
 
 def _write_record(step: Step, hands: Hands) -> None:
-    """What was found to be missing in it is on the state's own already."""
+    """Save the record as losses.py has completed it."""
     hands.save()
 
 

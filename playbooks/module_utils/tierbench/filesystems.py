@@ -59,10 +59,11 @@ def _our_mount(draft: Draft, kept: Namespace, point: str) -> MountedAt | None:
 
 
 def _make(draft: Draft, region: Region, kept: Namespace | None, device: str, wish: Wish) -> bool:
-    """Whether a file system is made: by consent, but on a namespace that this run has made.
+    """Plan mkfs where it is needed; return whether it is. Only on a namespace that this run created
+    does it go without consent.
 
-    One that was there before may hold data that no probe can see (a raw database, dm-crypt), even
-    where we made it. A foreign file system is refused, consent or not.
+    Any other namespace may hold data that no probe can see (a raw database, dm-crypt), even one of
+    ours. A foreign file system is refused, with consent or without.
     """
     command = " ".join(mkfs_argv(device, wish, _NEW_UUID))
     if kept is None:
@@ -72,7 +73,7 @@ def _make(draft: Draft, region: Region, kept: Namespace | None, device: str, wis
     if _is_there(draft, kept, wish):
         return False
     if kept.uuid in state.made and content.empty:
-        why = f"{kept.name} was made by this run and has none"
+        why = f"{kept.name} was created by this run and has none"
         draft.add("make-filesystem", device, why, command, region=region.name)
         return True
     draft.destroy(
@@ -89,8 +90,8 @@ def _make(draft: Draft, region: Region, kept: Namespace | None, device: str, wis
 
 
 def _is_there(draft: Draft, kept: Namespace, wish: Wish) -> bool:
-    """Whether the file system on a namespace is ours and as wanted. That it was finished is shown
-    by mounting it.
+    """Whether the file system on a namespace is ours and as requested. Mounting it later shows
+    whether mkfs had finished.
     """
     record, content = draft.state.record, draft.state.use(kept).content
     if not (content.known and content.type == wish.filesystem):
@@ -112,8 +113,8 @@ def _why_again(draft: Draft, kept: Namespace, wish: Wish) -> str:
     content = draft.state.use(kept).content
     if not content.type:
         return (
-            f"{kept.name} was there before this run, and may hold data though no file system is"
-            f" seen on it{'' if content.known else ' (' + content.why + ')'}"
+            f"{kept.name} existed before this run and may hold data, although blkid finds no"
+            f" file system on it{'' if content.known else ' (' + content.why + ')'}"
         )
     label = f" labelled {content.label!r}" if content.label else ""
     found = f"{content.type}{label} (UUID {content.uuid})"

@@ -1,7 +1,7 @@
-"""What is ours without being on record: the proof that the record was lost, and what is left of it.
+"""Detect a lost record: objects that are marked as ours and that the record does not list.
 
-A record goes with a reinstalled system disk, or by hand. What we mark ourselves still says that it
-is ours; what was there before, a firmware goal and ``memmap=`` by grubby have no mark.
+A reinstalled system disk loses the record. Labels, fstab lines, tiers and the boot loader's file
+still carry our marks; the earlier namespaces, a firmware goal and ``memmap=`` set by grubby do not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def with_what_was_lost(state: State) -> State:
-    """The state with everything of ours on its record; ``lost``: what was not, in words."""
+    """Return the state with all that is ours in its record; ``lost`` lists what was missing."""
     state = replace(state, record=deepcopy(state.record))
     lost: list[str] = []
     for namespace in state.inventory.namespaces:
@@ -35,11 +35,11 @@ def with_what_was_lost(state: State) -> State:
 
 
 def _namespace(state: State, namespace: Namespace) -> list[str]:
-    """Put a namespace that is ours, and its file system, on record; what was missing there."""
+    """Add a namespace of ours and its file system to the record; return what was missing."""
     record, content = state.record, state.use(namespace).content
     uuid, name = namespace.uuid, namespace.name
     if not uuid or record.creating == namespace.region or record.making == uuid:
-        return []  # a run was cut off, which is no loss
+        return []  # a run was interrupted, which is not a loss
     lines = fstab.points_of(state.fstab, content.uuid or "")
     lost = []
     if uuid not in record.namespaces and (namespace.label == OUR_NAME or lines):
@@ -58,7 +58,7 @@ def _namespace(state: State, namespace: Namespace) -> list[str]:
 
 
 def note_of(state: State) -> list[str]:
-    """What was lost, and what to do; nothing where nothing was."""
+    """The note on a lost record, with what to do; empty where nothing was lost."""
     if not state.lost:
         return []
     foreign = [
@@ -66,10 +66,10 @@ def note_of(state: State) -> list[str]:
         for word in state.cmdline.split()
         if word.startswith("memmap=") and "!" in word and word != state.record.memmap
     ]
-    grubby = f" {' '.join(foreign)} of the kernel's command line," if foreign else ""
+    unknown = ["earlier namespaces", "labels", *foreign, "a firmware goal (ipmctl show -goal)"]
     return [
-        f"record-lost: {'; '.join(state.lost)}; none of it is on record. If a backup of"
-        " /var/lib/harness/provisioning.json (provisioning_record) exists, put it back before you"
-        " go on. Without it teardown.yml takes away what is marked as ours; what was there before"
-        f" does not come back, and{grubby} labels and a firmware goal (ipmctl show -goal) stay"
+        f"record-lost: {'; '.join(state.lost)}, but the record does not list it. Restore"
+        " /var/lib/harness/provisioning.json (provisioning_record) from a backup first, if there is"
+        " one. Without it, teardown.yml removes what is marked as ours and cannot restore what was"
+        f" there before: {', '.join(unknown)}"
     ]

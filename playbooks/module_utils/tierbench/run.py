@@ -111,8 +111,8 @@ def _alone(files: Files, leave: Leave) -> Iterator[None]:
 class Host:
     """What is wanted of a host, and the ways to it.
 
-    ``made``: the one thing that is remembered between two steps, since nothing on the host tells
-    it: the namespaces of this very run, on which nobody can have put anything.
+    ``made``: the namespaces that this run has created and not formatted. It is the only thing that
+    is kept between two steps, since nothing on the host shows it.
     """
 
     wish: Wish
@@ -230,7 +230,7 @@ def _carry_out_all(plan: Plan, state: State, host: Host, leave: Leave, outcome: 
             why = f"{step.do} ended without an error, and has no effect: {step.why}"
             raise StepFailed(step.object, why, "look at dmesg")
         came_up.append((step, len(plan.steps)))
-        # Of a region that was disabled before, nobody saw what is on it.
+        # The first plan did not see what is on a region that was disabled.
         if step.destroys and (unconfirmed := confirmation(plan, state, leave)):
             outcome.failures.append(unconfirmed)
             return state
@@ -265,8 +265,8 @@ def _note_uncreated(before: State, host: Host) -> None:
 
 
 def _put_on_record(plan: Plan, state: State, host: Host) -> None:
-    """Before the first step: what the namespaces serve, and what this run may destroy, by name and
-    identity; with what was missing on record. StepFailed: then nothing is done.
+    """Save, before the first step, what the namespaces serve and what this run may destroy (name
+    and identity). StepFailed where the record cannot be written: nothing is done then.
     """
     record = state.record
     changed = note_service(state, wanted_regions(Draft(state), host.wish), host.wish.mode)

@@ -60,7 +60,7 @@ def _plan_region(draft: Draft, region: Region, *, bring_back: bool) -> None:
     before = state.record.before.get(region.name)
     if before is None and ours:
         draft.notes.append(
-            f"{region.name}: what was in it before is not on record, and does not come back"
+            f"{region.name}: its earlier namespaces are not on record and cannot be restored"
         )
     if before is None or not bring_back:
         return
