@@ -131,7 +131,7 @@ class Load:
     """A load that a client offers to a server, at a rate that may be set.
 
     ``users``: the parameter with the number of users; ``rate``: that which sets the rate.
-    ``offered``: the metric of what was offered, in
+    ``offered``, ``done``: the metrics of what was offered and done, in
     ``per_s`` times operations per second. ``durations``: the metric of the operations' times,
     told apart by the label ``noun``. ``main``: the operation that stands for all of them;
     ``shares``: parameters with the share of each, where the largest does. Of equal shares the
@@ -142,6 +142,7 @@ class Load:
     users: str
     rate: str
     offered: str
+    done: str
     per_s: float
     durations: str
     main: str = ""
@@ -150,11 +151,13 @@ class Load:
 
 _LOADS: Mapping[str, Load] = {
     "tpcc": Load(
-        "transaction", "users", "rate_per_s", "offered_transactions_per_minute", 60.0,
+        "transaction", "users", "rate_per_s", "offered_transactions_per_minute",
+        "transactions_per_minute", 60.0,
         "transaction_duration_ns", main="new_order",
     ),
     "ycsb": Load(
-        "operation", "threadcount", "target", "offered_operations_per_second", 1.0,
+        "operation", "threadcount", "target", "offered_operations_per_second",
+        "operations_per_second", 1.0,
         "operation_duration_ns",
         shares={
             "update": "updateproportion",

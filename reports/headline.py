@@ -24,6 +24,8 @@ _FIRST, _SECOND = "50", "99"
 #: A rate is kept if the operations done in the window differ from those offered in it by at most
 #: this share, or by the number of users, whose operations may be in flight at the window's end.
 _KEPT_SHARE = 0.01
+#: Of a run that does not report how long its window was.
+_USUAL_WINDOW_NS = 60e9
 #: Users that wait for answers for less than this share of the time are paced by think times.
 _WAITING = 0.05
 
@@ -152,7 +154,7 @@ def _kept(load: Load, runs: Sequence[StoredRun]) -> SideRate | None:
     for run in runs:
         window_ns, count = _done(load, run)
         rate = _offered_per_s(load, run)
-        if not window_ns or count is None or rate is None:
+        if count is None or rate is None:
             continue
         due = rate * window_ns / 1e9
         in_flight = float(_params(run).get(load.users) or 1)
@@ -174,14 +176,24 @@ def _offered_per_s(load: Load, run: StoredRun) -> float | None:
 
 
 def _done(load: Load, run: StoredRun) -> tuple[float, float | None]:
-    """Length of the window, and operations that ended in it as the workload wants them."""
+    """Length of the window, and operations that ended in it as the workload wants them.
+
+    From a driver that reports no counts, by the rate that it reports.
+    """
     window_ns, counts = 0.0, []
-    for quantity, one in measured(run).items():
+    values = measured(run)
+    for quantity, one in values.items():
         if quantity.name == "window_duration_ns":
             window_ns = one.value or 0.0
         elif quantity.name in (f"{load.noun}_count", f"{load.noun}_rolled_back_count"):
             counts.append(one.value or 0.0)
-    return window_ns, sum(counts) if counts else None
+    if window_ns and counts:
+        return window_ns, sum(counts)
+    rate = values.get(Quantity(load.done))
+    if rate is None or rate.value is None:
+        return window_ns, None
+    window_ns = window_ns or _USUAL_WINDOW_NS
+    return window_ns, rate.value / load.per_s * window_ns / 1e9
 
 
 def _paced(load: Load, run: StoredRun) -> bool:

@@ -123,6 +123,18 @@ def test_a_side_that_did_not_keep_the_rate_loses_by_that(tmp_path: Path, done: i
     assert document["set_rate"]["b"]["missed"] == 6 and document["set_rate"]["a"]["kept"]
 
 
+def test_a_driver_without_counts_keeps_the_rate_by_the_rate_it_reports(tmp_path: Path) -> None:
+    def rates_only(done: int) -> list[Any]:
+        return [m for m in ycsb(update_ms=1.0, done=done) if not m["name"].endswith("_count")]
+
+    a, b = (
+        [block(tmp_path, k, "ycsb", A, place, rates_only(done)) for k in range(6)]
+        for place, done in zip(PLACES, (2900, 3000), strict=True)
+    )
+    _, document = compared(a, b)
+    assert document["verdict"] == "rate not kept" and document["set_rate"]["not_kept"] == ["a"]
+
+
 def test_one_repeat_that_missed_the_rate_does_not_decide(tmp_path: Path) -> None:
     a, b = ycsb_sides(tmp_path, A, {"update_ms": 0.2}, 5)
     late = ycsb(update_ms=0.2, done=2000)
