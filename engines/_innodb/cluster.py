@@ -27,7 +27,10 @@ from harness.errors import RunFailed, UsageError
 from harness.placement import Part
 from harness.supervise.user_files import acting_as
 
+#: What the harness itself works as.
 ROLE = "harness"
+#: What clients on other hosts work as, which come through a tunnel: rights on our database alone.
+TUNNEL_ROLE = "harness_client"
 DATABASE = "harness"
 #: A server's identity and keys, and which pages it happened to hold: no copy shares them.
 _NOT_KEPT = ("auto.cnf", "mysqld-auto.cnf", "*.pem", "*.pid", "ib_buffer_pool")

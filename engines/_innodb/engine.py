@@ -20,7 +20,7 @@ from harness.engine import (
     Places,
     Tunnel,
 )
-from harness.engines._innodb.cluster import DATABASE, ROLE, Cluster
+from harness.engines._innodb.cluster import DATABASE, ROLE, TUNNEL_ROLE, Cluster
 from harness.engines._innodb.configuration import (
     BINARY,
     CHARACTERS,
@@ -75,6 +75,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         self._doublewrite = part_of_doublewrite(self._installation, context.options)
         self._format = {"innodb_page_size": page_size(context.options)}
         self._password = secrets.token_hex(16)
+        self._tunnel_password = secrets.token_hex(16)
         self._first_start = True
         self.threads = context.threads
 
@@ -137,7 +138,10 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
     def tunnel(self, token: str) -> Tunnel:
         """By a socket of any name."""
         remote = f"/tmp/tierbench-{token}.sock"
-        connection = {**self.native_connection(), "socket": remote}
+        connection = {
+            **self.native_connection(), "socket": remote, "user": TUNNEL_ROLE,
+            "password": self._tunnel_password,
+        }  # fmt: skip
         return Tunnel(self._used().socket, remote, connection)
 
     def from_elsewhere(self) -> Mapping[str, Any] | None:
@@ -194,6 +198,13 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
             f"GRANT ALL PRIVILEGES ON *.* TO {user} WITH GRANT OPTION",
             "ALTER USER 'root'@'localhost' ACCOUNT LOCK",
         ]
+        if not self._loading:
+            tunnelled = f"'{TUNNEL_ROLE}'@'localhost'"
+            statements += [
+                f"CREATE USER IF NOT EXISTS {tunnelled}",
+                f"ALTER USER {tunnelled} IDENTIFIED BY '{self._tunnel_password}'",
+                f"GRANT ALL PRIVILEGES ON {DATABASE}.* TO {tunnelled}",
+            ]
         if listens:
             statements += [
                 f"CREATE USER {elsewhere} IDENTIFIED BY '{self._password}' REQUIRE SSL",

@@ -12,11 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 from patience import eventually
 
 from harness import paths, registry
 from harness.engines._innodb.cluster import Cluster
+from harness.engines._innodb.connection import open_connection
 from harness.engines._innodb.values import same_value
 from harness.engines._innodb.verify import open_files, verify_locations, verify_variables
 from harness.errors import RunFailed, UsageError
@@ -185,6 +187,19 @@ def test_strings_are_compared_by_byte(running: Any) -> None:
     assert connection.execute("select v from s where v like 'A%'").rows == [("A",)]
     connection.execute("drop table s")
     connection.close()
+
+
+def test_a_client_through_a_tunnel_has_rights_on_our_database_alone(running: Any) -> None:
+    tunnel = running.tunnel("1")
+    user, password = tunnel.connection["user"], tunnel.connection["password"]
+    connection = open_connection(unix_socket=str(tunnel.local), user=user, password=password)
+    try:
+        connection.query("USE harness")
+        for statement in ("CREATE DATABASE other", "SELECT 1 INTO OUTFILE '/tmp/tb-stolen'"):
+            with pytest.raises(pymysql.Error, match="denied"):
+                connection.query(statement)
+    finally:
+        connection.close()
 
 
 def test_the_password_is_in_memory_only(running: Any) -> None:
