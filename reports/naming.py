@@ -141,7 +141,7 @@ def parameter_words(name: str) -> str:
 
 def _number_or_word(text: str) -> str:
     """``1,000,000``; ``yes`` and ``no`` for a flag."""
-    if text.isascii() and text.isdigit() and len(text) > 4:
+    if text.isascii() and text.isdigit() and 4 < len(text) < 20:
         return f"{int(text):,}"
     return {"true": "yes", "false": "no"}.get(text, text)
 

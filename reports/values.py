@@ -195,12 +195,14 @@ def as_told(one: Measured | None) -> bool:
     return one is not None and one.note == AS_TOLD
 
 
-def natural(text: str) -> tuple[tuple[int, int | str], ...]:
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """Sort key that puts query 2 before query 10."""
     import re
 
-    pieces = re.findall(r"\d+|\D+", text)
-    return tuple((0, int(piece)) if piece.isdigit() else (1, piece) for piece in pieces)
+    pieces = [
+        (digits.lstrip("0"), other) for digits, other in re.findall("([0-9]+)|([^0-9]+)", text)
+    ]
+    return tuple((1, 0, other) if other else (0, len(digits), digits) for digits, other in pieces)
 
 
 def in_order(quantities: Iterable[Quantity]) -> list[Quantity]:

@@ -31,6 +31,7 @@ from harness.reports.anatomy import plan_sums
 from harness.reports.micro.configured import settings_of
 from harness.reports.micro.points import devices
 from harness.reports.published import read_published
+from harness.reports.values import natural
 from harness.store import Store, StoredRun, write_json_atomically
 from harness.supervise.journal import Journal, recover
 from harness.tiers.hostfile import load_host_file
@@ -256,3 +257,9 @@ def _zipped(content: bytes) -> bytes:
     import gzip
 
     return gzip.compress(content, 1)
+
+
+def test_labels_are_ordered_by_their_numbers_of_any_length() -> None:
+    ordered = ["q2", "q10", "q" + "9" * 5000, "q²"]
+    shuffled = ordered[::-1]
+    assert sorted(shuffled, key=natural) == ordered
