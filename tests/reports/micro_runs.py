@@ -137,10 +137,15 @@ def latency(measurement: str, ns: float, **labels: object) -> dict[str, Any]:
 
 def numa_tier(name: str = "dram", node: int = 0) -> dict[str, Any]:
     """A tier of a memory node as a manifest has it; node 0 of the made-up hosts has processors."""
-    facts = {"kind": "numa", "mount_options": [], "notes": [], "disks": []}
     return {"name": name, "kind": "numa", "emulates": None, "path": None, "device": None,
             "node": node, "nodes": [node], "policy": "bind", "price_per_gb": None,
-            "source": "host.yml:3", "facts": facts, "warnings": []}  # fmt: skip
+            "source": "host.yml:3", "facts": tier_facts("numa"), "warnings": []}  # fmt: skip
+
+
+def tier_facts(kind: str, **more: Any) -> dict[str, Any]:
+    """Facts of a tier without a file system or device."""
+    return {"kind": kind, "filesystem": "", "device": "", "dax": False, "mount_options": [],
+            "notes": [], "disks": [], **more}  # fmt: skip
 
 
 def with_suite(

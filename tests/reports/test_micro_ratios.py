@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_runs import KINDS, duration, latency, micro_run, numa_tier, operations, rate, with_suite
+from micro_runs import (
+    KINDS,
+    duration,
+    latency,
+    micro_run,
+    numa_tier,
+    operations,
+    rate,
+    tier_facts,
+    with_suite,
+)
 
 from harness.reports.micro.papers import paper_rows
 from harness.reports.micro.points import devices
@@ -125,8 +135,8 @@ def test_bandwidths_of_two_tiers_are_each_at_its_best_threads(tmp_path: Path) ->
 
 def test_interleaved_dimms_are_over_one_alone_by_their_facts(tmp_path: Path) -> None:
     def tier(name: str, ways: int) -> dict[str, Any]:
-        return numa_tier(name) | {"kind": "fsdax", "facts": {"kind": "fsdax", "notes": [],
-                                  "mount_options": [], "interleave_ways": ways}}  # fmt: skip
+        facts = tier_facts("fsdax", interleave_ways=ways)
+        return numa_tier(name) | {"kind": "fsdax", "facts": facts}
 
     told = _told([
         _of(tmp_path, _by_threads(load, store), "empirical-guide", "fig4", tier=name,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_runs import KINDS, micro_run, numa_tier, rate, with_suite
+from micro_runs import KINDS, micro_run, numa_tier, rate, tier_facts, with_suite
 
 from harness.reports.micro.papers import paper_rows
 from harness.reports.micro.points import devices
@@ -81,7 +81,7 @@ def dimms(
     root: Path, ways: int | None, gb_per_s: float, threads: int = 32, read_by: int = 16
 ) -> StoredRun:
     """Reads and writes of Figure 15 on a tier of so many interleaved DIMMs; None: of none."""
-    facts = {"kind": "fsdax", "notes": [], "mount_options": [], "interleave_ways": ways}
+    facts = tier_facts("fsdax", interleave_ways=ways)
     tier = numa_tier("pmem") | {"kind": "fsdax", "facts": facts}
     named = {"pattern": "sequential"}
     metrics = [
