@@ -9,7 +9,7 @@ tunnel. What a process is told (the password in it) and what it answers goes thr
 
     afar = ClientHosts(("bench@client1", "client2"))
     afar.check("postgres")                    # loadgen is there, the clocks agree
-    remote = afar.remote(0, "postgres", engine.tunnel("a3f9"))
+    argv = afar.argv(0, "postgres", remote="/tmp/.s.PGSQL.20001", local="/run/.s.PGSQL.5432")
 
 ``ssh`` is the user's own, with its configuration, keys and agent; it asks for nothing.
 """
@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import IO
 
-from harness.engine import Tunnel
 from harness.errors import UsageError
 from harness.natives import LOADGEN_INTERFACE
 
@@ -74,14 +73,13 @@ class ClientHosts:
         """
         return tuple(dict.fromkeys(_address(name, towards) for name in self.names))
 
-    def argv(self, index: int, backend: str, tunnel: Tunnel | None) -> list[str]:
-        """The command that is process ``index``; it ends with its tunnel, where it needs one."""
+    def argv(self, index: int, backend: str, remote: str = "", local: str = "") -> list[str]:
+        """The command that is process ``index``. ``remote``, ``local``: sockets of its tunnel."""
         host = self.names[index % len(self.names)]
         command = f"exec {_python()} -m harness.client run {backend}"
-        if tunnel is None:
+        if not remote:
             return [*_ssh(), host, command]
-        forward = ["-R", f"{tunnel.remote}:{tunnel.local}"]
-        return [*_ssh(), *forward, host, f"{command} {tunnel.remote}"]
+        return [*_ssh(), "-R", f"{remote}:{local}", host, f"{command} {remote}"]
 
     @staticmethod
     def environment() -> dict[str, str]:

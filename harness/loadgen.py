@@ -15,6 +15,7 @@ thread. Whatever happens, no process is left when a function returns.
 from __future__ import annotations
 
 import json
+import os
 import queue
 import secrets
 import threading
@@ -34,7 +35,7 @@ from harness.engine import Credentials, Listens, Process, Tunnel, TunnelsNativel
 from harness.errors import RunFailed, UsageError
 from harness.natives import loadgen_for
 from harness.supervise.failures import log_tail
-from harness.supervise.user_files import acting_as
+from harness.supervise.user_files import acting_as, hold_socket
 from harness.workload import Clients
 
 #: Until when all processes are connected: they start together at a time set beforehand, and a
@@ -275,9 +276,10 @@ def _started(
 ) -> Iterator[list[_Client]]:
     running: list[_Client] = []
     threads: list[threading.Thread] = []
+    sockets: list[int] = []
     try:
         for index, spec in enumerate(specs):
-            client = _start(index, spec, clients, logs / f"{index}.log", afar)
+            client = _start(index, spec, clients, logs / f"{index}.log", afar, sockets)
             running.append(client)
             readers = (_read_progress, _read_result) if afar is None else (_read_lines,)
             client.open_streams = len(readers)
@@ -297,18 +299,31 @@ def _started(
             if client.process.progress is not None:
                 client.process.progress.close()
             client.process.wait()
+        for socket in sockets:
+            os.close(socket)
 
 
 def _start(
-    index: int, spec: Mapping[str, Any], clients: Clients, log: Path, afar: Afar | None
+    index: int,
+    spec: Mapping[str, Any],
+    clients: Clients,
+    log: Path,
+    afar: Afar | None,
+    sockets: list[int],
 ) -> _Client:
+    """``sockets``: descriptors that tunnels need as long as the client runs are added."""
     if afar is not None:
         tunnel, connection = afar.way()
         kept = {key: spec["connection"][key] for key in _OF_SESSION & spec["connection"].keys()}
         spec = {**spec, "connection": {**connection, **kept}}
     schemas.validate(spec, "loadgen-spec", "loadgen's spec")
     if afar is not None:  # as the harness's own user, whose keys and agent ssh needs
-        argv = afar.hosts.argv(index, spec["backend"], tunnel)
+        ends: tuple[str, ...] = ()
+        if tunnel is not None:
+            # ssh has our rights, and the server's user may replace the socket by a link.
+            sockets.append(hold_socket(tunnel.local, clients.credentials))
+            ends = (tunnel.remote, f"/proc/{os.getpid()}/fd/{sockets[-1]}")
+        argv = afar.hosts.argv(index, spec["backend"], *ends)
         environment = afar.hosts.environment()
         process = clients.processes.spawn(
             argv, env=environment, log=log, log_owner=clients.credentials, pipes=True, capped=False

@@ -92,6 +92,22 @@ def open_regular(path: Path | str, flags: int, mode: int = 0o600) -> int:
     return descriptor
 
 
+def hold_socket(path: Path, user: User | None) -> int:
+    """A descriptor of the socket at ``path`` itself, whatever takes its place later.
+
+    Another process of ours reaches it by ``/proc/PID/fd/N``. OSError for anything but a socket
+    of ``user``.
+    """
+    with acting_as(user):
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    facts = os.fstat(descriptor)
+    owner = os.geteuid() if user is None else user.uid
+    if not stat.S_ISSOCK(facts.st_mode) or facts.st_uid != owner:
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, f"not a socket of uid {owner}", str(path))
+    return descriptor
+
+
 def read_bytes(path: Path, user: User | None, max_bytes: int = _MAX_BYTES) -> bytes:
     """The first ``max_bytes`` of a regular file, read as ``user``."""
     with acting_as(user):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from harness.client_hosts import ClientHosts
-from harness.engine import Tunnel
 from harness.errors import UsageError
 from harness.workloads.tpcc.options import normalise
 
@@ -129,7 +128,6 @@ def test_runs_without_hosts_keep_their_hash():
 
 def test_processes_go_round_the_hosts():
     hosts = ClientHosts(("one", "two"))
-    tunnel = Tunnel(Path("/run/here.sock"), "/tmp/there.sock", {})
-    argvs = [hosts.argv(index, "postgres", tunnel) for index in range(3)]
+    argvs = [hosts.argv(i, "postgres", "/tmp/there.sock", "/run/here.sock") for i in range(3)]
     assert [argv[-2] for argv in argvs] == ["one", "two", "one"]
     assert "/tmp/there.sock:/run/here.sock" in argvs[0]

@@ -1,6 +1,7 @@
 """Root among files of a user who may exchange any of them at any moment."""
 
 import os
+import socket
 import stat
 import tempfile
 import threading
@@ -12,6 +13,7 @@ from harness.engine import Credentials
 from harness.supervise import linux
 from harness.supervise.user_files import (
     acting_as,
+    hold_socket,
     make_directory,
     open_regular,
     read_text,
@@ -200,3 +202,25 @@ def test_a_directory_that_another_user_can_write_is_refused(theirs, tmp_path, wh
         folder.mkdir()
     with pytest.raises(OSError):
         refuse_writable(Path(folder), USER)
+
+
+def listening(path):
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(path))
+    server.listen()
+    return server
+
+
+def test_a_held_socket_stays_itself_when_a_link_takes_its_place(theirs, tmp_path):
+    with listening(theirs / "socket") as server, listening(tmp_path / "roots"):
+        os.chown(theirs / "socket", USER.uid, USER.gid)
+        held = hold_socket(theirs / "socket", USER)
+        (theirs / "socket").unlink()
+        (theirs / "socket").symlink_to(tmp_path / "roots")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(f"/proc/{os.getpid()}/fd/{held}")
+            server.settimeout(0)
+            server.accept()[0].close()
+        os.close(held)
+        with pytest.raises(OSError, match="not a socket"):
+            hold_socket(theirs / "socket", USER)
