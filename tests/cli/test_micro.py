@@ -270,7 +270,7 @@ def test_a_program_that_dies_is_told_with_the_configuration_that_it_measured(har
         process = harness.start("run", "micro", "--suite", "quick", "--tier", "dram", "--json",
                                 "-p", "only=chase", "-p", "range=16MiB",
                                 "-p", "duration=600s")  # fmt: skip
-        found = _microbench_of(harness)
+        found = _microbench_of(process)
         time.sleep(seconds)
         os.kill(found, signal.SIGKILL)
         out, _ = process.communicate(timeout=PATIENCE_S)
@@ -285,14 +285,14 @@ def test_a_program_that_dies_is_told_with_the_configuration_that_it_measured(har
     assert "measure chase (repeat 1 of 1)" in stored
 
 
-def _microbench_of(harness):
-    """The process id of the program that measures for this store, once its chase has begun."""
-    deadline = time.monotonic() + 300
+def _microbench_of(process):
+    """The process id of the program that measures for this command, once its chase has begun."""
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         for folder in Path("/proc").glob("[0-9]*"):
             try:
-                name = (folder / "comm").read_text().strip()
-                mine = name == "microbench" and harness.root in (folder / "cwd").readlink().parents
+                supervisor = _parent(folder) if _name(folder) == "microbench" else 0
+                mine = supervisor and _parent(Path(f"/proc/{supervisor}")) == process.pid
                 threads = len(list((folder / "task").iterdir()))
             except OSError:
                 continue
@@ -302,11 +302,19 @@ def _microbench_of(harness):
     raise AssertionError("microbench was never started")
 
 
+def _name(folder):
+    return (folder / "comm").read_text().strip()
+
+
+def _parent(folder):
+    return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+
+
 def test_ctrl_c_leaves_no_run_and_no_process(harness):
     before = harness("runs", "list", "--json").json
     process = harness.start("run", "micro", "--suite", "quick", "--tier", "pmem",
                             "--emulate", "pmem", "-p", "duration=600s")  # fmt: skip
-    _microbench_of(harness)
+    _microbench_of(process)
     done = harness.interrupt(process, signal.SIGINT)
     assert done.code == 130
     assert harness.settled() == []
