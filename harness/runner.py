@@ -97,6 +97,7 @@ def _run(prepared: Prepared, env: Environment, recorder: Recorder, standing: Sta
             one_at_a_time(env.progress),
             memory_cap(prepared.spec.memory_limit_bytes, env.supervisor) as cap,
         ):
+            recorder.begin()
             recorder.cap = cap
             with _blaming(cap), ExitStack() as stack:
                 _walk(prepared, env, recorder, standing, stack)

@@ -377,7 +377,9 @@ class Store:
         if (Path(name) / "run.json").exists():
             return StoredRun(Path(name).resolve())
         if self.has(name):
-            return StoredRun(self.runs_folder / name, self._index.entries().get(name))
+            directory, entry = self.runs_folder / name, self._index.entries().get(name)
+            current = entry is not None and entry.stamps == stamps_of(directory)
+            return StoredRun(directory, entry if current else None)
         found = [
             run
             for run in self.runs()

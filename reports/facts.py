@@ -179,8 +179,10 @@ def _manifest_facts(manifest: Mapping[str, Any]) -> dict[str, str]:
     flat |= _flatten("engine", {k: engine[k] for k in ("version", "build", "source", "kind")})
     flat |= _how("engine.settings", engine["settings"])
     flat |= _how("engine.config", engine["effective_config"])
-    for part in ("harness", "dataset", "memory_cap", "tools"):
+    for part in ("harness", "memory_cap", "tools"):
         flat |= _flatten(part, manifest[part] or {})
+    dataset = manifest["dataset"] or {}  # how it was loaded is no difference of the data
+    flat |= _flatten("dataset", {k: dataset[k] for k in ("key", "fingerprint") if k in dataset})
     return flat | {"restore_method": manifest["restore_method"]}
 
 

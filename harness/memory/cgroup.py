@@ -82,6 +82,11 @@ class MemoryCap:
         else:
             (self.path / "memory.max").write_text(str(limit_bytes))
 
+    def pids(self) -> list[int]:
+        """The processes in it now."""
+        files = self.path.rglob("cgroup.procs") if self.path else ()
+        return [int(word) for file in files for word in _words(file)]
+
     def events(self) -> CapEvents:
         """Usage, peak and limit events so far (bytes; counts)."""
         if self.path is None:

@@ -23,7 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from harness.errors import RunFailed
@@ -43,15 +43,15 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class TmpfsRoom:
     """A thread that moves the limit of ``cap`` with the tmpfs files below ``directories``.
 
-    ``given_bytes``: the room now; ``peak_bytes``: the most so far. Both are 0 where no
-    directory is on a tmpfs.
+    ``given_bytes``: the room now; ``peak_bytes``: the most so far; ``charged_bytes``: the files
+    found by the last walk. All are 0 where no directory is on a tmpfs.
     """
 
     def __init__(self, cap: MemoryCap, directories: Iterable[Path]) -> None:
         self._cap = cap
         self._directories = [path for path in directories if in_memory(path)]
         self.given_bytes = self.peak_bytes = 0
-        self._charged = self._used = 0  # at the last walk
+        self.charged_bytes = self._used = 0  # at the last walk
         self._next_walk = 0.0
         self._outside: _Sizes = Counter()
         self._descriptors: list[int] = []
@@ -88,13 +88,13 @@ class TmpfsRoom:
         used = self._used_bytes()
         started = time.monotonic()
         if started < self._next_walk:
-            room = self._charged + max(0, used - self._used)
+            room = self.charged_bytes + max(0, used - self._used)
         else:
             sizes = self._sizes()
             self._outside &= sizes  # a file cut short grows again inside the cap
             charged = (sizes - self._outside).total()
             # A walk may miss a file that is being renamed: a limit set too low would kill.
-            room, self._charged, self._used = max(charged, self._charged), charged, used
+            room, self.charged_bytes, self._used = max(charged, self.charged_bytes), charged, used
             cost = time.monotonic() - started
             self._next_walk = started + max(10 * _INTERVAL_S, cost / _WALKING_SHARE)
         if room == self.given_bytes:
@@ -124,7 +124,20 @@ class TmpfsRoom:
         found: _Sizes = Counter()
         for directory in self._descriptors:
             _add_sizes(directory, found)
+        devices = {os.fstat(at).st_dev for at in self._descriptors}
+        for pid in self._cap.pids():
+            _add_unlinked(pid, devices, found)
         return found
+
+
+def _add_unlinked(pid: int, devices: set[int], found: _Sizes) -> None:
+    """Of files without a name that a process has open: MySQL's temporary files have none."""
+    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as listing:
+        for entry in listing:
+            with suppress(OSError):  # closed meanwhile
+                status = entry.stat()
+                if status.st_nlink == 0 and status.st_dev in devices:
+                    found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK_BYTES
 
 
 def _add_sizes(directory: int, found: _Sizes) -> None:

@@ -107,6 +107,29 @@ def test_files_on_a_tmpfs_leave_the_rest_of_the_cap_as_it_is(supervisor, big_fil
     assert LIMIT / 2 < later <= LIMIT
 
 
+#: Holds 16 MiB in a file without a name in the directory, then prints a line and waits.
+NAMELESS = """import os, sys
+file = os.open(sys.argv[1], os.O_TMPFILE | os.O_RDWR)
+os.write(file, bytes(16 << 20))
+print(flush=True)
+sys.stdin.readline()
+"""
+
+
+@needs_a_cap
+def test_files_without_a_name_have_room_as_long_as_they_are_open(supervisor, tmpfs_directory):
+    tmpfs_directory.chmod(0o1777)
+    with memory_cap(LIMIT, supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
+        holder = supervisor.capped_by(cap).spawn(
+            ["/usr/bin/python3", "-c", NAMELESS, str(tmpfs_directory)], pipes=True
+        )
+        assert holder.stdout.readline()
+        until(lambda: room.charged_bytes == 16 * MIB)
+        holder.stdin.close()
+        holder.wait(60)
+        until(lambda: room.given_bytes == 0)
+
+
 @needs_a_cap
 def test_no_room_is_added_where_nothing_is_on_a_tmpfs(supervisor, tmp_path):
     with memory_cap(LIMIT, supervisor) as cap, TmpfsRoom(cap, [tmp_path]) as room:
