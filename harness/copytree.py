@@ -103,20 +103,22 @@ def _copy(
         for path, to in leading.items():
             path.symlink_to(to)
         for folder in reversed(folders):
-            folder.target.chmod(stat.S_IMODE(folder.status.st_mode))
+            folder.target.chmod(_kept_mode(folder, reader, writer))
             os.utime(folder.target, ns=(folder.status.st_atime_ns, folder.status.st_mtime_ns))
     make_durable(target, writer)
     return total
 
 
 def move_tree(source: Path, target: Path, owner: User | None = None) -> None:
-    """Rename; where that cannot be (another file system), a full copy, and ``source`` stays.
+    """Rename; on another file system a full copy, and ``source`` stays.
 
     What ``owner`` had there is our own then. RunFailed where it is not to be had whole.
     """
     try:
         source.rename(target)
-    except OSError:
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise RunFailed(f"keep {source}", f"{error.strerror} ({target})") from error
         copy_tree(source, target, reader=owner)
         return
     try:
@@ -159,6 +161,12 @@ def _check(source: Path, entries: list[_Entry], links: list[_Entry]) -> None:
             raise RunFailed(f"copy {source}", f"{entry.source} is not a file, folder or link")
 
 
+def _kept_mode(entry: _Entry, reader: User | None, writer: User | None) -> int:
+    """Never set-uid; of what becomes ours from another user's, not writable by others either."""
+    becomes_ours = reader is not None and writer is None
+    return stat.S_IMODE(entry.status.st_mode) & (0o755 if becomes_ours else 0o777)
+
+
 def _copy_file(entry: _Entry, reader: User | None, writer: User | None) -> int:
     buffer = memoryview(bytearray(min(_BLOCK_BYTES, max(1, entry.status.st_size))))
     with acting_as(reader):
@@ -171,6 +179,6 @@ def _copy_file(entry: _Entry, reader: User | None, writer: User | None) -> int:
                 part = buffer[:count]
                 while part:
                     part = part[target.write(part) :]
-            os.fchmod(descriptor, stat.S_IMODE(entry.status.st_mode))
+            os.fchmod(descriptor, _kept_mode(entry, reader, writer))
             os.utime(descriptor, ns=(entry.status.st_atime_ns, entry.status.st_mtime_ns))
     return entry.status.st_size

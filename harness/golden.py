@@ -31,11 +31,10 @@ from harness.errors import RunFailed, UsageError, warn
 from harness.progress import Progress
 from harness.spec import content_hash
 from harness.store import write_json_atomically
-from harness.supervise.credentials import unprivileged
+from harness.supervise.credentials import refuse_exchangeable
 from harness.supervise.user_files import (
     make_directory,
     make_passable,
-    refuse_writable,
     regular_bytes,
     remove_tree,
 )
@@ -223,7 +222,12 @@ class DatasetStore:
         return found
 
     def find(self, name: str) -> Dataset | None:
-        """The complete dataset of this name, None where there is none."""
+        """The complete dataset of this name, None where there is none.
+
+        UsageError where another user could exchange it.
+        """
+        if os.geteuid() == 0 and self.root.is_dir():  # it will be copied with our rights
+            refuse_exchangeable(self.root, "data", "HARNESS_DATA")
         return Dataset.read(self.root / name)
 
     @contextmanager
@@ -238,7 +242,7 @@ class DatasetStore:
         try:
             make_passable(self.root)
             if os.geteuid() == 0:  # what is loaded as the servers' user is ours in the end
-                refuse_writable(self.root, unprivileged())
+                refuse_exchangeable(self.root, "data", "HARNESS_DATA")
             lock = _lock_path(self.root / name).open("w")
         except OSError as error:
             raise UsageError(

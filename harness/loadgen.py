@@ -321,7 +321,10 @@ def _start(
         ends: tuple[str, ...] = ()
         if tunnel is not None:
             # ssh has our rights, and the server's user may replace the socket by a link.
-            sockets.append(hold_socket(tunnel.local, clients.credentials))
+            try:
+                sockets.append(hold_socket(tunnel.local, clients.credentials))
+            except OSError as error:
+                raise RunFailed(_ASKED, f"no tunnel to the server's socket: {error}") from error
             ends = (tunnel.remote, f"/proc/{os.getpid()}/fd/{sockets[-1]}")
         argv = afar.hosts.argv(index, spec["backend"], *ends)
         environment = afar.hosts.environment()

@@ -11,7 +11,6 @@ install. Database *services* of the machine are never touched.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import warnings
@@ -23,8 +22,8 @@ from harness.engines._install.pins import pinned, pinned_engines
 from harness.engines._install.prefix import publish, work_directory
 from harness.errors import RunFailed, UsageError
 from harness.progress import Progress
-from harness.supervise.credentials import run_unprivileged, unprivileged
-from harness.supervise.user_files import make_passable, refuse_writable
+from harness.supervise.credentials import refuse_exchangeable, run_unprivileged, unprivileged
+from harness.supervise.user_files import make_passable
 
 __all__ = [
     "Damaged",
@@ -94,7 +93,7 @@ def install(
                 return folder
             progress.say(f"{folder}: {found}; it is installed again")
     make_passable(prefix)
-    _refuse_writable(prefix)
+    refuse_exchangeable(prefix, "engines", "HARNESS_ENGINES")
     failures: list[RunFailed] = []
     for pin in wanted:
         try:
@@ -116,7 +115,7 @@ def install(
 def installed(engine: str, prefix: Path) -> list[Installed]:
     """What the prefix holds of ``engine``, pinned builds first and in their order."""
     if prefix.is_dir():
-        _refuse_writable(prefix)
+        refuse_exchangeable(prefix, "engines", "HARNESS_ENGINES")
     pins = {pin.folder: pin for pin in _pins(engine)}
     order = {folder: number for number, folder in enumerate(pins)}
     found: list[Installed] = []
@@ -132,18 +131,6 @@ def installed(engine: str, prefix: Path) -> list[Installed]:
         record = json.loads((folder / _RECORD).read_text())
         found.append(Installed(folder, record["source"], tuple(record["moved_on"])))
     return found
-
-
-def _refuse_writable(prefix: Path) -> None:
-    """UsageError where another user could exchange the programs in it."""
-    try:
-        refuse_writable(prefix, unprivileged())
-    except OSError as error:
-        raise UsageError(
-            f"engines in {prefix}",
-            f"{error.strerror}: {error.filename or prefix}",
-            f"chown it to {os.geteuid()} and chmod 755 it, or name another in $HARNESS_ENGINES",
-        ) from error
 
 
 def _damage(folder: Path) -> str | None:
@@ -243,7 +230,14 @@ def _try(pin: Pinned, tree: Path) -> None:
         command += [] if user is None else [str(user.uid), str(user.gid)]
     try:
         done = (
-            subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TRIAL_S)
+            subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_TRIAL_S,
+                start_new_session=True,  # away from our terminal
+            )
             if program.endswith(".so")
             else run_unprivileged(command, timeout_s=_TRIAL_S)
         )

@@ -12,7 +12,6 @@ own, and its indexes are inside its tables.
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Mapping, Sequence
@@ -47,7 +46,7 @@ from harness.engines.rocksdb.window import warnings as window_warnings
 from harness.errors import RunFailed, UsageError
 from harness.placement import Part
 from harness.progress import Progress
-from harness.supervise.process import alive
+from harness.supervise.process import alive, send_signal
 from harness.supervise.user_files import acting_as, read_text, write_text
 
 _FOLDER = "rocksdb"
@@ -124,8 +123,8 @@ class RocksDb(OfficialClient):
     def kill(self) -> None:
         """SIGKILL the client that has the engine in it."""
         client, self._client = self._client, None
-        if client is not None and alive(client):
-            os.kill(client.pid, signal.SIGKILL)
+        if client is not None:
+            send_signal(client, signal.SIGKILL)
 
     def host(self, process: ProcessId) -> None:
         """One client at a time: RocksDB locks the directory."""

@@ -186,7 +186,10 @@ def _probed(library: Path, request: str) -> tuple[int, str, str]:
     pipe = subprocess.PIPE
     command = [sys.executable, "-I", "-S", probe.__file__]
     try:
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        with subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+            start_new_session=True,  # away from our terminal
+        ) as process:  # fmt: skip
             try:
                 out, err = process.communicate(request, timeout=_TIMEOUT_S)
             except subprocess.TimeoutExpired:

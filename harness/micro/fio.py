@@ -177,7 +177,8 @@ def _fill(work: Workplace, plan: IoPlan, past_cache: bool) -> None:
         f"direct={int(past_cache)}\nend_fsync=1\nrefill_buffers=1\nrandseed={work.seed}\n"
     )
     _fio(work, text)
-    written = (work.files / _FILE).stat().st_size
+    with acting_as(work.env.credentials):
+        written = (work.files / _FILE).lstat().st_size
     if written != plan.size_bytes:
         raise RunFailed(
             f"write {plan.size_bytes} bytes on {work.tier.name}", f"the file has {written}"

@@ -6,9 +6,11 @@ import os
 import pwd
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from harness.engine import Credentials
 from harness.errors import UsageError
+from harness.supervise.user_files import refuse_writable
 
 _DEDICATED = "tierbench"
 _FALLBACK = "nobody"
@@ -41,6 +43,18 @@ def shared_user_warnings(user: Credentials) -> list[dict[str, str]]:
             "do": "run scripts/create-user.sh as root (`make setup` does)",
         }
     ]
+
+
+def refuse_exchangeable(path: Path, what: str, variable: str) -> None:
+    """UsageError where the servers' user could exchange what lies at ``path``, which we trust."""
+    try:
+        refuse_writable(path, unprivileged())
+    except OSError as error:
+        raise UsageError(
+            f"{what} in {path}",
+            f"{error.strerror}: {error.filename or path}",
+            f"chown it to {os.geteuid()} and chmod 755 it, or name another in ${variable}",
+        ) from error
 
 
 def run_unprivileged(

@@ -27,7 +27,7 @@ def spawn_failure(
         closed = report["closed"]
         return RunFailed(
             asked,
-            f"{path}: user {user} cannot enter {closed} ({_access(closed)})",
+            f"{path}: user {user} cannot enter {closed} ({_access(closed, credentials)})",
             f"put it where {user} can reach it, `chmod o+x {closed}`, or name in $HARNESS_USER "
             "a user who can",
         )
@@ -37,7 +37,9 @@ def spawn_failure(
         where = "there" if "/" in path else f"on that part of the PATH which {user} can reach"
         return RunFailed(asked, f"{path} is not {where}", "install it, or give its full path")
     if step == "exec" and report["errno"] == errno.EACCES:
-        return RunFailed(asked, f"{path} is not executable for {user} ({_access(path)})")
+        return RunFailed(
+            asked, f"{path} is not executable for {user} ({_access(path, credentials)})"
+        )
     return RunFailed(asked, f"{step}: {report['error']} ({path})")
 
 
@@ -48,10 +50,11 @@ def _own_name() -> str:
         return str(os.geteuid())
 
 
-def _access(path: str) -> str:
-    """``mode 0700, owner root:root``."""
+def _access(path: str, user: Credentials | None) -> str:
+    """``mode 0700, owner root:root``, as the user can see it."""
     try:
-        facts = Path(path).stat()
+        with acting_as(user):
+            facts = Path(path).stat()
     except OSError as error:
         return str(error)
     owner = _name(pwd.getpwuid, facts.st_uid)

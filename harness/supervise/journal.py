@@ -163,9 +163,14 @@ class Journal:
             raise
         if not real.exists():
             real.mkdir()
-            real.chmod(mode)
-            if credentials is not None and os.geteuid() == 0:
-                os.chown(real, credentials.uid, credentials.gid)
+            # By descriptor: what lies there may have been exchanged for a link meanwhile.
+            descriptor = os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                os.fchmod(descriptor, mode)
+                if credentials is not None and os.geteuid() == 0:
+                    os.fchown(descriptor, credentials.uid, credentials.gid)
+            finally:
+                os.close(descriptor)
 
     def _write_marker(self, directory: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

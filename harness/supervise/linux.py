@@ -121,9 +121,14 @@ def _set_id(change: Any, number: int) -> int:
     return int(change(ctypes.c_uint(number))) & _UNCHANGED
 
 
+def allow_inspection() -> None:
+    """Our own processes may look at this one in /proc: changed identities have forbidden it."""
+    _prctl(_PR_SET_DUMPABLE, 1, "prctl(PR_SET_DUMPABLE)")
+
+
 def become(user: int, group: int, groups: Sequence[int]) -> None:
     """Give up root for good, in all threads; what runs from then on may be looked at in /proc."""
     os.setgroups(groups)
     os.setresgid(group, group, group)
     os.setresuid(user, user, user)
-    _prctl(_PR_SET_DUMPABLE, 1, "prctl(PR_SET_DUMPABLE)")
+    allow_inspection()

@@ -76,6 +76,7 @@ def acting_as(user: User | None) -> Iterator[None]:
         yield
     finally:
         linux.set_filesystem_identity(before)
+        linux.allow_inspection()
 
 
 def open_regular(path: Path | str, flags: int, mode: int = 0o600) -> int:
@@ -241,7 +242,7 @@ def _remove_files(descriptor: int) -> list[str]:
 
 
 def take_over(folder: Path, user: User | None) -> None:
-    """Make a tree of ``user``'s our own: no other user can change it afterwards.
+    """Make a tree of ``user``'s our own: no other user can open it for writing afterwards.
 
     ``folder`` lies in a directory that only we write. Each directory is ours before it is
     listed, so that nothing can be exchanged below it. OSError where something in it belongs to
@@ -287,10 +288,11 @@ def refuse_writable(path: Path, user: User | None) -> None:
         )
     if user is None or os.geteuid() != 0:
         return
+    groups = os.getgrouplist(user.name, user.gid) if user.name else [user.gid]
     for above in path.resolve().parents:
         facts = above.stat()
         others = facts.st_mode & stat.S_IWOTH or (
-            facts.st_mode & stat.S_IWGRP and facts.st_gid == user.gid
+            facts.st_mode & stat.S_IWGRP and facts.st_gid in groups
         )
         if facts.st_uid == user.uid or (others and not facts.st_mode & stat.S_ISVTX):
             raise PermissionError(errno.EPERM, f"user {user.name} may write to it", str(above))

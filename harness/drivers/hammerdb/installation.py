@@ -110,6 +110,7 @@ class HammerDb:
                 env={"PATH": os.environ.get("PATH", os.defpath)} | self.environment(Path("/")),
                 timeout=_CHECK_TIMEOUT_S,
                 check=False,
+                start_new_session=True,  # away from our terminal
                 user=user.uid if user else None,
                 group=user.gid if user else None,
                 extra_groups=[] if user else None,

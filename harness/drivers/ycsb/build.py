@@ -21,6 +21,7 @@ from harness.engines._install.clients import run_client
 from harness.engines._install.prefix import publish, work_directory
 from harness.errors import RunFailed
 from harness.progress import Progress
+from harness.supervise.credentials import refuse_exchangeable
 from harness.supervise.user_files import make_passable
 
 #: Of the core, as ``maven/pom.xml`` pins it.
@@ -64,6 +65,8 @@ def builds() -> list[str]:
 def built(binding: YcsbBinding, progress: Progress) -> Build:
     """The client with this binding, built first where it is not; RunFailed in Maven's words."""
     folder = _folder(binding)
+    if paths.engines_prefix().is_dir():
+        refuse_exchangeable(paths.engines_prefix(), "engines", "HARNESS_ENGINES")
     if not folder.is_dir():
         _build(binding, folder, progress)
     return Build(folder, binding)
