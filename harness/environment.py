@@ -55,7 +55,7 @@ class Environment:
     def directory(self, path: Path) -> Iterator[Path]:
         """A new directory of the engine's user, removed at the end whatever happens.
 
-        So is the one it lies in, where that was made for it and nobody else is in it. UsageError
+        So is the one it lies in, where that was made for it and is empty. UsageError
         where another user could put something else in its place.
         """
         new = not path.parent.exists()

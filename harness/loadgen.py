@@ -382,7 +382,7 @@ class _Patience:
 
     @classmethod
     def of(cls, specs: Sequence[Mapping[str, Any]]) -> _Patience:
-        """Of clients that run their phases. How long a load or a check takes, nobody knows."""
+        """Of clients that run their phases. The time of a load or a check is unknown."""
         first = specs[0]
         if first.get("task", "run") != "run":
             return cls()

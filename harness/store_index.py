@@ -1,6 +1,6 @@
 """The index of a store: what selects a run, and which of its documents were found valid.
 
-``runs.index`` lies beside the runs and is never the truth: an entry counts while the files it
+``runs.index`` lies next to the runs and is never the truth: an entry counts while the files it
 was made from have the same time, size and inode, and a document is taken as valid while its
 digest is the one that was validated. Each line stands for itself (a checksum and a JSON object),
 the last one of a run counts, and lines are only appended. So writers need no lock: a line that a
@@ -141,7 +141,7 @@ def _line(name: str, entry: Entry) -> bytes:
         "head": entry.head,
     }
     text = json.dumps(fields, separators=(",", ":")).encode()
-    # The break before it ends a line that somebody else's full disk has cut off.
+    # The leading line break ends a line that another writer's full disk has cut off.
     return b"\n%08x %s\n" % (binascii.crc32(text), text)
 
 

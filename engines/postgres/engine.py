@@ -59,7 +59,7 @@ _STORED: Mapping[str, str | None] = {
 #: What a client on another host may do: read and change rows, run the workload's procedures.
 _CLIENT_RIGHTS = (
     f"CREATE ROLE {CLIENT_ROLE} LOGIN",
-    # An error that the client is told anyway is not to be logged too (NO_ERRORS_LOGGED).
+    # An error that the client receives anyway is not logged too (NO_ERRORS_LOGGED).
     f"ALTER ROLE {CLIENT_ROLE} SET log_min_messages = fatal",
     "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
     f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {CLIENT_ROLE}",

@@ -31,7 +31,7 @@ from harness.yamlfile import Document
 
 _WORKLOADS = ", ".join([*registry.workload_names(), "micro"])
 _ENGINES = ", ".join(registry.engine_names())
-#: The experiment of runs that nobody named.
+#: The experiment of runs without a name.
 _UNNAMED = "command-line"
 _CACHE = (
     "tpch: cold-per-query, cold-per-run or warm [cold-per-query; cold-per-run where streams run]."

@@ -126,7 +126,7 @@ def _shared(specs: Sequence[RunSpec]) -> str:
     return ", ".join(_named(name, first[name]) for name in names if first.get(name) is not None)
 
 
-#: What tells the runs of a plan from one another beside engine, placement and block.
+#: What distinguishes the runs of a plan other than engine, placement and block.
 _TELLING = (
     "driver",
     "tuning",

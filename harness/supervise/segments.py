@@ -72,7 +72,7 @@ class Segments:
 
 
 def remove_segment(number: int, owner: int) -> None:
-    """Remove a System V segment that ``owner`` (a uid) made and has, and nobody is attached to.
+    """Remove a System V segment that ``owner`` (a uid) made and has, with no process attached.
 
     Nothing else: which number it is, a user's process or file may have said.
     """

@@ -251,7 +251,7 @@ def remove_directory(path: str, owner: str) -> None:
         if named == "" and os.listdir(path):  # cut off while registered it would be empty
             raise UndoFailed(
                 f"directory {path}: not removed, its marker {marker_file(path)} is empty; "
-                "remove both if nobody needs what is in it"
+                "remove both if their contents are not needed"
             )
         remove_tree(path)
     os.unlink(marker_file(path))

@@ -218,7 +218,7 @@ def _empty(top: int) -> None:
             continue
         try:
             for inner in _remove_files(descriptor):
-                waiting = f".removed-{os.urandom(8).hex()}"  # a name that nobody has made before
+                waiting = f".removed-{os.urandom(8).hex()}"  # a name that does not exist yet
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(inner, waiting, src_dir_fd=descriptor, dst_dir_fd=top)
                     pending.append(waiting)

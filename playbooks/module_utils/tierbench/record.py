@@ -196,7 +196,7 @@ def save_record(record: Record, path: Path) -> None:
 
 
 def write_durably(path: Path, text: str, mode: int) -> None:
-    """Beside, fsync, rename, fsync of the folder; a file that is there keeps its owner and mode.
+    """Temporary file, fsync, rename, fsync of the folder; an old file keeps its owner and mode.
 
     StepFailed where the file cannot be written; it is then whole, as it was or as it is to be.
     """
