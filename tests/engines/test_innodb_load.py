@@ -205,7 +205,7 @@ def test_a_file_that_a_deadlock_undid_is_loaded_again_and_counted(
             other.execute("insert into t values (1)")  # for which it waits, in turn
         loading.join(PATIENCE_S)
     assert loaded == {"t": 3}
-    assert loader.retries.by_table == {"t": 1}
+    assert loader.retries.by_table["t"] >= 1  # the other session may win again
     with closing(elsewhere()) as connection:
         assert connection.execute("select * from t order by i").rows == [(1,), (2,), (3,)]
 
