@@ -50,7 +50,7 @@ def test_set_up_creates_a_system_user_of_our_own(tmp_path):
     script = Path(__file__).parents[2] / "scripts" / "create-user.sh"
     code = f"""
         cp -a /etc {tmp_path}/etc && mount --bind {tmp_path}/etc /etc || exit 2
-        userdel tierbench 2>/dev/null
+        userdel --force tierbench 2>/dev/null  # while servers of other tests run as it, too
         {script} && {script} && getent passwd tierbench"""
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", code], capture_output=True, text=True, check=True
