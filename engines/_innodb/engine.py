@@ -30,7 +30,7 @@ from harness.engines._innodb.configuration import (
     init_file,
     write_configuration,
 )
-from harness.engines._innodb.connection import MySqlConnection, open_connection
+from harness.engines._innodb.connection import open_connection
 from harness.engines._innodb.external import ExternalInnoDB, server_version
 from harness.engines._innodb.installation import TITLES, Flavour, choose
 from harness.engines._innodb.options import page_size, part_of_doublewrite
@@ -176,7 +176,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         """That the parts lie where they should, and that the settings hold."""
         cluster = self._placed()
         verify_locations(pid, cluster, also=(self._context.scratch,))
-        connection = MySqlConnection(self._open())
+        connection = self.connect()
         try:
             rows = connection.execute("SHOW GLOBAL VARIABLES").rows
         finally:

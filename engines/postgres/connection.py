@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -17,6 +18,15 @@ from harness.supervise.user_files import acting_as
 _CANCEL_TIMEOUT_S = 10
 #: Transactions alone are not published: the table that every planner reads anyway makes them.
 _FLUSH = "SELECT pg_stat_force_next_flush() FROM pg_catalog.pg_am LIMIT 1"
+
+
+@contextlib.contextmanager
+def connecting() -> Iterator[None]:
+    """RunFailed for a connection that cannot be opened."""
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        raise RunFailed("connect to PostgreSQL", str(error).strip()) from error
 
 
 class PostgresConnection:

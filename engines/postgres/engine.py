@@ -37,6 +37,7 @@ from harness.engines.postgres.cluster import (
     scram_verifier,
 )
 from harness.engines.postgres.configuration import SEGMENT_MB, check_settings, check_tls
+from harness.engines.postgres.connection import connecting
 from harness.engines.postgres.installation import choose
 from harness.engines.postgres.load import Loader
 from harness.engines.postgres.server import Server
@@ -172,7 +173,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
     def _open_database(self, name: str) -> psycopg.Connection[Any]:
         keywords = {**self.native_connection(), "database": None, "dbname": name}
         keywords["options"] = "-c client_min_messages=warning"
-        with acting_as(self._user):
+        with connecting(), acting_as(self._user):
             return psycopg.connect(**keywords, autocommit=True)
 
     def _loader(self) -> Loader:

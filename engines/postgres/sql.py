@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ from harness.engine import Credentials, SqlConnection, WriteBackWarning
 from harness.engines._jdbc import ThroughJdbc, postgres_properties
 from harness.engines._loading import LoadedBySql
 from harness.engines.postgres import counters, explain
-from harness.engines.postgres.connection import PostgresConnection
+from harness.engines.postgres.connection import PostgresConnection, connecting
 from harness.engines.postgres.window import warnings as window_warnings
-from harness.errors import RunFailed
 from harness.plan import ExecutedPlan
 
 #: Settings worth recording even at their defaults.
@@ -82,7 +80,7 @@ class SqlOnPostgres(LoadedBySql[PostgresConnection], ThroughJdbc):
 
     def connect(self) -> PostgresConnection:
         """A new connection in autocommit mode."""
-        with _connecting():
+        with connecting():
             connection = PostgresConnection(self._open(), self._user)
         self._connections.add(connection)
         return connection
@@ -136,7 +134,7 @@ class SqlOnPostgres(LoadedBySql[PostgresConnection], ThroughJdbc):
     def counters(self) -> Mapping[str, float]:
         """Cumulative counters of the server; see counters.py."""
         if self._monitor is None:
-            with _connecting():
+            with connecting():
                 raw, database = self._open_monitor()
             self._monitor = counters.Monitor(raw, database, self._open_connections)
         return self._monitor.read()
@@ -148,11 +146,3 @@ class SqlOnPostgres(LoadedBySql[PostgresConnection], ThroughJdbc):
         monitor, self._monitor = self._monitor, None
         if monitor is not None:
             monitor.close()
-
-
-@contextmanager
-def _connecting() -> Iterator[None]:
-    try:
-        yield
-    except psycopg.OperationalError as error:
-        raise RunFailed("connect to PostgreSQL", str(error).strip()) from error

@@ -241,6 +241,9 @@ def test_golden_data_run_elsewhere_with_another_password(
     for engine in engines:
         engine.stop()
         assert "ecovery" not in engine._server.log.read_text()
+    with pytest.raises(RunFailed, match="Access denied"):
+        engines[0].start()
+    assert engines[0].processes() == []
 
 
 def test_a_stop_loses_nothing_and_a_kill_nothing_committed(
