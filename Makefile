@@ -29,7 +29,7 @@ test: setup-dev lint unit
 lint: setup-dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy --strict harness
+	.venv/bin/mypy --strict harness engines reports playbooks/module_utils
 	cd playbooks && PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint
 
 # Two at a time, since many tests wait (tests/conftest.py: which go together).

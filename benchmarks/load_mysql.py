@@ -24,8 +24,8 @@ from typing import Any
 import pymysql
 from loading import arguments, compare
 
-from harness.engines._innodb.load import loading_settings
-from harness.engines._sqlfiles import statements
+from engines._innodb.load import loading_settings
+from engines._sqlfiles import statements
 
 _INDEXES = (
     "ALTER TABLE lineitem ADD INDEX lineitem_part_supplier (l_partkey, l_suppkey), "

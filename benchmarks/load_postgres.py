@@ -20,9 +20,9 @@ from pathlib import Path
 
 from loading import arguments, compare
 
-from harness.engines._sqlfiles import statements
-from harness.engines.postgres.engine import ManagedPostgres
-from harness.engines.postgres.load import loading_settings
+from engines._sqlfiles import statements
+from engines.postgres.engine import ManagedPostgres
+from engines.postgres.load import loading_settings
 
 
 def by_hand(engine: ManagedPostgres, tables: dict[str, list[Path]], threads: int) -> None:

@@ -13,17 +13,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from harness import runner
 from harness.engine import Places
-from harness.environment import Environment
-from harness.opening import open_environment
-from harness.placement import DIRECTORY_PARTS, parse_placement
-from harness.preflight import Prepared, prepare
+from harness.execution import runner
+from harness.execution.environment import Environment
+from harness.execution.opening import open_environment
+from harness.experiment.placement import DIRECTORY_PARTS, parse_placement
+from harness.experiment.preflight import Prepared, prepare
 from harness.progress import SilentProgress
-from harness.reports.statistics import compare_paired
-from harness.spec import RunSpec
+from harness.store.spec import RunSpec
 from harness.workload import Clients, Loading
 from harness.workloads.tpch import WORKLOAD
+from reports.statistics import compare_paired
 
 #: Loads by hand: the started engine, table → its files in order, the largest table
 #: first, and how many connections.

@@ -48,8 +48,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness.natives import find_native
-from harness.reports.statistics import Estimate, compare_paired
+from harness.native_programs import find_native
+from reports.statistics import Estimate, compare_paired
 
 GIB = 2**30
 RANGE_BYTES = 2 * GIB

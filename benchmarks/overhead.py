@@ -17,17 +17,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from harness import runner
 from harness.engine import Places
-from harness.opening import open_environment
-from harness.placement import DIRECTORY_PARTS, parse_placement
-from harness.preflight import prepare
+from harness.execution import runner
+from harness.execution.opening import open_environment
+from harness.experiment.placement import DIRECTORY_PARTS, parse_placement
+from harness.experiment.preflight import prepare
 from harness.progress import SilentProgress
-from harness.reports.statistics import Estimate, compare_paired
-from harness.spec import RunSpec
+from harness.store.spec import RunSpec
 from harness.workloads.tpch import WORKLOAD
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.sql import query_sql
+from reports.statistics import Estimate, compare_paired
 
 ALLOWED_RATIO, ALLOWED_S = 1.02, 0.005
 

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.spec import RunSpec, content_hash
+from harness.store.spec import RunSpec, content_hash
 
 BLOCKS = 20
 PROFILE = """\

@@ -20,23 +20,23 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness import loadgen
+from engines._sqlfiles import text_of
 from harness.drivers import hammerdb
+from harness.drivers.loadgen import processes
 from harness.engine import EngineContext, Places
-from harness.engines._sqlfiles import text_of
-from harness.environment import Environment
 from harness.errors import RunFailed
+from harness.execution.environment import Environment
+from harness.execution.opening import open_environment
+from harness.experiment.placement import DIRECTORY_PARTS
 from harness.monitors.process import read_counters
-from harness.opening import open_environment
 from harness.paths import engines_prefix
-from harness.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
 from harness.registry import engine as engine_factory
-from harness.reports.statistics import compare_paired
 from harness.supervise.process import descendants
 from harness.workload import Clients, Loading
 from harness.workloads.tpcc.loadgen import Loadgen
 from harness.workloads.tpcc.options import TRANSACTIONS, event_loops, normalise
+from reports.statistics import compare_paired
 
 #: As in the comparison of clients that the figures of others come from.
 SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "4GB", "max_connections": "200"}
@@ -258,8 +258,8 @@ def drive_loadgen(
         "seed": time.time_ns() % 2**31,
     }
     window = Window(server)
-    watch = loadgen.Watch(window.begin, window.end)
-    result = loadgen.drive([spec], server.clients, watch)
+    watch = processes.Watch(window.begin, window.end)
+    result = processes.drive([spec], server.clients, watch)
     done = {one["type"]: one["count"] + one["rolled_back"] for one in result["operations"]}
     new_orders = next(o["count"] for o in result["operations"] if o["type"] == "new_order")
     return Seen(

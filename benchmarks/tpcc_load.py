@@ -22,8 +22,8 @@ from typing import Any
 import benchbase
 from tpcc import Bench, Server, alternated, arguments, children_ns, opened, report, run
 
-from harness import loadgen
 from harness.drivers import hammerdb
+from harness.drivers.loadgen import processes
 from harness.engine import EngineContext, Fill
 from harness.errors import UsageError
 from harness.monitors.process import read_counters
@@ -78,7 +78,7 @@ def _filler(engine: Any, server: Server, warehouses: int, threads: int) -> Fill:
             "workload": {"name": "tpcc", "params": {"warehouses": warehouses, "data_seed": 1}},
             "threads": threads,
         }
-        rows: Mapping[str, int] = loadgen.load(spec, server.clients)["rows"]
+        rows: Mapping[str, int] = processes.load(spec, server.clients)["rows"]
         return rows
 
     return fill

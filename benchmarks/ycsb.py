@@ -30,22 +30,23 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness import hdr, loadgen
-from harness.driven import Drives
+from harness import hdr
+from harness.drivers.loadgen import processes
+from harness.drivers.result import Drives
 from harness.engine import EngineContext, Places
-from harness.environment import Environment
-from harness.natives import loadgen_program
-from harness.opening import open_environment
+from harness.execution.environment import Environment
+from harness.execution.opening import open_environment
+from harness.execution.session import RunSession
+from harness.experiment.placement import DIRECTORY_PARTS
+from harness.native_programs import loadgen_program
 from harness.paths import engines_prefix
-from harness.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
 from harness.registry import engine as engine_factory
-from harness.reports.statistics import compare_paired
-from harness.session import RunSession
 from harness.workload import Clients, Loading
 from harness.workloads.ycsb.loadgen import Loadgen, _workload
-from harness.workloads.ycsb.official import Official
+from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.options import normalise
+from reports.statistics import compare_paired
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {
@@ -94,7 +95,7 @@ class Bench:
             "duration_ns": int(self.seconds * 1e9),
             "seed": 1,
         }
-        result = loadgen.drive([spec], self.clients)
+        result = processes.drive([spec], self.clients)
         (read,) = (one for one in result["operations"] if one["type"] == "read")
         return Seen(
             read["count"] / result["measured_ns"] * 1e9,

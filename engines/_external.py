@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from harness.engine import EngineKind, Places, ProcessId, SqlConnection
 from harness.errors import RunFailed, UsageError
-from harness.placement import Part
+from harness.experiment.placement import Part
 
 PREFIX = "tierbench"
 _Connection = TypeVar("_Connection", bound=SqlConnection)

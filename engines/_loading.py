@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol
 
+from engines._sqlfiles import calls, text_of
+from engines._workers import Connection, Job, Workers
 from harness.engine import Fill, LoadFormat
-from harness.engines._sqlfiles import calls, text_of
-from harness.engines._workers import Connection, Job, Workers
 from harness.errors import RunFailed
 from harness.progress import Progress, Task
 

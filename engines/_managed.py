@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from engines._server import ServerProcess, Timeouts, readable_by_server
+from engines._tls import Listening, listening
 from harness.engine import EngineContext, EngineKind, ProcessId
-from harness.engines._server import ServerProcess, Timeouts, readable_by_server
-from harness.engines._tls import Listening, listening
 
 
 class Directories(Protocol):

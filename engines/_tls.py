@@ -12,10 +12,10 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from engines._server import make_folder, run_once
 from harness.engine import EngineContext
-from harness.engines._server import make_folder, run_once
 from harness.errors import RunFailed
-from harness.listening import Address, free_port
+from harness.host.listen_address import Address, free_port
 from harness.supervise.user_files import acting_as, read_text, write_text
 
 #: Longer than any run.

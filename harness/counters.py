@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from harness.result import Metric
+from harness.store.result import Metric
 
 _LABELLED = re.compile(r"(?P<name>[^\[\]]+)\[(?P<labels>[^\[\]]*)\]")
 _UNITS = {"bytes": "B", "ns": "ns"}

@@ -23,10 +23,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
-from harness.listening import Address
-from harness.placement import Part
-from harness.plan import ExecutedPlan
+from harness.experiment.placement import Part
+from harness.host.listen_address import Address
 from harness.progress import Progress
+from harness.query_plan import ExecutedPlan
 from harness.supervise.process import ProcessId as ProcessId
 
 EngineKind = Literal["managed", "embedded", "external"]

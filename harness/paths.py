@@ -17,7 +17,19 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import harness
 from harness.errors import UsageError
+
+
+def data_folder(name: str) -> Path:
+    """The folder ``profiles``, ``playbooks`` or ``inventory`` of this installation.
+
+    The build copies them to ``harness/_data``; in a source tree they lie next to the package.
+    """
+    folders = [Path(place) for place in harness.__path__]
+    candidates = [folder / "_data" / name for folder in folders if (folder / "_data").is_dir()]
+    candidates += [folder.parent / name for folder in folders if (folder / "paths.py").is_file()]
+    return next((path for path in candidates if path.is_dir()), candidates[-1])
 
 
 def data_root() -> Path:

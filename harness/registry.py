@@ -1,6 +1,6 @@
 """Engines and workloads by name: whatever folders there are, and no list to edit.
 
-An engine is a folder with an ``engine.py`` in the package ``harness.engines``, or in
+An engine is a folder with an ``engine.py`` in the package ``engines``, or in
 a folder of ``$HARNESS_ENGINE_PATH`` (colon separated); a workload is a folder of
 ``harness.workloads``. Names that begin with ``_`` are shared parts, not entries.
 """
@@ -16,17 +16,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-import harness.engines
+import engines as engine_folders
 import harness.workloads
 from harness.engine import EngineFactory
 from harness.errors import UsageError, nearest
-from harness.spec import NATIVE
+from harness.store.spec import NATIVE
 from harness.workload import HasDrivers, Workload
 
 Entry = TypeVar("Entry")
 
 
-_OWN_ENGINES = tuple(harness.engines.__path__)
+_OWN_ENGINES = tuple(engine_folders.__path__)
 
 
 class BrokenEntry(UserWarning):
@@ -36,7 +36,7 @@ class BrokenEntry(UserWarning):
 def engines() -> dict[str, EngineFactory]:
     """Every engine that can be imported, by name; a warning names each that cannot."""
     _look_in(os.environ.get("HARNESS_ENGINE_PATH", ""))
-    return _load(harness.engines, "engine.py", "engine", "ENGINE")
+    return _load(engine_folders, "engine.py", "engine", "ENGINE")
 
 
 def engine(name: str) -> EngineFactory:
@@ -74,7 +74,7 @@ def engine_names() -> list[str]:
     """What engines there should be, by their folders: nothing is imported, for help texts."""
     with suppress(UsageError):  # a wrong path is told where engines are wanted
         _look_in(os.environ.get("HARNESS_ENGINE_PATH", ""))
-    return sorted(folder.name for folder in _folders(harness.engines, "engine.py"))
+    return sorted(folder.name for folder in _folders(engine_folders, "engine.py"))
 
 
 def workload_names() -> list[str]:
@@ -94,7 +94,7 @@ def _named(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:
 
 
 def _look_in(folders: str) -> None:
-    """Let ``harness.engines`` find modules in these folders too, after its own."""
+    """Let ``engines`` find modules in these folders too, after its own."""
     found = list(_OWN_ENGINES)
     for folder in filter(None, folders.split(":")):
         if not Path(folder).is_dir():
@@ -102,7 +102,7 @@ def _look_in(folders: str) -> None:
                 f"HARNESS_ENGINE_PATH={folders}", f"{folder} is not a folder", "correct the path"
             )
         found.append(str(Path(folder).resolve()))
-    harness.engines.__path__[:] = found
+    engine_folders.__path__[:] = found
 
 
 def _load(package: ModuleType, file: str, module: str | None, attribute: str) -> dict[str, Any]:

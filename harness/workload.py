@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from harness.engine import Credentials, Engine, MemoryPolicy, Process, ProcessStarter, RunsInClient
-from harness.host.uncontrolled import Finding
-from harness.memory.working_set import Footprint
-from harness.placement import Part
+from harness.experiment.placement import Part
+from harness.host.confounders import Finding
+from harness.host.working_set import Footprint
 from harness.progress import Progress
-from harness.result import Check, Metric
+from harness.store.result import Check, Metric
 from harness.supervise.process import process_identity
 
 CacheMode = Literal["cold-per-query", "cold-per-run", "warm"]

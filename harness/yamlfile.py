@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from harness import schemas
 from harness.errors import UsageError
+from harness.store import schemas
 
 #: Far above any file that a person writes, and read in well under a second.
 _MOST_NODES = 100_000

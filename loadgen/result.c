@@ -1,4 +1,4 @@
-/* The result document: harness/schemas/loadgen-result.json. */
+/* The result document: harness/store/schemas/loadgen-result.json. */
 #include "run.h"
 #include "support.h"
 

@@ -1,6 +1,6 @@
 /*
  * Reading the spec. Errors say the measurement and the job before the key.
- * Schema: harness/schemas/microbench-spec.json.
+ * Schema: harness/store/schemas/microbench-spec.json.
  */
 #include "kernel.h"
 #include "support.h"

@@ -10,21 +10,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.reports.catalogue import metric_info
-from harness.reports.compare import Group, Row, compare
-from harness.reports.conclusion import rate_lines
-from harness.reports.facts import placement_name
-from harness.reports.series import Panel, panels
-from harness.reports.statistics import Estimate
-from harness.reports.words import (
+from harness.store.runs import StoredRun
+from harness.units import format_bytes
+from reports.compare import Group, Row, compare
+from reports.conclusion import rate_lines
+from reports.metric_registry import metric_info
+from reports.run_configuration import placement_name
+from reports.series import Panel, panels
+from reports.statistics import Estimate
+from reports.words import (
     EMULATED,
     counted,
     interval_text,
     metric_title,
     times,
 )
-from harness.store import StoredRun
-from harness.units import format_bytes
 
 #: The dimension that they are compared over.
 DRIVER = "driver"

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.reports.words import counted
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
+from reports.words import counted
 
 #: What a check that stands for several answers says first: ``44 of 44 answers not compared``.
 _ANSWERS_TOGETHER = re.compile(r"(\d+) of \d+ answers ")

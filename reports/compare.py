@@ -13,13 +13,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.reports.catalogue import metric_info
-from harness.reports.facts import Dimension, dimension, emulated_tiers, facts
-from harness.reports.headline import NONE, Headline, headline
-from harness.reports.matching import Difference, Match, find
-from harness.reports.naming import memory_remarks, resumed_remarks, value_name
-from harness.reports.pairing import paired
-from harness.reports.statistics import (
+from harness.store.result import Better
+from harness.store.runs import StoredRun
+from reports.headline import NONE, Headline, headline
+from reports.labels import memory_remarks, resumed_remarks, value_name
+from reports.matching import Difference, Match, find
+from reports.metric_registry import metric_info
+from reports.pairing import paired
+from reports.parameter_table import Told, what_was_run
+from reports.run_configuration import Dimension, dimension, emulated_tiers, facts
+from reports.statistics import (
     ALPHA,
     Estimate,
     Judgement,
@@ -28,7 +31,7 @@ from harness.reports.statistics import (
     compare_unpaired,
     judge,
 )
-from harness.reports.values import (
+from reports.values import (
     Measured,
     Quantity,
     Summary,
@@ -39,9 +42,6 @@ from harness.reports.values import (
     measured,
     summarise,
 )
-from harness.reports.what_was_run import Told, what_was_run
-from harness.result import Better
-from harness.store import StoredRun
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.reports.catalogue import metric_info
-from harness.reports.compare import Comparison, Group, Row, Side
-from harness.reports.conclusion import change_lines, conclusion, gain, rate_lines, worsening
-from harness.reports.headline import SetRate
-from harness.reports.naming import in_words, value_text
-from harness.reports.values import Quantity, Summary
-from harness.reports.words import (
+from reports.compare import Comparison, Group, Row, Side
+from reports.conclusion import change_lines, conclusion, gain, rate_lines, worsening
+from reports.headline import SetRate
+from reports.labels import in_words, value_text
+from reports.metric_registry import metric_info
+from reports.values import Quantity, Summary
+from reports.words import (
     difference_text,
     headline_text,
     interval_text,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from harness.reports.catalogue import metric_info
-from harness.reports.compare import Group, Row
-from harness.reports.headline import SideRate
-from harness.reports.words import (
+from reports.compare import Group, Row
+from reports.headline import SideRate
+from reports.metric_registry import metric_info
+from reports.words import (
     metric_title,
     outcome_text,
     quantity_text,

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from harness.reports.facts import facts
-from harness.reports.naming import resumed
-from harness.reports.series import Arm, Panel
-from harness.reports.words import EMULATED, percent, significant
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
 from harness.units import format_bytes
+from reports.labels import resumed
+from reports.run_configuration import facts
+from reports.series import Arm, Panel
+from reports.words import EMULATED, percent, significant
 
 _HOST_STATES = {
     "Governor": "governor",

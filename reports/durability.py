@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 
-from harness.reports.series import Arm, Panel
-from harness.reports.values import Quantity
-from harness.reports.words import quantity_text, range_text
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
+from reports.series import Arm, Panel
+from reports.values import Quantity
+from reports.words import quantity_text, range_text
 
 #: What the check is called that looks for commits, and the metric of what it looked for.
 _CHECK, _LOOKED_FOR = "durability", "journal_committed_count"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from harness.reports.facts import Dimension, Facts, spec_facts
-from harness.reports.naming import (
+from harness.store.runs import StoredRun
+from reports.labels import (
     differing,
     distinguishing,
     in_words,
@@ -21,7 +21,7 @@ from harness.reports.naming import (
     telling_first,
     value_name,
 )
-from harness.store import StoredRun
+from reports.run_configuration import Dimension, Facts, spec_facts
 
 Known = Mapping[Path, Facts]
 

@@ -14,10 +14,10 @@ from statistics import median
 from typing import Any, Literal
 
 from harness import hdr
-from harness.reports.catalogue import Load, headline_first, load_of, metric_info
-from harness.reports.values import Quantity, duration_of, measured
-from harness.result import Better
-from harness.store import StoredRun
+from harness.store.result import Better
+from harness.store.runs import StoredRun
+from reports.metric_registry import Load, headline_first, load_of, metric_info
+from reports.values import Quantity, duration_of, measured
 
 #: What decides, and what is second.
 _FIRST, _SECOND = "50", "99"

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.reports.facts import DIMENSIONS, Dimension, Facts, dimension, spec_facts
-from harness.reports.naming import in_words
-from harness.reports.what_was_run import always_told
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
+from reports.labels import in_words
+from reports.parameter_table import always_told
+from reports.run_configuration import DIMENSIONS, Dimension, Facts, dimension, spec_facts
 
 _ABSENT = "(absent)"
 _CONTEXT = ("workload", "engine", "placement", "host_mode", "tuning", "memory_limit_bytes")

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 
-from harness.reports.statistics import Pairing
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
 from harness.units import format_ns
+from reports.statistics import Pairing
 
 #: How far apart two runs of a block (every sitting of them) may start: this often the time of
 #: all runs of the block (golden data are restored and servers started between them), and a slack.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.reports.facts import dimension, facts_of_spec
-from harness.reports.series import varying_dimension
-from harness.reports.statistics import ALPHA, repeats_needed
-from harness.spec import RunSpec
+from harness.store.spec import RunSpec
+from reports.run_configuration import dimension, facts_of_spec
+from reports.series import varying_dimension
+from reports.statistics import ALPHA, repeats_needed
 
 
 @dataclass(frozen=True)

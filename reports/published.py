@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import schemas
 from harness.errors import UsageError
+from harness.store import schemas
 from harness.units import GIB, parse_duration_ns, parse_size
 
 #: What points are values of in a file without the column.

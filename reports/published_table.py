@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 
-from harness.reports.published import PublishedPoint, PublishedSeries
-from harness.reports.series import Arm, Panel
-from harness.reports.sweeps import OVER, RATIO, Line, Sweep
-from harness.reports.values import Quantity
-from harness.reports.words import quantity_text, significant
+from reports.published import PublishedPoint, PublishedSeries
+from reports.series import Arm, Panel
+from reports.sweeps import OVER, RATIO, Line, Sweep
+from reports.values import Quantity
+from reports.words import quantity_text, significant
 
 _LABELLED = re.compile(r"([a-z0-9_]+)\[([a-z_]+)=([a-z0-9_]+)\]")
 

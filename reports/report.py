@@ -18,16 +18,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.errors import UsageError
-from harness.reports.agreement import DRIVER
-from harness.reports.charts.drawing import Drawing
-from harness.reports.published import PublishedSeries, read_published
-from harness.reports.published_table import PUBLISHED_HEAD
-from harness.reports.sentences import share_text
-from harness.reports.series import compared_dimension, panels
-from harness.reports.table_csv import queries_as_csv, runs_as_csv
-from harness.reports.view import PanelView, View, build
-from harness.reports.what_was_run import WHAT_HEAD
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
+from reports.agreement import DRIVER
+from reports.charts.drawing import Drawing
+from reports.parameter_table import WHAT_HEAD
+from reports.published import PublishedSeries, read_published
+from reports.published_table import PUBLISHED_HEAD
+from reports.sentences import share_text
+from reports.series import compared_dimension, panels
+from reports.table_csv import queries_as_csv, runs_as_csv
+from reports.view import PanelView, View, build
 
 _TEMPLATES = Path(__file__).parent / "templates"
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from harness.errors import UsageError, nearest
-from harness.placement import PARTS
-from harness.reports.facts import placement_name, spec_facts
-from harness.store import Store, StoredRun
+from harness.experiment.placement import PARTS
+from harness.store.runs import Store, StoredRun
 from harness.units import parse_size
+from reports.run_configuration import placement_name, spec_facts
 
 _Field = Callable[[StoredRun], str]
 

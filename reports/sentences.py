@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.reports.anatomy import KINDS, QueryAnatomy, anatomy, kind_title
-from harness.reports.compare import Row
-from harness.reports.marks import bound_bytes, file_pages_unknown, moved_by_others
-from harness.reports.series import Arm, Panel
-from harness.reports.values import Quantity, natural
-from harness.reports.words import (
+from harness.units import format_bytes, format_ns
+from reports.compare import Row
+from reports.footnotes import bound_bytes, file_pages_unknown, moved_by_others
+from reports.query_breakdown import KINDS, QueryAnatomy, anatomy, kind_title
+from reports.series import Arm, Panel
+from reports.values import Quantity, natural
+from reports.words import (
     contrary,
     outcome_text,
     percent,
@@ -23,7 +24,6 @@ from harness.reports.words import (
     significant,
     times,
 )
-from harness.units import format_bytes, format_ns
 
 #: Parts of less than this are not named.
 _WORTH_NAMING = 0.05

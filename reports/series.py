@@ -13,9 +13,13 @@ from functools import cached_property
 from itertools import combinations
 
 from harness.errors import UsageError, nearest
-from harness.reports.catalogue import workload_title
-from harness.reports.compare import Comparison, Group, compare, judged
-from harness.reports.facts import (
+from harness.store.runs import StoredRun
+from reports.compare import Comparison, Group, compare, judged
+from reports.grouping import Context, Known, arms, contexts
+from reports.labels import differing, distinguishing, in_words, leading, not_enforced
+from reports.metric_registry import workload_title
+from reports.parameter_table import always_told
+from reports.run_configuration import (
     DIMENSIONS,
     Dimension,
     Facts,
@@ -24,9 +28,7 @@ from harness.reports.facts import (
     facts,
     spec_facts,
 )
-from harness.reports.grouping import Context, Known, arms, contexts
-from harness.reports.naming import differing, distinguishing, in_words, leading, not_enforced
-from harness.reports.values import (
+from reports.values import (
     Measured,
     Quantity,
     Summary,
@@ -37,8 +39,6 @@ from harness.reports.values import (
     natural,
     summarise,
 )
-from harness.reports.what_was_run import always_told
-from harness.store import StoredRun
 
 #: What a report compares, if it varies; engines stand in panels of their own.
 _COMPARED_FIRST = ("placement", "host_mode", "memory_limit", "cache", "tuning", "threads")

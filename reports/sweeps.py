@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from harness.reports.catalogue import metric_info, told_parameters
-from harness.reports.facts import spec_facts
-from harness.reports.naming import (
+from reports.labels import (
     FOLLOWING,
     differing,
     in_words,
@@ -24,9 +22,11 @@ from harness.reports.naming import (
     parameter_words,
     telling_first,
 )
-from harness.reports.published import PublishedSeries
-from harness.reports.series import Arm, Panel
-from harness.reports.values import Measured, Quantity, Summary, in_order
+from reports.metric_registry import metric_info, told_parameters
+from reports.published import PublishedSeries
+from reports.run_configuration import spec_facts
+from reports.series import Arm, Panel
+from reports.values import Measured, Quantity, Summary, in_order
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.reports.anatomy import KINDS
-from harness.reports.facts import emulated_tiers, placement_name
-from harness.reports.sentences import Sentence
-from harness.reports.values import measured
-from harness.reports.words import outcome_text, utc
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
+from reports.query_breakdown import KINDS
+from reports.run_configuration import emulated_tiers, placement_name
+from reports.sentences import Sentence
+from reports.values import measured
+from reports.words import outcome_text, utc
 
 COLUMNS = (
     "run_id", "experiment", "started_utc", "workload", "params", "driver", "engine",

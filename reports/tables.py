@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness.reports.anatomy import anatomy
-from harness.reports.catalogue import metric_info
-from harness.reports.compare import Row
-from harness.reports.conclusion import conclusion
-from harness.reports.marks import MARK, TOLD_MARK, moved_by_others
-from harness.reports.series import Arm, Panel
-from harness.reports.sweeps import Line, Sweep
-from harness.reports.values import OF_HISTOGRAM, Measured, Quantity, Summary, in_order
-from harness.reports.window import per_work, window_titles, work_done
-from harness.reports.words import (
+from reports.compare import Row
+from reports.conclusion import conclusion
+from reports.footnotes import MARK, TOLD_MARK, moved_by_others
+from reports.metric_registry import metric_info
+from reports.query_breakdown import anatomy
+from reports.series import Arm, Panel
+from reports.sweeps import Line, Sweep
+from reports.values import OF_HISTOGRAM, Measured, Quantity, Summary, in_order
+from reports.window import per_work, window_titles, work_done
+from reports.words import (
     counted,
     difference_text,
     interval_text,

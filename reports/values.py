@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from harness import hdr
-from harness.reports.micro.configured import comparable_metrics
-from harness.result import Better
-from harness.store import StoredRun
+from harness.store.result import Better
+from harness.store.runs import StoredRun
+from reports.micro.configured import comparable_metrics
 
 
 @dataclass(frozen=True, order=True)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.reports.catalogue import metric_info
-from harness.reports.compare import Group, Row
-from harness.reports.conclusion import change_lines, conclusion, rate_lines
-from harness.reports.durability import asked_for_commits
-from harness.reports.series import Panel
-from harness.reports.words import (
+from reports.compare import Group, Row
+from reports.conclusion import change_lines, conclusion, rate_lines
+from reports.durability import asked_for_commits
+from reports.metric_registry import metric_info
+from reports.series import Panel
+from reports.words import (
     EMULATED,
     counted,
     coverage_text,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.reports.agreement import Agreement, agreements, driven_by_several
-from harness.reports.catalogue import headline_first, metric_info
-from harness.reports.charts import draw_panel
-from harness.reports.charts.drawing import Drawing
-from harness.reports.charts.lines import lines_over_parameter
-from harness.reports.checks import checks
-from harness.reports.conditions import (
+from harness.store.runs import StoredRun
+from reports.agreement import Agreement, agreements, driven_by_several
+from reports.charts import draw_panel
+from reports.charts.drawing import Drawing
+from reports.charts.lines import lines_over_parameter
+from reports.checks import checks
+from reports.conditions import (
     CONDITIONS_HEAD,
     Conditions,
     Fact,
@@ -22,22 +22,22 @@ from harness.reports.conditions import (
     host_facts,
     tier_rows,
 )
-from harness.reports.durability import DURABILITY_HEAD, Kept, durability
-from harness.reports.facts import emulated_tiers
-from harness.reports.published import PublishedSeries
-from harness.reports.published_table import PublishedRow, published_rows
-from harness.reports.sentences import Sentence, fit_summary, sentences, unexplained
-from harness.reports.series import Panel
-from harness.reports.statistics import ALPHA
-from harness.reports.sweeps import Sweep, side_by_side, sweeps
-from harness.reports.tables import ValueTable, arms_table, sweep_table, value_table, window_tables
-from harness.reports.uncontrolled import uncontrolled
-from harness.reports.values import Measured, Quantity, duration_of, in_order
-from harness.reports.verdict import Verdict, verdicts
-from harness.reports.what_was_run import Told, what_was_run
-from harness.reports.window import of_window
-from harness.reports.words import utc
-from harness.store import StoredRun
+from reports.confounders import uncontrolled
+from reports.durability import DURABILITY_HEAD, Kept, durability
+from reports.metric_registry import headline_first, metric_info
+from reports.parameter_table import Told, what_was_run
+from reports.published import PublishedSeries
+from reports.published_table import PublishedRow, published_rows
+from reports.run_configuration import emulated_tiers
+from reports.sentences import Sentence, fit_summary, sentences, unexplained
+from reports.series import Panel
+from reports.statistics import ALPHA
+from reports.sweeps import Sweep, side_by_side, sweeps
+from reports.tables import ValueTable, arms_table, sweep_table, value_table, window_tables
+from reports.values import Measured, Quantity, duration_of, in_order
+from reports.verdict import Verdict, verdicts
+from reports.window import of_window
+from reports.words import utc
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harness.reports.catalogue import metric_info
-from harness.reports.series import Arm
-from harness.reports.values import (
+from reports.metric_registry import metric_info
+from reports.series import Arm
+from reports.values import (
     ASKED_FOR,
     Measured,
     Quantity,

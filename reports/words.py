@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from harness.reports.catalogue import metric_info
-from harness.reports.compare import Row
-from harness.reports.statistics import Estimate
 from harness.units import format_bytes, format_ns
+from reports.compare import Row
+from reports.metric_registry import metric_info
+from reports.statistics import Estimate
 
 EMULATED = "EMULATED"
 #: Between parts of a table's cell: a page shows one a line, Markdown all in one.

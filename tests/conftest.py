@@ -43,7 +43,8 @@ own_shared_memory()
 _GROUPS = {
     # What takes turns through the host's measuring lock anyway.
     "measuring": (
-        "cli/", "memory/", "drivers/test_hammerdb_real", "test_measuring", "test_memory_traffic",
+        "cli/", "host/test_page_cache", "host/test_cgroup", "host/test_working_set",
+        "drivers/test_hammerdb_real", "execution/test_host_lock", "monitors/test_memory_traffic",
     ),
     # What shares servers, data or builds over several files.
     "vm": ("vm/",),

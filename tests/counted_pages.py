@@ -16,8 +16,8 @@ from typing import TypeVar
 import pytest
 from _pytest.runner import runtestprotocol
 
-from harness.host.uncontrolled import uncontrolled
-from harness.measuring import one_at_a_time
+from harness.execution.host_lock import one_at_a_time
+from harness.host.confounders import uncontrolled
 from harness.progress import SilentProgress
 
 #: The whole host's, and those of the container that the tests run in (cgroup v2).

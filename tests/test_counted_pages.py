@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from counted_pages import TRIES, taken_pages, undisturbed
 
-from harness.memory.cache import evict
+from harness.host.page_cache import evict
 
 
 def still() -> int:

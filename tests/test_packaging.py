@@ -9,7 +9,8 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SHIPPED = ("harness", "engines", "reports", "profiles")
+PACKAGES = ("harness", "engines", "reports")
+DATA = ("profiles", "playbooks", "inventory")
 LEFT_OUT = (".c", ".cmake", ".pyc")
 BACKENDS = ("stub", "postgres", "innodb", "rocksdb")
 NATIVE = (
@@ -20,9 +21,16 @@ NATIVE = (
 
 def committed_files() -> list[str]:
     listed = subprocess.run(
-        ["git", "ls-files", *SHIPPED], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", *PACKAGES, *DATA], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
-    return [name for name in listed if not (ROOT / name).is_symlink()]
+    return [name for name in listed if (ROOT / name).exists()]
+
+
+def test_the_import_path_is_the_folder_path():
+    listed = subprocess.run(
+        ["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert [line for line in listed if line.startswith("120000")] == []
 
 
 def test_a_wheel_has_every_committed_file_of_the_package(tmp_path):
@@ -34,7 +42,7 @@ def test_a_wheel_has_every_committed_file_of_the_package(tmp_path):
     assert wheel.name.startswith("tierbench-")
     inside = set(zipfile.ZipFile(wheel).namelist())
     expected = {
-        name if name.startswith("harness/") else f"harness/{name}"
+        name if name.startswith(PACKAGES) else f"harness/_data/{name}"
         for name in committed_files()
         if not name.endswith(LEFT_OUT)
     }

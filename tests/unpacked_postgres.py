@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from engines.postgres.configuration import check_tls
+from engines.postgres.installation import NEEDED, choose
 from harness import paths
-from harness.engines._install.clients import run_client
-from harness.engines._install.debs import Apt
-from harness.engines._install.prefix import publish, work_directory
-from harness.engines.postgres.configuration import check_tls
-from harness.engines.postgres.installation import NEEDED, choose
 from harness.errors import UsageError
-from harness.listening import Address
+from harness.host.listen_address import Address
+from harness.install.clients import run_client
+from harness.install.debs import Apt
+from harness.install.prefix import publish, work_directory
 
 
 def options_with_tls() -> dict[str, str]:

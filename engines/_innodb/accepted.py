@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from harness.engines._innodb.values import same_value, size_bytes
+from engines._innodb.values import same_value, size_bytes
 
 #: Name and value of one setting → the values that all settings would have, none for a refusal.
 Ask = Callable[[Mapping[str, str]], Mapping[str, str]]

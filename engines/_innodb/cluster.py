@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from engines._innodb.installation import Installation
+from engines._server import make_folder, run_once
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import EngineContext, Places
-from harness.engines._innodb.installation import Installation
-from harness.engines._server import make_folder, run_once
 from harness.errors import RunFailed, UsageError
-from harness.placement import Part
+from harness.experiment.placement import Part
 from harness.supervise.user_files import acting_as
 
 #: What the harness itself works as.

@@ -9,12 +9,12 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from engines._innodb.accepted import Ask, accepted
+from engines._innodb.cluster import Cluster
+from engines._innodb.installation import Installation
+from engines._innodb.values import same_value
+from engines._tls import Listening
 from harness.engine import EngineContext
-from harness.engines._innodb.accepted import Ask, accepted
-from harness.engines._innodb.cluster import Cluster
-from harness.engines._innodb.installation import Installation
-from harness.engines._innodb.values import same_value
-from harness.engines._tls import Listening
 from harness.errors import UsageError, nearest
 from harness.supervise.credentials import run_unprivileged, unprivileged
 from harness.supervise.supervisor import minimal_environment

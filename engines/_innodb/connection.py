@@ -17,10 +17,10 @@ from typing import Any
 
 import pymysql
 
+from engines._innodb.installation import TITLES, Flavour
+from engines._innodb.wire import LazyConnection, LazyResult
+from engines._statement import head
 from harness.engine import Credentials, QueryTimeout, SqlResult
-from harness.engines._innodb.installation import TITLES, Flavour
-from harness.engines._innodb.wire import LazyConnection, LazyResult
-from harness.engines._statement import head
 from harness.errors import RunFailed
 from harness.supervise.user_files import acting_as
 

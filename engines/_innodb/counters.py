@@ -19,9 +19,9 @@ from typing import Any
 
 import pymysql
 
-from harness.engines._innodb.connection import close, message
-from harness.engines._innodb.installation import TITLES, Flavour
-from harness.engines._innodb.wire import LazyConnection
+from engines._innodb.connection import close, message
+from engines._innodb.installation import TITLES, Flavour
+from engines._innodb.wire import LazyConnection
 from harness.errors import RunFailed
 
 _WARM_READINGS = 3

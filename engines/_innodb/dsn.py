@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from harness.engines._innodb.connection import open_connection
-from harness.engines._innodb.installation import TITLES, Flavour
-from harness.engines._innodb.wire import LazyConnection
+from engines._innodb.connection import open_connection
+from engines._innodb.installation import TITLES, Flavour
+from engines._innodb.wire import LazyConnection
 from harness.errors import UsageError, nearest
 
 _PARAMETERS = ("socket", "ssl-ca")

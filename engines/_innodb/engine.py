@@ -12,16 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.engine import (
-    Engine,
-    EngineContext,
-    EngineKind,
-    EngineVersion,
-    Places,
-    Tunnel,
-)
-from harness.engines._innodb.cluster import DATABASE, ROLE, TUNNEL_ROLE, Cluster
-from harness.engines._innodb.configuration import (
+from engines._innodb.cluster import DATABASE, ROLE, TUNNEL_ROLE, Cluster
+from engines._innodb.configuration import (
     BINARY,
     CHARACTERS,
     applied,
@@ -30,24 +22,32 @@ from harness.engines._innodb.configuration import (
     init_file,
     write_configuration,
 )
-from harness.engines._innodb.connection import open_connection
-from harness.engines._innodb.external import ExternalInnoDB, server_version
-from harness.engines._innodb.installation import TITLES, Flavour, choose
-from harness.engines._innodb.options import page_size, part_of_doublewrite
-from harness.engines._innodb.server import Server
-from harness.engines._innodb.sql import SqlOnInnoDB
-from harness.engines._innodb.values import size_bytes
-from harness.engines._innodb.verify import (
+from engines._innodb.connection import open_connection
+from engines._innodb.external import ExternalInnoDB, server_version
+from engines._innodb.installation import TITLES, Flavour, choose
+from engines._innodb.options import page_size, part_of_doublewrite
+from engines._innodb.server import Server
+from engines._innodb.sql import SqlOnInnoDB
+from engines._innodb.values import size_bytes
+from engines._innodb.verify import (
     LOG_BUFFER,
     redo_is_mapped,
     verify_locations,
     verify_variables,
 )
-from harness.engines._innodb.wire import LazyConnection
-from harness.engines._managed import ManagedServer
-from harness.engines._server import TIMEOUTS
-from harness.engines._tls import Listening
-from harness.placement import Part
+from engines._innodb.wire import LazyConnection
+from engines._managed import ManagedServer
+from engines._server import TIMEOUTS
+from engines._tls import Listening
+from harness.engine import (
+    Engine,
+    EngineContext,
+    EngineKind,
+    EngineVersion,
+    Places,
+    Tunnel,
+)
+from harness.experiment.placement import Part
 from harness.supervise.user_files import acting_as
 
 #: What a profile may say that decides what is stored: part of the golden key, loaded with.

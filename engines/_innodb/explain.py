@@ -15,10 +15,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from engines._innodb import explain_mariadb, explain_mysql
+from engines._innodb.connection import MySqlConnection
 from harness.engine import CannotExplain, SqlConnection
-from harness.engines._innodb import explain_mariadb, explain_mysql
-from harness.engines._innodb.connection import MySqlConnection
-from harness.plan import ExecutedPlan
+from harness.query_plan import ExecutedPlan
 
 _FIRST_TO_TELL = (8, 0, 18)
 _FIRST_WITH_JSON = (8, 3)

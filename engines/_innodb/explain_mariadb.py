@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.plan import ExecutedPlan, Operator, OperatorKind
+from harness.query_plan import ExecutedPlan, Operator, OperatorKind
 
 _NS_PER_MS = 1e6
 _NOTE = (

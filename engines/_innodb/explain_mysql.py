@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.plan import ExecutedPlan, Operator, OperatorKind
+from harness.query_plan import ExecutedPlan, Operator, OperatorKind
 
 _NS_PER_MS = 1e6
 _NOTE = "own times are wall time; reading the clock for every row of every operator is in them"

@@ -14,15 +14,15 @@ from typing import Any
 
 import pymysql
 
+from engines._external import PREFIX, ExternalServer, mark_text
+from engines._innodb.configuration import CHARACTERS
+from engines._innodb.connection import MySqlConnection, close, flavour_of, message
+from engines._innodb.dsn import dsn_of
+from engines._innodb.installation import TITLES, Flavour
+from engines._innodb.sql import SqlOnInnoDB
+from engines._innodb.wire import LazyConnection
+from engines._sqlfiles import created
 from harness.engine import EngineContext, EngineVersion
-from harness.engines._external import PREFIX, ExternalServer, mark_text
-from harness.engines._innodb.configuration import CHARACTERS
-from harness.engines._innodb.connection import MySqlConnection, close, flavour_of, message
-from harness.engines._innodb.dsn import dsn_of
-from harness.engines._innodb.installation import TITLES, Flavour
-from harness.engines._innodb.sql import SqlOnInnoDB
-from harness.engines._innodb.wire import LazyConnection
-from harness.engines._sqlfiles import created
 from harness.errors import RunFailed, UsageError
 
 _MARK_TABLE = f"{PREFIX}_mark"

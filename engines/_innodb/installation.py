@@ -19,15 +19,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.engine import EngineVersion
-from harness.engines._install import installed, linker
-from harness.engines._installation import (
+from engines._installation import (
     FoundInstallation,
     check_reachable,
     first_fitting,
     output_of,
 )
+from harness.engine import EngineVersion
 from harness.errors import UsageError
+from harness.install import installed, linker
 
 Flavour = Literal["mysql", "mariadb"]
 TITLES: Mapping[Flavour, str] = {"mysql": "MySQL", "mariadb": "MariaDB"}

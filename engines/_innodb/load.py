@@ -29,14 +29,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from harness.engines import _loading
-from harness.engines._innodb.connection import MySqlConnection, server_error
-from harness.engines._innodb.installation import Flavour
-from harness.engines._innodb.wire import LazyResult
-from harness.engines._loading import has_header, readable_by
-from harness.engines._sqlfiles import statements, tables_of
-from harness.engines._statement import head
-from harness.engines._workers import Job, Workers
+from engines import _loading
+from engines._innodb.connection import MySqlConnection, server_error
+from engines._innodb.installation import Flavour
+from engines._innodb.wire import LazyResult
+from engines._loading import has_header, readable_by
+from engines._sqlfiles import statements, tables_of
+from engines._statement import head
+from engines._workers import Job, Workers
 from harness.errors import RunFailed
 from harness.progress import Task
 from harness.units import GIB, MIB

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.engines._innodb.configuration import known_settings
-from harness.engines._innodb.installation import Installation
+from engines._innodb.configuration import known_settings
+from engines._innodb.installation import Installation
 from harness.errors import UsageError
-from harness.placement import Part
+from harness.experiment.placement import Part
 
 _PAGE_SIZES = (4, 8, 16, 32, 64)
 

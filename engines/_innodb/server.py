@@ -7,11 +7,11 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from engines._innodb.cluster import Cluster
+from engines._innodb.configuration import SOCKET
+from engines._innodb.installation import Installation
+from engines._server import ServerProcess, Timeouts
 from harness.engine import Credentials, EngineContext, MemoryPolicy
-from harness.engines._innodb.cluster import Cluster
-from harness.engines._innodb.configuration import SOCKET
-from harness.engines._innodb.installation import Installation
-from harness.engines._server import ServerProcess, Timeouts
 from harness.supervise.failures import log_tail
 from harness.supervise.user_files import acting_as
 

@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from engines._innodb import counters, durability, explain
+from engines._innodb.connection import MySqlConnection, connecting
+from engines._innodb.installation import Flavour
+from engines._innodb.load import Loader, LoadingServer, Retries
+from engines._innodb.window import warnings as window_warnings
+from engines._innodb.wire import LazyConnection
+from engines._jdbc import ThroughJdbc, innodb_properties
+from engines._loading import LoadedBySql
 from harness.engine import SqlConnection, WriteBackWarning
-from harness.engines._innodb import counters, durability, explain
-from harness.engines._innodb.connection import MySqlConnection, connecting
-from harness.engines._innodb.installation import Flavour
-from harness.engines._innodb.load import Loader, LoadingServer, Retries
-from harness.engines._innodb.window import warnings as window_warnings
-from harness.engines._innodb.wire import LazyConnection
-from harness.engines._jdbc import ThroughJdbc, innodb_properties
-from harness.engines._loading import LoadedBySql
 from harness.errors import RunFailed
-from harness.plan import ExecutedPlan
+from harness.query_plan import ExecutedPlan
 
 #: Settings worth recording even at their defaults, where the release knows them.
 _ALWAYS = frozenset({

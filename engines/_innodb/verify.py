@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.engines._innodb.cluster import Cluster
-from harness.engines._innodb.values import same_value
+from engines._innodb.cluster import Cluster
+from engines._innodb.values import same_value
 from harness.errors import RunFailed
-from harness.memory.cache import in_memory
+from harness.host.page_cache import in_memory
 
 _DELETED = " (deleted)"
 LOG_BUFFER = "innodb_log_buffer_size"

@@ -19,6 +19,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from engines.duckdb import explain
+from engines.duckdb.client import DuckDBConnection, Worker, WorkerError
+from engines.duckdb.load import load
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
     Engine,
@@ -31,13 +34,10 @@ from harness.engine import (
     ProcessId,
     SqlConnection,
 )
-from harness.engines.duckdb import explain
-from harness.engines.duckdb.client import DuckDBConnection, Worker, WorkerError
-from harness.engines.duckdb.load import load
 from harness.errors import RunFailed, UsageError, nearest
-from harness.placement import Part
-from harness.plan import ExecutedPlan
+from harness.experiment.placement import Part
 from harness.progress import Progress
+from harness.query_plan import ExecutedPlan
 from harness.supervise.process import process_identity
 from harness.supervise.user_files import acting_as, make_directory, write_text
 from harness.units import KIB
@@ -112,7 +112,7 @@ class DuckDB:
         It starts as root: an unprivileged user might neither enter our installation nor mount.
         """
         process = self._context.processes.spawn(
-            [sys.executable, "-m", "harness.engines.duckdb.worker"],
+            [sys.executable, "-m", "engines.duckdb.worker"],
             log=self._log,
             log_owner=self._user,
             memory=self._placed.memory,

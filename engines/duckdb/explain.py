@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.engine import SqlConnection
-from harness.plan import ExecutedPlan, Operator, OperatorKind
+from harness.query_plan import ExecutedPlan, Operator, OperatorKind
 
 _PREFIX = "EXPLAIN (ANALYZE, FORMAT json) "
 _NS_PER_S = 1e9

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from engines._loading import verify_counts
+from engines._sqlfiles import statements
 from harness.engine import SqlConnection
-from harness.engines._loading import verify_counts
-from harness.engines._sqlfiles import statements
 from harness.progress import Progress
 
 

@@ -23,9 +23,9 @@ from typing import Any
 
 import duckdb
 
-from harness.engines.duckdb.binding import bind_file
-from harness.engines.duckdb.spill import SpillMeter, only_reads
-from harness.sqlvalues import encode
+from engines._sqlvalues import encode
+from engines.duckdb.binding import bind_file
+from engines.duckdb.spill import SpillMeter, only_reads
 from harness.supervise import linux
 
 spill = SpillMeter()

@@ -1,8 +1,8 @@
-"""MariaDB as an engine: see harness.engines._innodb."""
+"""MariaDB as an engine: see engines._innodb."""
 
 from __future__ import annotations
 
+from engines._innodb.engine import InnoDBFactory
 from harness.engine import EngineFactory
-from harness.engines._innodb.engine import InnoDBFactory
 
 ENGINE: EngineFactory = InnoDBFactory("mariadb")

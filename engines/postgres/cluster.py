@@ -21,12 +21,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from engines._server import make_folder, run_once
+from engines.postgres.installation import Installation
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import EngineContext, Places
-from harness.engines._server import make_folder, run_once
-from harness.engines.postgres.installation import Installation
 from harness.errors import RunFailed
-from harness.placement import Part
+from harness.experiment.placement import Part
 from harness.supervise.failures import log_tail
 from harness.supervise.user_files import acting_as, read_text
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from engines._tls import Listening
+from engines.postgres.cluster import CLIENT_ROLE, DATABASE, ROLE, TEMP_TABLESPACE
+from engines.postgres.installation import Installation
 from harness.engine import EngineContext
-from harness.engines._tls import Listening
-from harness.engines.postgres.cluster import CLIENT_ROLE, DATABASE, ROLE, TEMP_TABLESPACE
-from harness.engines.postgres.installation import Installation
 from harness.errors import UsageError, nearest
-from harness.listening import Address
+from harness.host.listen_address import Address
 from harness.supervise.credentials import run_unprivileged
 from harness.supervise.supervisor import minimal_environment
 from harness.supervise.user_files import write_text

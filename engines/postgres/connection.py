@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
+from engines._statement import head
 from harness.engine import Credentials, QueryTimeout, SqlResult
-from harness.engines._statement import head
 from harness.errors import RunFailed
 from harness.supervise.user_files import acting_as
 

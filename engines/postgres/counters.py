@@ -20,7 +20,7 @@ from typing import Any
 
 import psycopg
 
-from harness.engines.postgres.connection import PostgresConnection
+from engines.postgres.connection import PostgresConnection
 from harness.errors import RunFailed
 
 #: First release with pg_stat_force_next_flush().

@@ -15,6 +15,25 @@ from typing import Any
 
 import psycopg
 
+from engines._managed import ManagedServer
+from engines._server import TIMEOUTS
+from engines.postgres import external
+from engines.postgres.cluster import (
+    CLIENT_ROLE,
+    DATABASE,
+    INDEX_TABLESPACE,
+    MAINTENANCE_DATABASE,
+    ROLE,
+    Cluster,
+    scram_verifier,
+)
+from engines.postgres.configuration import SEGMENT_MB, check_settings, check_tls
+from engines.postgres.connection import connecting
+from engines.postgres.installation import choose
+from engines.postgres.load import Loader
+from engines.postgres.server import Server
+from engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
+from engines.postgres.verify import verify_settings
 from harness.engine import (
     Engine,
     EngineContext,
@@ -24,27 +43,8 @@ from harness.engine import (
     Places,
     Tunnel,
 )
-from harness.engines._managed import ManagedServer
-from harness.engines._server import TIMEOUTS
-from harness.engines.postgres import external
-from harness.engines.postgres.cluster import (
-    CLIENT_ROLE,
-    DATABASE,
-    INDEX_TABLESPACE,
-    MAINTENANCE_DATABASE,
-    ROLE,
-    Cluster,
-    scram_verifier,
-)
-from harness.engines.postgres.configuration import SEGMENT_MB, check_settings, check_tls
-from harness.engines.postgres.connection import connecting
-from harness.engines.postgres.installation import choose
-from harness.engines.postgres.load import Loader
-from harness.engines.postgres.server import Server
-from harness.engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
-from harness.engines.postgres.verify import verify_settings
 from harness.errors import UsageError
-from harness.placement import PARTS, Part
+from harness.experiment.placement import PARTS, Part
 from harness.supervise.user_files import acting_as
 
 #: What a profile may say that decides what is stored: part of the golden key, loaded with.

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.engine import SqlConnection
-from harness.plan import ExecutedPlan, Operator, OperatorKind
+from harness.query_plan import ExecutedPlan, Operator, OperatorKind
 
 _PREFIX = "EXPLAIN (ANALYZE, BUFFERS, SETTINGS, FORMAT JSON) "
 _NS_PER_MS = 1e6

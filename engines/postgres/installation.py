@@ -15,15 +15,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from harness.engine import EngineVersion
-from harness.engines._install import installed
-from harness.engines._installation import (
+from engines._installation import (
     FoundInstallation,
     check_reachable,
     first_fitting,
     output_of,
 )
+from harness.engine import EngineVersion
 from harness.errors import UsageError
+from harness.install import installed
 
 NEEDED = ("postgres", "initdb", "pg_ctl", "pg_controldata")
 _VERSION = re.compile(r"\(PostgreSQL\) (\d+(?:\.\d+)*)")

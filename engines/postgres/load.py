@@ -22,12 +22,12 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from harness.engines import _loading
-from harness.engines._loading import LoadingServer, has_header, readable_by
-from harness.engines._sqlfiles import statements, tables_of
-from harness.engines._statement import head
-from harness.engines._workers import Job, Workers
-from harness.engines.postgres.connection import PostgresConnection
+from engines import _loading
+from engines._loading import LoadingServer, has_header, readable_by
+from engines._sqlfiles import statements, tables_of
+from engines._statement import head
+from engines._workers import Job, Workers
+from engines.postgres.connection import PostgresConnection
 from harness.errors import RunFailed
 from harness.progress import Task
 from harness.units import GIB, MIB

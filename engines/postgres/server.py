@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from engines._server import ServerProcess, Timeouts
+from engines._tls import Listening
+from engines.postgres.cluster import CLEAN, Cluster
+from engines.postgres.configuration import write_configuration
+from engines.postgres.installation import Installation
 from harness.engine import EngineContext, MemoryPolicy
-from harness.engines._server import ServerProcess, Timeouts
-from harness.engines._tls import Listening
-from harness.engines.postgres.cluster import CLEAN, Cluster
-from harness.engines.postgres.configuration import write_configuration
-from harness.engines.postgres.installation import Installation
 from harness.supervise.segments import remove_segment
 from harness.supervise.user_files import acting_as, read_text
 

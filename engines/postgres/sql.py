@@ -10,13 +10,13 @@ from typing import Any
 
 import psycopg
 
+from engines._jdbc import ThroughJdbc, postgres_properties
+from engines._loading import LoadedBySql
+from engines.postgres import counters, explain
+from engines.postgres.connection import PostgresConnection, connecting
+from engines.postgres.window import warnings as window_warnings
 from harness.engine import Credentials, SqlConnection, WriteBackWarning
-from harness.engines._jdbc import ThroughJdbc, postgres_properties
-from harness.engines._loading import LoadedBySql
-from harness.engines.postgres import counters, explain
-from harness.engines.postgres.connection import PostgresConnection, connecting
-from harness.engines.postgres.window import warnings as window_warnings
-from harness.plan import ExecutedPlan
+from harness.query_plan import ExecutedPlan
 
 #: Settings worth recording even at their defaults.
 _ALWAYS = (

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from engines.rocksdb.installation import Installation
 from harness.engine import YcsbBinding
-from harness.engines.rocksdb.installation import Installation
 from harness.errors import UsageError
 
 _PROJECT = Path(__file__).parent / "ycsb"

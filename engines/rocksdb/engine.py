@@ -18,6 +18,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from engines._installation import check_reachable
+from engines._server import make_folder
+from engines.rocksdb.binding import OfficialClient
+from engines.rocksdb.installation import choose, row_cache_of
+from engines.rocksdb.options import (
+    ROW_CACHE,
+    Options,
+    differing,
+    read_settings,
+    settings_of_file,
+)
+from engines.rocksdb.optionsfile import OptionsFile, parse_options, read_options_file
+from engines.rocksdb.window import warnings as window_warnings
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
     Engine,
@@ -30,21 +43,8 @@ from harness.engine import (
     ProcessId,
     WriteBackWarning,
 )
-from harness.engines._installation import check_reachable
-from harness.engines._server import make_folder
-from harness.engines.rocksdb.binding import OfficialClient
-from harness.engines.rocksdb.installation import choose, row_cache_of
-from harness.engines.rocksdb.options import (
-    ROW_CACHE,
-    Options,
-    differing,
-    read_settings,
-    settings_of_file,
-)
-from harness.engines.rocksdb.optionsfile import OptionsFile, parse_options, read_options_file
-from harness.engines.rocksdb.window import warnings as window_warnings
 from harness.errors import RunFailed, UsageError
-from harness.placement import Part
+from harness.experiment.placement import Part
 from harness.progress import Progress
 from harness.supervise.process import alive, send_signal
 from harness.supervise.user_files import acting_as, read_text, write_text

@@ -18,12 +18,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from engines._installation import FoundInstallation, first_fitting
+from engines.rocksdb import probe
+from engines.rocksdb.optionsfile import OptionsFile, parse_options
 from harness.engine import EngineVersion
-from harness.engines._install import installed
-from harness.engines._installation import FoundInstallation, first_fitting
-from harness.engines.rocksdb import probe
-from harness.engines.rocksdb.optionsfile import OptionsFile, parse_options
 from harness.errors import RunFailed, UsageError
+from harness.install import installed
 from harness.supervise.credentials import unprivileged
 
 _TIMEOUT_S = 120

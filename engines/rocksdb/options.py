@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.engines.rocksdb.installation import Installation, ask
-from harness.engines.rocksdb.optionsfile import DB, FAMILY, TABLE, OptionsFile
+from engines.rocksdb.installation import Installation, ask
+from engines.rocksdb.optionsfile import DB, FAMILY, TABLE, OptionsFile
 from harness.errors import UsageError, nearest
 
 #: Options of every write, and what RocksDB has them at.

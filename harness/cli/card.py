@@ -9,7 +9,7 @@ import typer
 
 from harness.cli.common import JsonOption, ResultsOption, print_json, store
 from harness.errors import UsageError
-from harness.store import Store, StoredRun
+from harness.store.runs import Store, StoredRun
 
 
 def card(
@@ -33,7 +33,7 @@ def card(
 
     Results of other servers are shown beside once they are copied into the same store.
     """
-    from harness.reports.micro.report import write_cards
+    from reports.micro.report import write_cards
 
     files = write_cards(_chosen(store(results), runs or []), out, title, prices)
     if json_:
@@ -43,8 +43,8 @@ def card(
 
 
 def _chosen(where: Store, names: list[str]) -> list[StoredRun]:
-    from harness.reports.micro.points import is_micro
-    from harness.reports.select import select
+    from reports.micro.points import is_micro
+    from reports.select import select
 
     if names:
         chosen = {run.run_id: run for name in names for run in select(where, name)}

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from harness import paths
 from harness.errors import UsageError
-from harness.store import Store
+from harness.store.runs import Store
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, nothing else.")]
 ResultsOption = Annotated[

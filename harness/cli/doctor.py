@@ -11,9 +11,9 @@ from harness.cli.engines import engine_rows
 from harness.errors import UsageError
 from harness.host.doctor import examine
 from harness.micro.ready import programs
-from harness.natives import loadgen_backends, missing_packages
+from harness.native_programs import loadgen_backends, missing_packages
 from harness.supervise.credentials import shared_user_warnings, unprivileged
-from harness.tiers.finding import find_tiers_and_problems
+from harness.tiers.discovery import find_tiers_and_problems
 from harness.units import format_bytes
 
 

@@ -55,15 +55,15 @@ def install(
     quiet: QuietOption = False,
 ) -> None:
     """Install pinned servers (checksums verified) into the private prefix."""
-    from harness.engines import _install
+    from harness import install
 
     failed: list[RunFailed] = []
     with progress_on_stderr(quiet) as progress:
-        for name in names or _install.pinned_engines():
+        for name in names or install.pinned_engines():
             engine, _, version = name.partition("=")
             try:
                 prefix = paths.engines_prefix()
-                _install.install(engine, prefix, progress, version=version or None)
+                install.install(engine, prefix, progress, version=version or None)
             except RunFailed as error:  # the others are installed all the same
                 failed.append(error)
     if len(failed) > 1:

@@ -15,10 +15,11 @@ from harness.cli.common import JsonOption, key_values, print_json, print_table, 
 from harness.cli.micro_table import print_figures
 from harness.cli.params import option_text
 from harness.errors import UsageError
-from harness.micro.limits import PARAMETERS
+from harness.execution.opening import open_environment
+from harness.micro.host_capacity import variables_here
 from harness.micro.native import NAME
+from harness.micro.overrides import PARAMETERS
 from harness.micro.perma_result import memory_of, perma_results
-from harness.micro.room import variables_here
 from harness.micro.runner import Asked, Ready, planned_by, prepare, run
 from harness.micro.suite import (
     find_suite,
@@ -27,9 +28,8 @@ from harness.micro.suite import (
     load_suite,
     suite_name,
 )
-from harness.opening import open_environment
 from harness.progress import progress_on_stderr
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
 from harness.units import NS_PER_S, counted, format_bytes, format_ns
 
 app = typer.Typer(help="Suites of microbenchmarks: `harness run micro --suite NAME` runs one.")

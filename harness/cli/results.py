@@ -18,11 +18,11 @@ from harness.cli.common import (
     store,
 )
 from harness.errors import UsageError
-from harness.opening import open_environment
-from harness.profile import published_of
+from harness.execution.opening import open_environment
+from harness.execution.repro import repeat
+from harness.experiment.profile import published_of
 from harness.progress import progress_on_stderr
-from harness.repro import repeat
-from harness.store import Store, StoredRun
+from harness.store.runs import Store, StoredRun
 
 
 def compare(
@@ -39,9 +39,9 @@ def compare(
     json_: JsonOption = False,
 ) -> None:
     """Ratios of A and B per metric, with intervals; refuses what is not comparable."""
-    from harness.reports import compare_output
-    from harness.reports.compare import compare as compared
-    from harness.reports.select import select
+    from reports import compare_output
+    from reports.compare import compare as compared
+    from reports.select import select
 
     where = store(results)
     sides = select(where, a), select(where, b)
@@ -90,9 +90,9 @@ def report(
 
     Runs of microbenchmarks among them get a card of their own beside it (harness card).
     """
-    from harness.reports.micro.points import is_micro
-    from harness.reports.micro.report import write_cards
-    from harness.reports.report import write_report
+    from reports.micro.points import is_micro
+    from reports.micro.report import write_cards
+    from reports.report import write_report
 
     where = store(results)
     chosen = _chosen(where, runs or [], experiment)
@@ -118,7 +118,7 @@ def report(
 
 
 def _chosen(where: Store, names: list[str], experiment: str | None) -> list[StoredRun]:
-    from harness.reports.select import select
+    from reports.select import select
 
     chosen = {stored.run_id: stored for name in names for stored in select(where, name)}
     if experiment is not None:
@@ -142,7 +142,7 @@ def _of_experiment(where: Store, name: str) -> list[StoredRun]:
     commands gave its name has the runs of all of them. ``name@hash`` selects the runs of one
     version.
     """
-    from harness.reports.select import select
+    from reports.select import select
 
     runs = select(where, name)
     if "@" in name:

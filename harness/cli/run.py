@@ -23,9 +23,9 @@ from harness.cli.common import (
 from harness.cli.params import takes, workload_params
 from harness.cli.run_list import print_run_list, say_repeats
 from harness.errors import UsageError
-from harness.experiment import plan_steps, run_plan
-from harness.opening import open_environment
-from harness.profile import expand
+from harness.execution.opening import open_environment
+from harness.execution.run_list import plan_steps, run_plan
+from harness.experiment.profile import expand
 from harness.progress import progress_on_stderr
 from harness.yamlfile import Document
 

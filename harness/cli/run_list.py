@@ -7,16 +7,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from harness.cli.common import print_json, print_table
-from harness.environment import Environment
-from harness.experiment import Step
-from harness.preflight import needed_bytes, placement_label
-from harness.run_time import Estimator, least_ns
-from harness.spec import RunSpec, canonical_json
-from harness.store import Store
+from harness.execution.environment import Environment
+from harness.execution.run_list import Step
+from harness.experiment.preflight import needed_bytes, placement_label
+from harness.experiment.run_time import Estimator, least_ns
+from harness.store.runs import Store
+from harness.store.spec import RunSpec, canonical_json
 from harness.units import format_bytes, format_ns
 
 if TYPE_CHECKING:  # reports are loaded where they are needed
-    from harness.reports.planned import PlannedRepeats
+    from reports.planned import PlannedRepeats
 
 
 def say_repeats(steps: Sequence[Step], env: Environment) -> None:
@@ -86,7 +86,7 @@ def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json
 
 
 def _repeats(steps: Sequence[Step], env: Environment) -> PlannedRepeats:
-    from harness.reports.planned import planned_repeats
+    from reports.planned import planned_repeats
 
     return planned_repeats([step.spec for step in steps], env.host["mode"])
 

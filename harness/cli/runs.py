@@ -25,8 +25,8 @@ from harness.cli.common import (
 from harness.cli.micro_table import print_figures
 from harness.errors import UsageError
 from harness.micro.runner import WORKLOAD as MICRO
-from harness.spec import NATIVE
-from harness.store import StoredRun, Unfinished
+from harness.store.runs import StoredRun, Unfinished
+from harness.store.spec import NATIVE
 from harness.units import format_bytes, format_ns, parse_size
 
 app = typer.Typer(help="List, show, remove, export and import runs.")
@@ -73,9 +73,9 @@ def _print_json(finished: list[StoredRun], unfinished: list[str]) -> None:
 
 def _what(stored: StoredRun) -> str:
     """``tpcc, warehouses 1, users 4, hammerdb``: what tells it from runs of the workload."""
-    from harness.reports.catalogue import brief_parameters
-    from harness.reports.naming import in_words
-    from harness.reports.select import fact_of
+    from reports.labels import in_words
+    from reports.metric_registry import brief_parameters
+    from reports.select import fact_of
 
     spec = stored.spec
     facts = [f"params.{name}" for name in brief_parameters(spec.workload)]
@@ -269,7 +269,7 @@ def export(
 
 
 def _export_csv(chosen: list[StoredRun], out: Path) -> None:
-    from harness.reports.table_csv import runs_as_csv
+    from reports.table_csv import runs_as_csv
 
     out.write_text(runs_as_csv(chosen), encoding="utf-8", newline="")
 
@@ -299,7 +299,7 @@ def import_(
     json_: JsonOption = False,
 ) -> None:
     """Take runs of another host over; what is there already stays."""
-    from harness.transfer import import_archive
+    from harness.store.transfer import import_archive
 
     limit_bytes = parse_size(max_size) if max_size is not None else None
     done = import_archive(archive, store(results), origin, limit_bytes)

@@ -9,8 +9,8 @@ import typer
 
 from harness import hdr
 from harness.cli.common import metric_value, print_json, print_table
-from harness.preflight import placement_label
-from harness.store import StoredRun
+from harness.experiment.preflight import placement_label
+from harness.store.runs import StoredRun
 from harness.units import format_ns
 
 
@@ -104,7 +104,7 @@ def _p95s(run: Mapping[str, Any]) -> dict[str, str]:
 
 def agreement(finished: Sequence[StoredRun]) -> None:
     """How far the drivers of these runs agree, where several drove the same; on stdout."""
-    from harness.reports.agreement import agreements, driven_by_several
+    from reports.agreement import agreements, driven_by_several
 
     for one in agreements(driven_by_several([r for r in finished if r.run["status"] != "failed"])):
         print(one.sentence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.tiers.kernel import Kernel
+from harness.tiers.linux.kernel import Kernel
 
 _CPU = "/sys/devices/system/cpu"
 #: Instructions that persistence and vector kernels ask for: x86 flags and Arm features.

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from harness.host.prefetchers import UNREADABLE
-from harness.tiers.kernel import LIVE, Kernel
+from harness.tiers.linux.kernel import LIVE, Kernel
 
 _DMI = "/sys/firmware/dmi/tables/DMI"
 _MEMORY_DEVICE = 17

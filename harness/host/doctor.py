@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from harness.host import cgroup
 from harness.host import cpu as processors
+from harness.host.confounders import uncontrolled
 from harness.host.facts import host_facts
 from harness.host.tools import tool_versions
-from harness.host.uncontrolled import uncontrolled
-from harness.memory import cgroup
 from harness.monitors.memory_traffic import MemoryTraffic
 from harness.tiers.explain import describe
-from harness.tiers.kernel import LIVE
-from harness.tiers.model import Tier
+from harness.tiers.linux.kernel import LIVE
+from harness.tiers.linux.model import Tier
 
 
 def examine(tiers: Sequence[Tier]) -> dict[str, Any]:

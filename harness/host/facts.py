@@ -12,10 +12,10 @@ from harness.host import cpu as processors
 from harness.host.dimms import dimms, memory_devices, memory_speed
 from harness.host.mode import host_mode
 from harness.host.prefetchers import UNREADABLE, prefetchers
-from harness.tiers.kernel import LIVE, Kernel
-from harness.tiers.model import Tier
-from harness.tiers.numa import nodes
-from harness.tiers.pmem import regions
+from harness.tiers.linux.kernel import LIVE, Kernel
+from harness.tiers.linux.model import Tier
+from harness.tiers.linux.numa import nodes
+from harness.tiers.linux.pmem import regions
 
 
 def host_facts(tiers: Iterable[Tier] = (), kernel: Kernel = LIVE) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from typing import Literal
 
 from harness.host.cpu import cpu
 from harness.host.dimms import memory_devices
-from harness.tiers.kernel import LIVE, Kernel
-from harness.tiers.pmem import is_memmap_dram, regions
+from harness.tiers.linux.kernel import LIVE, Kernel
+from harness.tiers.linux.pmem import is_memmap_dram, regions
 from harness.units import format_bytes
 
 Mode = Literal["Default", "AppDirect", "Memory", "Mixed", "unknown"]

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 
 from harness.host.cpu import cpu
-from harness.tiers.kernel import Kernel
+from harness.tiers.linux.kernel import Kernel
 
 #: The state where it cannot be read: equal to no known one.
 UNREADABLE = "unreadable"

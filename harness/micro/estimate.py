@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.micro.chains import LINE_BYTES
-from harness.micro.fit import TargetKey, targets_of
+from harness.micro.host_capacity import Room
 from harness.micro.model import Job, Measurement
-from harness.micro.room import Room
+from harness.micro.scaling import TargetKey, targets_of
 from harness.units import GIB
 
 #: Measured on an EPYC of 2023. Once: start of harness and program, checks and storing; zeroing and

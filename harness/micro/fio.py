@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import RunFailed, UsageError
-from harness.host.uncontrolled import Finding
-from harness.micro import external, page_cache
+from harness.host.confounders import Finding
+from harness.micro import external_tools, page_cache
 from harness.micro.fio_result import IoSample, metrics_of, sample_of
 from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, IoJob, IoPlan, plan_of
-from harness.micro.measured import Measured, Planned, PlannedOne, Workplace, measuring
-from harness.result import Check, Metric
+from harness.micro.protocol import Measured, Planned, PlannedOne, Workplace, measuring
+from harness.store.result import Check, Metric
 from harness.supervise.user_files import User, acting_as, open_regular
-from harness.tiers.kernel import LIVE
-from harness.tiers.model import Tier
+from harness.tiers.linux.kernel import LIVE
+from harness.tiers.linux.model import Tier
 from harness.units import counted, format_bytes
 
 _FILE = "data"
@@ -38,9 +38,9 @@ def check(params: Mapping[str, Any], tier: Tier) -> None:
     """UsageError where fio is missing, a parameter is wrong, or the tier has no room for it."""
     plan = plan_of(params)
     version()
-    external.require_room(tier, plan.size_bytes, "fio", "size")
+    external_tools.require_room(tier, plan.size_bytes, "fio", "size")
     for job in plan.jobs:
-        if job.direct == "yes" and not external.goes_past_cache(tier, job.access_bytes):
+        if job.direct == "yes" and not external_tools.goes_past_cache(tier, job.access_bytes):
             raise UsageError(
                 f"{job.configuration} on tier {tier.name!r}",
                 f"direct: calls of {job.access_bytes} bytes do not go past the page cache there",
@@ -50,7 +50,7 @@ def check(params: Mapping[str, Any], tier: Tier) -> None:
 
 def version() -> str:
     """Of the fio here; UsageError where it is missing or too old."""
-    return external.require("fio", ["--version"], _OLDEST)
+    return external_tools.require("fio", ["--version"], _OLDEST)
 
 
 def planned(params: Mapping[str, Any], repeats: int) -> Planned:
@@ -187,7 +187,7 @@ def _fill(work: Workplace, plan: IoPlan, past_cache: bool) -> None:
 
 def _fio(work: Workplace, text: str) -> dict[str, Any]:
     """One run of fio; notes that it prints before its document are left out."""
-    printed = external.run(work, ["fio", "--output-format=json+", "-"], text)
+    printed = external_tools.run(work, ["fio", "--output-format=json+", "-"], text)
     try:
         document: dict[str, Any] = json.loads(printed[max(0, printed.find("{")) :])
     except ValueError as error:

@@ -18,7 +18,7 @@ import numpy as np
 from harness import hdr
 from harness.errors import RunFailed
 from harness.micro.io_jobs import IoJob
-from harness.result import Metric
+from harness.store.result import Metric
 
 #: From a store to DAX memory to a disk that does not answer any more.
 LAYOUT = hdr.Layout(1, 3600 * 10**9, 3)

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal, cast
 
-from harness import parameters
 from harness.errors import UsageError, nearest
-from harness.micro.limits import chosen, parse_only
+from harness.micro.overrides import chosen, parse_only
 from harness.units import MIB, NS_PER_S, parse_duration_ns, parse_size
+from harness.workloads import parameters
 from harness.yamlfile import Document, Where
 
 Operation = Literal["read", "write"]

@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness import parameters
 from harness.errors import RunFailed, UsageError
-from harness.micro import external
+from harness.micro import external_tools
 from harness.micro.fio import takes_direct
 from harness.micro.fio_result import histogram
 from harness.micro.io_jobs import SECTOR_BYTES, size_of
-from harness.micro.limits import chosen, parse_only
-from harness.micro.measured import Measured, Planned, PlannedOne, Workplace, measuring
-from harness.result import Check, Metric
-from harness.tiers.model import Tier
+from harness.micro.overrides import chosen, parse_only
+from harness.micro.protocol import Measured, Planned, PlannedOne, Workplace, measuring
+from harness.store.result import Check, Metric
+from harness.tiers.linux.model import Tier
 from harness.units import MIB, format_bytes
+from harness.workloads import parameters
 
 _DEFAULTS: Mapping[str, Any] = {
     "requests": 2000, "access": "4KiB", "working_set": "256MiB", "only": None,
@@ -45,9 +45,9 @@ def check(params: Mapping[str, Any], tier: Tier) -> None:
     """UsageError where ioping is missing, a parameter is wrong, or the tier has no room for it."""
     plan = _plan(params)
     version()
-    external.require_room(tier, plan.working_set_bytes, "ioping", "working_set")
+    external_tools.require_room(tier, plan.working_set_bytes, "ioping", "working_set")
     for key, size in (("access", plan.access_bytes), ("working_set", plan.working_set_bytes)):
-        if external.refuses_past_cache(tier, size):
+        if external_tools.refuses_past_cache(tier, size):
             raise UsageError(
                 f"{key} {size} of ioping on tier {tier.name!r}",
                 "it goes past the page cache there, where only whole blocks go",
@@ -70,7 +70,7 @@ def planned(params: Mapping[str, Any], repeats: int) -> Planned:
 
 def version() -> str:
     """Of the ioping here; UsageError where it is missing."""
-    return external.require("ioping", ["-v"])
+    return external_tools.require("ioping", ["-v"])
 
 
 def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
@@ -87,7 +87,7 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
             argv = _argv(plan, operation, pattern, direct, work.seed + repeat)
             configuration = _configuration(operation, pattern)
             with measuring(f"{configuration} (repeat {repeat + 1} of {work.repeats})"):
-                times[operation, pattern].append(_times(external.run(work, argv), plan))
+                times[operation, pattern].append(_times(external_tools.run(work, argv), plan))
     metrics = [
         metric
         for (operation, pattern), repeats in times.items()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError, nearest
-from harness.expression import evaluate, is_expression
+from harness.experiment.expression import evaluate, is_expression
 from harness.micro.chains import LINE_BYTES, parse_chain
 from harness.micro.kernels import parse_kernel
 from harness.micro.model import KINDS

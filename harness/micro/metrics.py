@@ -16,7 +16,7 @@ from harness.micro.chains import chain_text
 from harness.micro.keys import KEYS, UNLIMITED
 from harness.micro.model import Job, Measurement
 from harness.micro.spec import measurement_name
-from harness.result import Metric
+from harness.store.result import Metric
 
 #: Keys of a job's own that are labels by another name.
 _LABELS = {

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import natives
+from harness import native_programs
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
-from harness.micro.fit import Fitted
-from harness.micro.measured import Measured, Workplace, failed_in
-from harness.micro.measured_findings import findings_of
+from harness.micro.host_capacity import Room
 from harness.micro.metrics import NOTHING_DONE, collected, metrics_of
 from harness.micro.model import Suite
 from harness.micro.program import run_program
-from harness.micro.room import Room
+from harness.micro.protocol import Measured, Workplace, failed_in
+from harness.micro.result_warnings import findings_of
+from harness.micro.scaling import Fitted
 from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
-from harness.result import Check, CheckStatus
-from harness.tiers.model import Tier
+from harness.store.result import Check, CheckStatus
+from harness.tiers.linux.model import Tier
 from harness.units import counted
 
 NAME = "microbench"
@@ -36,7 +36,7 @@ _REFUSED = re.compile(
 
 def check() -> None:
     """UsageError where the program was not built."""
-    natives.microbench_program()
+    native_programs.microbench_program()
 
 
 def refuse(suite: Fitted, tier: Tier, room: Room) -> None:
@@ -46,7 +46,7 @@ def refuse(suite: Fitted, tier: Tier, room: Room) -> None:
         there = there.parent
     spec = spec_json(suite.measurements, tier, there, room, seed=0, repeats=1)
     done = subprocess.run(
-        [natives.microbench_program(), "--check"],
+        [native_programs.microbench_program(), "--check"],
         input=json.dumps(spec), capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     if done.returncode == 0:
@@ -70,7 +70,7 @@ def measure(work: Workplace, fitted: Fitted, room: Room, suite: Suite) -> Measur
         fitted.measurements, work.tier, work.directory, room, seed=work.seed, repeats=work.repeats
     )
     user = _user(work)
-    program = natives.microbench_for(user, work.scratch)
+    program = native_programs.microbench_for(user, work.scratch)
     told = f"{suite.name} on {work.tier.name}"
     with env.progress.task(told, len(spec["measurements"])) as task:
         under_way = _UnderWay(fitted, work.repeats, task)

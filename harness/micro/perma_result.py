@@ -24,11 +24,11 @@ import numpy as np
 
 from harness import hdr
 from harness.errors import UsageError
-from harness.host.uncontrolled import Finding
+from harness.host.confounders import Finding
 from harness.micro.metrics import NOTHING_DONE, JobResults, collected
 from harness.micro.model import Job, Measurement
 from harness.micro.perma_config import PermaConfig
-from harness.tiers.model import Tier
+from harness.tiers.linux.model import Tier
 from harness.units import GIB, NS_PER_S
 
 #: Kinds of tiers that are persistent memory, mapped as such.

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness import schemas
 from harness.engine import Credentials, Process
 from harness.errors import RunFailed
+from harness.store import schemas
 from harness.supervise.failures import log_tail
 from harness.supervise.supervisor import Supervisor
 

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from harness import natives
+from harness import native_programs
 from harness.errors import RunFailed, UsageError
 from harness.micro import fio, ioping
 from harness.micro.program import of_printed
@@ -62,14 +62,14 @@ def _microbench() -> dict[str, Any]:
     told: dict[str, Any] = {
         "version": None,
         "program": None,
-        "interface": natives.microbench_interface(),
-        "wanted_interface": natives.MICROBENCH_INTERFACE,
+        "interface": native_programs.microbench_interface(),
+        "wanted_interface": native_programs.MICROBENCH_INTERFACE,
         "instructions": {},
         "flushes": [],
         "missing": None,
     }
     try:
-        program = natives.microbench_program()
+        program = native_programs.microbench_program()
         told["program"] = str(program)
         done = subprocess.run(
             [program, "-"], input=json.dumps(_LEAST).encode(), capture_output=True,

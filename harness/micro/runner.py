@@ -15,25 +15,25 @@ from pathlib import Path
 from typing import Any, cast
 
 import harness
-from harness.environment import Environment
 from harness.errors import HarnessError, RunFailed, UsageError, interruption, nearest
-from harness.host.uncontrolled import Finding, uncontrolled
-from harness.measuring import one_at_a_time
+from harness.execution.environment import Environment
+from harness.execution.host_lock import one_at_a_time
+from harness.execution.provenance import revision, tool_versions
+from harness.experiment.placement import parse_placement
+from harness.experiment.preflight import work_directory
+from harness.host.confounders import Finding, uncontrolled
 from harness.micro import native
 from harness.micro.estimate import Estimate, estimate
-from harness.micro.fit import Fitted, fit
-from harness.micro.limits import Limits, parse_limits
-from harness.micro.measured import Measured, Planned, Workplace
+from harness.micro.host_capacity import Room, llc_bytes, room_of
 from harness.micro.model import Suite
-from harness.micro.room import Room, llc_bytes, room_of
+from harness.micro.overrides import Limits, parse_limits
+from harness.micro.protocol import Measured, Planned, Workplace
+from harness.micro.scaling import Fitted, fit
 from harness.micro.suite import cpus_and_more, suite_of
-from harness.placement import parse_placement
-from harness.preflight import work_directory
-from harness.provenance import revision, tool_versions
-from harness.result import run_status
-from harness.spec import RUN_SCHEMA, RunSpec, content_hash
-from harness.store import RunWriter, Store, StoredRun
-from harness.tiers.model import DIRECTORY_KINDS, Tier
+from harness.store.result import run_status
+from harness.store.runs import RunWriter, Store, StoredRun
+from harness.store.spec import RUN_SCHEMA, RunSpec, content_hash
+from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.yamlfile import Document
 
 WORKLOAD = "micro"

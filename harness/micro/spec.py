@@ -8,11 +8,11 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.micro.chains import SAMPLE_EVERY
-from harness.micro.fit import TargetKey, target_of, targets_of
+from harness.micro.host_capacity import Room
 from harness.micro.model import Job, Measurement
-from harness.micro.room import Room
+from harness.micro.scaling import TargetKey, target_of, targets_of
 from harness.tiers.explain import node_list
-from harness.tiers.model import DIRECTORY_KINDS, Tier
+from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 
 _DOMAINS = {"cpu_cache": "eadr", "memory_controller": "adr"}
 #: Behind the name of a measurement: which of the interleaved blocks it belongs to.

@@ -23,14 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, nearest
-from harness.expression import is_expression
+from harness.experiment.expression import is_expression
 from harness.micro import perma
 from harness.micro.io_jobs import check_written
 from harness.micro.keys import IDLE, KEYS, TIMES, UNLIMITED, Variables, read_key
 from harness.micro.model import Axis, Job, Measurement, Suite
+from harness.paths import data_folder
 from harness.yamlfile import Document, Where, load_yaml
 
-_FOLDER = Path(__file__).parents[1] / "profiles" / "micro"
+_FOLDER = data_folder("profiles") / "micro"
 _SUFFIXES = (".yml", ".yaml")
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "throughput": ("operation", "access_bytes", "pattern"),

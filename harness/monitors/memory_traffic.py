@@ -26,7 +26,7 @@ from harness.counters import labelled
 from harness.host.cpu import virtualised
 from harness.host.uncore import TrafficEvent, traffic_events
 from harness.monitors.perf_event import PerfCounter, Total
-from harness.tiers.kernel import LIVE, Kernel
+from harness.tiers.linux.kernel import LIVE, Kernel
 
 _PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 

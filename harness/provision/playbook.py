@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import harness
+from harness import paths
 from harness.errors import UsageError
 from harness.progress import Progress, Task
 
@@ -59,10 +59,9 @@ class HostOutcome:
 
 def playbooks_folder() -> Path:
     """Where the playbooks are; UsageError where this installation has none."""
-    for place in harness.__path__:
-        folder = Path(place) / "playbooks"
-        if (folder / "ansible.cfg").is_file():
-            return folder
+    folder = paths.data_folder("playbooks")
+    if (folder / "ansible.cfg").is_file():
+        return folder
     raise UsageError("provision a host", "no playbooks in this installation", "install it again")
 
 

@@ -41,7 +41,7 @@ _END_S = 60.0
 
 @dataclass(frozen=True)
 class Confinement:
-    """How a process gets into the run's memory cap (harness.memory.cgroup) and processors.
+    """How a process gets into the run's memory cap (harness.host.cgroup) and processors.
 
     ``cgroup_procs``: files it writes itself into before exec. ``argv_prefix`` and
     ``env``: the launcher that does it instead (systemd-run), where we may not.
@@ -55,7 +55,7 @@ class Confinement:
 
 
 class Confines(Protocol):
-    """What can cap processes: ``harness.memory.cgroup.MemoryCap``."""
+    """What can cap processes: ``harness.host.cgroup.MemoryCap``."""
 
     @property
     def confinement(self) -> Confinement:

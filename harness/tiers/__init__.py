@@ -1,6 +1,6 @@
 """Tiers: places where bytes live, their facts read from the kernel.
 
-``kernel``, ``mounts``, ``block``, ``pmem``, ``numa``, ``model`` and ``probe`` are also what the
-playbooks ask a host with (playbooks/module_utils/tierbench/tiers is a link here), where no
-``harness`` is installed: they import one another relatively, and the standard library.
+The package ``linux`` also runs on hosts, as part of the playbooks' modules
+(``module_utils`` in playbooks/ansible.cfg), where no ``harness`` is installed: its modules import
+one another relatively, and the standard library.
 """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from harness.tiers.kernel import Kernel
-from harness.tiers.model import TierClaim, TierFacts
-from harness.tiers.mounts import mounts
+from harness.tiers.linux.kernel import Kernel
+from harness.tiers.linux.model import TierClaim, TierFacts
+from harness.tiers.linux.mounts import mounts
 
 
 def asked(claim: TierClaim) -> str:

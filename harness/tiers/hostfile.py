@@ -13,7 +13,7 @@ from typing import Any
 
 from harness import paths
 from harness.errors import UsageError
-from harness.tiers.model import TierClaim
+from harness.tiers.linux.model import TierClaim
 from harness.yamlfile import Document, load_yaml
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.tiers.kernel import LIVE, Kernel
+from harness.tiers.linux.kernel import LIVE, Kernel
 
 _NODE_PAGES = re.compile(r"\bN(\d+)=(\d+)")
 _PAGE_SIZE = re.compile(r"\bkernelpagesize_kB=(\d+)")

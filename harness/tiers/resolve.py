@@ -8,9 +8,9 @@ from pathlib import Path
 
 from harness.engine import MemoryPolicy
 from harness.errors import UsageError, nearest
-from harness.placement import DIRECTORY_PARTS, PARTS, Part, Placement
+from harness.experiment.placement import DIRECTORY_PARTS, PARTS, Part, Placement
 from harness.tiers.explain import node_list
-from harness.tiers.model import DIRECTORY_KINDS, Tier
+from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import format_bytes
 
 #: File systems without a device and without memory of their own.

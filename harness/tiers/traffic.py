@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.counters import labelled
-from harness.tiers.block import btrfs_members
-from harness.tiers.kernel import LIVE, Kernel
-from harness.tiers.model import Tier
+from harness.tiers.linux.block import btrfs_members
+from harness.tiers.linux.kernel import LIVE, Kernel
+from harness.tiers.linux.model import Tier
 
 #: The unit of the counts, whatever the device's own blocks are.
 _SECTOR_BYTES = 512

@@ -15,10 +15,10 @@ from typing import Protocol
 
 from harness.errors import UsageError
 from harness.tiers.explain import asked, describe, node_list, remedy
-from harness.tiers.kernel import LIVE, Kernel
-from harness.tiers.model import DIRECTORY_KINDS, Tier, TierClaim, TierFacts, TierKind
-from harness.tiers.numa import nodes
-from harness.tiers.probe import (
+from harness.tiers.linux.kernel import LIVE, Kernel
+from harness.tiers.linux.model import DIRECTORY_KINDS, Tier, TierClaim, TierFacts, TierKind
+from harness.tiers.linux.numa import nodes
+from harness.tiers.linux.probe import (
     MEMMAP_NOTE,
     facts_of_devdax,
     facts_of_directory,

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.reports.catalogue import metric_info
-from harness.reports.charts.bars import bars_on_log_axis
-from harness.reports.charts.drawing import Drawing
-from harness.reports.charts.operators import operator_times
-from harness.reports.charts.rates import rate_bars
-from harness.reports.charts.sizes import memory_bandwidth, tier_bytes, working_set
-from harness.reports.charts.speedups import speedups
-from harness.reports.published import PublishedSeries
-from harness.reports.series import Panel
+from reports.charts.bars import bars_on_log_axis
+from reports.charts.drawing import Drawing
+from reports.charts.operators import operator_times
+from reports.charts.rates import rate_bars
+from reports.charts.sizes import memory_bandwidth, tier_bytes, working_set
+from reports.charts.speedups import speedups
+from reports.metric_registry import metric_info
+from reports.published import PublishedSeries
+from reports.series import Panel
 
 
 class Draw(Protocol):

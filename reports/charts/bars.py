@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from harness.reports.charts.drawing import (
+from reports.charts.drawing import (
     FAINT,
     INK,
     Drawing,
@@ -19,10 +19,10 @@ from harness.reports.charts.drawing import (
     query_figure,
     style,
 )
-from harness.reports.published import PublishedSeries
-from harness.reports.series import Arm, Panel
-from harness.reports.values import Quantity, Summary, in_order
-from harness.reports.words import quantity_text
+from reports.published import PublishedSeries
+from reports.series import Arm, Panel
+from reports.values import Quantity, Summary, in_order
+from reports.words import quantity_text
 
 #: The room that ticks and the axis's name take below the axes, of the axes' height.
 _BELOW = -0.16

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from harness.reports.charts.drawing import (
+from reports.charts.drawing import (
     ARM_COLOURS,
     FAINT,
     Drawing,
@@ -19,9 +19,9 @@ from harness.reports.charts.drawing import (
     new_figure,
     style,
 )
-from harness.reports.published import PublishedSeries
-from harness.reports.sweeps import Line, Sweep, published_points
-from harness.reports.words import EMULATED, quantity_text, significant
+from reports.published import PublishedSeries
+from reports.sweeps import Line, Sweep, published_points
+from reports.words import EMULATED, quantity_text, significant
 
 #: More lines than these cannot be told apart: the table has them.
 _MOST_LINES = 12

@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from harness.reports.anatomy import QueryAnatomy, anatomy, kind_title
-from harness.reports.charts.drawing import (
+from reports.charts.drawing import (
     INK,
     OPERATOR_STYLES,
     Drawing,
@@ -24,9 +23,10 @@ from harness.reports.charts.drawing import (
     query_figure,
     style,
 )
-from harness.reports.series import Arm, Panel
-from harness.reports.values import natural
-from harness.reports.words import percent, significant, times
+from reports.query_breakdown import QueryAnatomy, anatomy, kind_title
+from reports.series import Arm, Panel
+from reports.values import natural
+from reports.words import percent, significant, times
 
 #: Bars of more than this many times the baseline are cut, and their height written on them.
 _TALLEST = 3.0

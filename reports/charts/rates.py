@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from harness.reports.charts.drawing import (
+from reports.charts.drawing import (
     INK,
     Drawing,
     arm_style,
@@ -17,9 +17,9 @@ from harness.reports.charts.drawing import (
     panel_title,
     style,
 )
-from harness.reports.series import Arm, Panel
-from harness.reports.values import Quantity, Summary
-from harness.reports.words import quantity_text, significant
+from reports.series import Arm, Panel
+from reports.values import Quantity, Summary
+from reports.words import quantity_text, significant
 
 
 def rate_bars(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:

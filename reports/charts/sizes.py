@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-from harness.reports.anatomy import QueryAnatomy, anatomy
-from harness.reports.charts.drawing import (
+from harness.units import format_bytes
+from reports.charts.drawing import (
     ARM_COLOURS,
     INK,
     Drawing,
@@ -25,11 +25,11 @@ from harness.reports.charts.drawing import (
     query_figure,
     style,
 )
-from harness.reports.marks import MARK, bound_bytes, file_pages_unknown, moved_by_others
-from harness.reports.series import Arm, Panel
-from harness.reports.values import natural
-from harness.reports.words import counted, quantity_text
-from harness.units import format_bytes
+from reports.footnotes import MARK, bound_bytes, file_pages_unknown, moved_by_others
+from reports.query_breakdown import QueryAnatomy, anatomy
+from reports.series import Arm, Panel
+from reports.values import natural
+from reports.words import counted, quantity_text
 
 #: Memory is drawn as a line where it is at most this many times the largest bar.
 _IN_SIGHT = 2.0

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from harness.reports.charts.drawing import (
+from reports.charts.drawing import (
     ARM_COLOURS,
     INK,
     Drawing,
@@ -19,10 +19,10 @@ from harness.reports.charts.drawing import (
     panel_title,
     style,
 )
-from harness.reports.compare import Group, Row
-from harness.reports.series import Panel
-from harness.reports.values import in_order
-from harness.reports.words import significant, times
+from reports.compare import Group, Row
+from reports.series import Panel
+from reports.values import in_order
+from reports.words import significant, times
 
 _MARKERS = "osD^vP"
 #: What a label of a tick takes of the axis, with a gap.

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from harness.expression import is_expression
+from harness.experiment.expression import is_expression
 from harness.micro.keys import KEYS
 from harness.micro.metrics import TOLD_KEYS
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
 
 #: What ``-p`` may change without changing a figure, or what a label tells.
 _ASKED_OTHERWISE = ("only", "range", "threads", "pages", "isa")

@@ -1,7 +1,7 @@
 """Figures that papers read off a curve, read off the local one: where it peaks, where two cross.
 
-Each is of the largest experiment that measured the curve (harness.reports.micro.questions); ratios
-of two sides are in harness.reports.micro.ratios. What cannot be derived says what is missing.
+Each is of the largest experiment that measured the curve (reports.micro.questions); ratios
+of two sides are in reports.micro.ratios. What cannot be derived says what is missing.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.hdr import Histogram
-from harness.reports.micro import ratios, states
-from harness.reports.micro.asked import Asked
-from harness.reports.micro.knees import NEAR
-from harness.reports.micro.pairs import UnderivedError, one_experiment, ratio
-from harness.reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
-from harness.reports.micro.questions import INSTRUCTIONS, beyond_caches
-from harness.reports.micro.sequences import by_kind
-from harness.reports.micro.sides import TIERS
-from harness.reports.words import counted, significant
 from harness.units import format_bytes
+from reports.micro import ratios, states
+from reports.micro.pairs import UnderivedError, one_experiment, ratio
+from reports.micro.paper_rows import Asked
+from reports.micro.points import DURATION, NEAR_NODES, OPERATIONS, RATE, Device, Point, best
+from reports.micro.questions import INSTRUCTIONS, beyond_caches
+from reports.micro.saturation import NEAR
+from reports.micro.sequences import by_kind
+from reports.micro.tier_pairs import TIERS
+from reports.words import counted, significant
 
 NOT_DERIVED = "not derived here"
 #: Two bandwidths of one device: ``pmem_ni load over ntstore``, ``pmem_ni 8 over 1 threads``.

@@ -18,7 +18,8 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from harness.reports.charts.drawing import (
+from harness.units import format_bytes
+from reports.charts.drawing import (
     ARM_COLOURS,
     Drawing,
     finish,
@@ -26,9 +27,8 @@ from harness.reports.charts.drawing import (
     new_figure,
     style,
 )
-from harness.reports.values import Summary
-from harness.reports.words import quantity_text
-from harness.units import format_bytes
+from reports.values import Summary
+from reports.words import quantity_text
 
 _MARKERS = "osD^vPX*"
 _DASHES = ("-", "--", ":", "-.")

@@ -11,11 +11,12 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness.reports.charts.drawing import Drawing
-from harness.reports.micro import tails
-from harness.reports.micro.drawings import MOST_LINES, Curve, Plot, draw, x_text
-from harness.reports.micro.loaded import curves as loaded_curves
-from harness.reports.micro.points import (
+from harness.store.runs import StoredRun
+from reports.charts.drawing import Drawing
+from reports.micro import percentiles
+from reports.micro.drawings import MOST_LINES, Curve, Plot, draw, x_text
+from reports.micro.loaded import curves as loaded_curves
+from reports.micro.points import (
     DURATION,
     EMPTY,
     LATENCY,
@@ -27,7 +28,7 @@ from harness.reports.micro.points import (
     Point,
     best,
 )
-from harness.reports.micro.questions import (
+from reports.micro.questions import (
     FOLLOW,
     INSTRUCTIONS,
     LOAD,
@@ -37,10 +38,9 @@ from harness.reports.micro.questions import (
     queue_depths,
     thread_counts,
 )
-from harness.reports.micro.sequences import sequence_of
-from harness.reports.values import Summary, natural
-from harness.reports.words import counted, quantity_text, range_text
-from harness.store import StoredRun
+from reports.micro.sequences import sequence_of
+from reports.values import Summary, natural
+from reports.words import counted, quantity_text, range_text
 
 #: Swept axes with their titles and units, the first that is swept is taken where several
 #: have as many values.
@@ -376,9 +376,9 @@ def _value_head(point: Point) -> tuple[str, ...]:
 def _values(point: Point) -> tuple[str, ...]:
     if point.histogram is not None:
         return (
-            *(tails.text(point.histogram, percent, point.unit) for percent in _PERCENTS),
+            *(percentiles.text(point.histogram, percent, point.unit) for percent in _PERCENTS),
             quantity_text(point.histogram.max, point.unit),
-            tails.count_text(point.histogram, _PERCENTS),
+            percentiles.count_text(point.histogram, _PERCENTS),
         )
     summary = point.summary
     return (

@@ -7,17 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from harness import hdr
-from harness.reports.micro import tails
-from harness.reports.micro.claims import Verdict
-from harness.reports.micro.knees import (
-    Knee,
-    access_size_knees,
-    by_sequence,
-    loaded_knees,
-    queue_knees,
-    thread_knees,
-)
-from harness.reports.micro.points import (
+from harness.units import format_bytes, format_ns
+from reports.micro import percentiles
+from reports.micro.hypotheses import Verdict
+from reports.micro.points import (
     DURATION,
     EMPTY,
     LATENCY,
@@ -27,12 +20,19 @@ from harness.reports.micro.points import (
     Point,
     best,
 )
-from harness.reports.micro.prices import NOTHING
-from harness.reports.micro.questions import CACHES, FOLLOW, beyond_caches, largest, persists
-from harness.reports.micro.sequences import sequence_of
-from harness.reports.micro.verdicts import verdicts
-from harness.reports.words import LINE, counted, p_text, percent, quantity_text
-from harness.units import format_bytes, format_ns
+from reports.micro.prices import NOTHING
+from reports.micro.questions import CACHES, FOLLOW, beyond_caches, largest, persists
+from reports.micro.saturation import (
+    Knee,
+    access_size_knees,
+    by_sequence,
+    loaded_knees,
+    queue_knees,
+    thread_knees,
+)
+from reports.micro.sequences import sequence_of
+from reports.micro.verdicts import verdicts
+from reports.words import LINE, counted, p_text, percent, quantity_text
 
 Judged = Mapping[str, Verdict]
 #: Two instructions closer than this are told as alike: repeats of one differ by as much.
@@ -316,7 +316,7 @@ def _tail_of(where: str, points: Sequence[Point]) -> Iterator[Finding]:
 def _worst(held: Sequence[tuple[str, hdr.Histogram]]) -> str:
     """The highest p99.99 of those that have enough operations for one, and where it is."""
     percent = _OF_TAILS[-1]
-    found = [(tails.told(histogram, percent), spot) for spot, histogram in held]
+    found = [(percentiles.told(histogram, percent), spot) for spot, histogram in held]
     known = [(value, spot) for value, spot in found if value is not None]
     if not known:
         return f"{NOTHING} (too few operations for p{percent:g})"
@@ -328,12 +328,12 @@ def _worst(held: Sequence[tuple[str, hdr.Histogram]]) -> str:
 
 def _tail_text(histogram: hdr.Histogram, percents: Sequence[float]) -> str:
     """``p99.9 300 ns, p99.99 —, most 2.25 µs``."""
-    said = [f"p{percent:g} {tails.text(histogram, percent)}" for percent in percents]
+    said = [f"p{percent:g} {percentiles.text(histogram, percent)}" for percent in percents]
     return ", ".join([*said, f"most {format_ns(histogram.max)}"])
 
 
 def _why_dashes(histograms: Sequence[hdr.Histogram], percents: Sequence[float]) -> str:
-    why = tails.why_dashes(histograms, percents)
+    why = percentiles.why_dashes(histograms, percents)
     return LINE + why if why else ""
 
 

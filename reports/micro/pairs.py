@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.reports.micro.points import NAMES, Point, best
-from harness.reports.micro.questions import FOLLOW, largest
-from harness.reports.words import significant, times
 from harness.units import format_bytes
+from reports.micro.points import NAMES, Point, best
+from reports.micro.questions import FOLLOW, largest
+from reports.words import significant, times
 
 Pair = tuple[Point, Point]
 _Place = tuple[str, frozenset[tuple[str, str]]]

@@ -8,17 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, warn
-from harness.reports.micro.asked import Asked
-from harness.reports.micro.beside import head
-from harness.reports.micro.derived import derived
-from harness.reports.micro.drawings import x_text
-from harness.reports.micro.figures import AXES
-from harness.reports.micro.pairs import UnderivedError, clear
-from harness.reports.micro.points import (
+from harness.paths import data_folder
+from harness.store.runs import StoredRun
+from reports.micro.derived import derived
+from reports.micro.drawings import x_text
+from reports.micro.figures import AXES
+from reports.micro.pairs import UnderivedError, clear
+from reports.micro.paper_rows import Asked
+from reports.micro.points import (
     DURATION,
     LATENCY,
     MEAN,
@@ -31,14 +31,14 @@ from harness.reports.micro.points import (
     best,
     points_of,
 )
-from harness.reports.micro.prices import NOTHING, PriceList, price_of
-from harness.reports.micro.questions import FOLLOW, beyond_caches
-from harness.reports.micro.states import lacks_dimms
-from harness.reports.published import PublishedPoint, PublishedSeries, read_published
-from harness.reports.words import quantity_text
-from harness.store import StoredRun
+from reports.micro.prices import NOTHING, PriceList, price_of
+from reports.micro.questions import FOLLOW, beyond_caches
+from reports.micro.side_by_side import head
+from reports.micro.states import lacks_dimms
+from reports.published import PublishedPoint, PublishedSeries, read_published
+from reports.words import quantity_text
 
-_PAPERS = Path(__file__).parents[2] / "profiles" / "papers"
+_PAPERS = data_folder("profiles") / "papers"
 #: What a run stores; everything else is read off it, or is not.
 _MEASURED = (RATE, OPERATIONS, DURATION, LATENCY, MEAN)
 #: The quantity of PerMA-Bench's Table 2, and where it stands in a report.

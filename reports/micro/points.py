@@ -14,11 +14,11 @@ from typing import Any
 
 from harness import hdr
 from harness.errors import UsageError
-from harness.reports.facts import emulated_tiers, facts
-from harness.reports.micro.configured import completed, own_labels, settings_of
-from harness.reports.values import Summary, natural
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
 from harness.units import parse_duration_ns, parse_size
+from reports.micro.configured import completed, own_labels, settings_of
+from reports.run_configuration import emulated_tiers, facts
+from reports.values import Summary, natural
 
 WORKLOAD = "micro"
 Labels = Mapping[str, str]
@@ -46,7 +46,7 @@ class Point:
 
     ``runs``: their ids. Repeats of two points were measured side by side in the same runs alone.
     ``settings``: what the suite sets beside what it sweeps, and ``untold`` what of it no label
-    tells (harness.reports.micro.configured).
+    tells (reports.micro.configured).
     """
 
     metric: str

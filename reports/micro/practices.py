@@ -1,10 +1,10 @@
 """The four best practices of the Empirical Guide (FAST'20, Section 5), tried on a device.
 
-Each is turned into ratios: how much is gained by following it (harness.reports.micro.trials). A
+Each is turned into ratios: how much is gained by following it (reports.micro.practice_tests). A
 practice is *confirmed* where such a ratio is shown to lie above 1.1, *refuted* where it is shown
 to lie below, since a gain of less than a tenth is not worth designing for; everything else
 is *not testable here*, with the reason. What is shown is decided over all verdicts of the card
-together (harness.reports.micro.verdicts).
+together (reports.micro.verdicts).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.reports.micro.claims import Verdict
-from harness.reports.micro.points import RATE, Device
-from harness.reports.micro.trials import BOUND, Trial, trials
-from harness.reports.micro.verdicts import verdicts
-from harness.reports.words import LINE, interval_text, p_text, times
+from reports.micro.hypotheses import Verdict
+from reports.micro.points import RATE, Device
+from reports.micro.practice_tests import BOUND, Trial, trials
+from reports.micro.verdicts import verdicts
+from reports.words import LINE, interval_text, p_text, times
 
 __all__ = ["BOUND", "Outcome", "Practice", "Tried", "practices"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from harness.reports.micro.points import LATENCY, RATE, Device, Point
+from reports.micro.points import LATENCY, RATE, Device, Point
 
 #: Labels that say what is done in an access.
 INSTRUCTIONS = ("operation", "flush", "fence")

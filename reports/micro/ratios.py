@@ -1,6 +1,6 @@
 """Ratios that papers print of two tiers, two patterns, near and far: from the local points.
 
-Both sides are of one experiment and of the same accesses (harness.reports.micro.pairs); of
+Both sides are of one experiment and of the same accesses (reports.micro.pairs); of
 bandwidths over threads each side has its best. Where a paper's sentence leaves something open,
 every value that it could mean is told.
 """
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.micro.chains import chain_text, parse_chain
-from harness.reports.micro.asked import Asked
-from harness.reports.micro.pairs import (
+from harness.units import format_bytes
+from reports.micro.pairs import (
     Pair,
     UnderivedError,
     each_ratio,
@@ -25,7 +25,8 @@ from harness.reports.micro.pairs import (
     ratio_of,
     value,
 )
-from harness.reports.micro.points import (
+from reports.micro.paper_rows import Asked
+from reports.micro.points import (
     DURATION,
     LATENCY,
     NEAR_NODES,
@@ -34,11 +35,10 @@ from harness.reports.micro.points import (
     Device,
     Point,
 )
-from harness.reports.micro.questions import INSTRUCTIONS, beyond_caches, largest
-from harness.reports.micro.sequences import by_kind
-from harness.reports.micro.sides import TIERS, sides
-from harness.reports.words import LINE, counted, times
-from harness.units import format_bytes
+from reports.micro.questions import INSTRUCTIONS, beyond_caches, largest
+from reports.micro.sequences import by_kind
+from reports.micro.tier_pairs import TIERS, sides
+from reports.words import LINE, counted, times
 
 _SIZE = "access_size_bytes"
 

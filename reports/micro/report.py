@@ -1,7 +1,7 @@
 """Write what devices like: a card for each, side by side, with prices, beside a paper's numbers.
 
 One HTML file that fetches nothing, the same as Markdown, every metric as CSV, and figures,
-like the other report (harness.reports.report).
+like the other report (reports.report).
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.reports.charts.drawing import Drawing
-from harness.reports.conditions import Fact, TierRow, host_facts, tier_rows
-from harness.reports.micro import beside
-from harness.reports.micro.beside import marked_name
-from harness.reports.micro.figures import Measured, card_drawing, measurements
-from harness.reports.micro.findings import Finding, findings
-from harness.reports.micro.papers import PaperRows, paper_rows
-from harness.reports.micro.points import Device, devices
-from harness.reports.micro.practices import BOUND, Practice, practices
-from harness.reports.micro.prices import PriceTable, price_table, read_prices
-from harness.reports.micro.verdicts import verdicts
-from harness.reports.report import html, markdown, write_files
-from harness.reports.statistics import ALPHA
-from harness.reports.table_csv import runs_as_csv
-from harness.reports.uncontrolled import uncontrolled
-from harness.reports.words import counted, utc
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
+from reports.charts.drawing import Drawing
+from reports.conditions import Fact, TierRow, host_facts, tier_rows
+from reports.confounders import uncontrolled
+from reports.micro import side_by_side
+from reports.micro.figures import Measured, card_drawing, measurements
+from reports.micro.findings import Finding, findings
+from reports.micro.papers import PaperRows, paper_rows
+from reports.micro.points import Device, devices
+from reports.micro.practices import BOUND, Practice, practices
+from reports.micro.prices import PriceTable, price_table, read_prices
+from reports.micro.side_by_side import marked_name
+from reports.micro.verdicts import verdicts
+from reports.report import html, markdown, write_files
+from reports.statistics import ALPHA
+from reports.table_csv import runs_as_csv
+from reports.words import counted, utc
 
 TITLE = "What this device likes"
 
@@ -63,8 +63,8 @@ class View:
     emulated: tuple[str, ...]
     cards: tuple[Card, ...]
     beside_head: tuple[str, ...]
-    outcomes: beside.Rows
-    answers: beside.Rows
+    outcomes: side_by_side.Rows
+    answers: side_by_side.Rows
     prices: PriceTable | None
     paper: PaperRows | None
     tiers: tuple[TierRow, ...]
@@ -127,9 +127,9 @@ def view_of(runs: Sequence[StoredRun], title: str, prices: Path | None) -> View:
         counts=f"{counted(len(used), 'run')}, {_span(used)}",
         emulated=tuple(f"{d.name} by {by}" for d in found for by in d.emulated),
         cards=tuple(_card(device, f"device-{n}") for n, device in enumerate(found, 1)),
-        beside_head=beside.head(found),
-        outcomes=beside.outcomes(found) if several else (),
-        answers=beside.answers(found) if several else (),
+        beside_head=side_by_side.head(found),
+        outcomes=side_by_side.outcomes(found) if several else (),
+        answers=side_by_side.answers(found) if several else (),
         prices=price_table(found, listed),
         paper=paper_rows(found, listed),
         tiers=tuple(tier_rows(used)),

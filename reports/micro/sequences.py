@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.reports.micro.points import Point
+from reports.micro.points import Point
 
 
 @dataclass(frozen=True)

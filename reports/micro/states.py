@@ -1,6 +1,6 @@
 """One tier of a host in two states: prefetchers on and off, more and fewer DIMMs (PVLDB 15(11)).
 
-Each state is a device of its own in the report (harness.reports.micro.points). A paper's row
+Each state is a device of its own in the report (reports.micro.points). A paper's row
 compares two of them; a cell names the one that is missing.
 """
 
@@ -10,15 +10,15 @@ import re
 from collections.abc import Iterable
 
 from harness.host.prefetchers import UNREADABLE
-from harness.reports.micro.asked import Asked
-from harness.reports.micro.pairs import UnderivedError, pairs, ratio_of, value
-from harness.reports.micro.points import RATE, Device, Point
-from harness.reports.micro.questions import beyond_caches
-from harness.reports.micro.ratios import with_threads
-from harness.reports.micro.sequences import by_kind
-from harness.reports.micro.sides import ways
-from harness.reports.words import counted, times
 from harness.units import format_bytes
+from reports.micro.pairs import UnderivedError, pairs, ratio_of, value
+from reports.micro.paper_rows import Asked
+from reports.micro.points import RATE, Device, Point
+from reports.micro.questions import beyond_caches
+from reports.micro.ratios import with_threads
+from reports.micro.sequences import by_kind
+from reports.micro.tier_pairs import ways
+from reports.words import counted, times
 
 _DIMMS = re.compile(r" (\d+) over (\d+) dimms$")
 _SIZE = "access_size_bytes"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.reports.micro.claims import Verdict, verdicts_of
-from harness.reports.micro.knees import knees
-from harness.reports.micro.points import Device
-from harness.reports.micro.trials import trials
+from reports.micro.hypotheses import Verdict, verdicts_of
+from reports.micro.points import Device
+from reports.micro.practice_tests import trials
+from reports.micro.saturation import knees
 
 
 def verdicts(device: Device) -> dict[str, Verdict]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.client_hosts import ClientHosts
+from harness.drivers.loadgen.client_hosts import ClientHosts
 from harness.errors import UsageError
 from harness.workloads.tpcc.options import normalise
 

@@ -77,7 +77,7 @@ def test_two_hosts_drive_a_listening_server(harness, ssh, client, engine):
     runs = [line for line in commands if " run " in line]
     assert sorted(line.split()[0] for line in runs) == ["bench@client2", "client1"]  # at one time
     backend = "postgres" if engine == "postgres" else "innodb"
-    assert all(line.endswith(f"harness.client run {backend}") for line in runs)
+    assert all(line.endswith(f"harness.remote_agent run {backend}") for line in runs)
     assert harness.settled() == []
     report = harness("report", run["run_id"], "--out", harness.root / "report")
     assert report.code == 0, report.err

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import schemas
+from harness.store import schemas
 
 RUN = ["run", "tpch", "--engine", "duckdb", "--engine", "postgres", "--placement", "ssd-both",
        "--placement", "pmem-both", "--emulate", "pmem", "--scale", "0.01",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.measuring import one_at_a_time
+from harness.execution.host_lock import one_at_a_time
 from harness.progress import SilentProgress
 
 RUN = ["run", "tpch", "--engine", "duckdb", "--scale", "0.01", "--queries", "6"]

@@ -20,7 +20,7 @@ INTERRUPTED_IMPORT = """
 import os, signal, sys
 class Interrupts:
     def find_spec(self, name, path=None, target=None):
-        if name == "harness.store":
+        if name == "harness.store.runs":
             os.kill(os.getpid(), signal.{name})
 sys.meta_path.insert(0, Interrupts())
 from harness.cli import main

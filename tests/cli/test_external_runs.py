@@ -14,8 +14,8 @@ import pytest
 
 from harness import paths, registry
 from harness.engine import EngineContext, Places
-from harness.placement import DIRECTORY_PARTS
-from harness.steps import steps_kept
+from harness.execution.checkpoint import steps_kept
+from harness.experiment.placement import DIRECTORY_PARTS
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 

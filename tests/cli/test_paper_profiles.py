@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from harness import registry, schemas
-from harness.experiment import plan_steps
-from harness.opening import open_environment
-from harness.profile import known_profiles, load_profile
+from harness import registry
+from harness.execution.opening import open_environment
+from harness.execution.run_list import plan_steps
+from harness.experiment.profile import known_profiles, load_profile
+from harness.experiment.tuning import settings_for
 from harness.progress import progress_on_stderr
-from harness.store import Store
-from harness.tuning import settings_for
+from harness.store import schemas
+from harness.store.runs import Store
 from harness.yamlfile import load_yaml
 
 MODES = """\

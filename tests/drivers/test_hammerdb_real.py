@@ -13,7 +13,7 @@ from harness import paths, registry
 from harness.drivers.hammerdb import Build, Timed, build, find, measure, target_of
 from harness.engine import EngineContext, Places
 from harness.errors import RunFailed, UsageError
-from harness.placement import DIRECTORY_PARTS
+from harness.experiment.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
 
 pytestmark = [pytest.mark.hammerdb, pytest.mark.slow]

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S
 
-from harness import loadgen
-from harness.engines._sqlfiles import text_of
+from engines._sqlfiles import text_of
+from harness.drivers.loadgen import processes
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.workload import Clients
@@ -40,7 +40,7 @@ class Native:
         self.counted: dict[str, int] = {}
 
     def load(self, connection: Mapping[str, Any]) -> Mapping[str, int]:
-        result = loadgen.load({**self._spec(connection), "threads": 2}, self.clients)
+        result = processes.load({**self._spec(connection), "threads": 2}, self.clients)
         self.told = result["rows"]
         self.counted = {t: self.rows(f"select count(*) from {t}")[0][0] for t in self.told}
         return self.told
@@ -51,7 +51,7 @@ class Native:
         seconds: float = 1,
         statements: Mapping[str, str] = {},
         mix: Any = "deck",
-        watch: loadgen.Watch | None = None,
+        watch: processes.Watch | None = None,
         **more: Any,
     ) -> dict[str, Any]:
         calls = self.engine.sql_folder / "tpcc" / "calls"
@@ -65,7 +65,7 @@ class Native:
             **({} if "operations" in more else {"duration_ns": int(seconds * SECOND)}), **more,
         }  # fmt: skip
         spec["workload"]["params"] |= {"home": "all", "mix": mix}
-        return loadgen.drive([spec], self.clients, watch)
+        return processes.drive([spec], self.clients, watch)
 
     def _spec(self, connection: Mapping[str, Any]) -> dict[str, Any]:
         params = {"warehouses": 1, "data_seed": 1}
@@ -125,7 +125,7 @@ def ends_when_the_server_dies(empty: Native, sleeping: str, words: str) -> None:
         died.append(time.monotonic())
         empty.engine.kill()
 
-    watch = loadgen.Watch(on_measuring=lambda: threading.Timer(1, kill).start())
+    watch = processes.Watch(on_measuring=lambda: threading.Timer(1, kill).start())
     statements = dict.fromkeys(TRANSACTIONS, "select 1") | {"order_status": sleeping}
     with pytest.raises(RunFailed, match=words):
         empty.run(
@@ -149,7 +149,7 @@ def retried_while_locked(native: Native, lock_s: float, code: str, **run: Any) -
             connection.execute("select * from warehouse for update")
             released = threading.Timer(longer * lock_s, connection.execute, ("rollback",))
             # From when the payments begin, however long a busy machine takes until then.
-            watch = loadgen.Watch(on_measuring=released.start)
+            watch = processes.Watch(on_measuring=released.start)
             result = native.run(mix={"payment": 100}, operations=100, watch=watch, **run)
             released.join()
         payment = operation(result, "payment")
@@ -215,6 +215,6 @@ def test_secrets_are_nobody_elses(native: Native) -> None:
             except OSError:
                 continue
 
-    native.run(watch=loadgen.Watch(on_measuring=look))
+    native.run(watch=processes.Watch(on_measuring=look))
     assert any("loadgen" in line for line in seen)
     assert not any(password in line for line in seen)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import loadgen
+from harness.drivers.loadgen import processes
 from harness.engine import Places
 from harness.progress import SilentProgress
 from harness.workload import Clients
@@ -50,7 +50,7 @@ class Store:
         self.engine.start()
 
         def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
-            stored = loadgen.load({**self.spec(), "connection": dict(connection)}, self.clients)
+            stored = processes.load({**self.spec(), "connection": dict(connection)}, self.clients)
             rows: Mapping[str, int] = stored["rows"]
             return rows
 
@@ -80,7 +80,7 @@ class Store:
             connections=2, mode={"kind": "closed"}, ramp_up_ns=0, seed=1,
             **({"duration_ns": duration_ns} if duration_ns else {"operations": operations}),
         )  # fmt: skip
-        return loadgen.drive([spec], self.clients, loadgen.Watch(on_measuring=measuring))
+        return processes.drive([spec], self.clients, processes.Watch(on_measuring=measuring))
 
     def verified(self) -> dict[str, Any]:
         calls = self.engine.native_calls("ycsb", SHAPE)
@@ -88,7 +88,7 @@ class Store:
             task="verify", connections=2,
             statements={name: calls[name] for name in ("read", "scan")},
         )  # fmt: skip
-        found: dict[str, Any] = loadgen.verify(spec, self.clients)["verified"]
+        found: dict[str, Any] = processes.verify(spec, self.clients)["verified"]
         return found
 
 

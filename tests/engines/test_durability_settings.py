@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from engines._innodb.durability import lost_without_power
 from harness.engine import TellsDurability
-from harness.engines._innodb.durability import lost_without_power
 
 #: What decides whether a commit waits for the device, in the recorded configuration of any run.
 DECIDING = {

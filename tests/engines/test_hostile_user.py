@@ -23,13 +23,13 @@ from typing import Any
 import pytest
 from rocksdb_store import loaded
 
+from engines.duckdb import engine as duckdb
 from harness import paths, registry
 from harness.engine import EngineContext, Places
-from harness.engines.duckdb import engine as duckdb
 from harness.errors import HarnessError
-from harness.listening import Address
-from harness.memory.cache import evict, residency
-from harness.placement import DIRECTORY_PARTS
+from harness.experiment.placement import DIRECTORY_PARTS
+from harness.host.listen_address import Address
+from harness.host.page_cache import evict, residency
 from harness.supervise.user_files import regular_bytes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")

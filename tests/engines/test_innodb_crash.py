@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from patience import eventually
 
-from harness.engines._innodb.server import before_trace
+from engines._innodb.server import before_trace
 from harness.errors import RunFailed
 
 

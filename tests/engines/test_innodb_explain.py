@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from engines._innodb import explain, explain_mariadb, explain_mysql
+from engines._innodb.connection import MySqlConnection
 from harness.engine import CannotExplain
-from harness.engines._innodb import explain, explain_mariadb, explain_mysql
-from harness.engines._innodb.connection import MySqlConnection
-from harness.plan import ExecutedPlan, Operator
+from harness.query_plan import ExecutedPlan, Operator
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.sql import query_sql
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from harness.engines._innodb.configuration import _check_redo_size
-from harness.engines._innodb.installation import Flavour, _private, choose
-from harness.engines._innodb.verify import open_files, verify_variables
+from engines._innodb.configuration import _check_redo_size
+from engines._innodb.installation import Flavour, _private, choose
+from engines._innodb.verify import open_files, verify_variables
 from harness.errors import RunFailed, UsageError
 from harness.paths import engines_prefix
 from harness.supervise.user_files import regular_bytes

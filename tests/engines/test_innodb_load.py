@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S, eventually
 
-from harness.engines._innodb.connection import MySqlConnection
-from harness.engines._innodb.load import _SESSION, Loader, combined, load_file, loading_settings
+from engines._innodb.connection import MySqlConnection
+from engines._innodb.load import _SESSION, Loader, combined, load_file, loading_settings
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.workloads.tpch.data import estimate_bytes

@@ -16,13 +16,13 @@ import pymysql
 import pytest
 from patience import eventually
 
+from engines._innodb.cluster import Cluster
+from engines._innodb.connection import open_connection
+from engines._innodb.values import same_value
+from engines._innodb.verify import open_files, verify_locations, verify_variables
 from harness import paths, registry
-from harness.engines._innodb.cluster import Cluster
-from harness.engines._innodb.connection import open_connection
-from harness.engines._innodb.values import same_value
-from harness.engines._innodb.verify import open_files, verify_locations, verify_variables
 from harness.errors import RunFailed, UsageError
-from harness.runner import data_bytes
+from harness.execution.runner import data_bytes
 from harness.supervise.process import all_processes
 from harness.supervise.user_files import regular_bytes
 
@@ -465,7 +465,7 @@ def test_what_is_missing_is_told_with_the_command(name: str, prefix: Path) -> No
 
 
 def test_libraries_other_than_the_pinned_ones_make_another_build() -> None:
-    from harness.engines._innodb.installation import _with_libraries, choose
+    from engines._innodb.installation import _with_libraries, choose
 
     installation = choose("mysql", {}, paths.engines_prefix())
     moved = _with_libraries(replace(installation, banner="mysqld 9"), ("libc6 2.44-1",))

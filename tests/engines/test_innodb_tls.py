@@ -14,9 +14,10 @@ import pymysql
 import pytest
 from patience import PATIENCE_S
 
-from harness import loadgen, paths
-from harness.engines._innodb.dsn import dsn_of
-from harness.engines._innodb.installation import choose
+from engines._innodb.dsn import dsn_of
+from engines._innodb.installation import choose
+from harness import paths
+from harness.drivers.loadgen import processes
 from harness.errors import RunFailed
 from harness.supervise.failures import log_tail
 from harness.workload import Clients
@@ -141,7 +142,7 @@ def _ask(server: Any, monkeypatch: pytest.MonkeyPatch, query: str = "") -> dict[
         "mode": {"kind": "closed", "think_time": False}, "ramp_up_ns": 0, "operations": 20,
         "stall_timeout_ns": PATIENCE_S * 10**9, "seed": 1,
     }  # fmt: skip
-    return loadgen.drive([spec], Clients(lab.supervisor, lab.credentials, lab.directory("c")))
+    return processes.drive([spec], Clients(lab.supervisor, lab.credentials, lab.directory("c")))
 
 
 def test_what_the_server_offers_is_taken(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines import _install
-from harness.engines._install import debs
+from harness import install
 from harness.errors import RunFailed, UsageError
+from harness.install import debs
 from harness.progress import SilentProgress
 
 PLATFORM = f"manylinux_2_28_{platform.machine()}"
@@ -75,7 +75,7 @@ builds:
 
 def test_what_is_kept_is_unpacked_for_every_user(versions: Path, tmp_path: Path) -> None:
     prefix = tmp_path / "engines"
-    folder = _install.install("tiny", prefix, SilentProgress(), versions)
+    folder = install.install("tiny", prefix, SilentProgress(), versions)
     assert folder == prefix / "tiny-9.9"
     assert (folder / "tiny/bin/server").stat().st_mode & 0o777 == 0o755
     assert folder.stat().st_mode & 0o055 == 0o055
@@ -84,9 +84,9 @@ def test_what_is_kept_is_unpacked_for_every_user(versions: Path, tmp_path: Path)
 
 
 def test_a_second_install_changes_nothing(versions: Path, tmp_path: Path) -> None:
-    folder = _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    folder = install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     (folder / "mark").touch()
-    _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     assert (folder / "mark").exists()
 
 
@@ -94,7 +94,7 @@ def test_another_checksum_is_refused_and_nothing_left(versions: Path, tmp_path: 
     wrong = re.sub(r"sha256: \w+", f"sha256: '{'0' * 64}'", versions.read_text())
     versions.write_text(wrong)
     with pytest.raises(RunFailed, match=r"SHA-256 .* pinned is 0000"):
-        _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+        install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     assert list((tmp_path / "engines").iterdir()) == []
 
 
@@ -108,7 +108,7 @@ def test_what_a_killed_install_left_is_swept_and_what_is_under_way_is_not(
     handle = os.open(busy, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     try:
-        _install.install("tiny", prefix, SilentProgress(), versions)
+        install.install("tiny", prefix, SilentProgress(), versions)
     finally:
         os.close(handle)
     assert sorted(p.name for p in prefix.iterdir()) == [busy.name, "tiny-9.9"]
@@ -117,20 +117,20 @@ def test_what_a_killed_install_left_is_swept_and_what_is_under_way_is_not(
 def test_a_failed_download_is_told_and_nothing_left(versions: Path, tmp_path: Path) -> None:
     versions.write_text(versions.read_text().replace("package: tinyserver", "package: absent"))
     with pytest.raises(RunFailed, match=r"download PyPI absent 1\.0"):
-        _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+        install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     assert list((tmp_path / "engines").iterdir()) == []
 
 
 def test_no_archive_for_this_machine(versions: Path) -> None:
     versions.write_text(versions.read_text().replace(f" {platform.machine()}:", " vax:"))
     with pytest.raises(UsageError, match="no build is pinned"):
-        _install.pinned("tiny", versions)
+        install.pinned("tiny", versions)
 
 
 def test_a_program_that_does_not_run_is_not_installed(versions: Path, tmp_path: Path) -> None:
     versions.write_text(versions.read_text().replace("keep: [tiny/]", "keep: [other/]"))
     with pytest.raises(RunFailed, match=r"tiny/bin/server of PyPI tinyserver .* does not run"):
-        _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+        install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     assert list((tmp_path / "engines").iterdir()) == []
 
 
@@ -145,7 +145,7 @@ def test_a_program_is_not_tried_as_root(versions: Path, tmp_path: Path) -> None:
         wheel.writestr(made, '#!/bin/sh\n[ "$(id -u)" != 0 ]\n')
     changed = hashlib.sha256(index.read_bytes()).hexdigest()
     versions.write_text(text.replace(digest, changed).replace("bin/server", "bin/unprivileged"))
-    _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
@@ -154,9 +154,9 @@ def test_a_prefix_that_another_user_can_write_is_refused(versions: Path, tmp_pat
     prefix.mkdir()
     os.chown(prefix, 65534, 65534)
     with pytest.raises(UsageError):
-        _install.install("tiny", prefix, SilentProgress(), versions)
+        install.install("tiny", prefix, SilentProgress(), versions)
     with pytest.raises(UsageError):
-        _install.installed("tiny", prefix)
+        install.installed("tiny", prefix)
 
 
 def test_a_library_that_does_not_load_is_not_installed(versions: Path, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_library_that_does_not_load_is_not_installed(versions: Path, tmp_path:
     with pytest.raises(
         RunFailed, match=r"libtiny\.so of PyPI .* does not run here: OSError: .*file too short"
     ):
-        _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+        install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     assert list((tmp_path / "engines").iterdir()) == []
 
 
@@ -182,22 +182,22 @@ def test_a_damaged_installation_is_made_again(
     versions: Path, tmp_path: Path, name: str, damage: Callable[[Path], object]
 ) -> None:
     prefix, said = tmp_path / "engines", Said()
-    folder = _install.install("tiny", prefix, said, versions)
+    folder = install.install("tiny", prefix, said, versions)
     whole = (folder / name).read_bytes()
     damage(folder / name)
-    assert _install.installed("tiny", prefix) == []
-    assert _install.install("tiny", prefix, said, versions) == folder
+    assert install.installed("tiny", prefix) == []
+    assert install.install("tiny", prefix, said, versions) == folder
     assert (folder / name).read_bytes() == whole
     assert [line for line in said.lines if f"{folder}: " in line and name in line]
     assert [path.name for path in prefix.iterdir()] == [folder.name]
 
 
 def test_a_damaged_installation_is_left_out_with_a_warning(tmp_path: Path) -> None:
-    pin = _install.pinned("postgres")[0]
+    pin = install.pinned("postgres")[0]
     (tmp_path / pin.folder).mkdir()
     (tmp_path / "postgres-unknown").mkdir()
-    with pytest.warns(_install.Damaged, match=pin.folder) as warned:
-        assert _install.installed("postgres", tmp_path) == []
+    with pytest.warns(install.Damaged, match=pin.folder) as warned:
+        assert install.installed("postgres", tmp_path) == []
     assert len(warned) == 1
 
 
@@ -217,7 +217,7 @@ def test_files_are_on_the_device_before_the_tree_has_its_name(
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "rename", renamed)
-    _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     named = done.index("rename to tiny-9.9")
     assert {"server", "libtiny.so", "bin", "lib", "tree", "installed.json"} <= set(done[:named])
     assert done[named + 1 :] == ["engines"]
@@ -298,11 +298,11 @@ def test_packages_are_unpacked_together_and_not_installed(
     }
     before = Path("/var/lib/dpkg/status").read_bytes()
     versions = deb_versions(tmp_path, deb_build("1.0", pins))
-    folder = _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    folder = install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
     assert files == ["installed.json", "usr/lib/tiny/libtiny.so", "usr/sbin/tinyd"]
-    assert _install.installed("tiny", tmp_path / "engines") == [
-        _install.Installed(folder, "Debian unstable tinyd 1.0")
+    assert install.installed("tiny", tmp_path / "engines") == [
+        install.Installed(folder, "Debian unstable tinyd 1.0")
     ]
     assert Path("/var/lib/dpkg/status").read_bytes() == before
 
@@ -343,8 +343,8 @@ def test_a_library_that_moved_on_is_taken_and_recorded(
     }
     repository.add("libtiny", "2.1", LIBRARY)
     versions = deb_versions(tmp_path, deb_build("1.0", pins))
-    _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
-    assert _install.installed("tiny", tmp_path / "engines")[0].moved_on == ("libtiny 2.1",)
+    install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+    assert install.installed("tiny", tmp_path / "engines")[0].moved_on == ("libtiny 2.1",)
 
 
 def test_another_package_under_a_pinned_version_is_refused(
@@ -353,7 +353,7 @@ def test_another_package_under_a_pinned_version_is_refused(
     repository.add("tinyd", "1.0", SERVER)
     versions = deb_versions(tmp_path, deb_build("1.0", {"tinyd": ("1.0", "0" * 64)}))
     with pytest.raises(RunFailed, match=r"install tinyd: .*SHA-256 .* pinned is 0000"):
-        _install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
+        install.install("tiny", tmp_path / "engines", SilentProgress(), versions)
     assert list((tmp_path / "engines").iterdir()) == []
 
 
@@ -367,12 +367,12 @@ def test_where_a_server_moved_on_the_next_build_is_taken(
         deb_build("1.1", {"tinyd": ("1.1", digest)}),
     )
     said = Said()
-    folder = _install.install("tiny", tmp_path / "engines", said, versions)
+    folder = install.install("tiny", tmp_path / "engines", said, versions)
     assert folder.name == "tiny-1.1"
     assert "tinyd 1.0 is pinned, the mirror has 1.1" in said.lines[0]
     assert "tiny 1.1 was installed instead" in said.lines[0]
     with pytest.raises(RunFailed, match=r"tinyd 1\.0 is pinned"):
-        _install.install("tiny", tmp_path / "engines", said, versions, version="1.0")
+        install.install("tiny", tmp_path / "engines", said, versions, version="1.0")
 
 
 class Said(SilentProgress):
@@ -436,10 +436,10 @@ def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_lies_below_a_folder_of_an_archive_becomes_the_tree(
     maven: Path, tmp_path: Path
 ) -> None:
-    folder = _install.install("tiny", tmp_path / "engines", SilentProgress(), maven)
+    folder = install.install("tiny", tmp_path / "engines", SilentProgress(), maven)
     assert (folder / "bin/tinyd").stat().st_mode & 0o777 == 0o755
     assert (folder / "share/errors").stat().st_mode & 0o777 == 0o644
-    assert _install.installed("tiny", tmp_path / "engines")[0].source == "Maven org.tiny:tiny:3.0"
+    assert install.installed("tiny", tmp_path / "engines")[0].source == "Maven org.tiny:tiny:3.0"
 
 
 def test_without_maven_its_absence_is_told(
@@ -447,14 +447,14 @@ def test_without_maven_its_absence_is_told(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RunFailed, match="there is no mvn on this machine"):
-        _install.install("tiny", tmp_path / "engines", SilentProgress(), maven)
+        install.install("tiny", tmp_path / "engines", SilentProgress(), maven)
     assert list((tmp_path / "engines").iterdir()) == []
 
 
 def test_the_committed_pins_are_complete() -> None:
-    assert _install.pinned_engines() == ["mariadb", "mysql", "postgres", "rocksdb"]
-    for engine in _install.pinned_engines():
-        for pin in _install.pinned(engine):
+    assert install.pinned_engines() == ["mariadb", "mysql", "postgres", "rocksdb"]
+    for engine in install.pinned_engines():
+        for pin in install.pinned(engine):
             assert pin.engine == engine
             assert pin.program.startswith(pin.keep), "it would be pruned"
             for digest in map(digests, pin.sources):

@@ -16,10 +16,11 @@ import psycopg
 import pymysql
 import pytest
 
-from harness import loadgen, paths, registry
+from harness import paths, registry
+from harness.drivers.loadgen import processes
 from harness.engine import EngineContext, Listens
 from harness.errors import RunFailed, UsageError
-from harness.listening import check_listen, own_addresses, parse_listen
+from harness.host.listen_address import check_listen, own_addresses, parse_listen
 from harness.workload import Clients
 
 #: An answer that the workload takes for wrong, where the session is not encrypted.
@@ -60,7 +61,7 @@ class Listening:
             "operations": 100, "drain_ns": 10**9, "seed": 1,
         }  # fmt: skip
         clients = Clients(self.lab.supervisor, self.lab.credentials, self.lab.directory("c"))
-        return loadgen.drive([spec], clients)
+        return processes.drive([spec], clients)
 
     def plain(self, password: str | None = None, **tls: Any) -> None:
         """Connect with another client, without encryption unless ``tls`` asks for it."""

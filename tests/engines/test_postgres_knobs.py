@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.engines.postgres.installation import choose
+from engines.postgres.installation import choose
 from harness.errors import RunFailed, UsageError
 from harness.paths import engines_prefix
 

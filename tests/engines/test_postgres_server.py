@@ -15,11 +15,11 @@ import psycopg
 import pytest
 from patience import PATIENCE_S
 
+from engines.postgres import counters
 from harness.engine import QueryTimeout
-from harness.engines.postgres import counters
 from harness.errors import RunFailed, UsageError
+from harness.execution.session import RunSession
 from harness.progress import SilentProgress
-from harness.session import RunSession
 from harness.supervise.process import alive
 
 SPILL = "select count(*) from (select md5(i::text) from generate_series(1, 200000) i order by 1) x"

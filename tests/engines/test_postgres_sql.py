@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from engines._workers import Job, Schedule
+from engines.postgres.load import _Load
+from engines.postgres.server import Server
 from harness import registry
 from harness.engine import BulkLoads, EngineContext, Explains, KeepsOwnData, RunsSql
-from harness.engines._workers import Job, Schedule
-from harness.engines.postgres.load import _Load
-from harness.engines.postgres.server import Server
 from harness.errors import RunFailed, UsageError
 from harness.paths import engines_prefix
 from harness.progress import SilentProgress

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from rocksdb_store import RECORDS, Store, loaded
 
+from engines.rocksdb import options
+from engines.rocksdb.installation import Answer, ask
 from harness.engine import CallsNatively, RunsInClient, TakesOptionFile
-from harness.engines.rocksdb import options
-from harness.engines.rocksdb.installation import Answer, ask
 from harness.errors import RunFailed, UsageError
+from harness.experiment.tuning import settings_for
 from harness.registry import engine as factory_of
 from harness.supervise.process import alive
-from harness.tuning import settings_for
 from harness.workload import Clients
 
 TABLE_FACTORY = "block_based_table_factory"

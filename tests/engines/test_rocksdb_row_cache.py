@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rocksdb_store import RECORDS, Store, built, loaded
 
-from harness import loadgen
+from harness.drivers.loadgen import processes
 from harness.errors import RunFailed, UsageError
 from harness.registry import engine as factory_of
 
@@ -187,4 +187,4 @@ def test_a_library_without_it_is_refused_where_it_is_asked_for(
         lab.engine("rocksdb", {"row_cache": "16M"}, options)
     connection = {**store.spec()["connection"], "row_cache_bytes": SIZE}
     with pytest.raises(RunFailed, match="C interface has no row cache"):
-        loadgen.load({**store.spec(), "connection": connection}, store.clients)
+        processes.load({**store.spec(), "connection": connection}, store.clients)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from harness.execution.session import RunSession
 from harness.progress import SilentProgress
-from harness.session import RunSession
 
 #: On a busy machine a server still does things of its own when it answers already.
 TRIES = 20

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.engines._sqlfiles import text_of
+from engines._sqlfiles import text_of
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from harness.driven import Counted, Driven
+from engines._innodb.window import warnings as of_innodb
+from engines.postgres.window import warnings as of_postgres
+from engines.rocksdb.window import warnings as of_rocksdb
+from harness.drivers.result import Counted, Driven
 from harness.engine import WriteBackWarning
-from harness.engines._innodb.window import warnings as of_innodb
-from harness.engines.postgres.window import warnings as of_postgres
-from harness.engines.rocksdb.window import warnings as of_rocksdb
-from harness.representative import write_back_warnings
+from harness.workloads.representative import write_back_warnings
 
 S = 10**9
 MB = 1_000_000

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness import hdr, loadgen
+from harness import hdr
+from harness.drivers.loadgen import processes
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.workload import Clients
@@ -54,7 +55,7 @@ class Ycsb:
 
         def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
             spec = {**self._spec("load", {}), "connection": dict(connection)}
-            rows: Mapping[str, int] = loadgen.load(spec, self.clients)["rows"]
+            rows: Mapping[str, int] = processes.load(spec, self.clients)["rows"]
             assert rows == {"usertable": RECORDS}
             return rows
 
@@ -76,13 +77,13 @@ class Ycsb:
             **({"operations": 3000} if "duration_ns" not in changes else {}),
             **changes,
         }
-        result = loadgen.drive(loadgen.split(spec, clients), self.clients)
+        result = processes.drive(processes.split(spec, clients), self.clients)
         self.updated = result.get("updated")
         return result
 
     def verified(self, **params: Any) -> dict[str, Any]:
         spec = {**self._spec("verify", params), "statements": self.calls({})}
-        found: dict[str, Any] = loadgen.verify(spec, self.clients)["verified"]
+        found: dict[str, Any] = processes.verify(spec, self.clients)["verified"]
         return {name: found[name] for name in _sound(0)} | self._updates(found)
 
     def _updates(self, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,7 +131,7 @@ def _sound(records: int) -> dict[str, Any]:
 def test_five_operations_of_two_processes(ycsb: Ycsb, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row that is read on the way is checked, and all of them at the end."""
     # The machine may stand still as they are started.
-    monkeypatch.setattr(loadgen, "_TOGETHER_S", 15.0)
+    monkeypatch.setattr(processes, "_TOGETHER_S", 15.0)
     assert ycsb.verified() == _sound(RECORDS)
     result = ycsb.run({**MIX, "requestdistribution": "latest", "count_keys": 20}, clients=2)
     counts = _by_type(result, "count")

@@ -14,15 +14,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tiers"))
 from recorded_kernel import RecordedKernel, load, write
 from smbios_table import memory_device
 
-from harness import schemas
 from harness.host import cpu
+from harness.host.confounders import uncontrolled
 from harness.host.dimms import parse_ndctl_dimms, parse_smbios
 from harness.host.doctor import examine
 from harness.host.facts import host_facts
-from harness.host.uncontrolled import uncontrolled
-from harness.tiers.finding import find_tiers
-from harness.tiers.kernel import Kernel
-from harness.tiers.model import Tier, TierClaim, TierFacts
+from harness.store import schemas
+from harness.tiers.discovery import find_tiers
+from harness.tiers.linux.kernel import Kernel
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 
 
 @pytest.fixture(scope="module")

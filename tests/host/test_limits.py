@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.drivers.loadgen import check_connections
+from harness.drivers.loadgen.driver import check_connections
 from harness.errors import UsageError
 from harness.host.limits import room_for_files, room_for_tasks
 
@@ -43,7 +43,7 @@ def test_a_server_of_the_users_has_tasks_elsewhere_and_its_client_files_here() -
 def test_open_files_are_those_of_one_client_process() -> None:
     """200 connections and 100 files: refused of one process, taken of four."""
     script = (
-        "from types import SimpleNamespace as S; from harness.drivers.loadgen import "
+        "from types import SimpleNamespace as S; from harness.drivers.loadgen.driver import "
         "check_connections as c; import sys; "
         "c(200, S(kind='managed', name='x'), {}, 'users', int(sys.argv[1]))"
     )

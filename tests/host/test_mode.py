@@ -13,7 +13,7 @@ from recorded_kernel import load, write
 from smbios_table import memory_device
 
 from harness.host.mode import MemoryResources, host_mode, parse_memory_resources
-from harness.tiers.kernel import Kernel
+from harness.tiers.linux.kernel import Kernel
 
 _GIB = 1 << 30
 _OPTANE_SERVER = (

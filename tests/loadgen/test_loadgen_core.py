@@ -17,8 +17,9 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from patience import PATIENCE_S, eventually
 
-from harness import hdr, schemas
-from harness.natives import loadgen_program
+from harness import hdr
+from harness.native_programs import loadgen_program
+from harness.store import schemas
 
 SOURCE = Path(__file__).parents[2] / "loadgen"
 MS, S = 10**6, 10**9

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_S, eventually
 
-from harness import hdr, natives
+from harness import hdr, native_programs
+from harness.drivers.loadgen.processes import Watch, drive, journals, load, merged, split
 from harness.errors import RunFailed, UsageError
-from harness.loadgen import Watch, drive, journals, load, merged, split
-from harness.natives import loadgen_for, loadgen_program
+from harness.native_programs import loadgen_for, loadgen_program
 from harness.supervise.credentials import unprivileged
 from harness.supervise.process import all_processes, descendants
 from harness.supervise.supervisor import Supervisor
@@ -61,7 +61,7 @@ def clients(tmp_path, scratch, loadgen_build, monkeypatch):
     """The sanitized build, which lies where the unprivileged user cannot enter."""
     monkeypatch.setenv("HARNESS_NATIVE", str(loadgen_build))
     # The machine may stand still as several are started.
-    monkeypatch.setattr("harness.loadgen._TOGETHER_S", 15.0)
+    monkeypatch.setattr("harness.drivers.loadgen.processes._TOGETHER_S", 15.0)
     with Supervisor(tmp_path / "state") as supervisor:
         yield Clients(supervisor, unprivileged(), scratch)
 
@@ -109,7 +109,7 @@ def test_phases_are_told_once_and_counts_only_grow(clients):
 )
 def test_a_client_that_hangs_is_killed(clients, monkeypatch, spec):
     """It was stopped, say: the host's measuring lock is not held for ever."""
-    monkeypatch.setattr("harness.loadgen._MARGIN_S", 1.0)
+    monkeypatch.setattr("harness.drivers.loadgen.processes._MARGIN_S", 1.0)
 
     class Stopping:
         def spawn(self, *argv, **options):
@@ -276,7 +276,7 @@ def test_a_load_tells_its_rows(clients):
 HARNESS = """
 import sys
 from pathlib import Path
-from harness.loadgen import Watch, drive
+from harness.drivers.loadgen.processes import Watch, drive
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients
 
@@ -304,7 +304,7 @@ def test_kill_nine_of_the_harness_leaves_no_client(tmp_path):
 
 def test_the_installed_client_has_a_back_end_for_every_engine():
     """What setup.sh installs is enough to build all of them."""
-    assert natives.loadgen_backends() == ["innodb", "postgres", "rocksdb"]
+    assert native_programs.loadgen_backends() == ["innodb", "postgres", "rocksdb"]
     assert os.access(loadgen_program("postgres"), os.X_OK)
 
 
@@ -317,23 +317,23 @@ def test_the_installed_client_has_a_back_end_for_every_engine():
     ],
 )
 def test_what_was_not_built_is_named_with_its_packages(tmp_path, monkeypatch, there, packages):
-    installed = natives.find_native("loadgen.json")
+    installed = native_programs.find_native("loadgen.json")
     shutil.copy(installed, tmp_path)
-    monkeypatch.setattr(natives, "native_folders", lambda: [tmp_path])
+    monkeypatch.setattr(native_programs, "native_folders", lambda: [tmp_path])
     for name in there:
         (tmp_path / name).touch()
     with pytest.raises(UsageError) as raised:
         loadgen_program("postgres")
     assert f"sudo apt install {packages})" in raised.value.do
-    assert natives.loadgen_backends() == []
-    assert set(packages.split()) <= set(natives.missing_packages())
+    assert native_programs.loadgen_backends() == []
+    assert set(packages.split()) <= set(native_programs.missing_packages())
 
 
 def test_a_client_built_for_another_harness_is_refused(tmp_path, monkeypatch, loadgen_build):
     """As after an update of the sources alone: it might wait for what nobody sends."""
     for name in ("loadgen", "loadgen_stub.so", "loadgen.json"):
         shutil.copy(loadgen_build / name, tmp_path)
-    monkeypatch.setattr(natives, "native_folders", lambda: [tmp_path])
+    monkeypatch.setattr(native_programs, "native_folders", lambda: [tmp_path])
     assert loadgen_program("stub") == tmp_path / "loadgen"
     (tmp_path / "loadgen.json").write_text('{"interface": 1, "packages": {}}')
     with pytest.raises(UsageError, match="interface 1, this one has"):

@@ -22,9 +22,10 @@ from ycsb_store import (
     spec_of,
 )
 
-from harness import hdr, schemas
-from harness.loadgen import merged
-from harness.natives import loadgen_program
+from harness import hdr
+from harness.drivers.loadgen.processes import merged
+from harness.native_programs import loadgen_program
+from harness.store import schemas
 
 # How much of what ----------------------------------------------------------------
 

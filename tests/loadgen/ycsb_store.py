@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness import schemas
+from harness.store import schemas
 
 MS, S = 10**6, 10**9
 RECORDS = 2000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.micro.fit import Room
+from harness.micro.scaling import Room
 from harness.micro.suite import suite_of
-from harness.tiers.model import Tier, TierClaim, TierFacts
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, MIB
 from harness.yamlfile import parse_yaml
 

@@ -6,8 +6,8 @@ import pytest
 from micro_suites import room, suite
 
 from harness.micro.estimate import estimate
-from harness.micro.fit import fit
-from harness.micro.limits import Limits
+from harness.micro.overrides import Limits
+from harness.micro.scaling import fit
 from harness.units import NS_PER_S
 
 

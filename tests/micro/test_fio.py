@@ -26,13 +26,13 @@ from test_page_cache import resident_bytes
 
 from harness import hdr
 from harness.errors import RunFailed, UsageError
+from harness.execution.opening import open_environment
 from harness.hdr import Histogram
-from harness.micro import external, fio, ioping
+from harness.micro import external_tools, fio, ioping
 from harness.micro.fio_result import histogram, sample_of
 from harness.micro.io_jobs import IoPlan, plan_of
-from harness.micro.measured import Measured, Workplace
+from harness.micro.protocol import Measured, Workplace
 from harness.micro.suite import find_suite, load_documents
-from harness.opening import open_environment
 from harness.progress import progress_on_stderr
 from harness.units import MIB
 
@@ -187,7 +187,7 @@ def test_direct_io_that_a_tier_does_not_take_is_refused_beforehand(
         return opened(path, flags, mode)
 
     fio.check(asked(direct=True), work.tier)
-    monkeypatch.setattr(external.os, "open", without)
+    monkeypatch.setattr(external_tools.os, "open", without)
     with pytest.raises(UsageError, match="do not go past the page cache there"):
         fio.check(asked(direct=True), work.tier)
     fio.check(asked(direct="auto"), work.tier)
@@ -298,13 +298,13 @@ def test_a_missing_program_is_named_with_its_package(
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(UsageError, match=f"{name} is not installed") as told:
-        external.require(name, ["--version"])
+        external_tools.require(name, ["--version"])
     assert f"apt install {name}" in told.value.do
 
 
 def test_an_old_fio_is_refused() -> None:
     with pytest.raises(UsageError, match="is version"):
-        external.require("fio", ["--version"], (99,))
+        external_tools.require("fio", ["--version"], (99,))
 
 
 def test_lists_are_swept_in_their_order() -> None:
@@ -328,8 +328,8 @@ _MEASURE = textwrap.dedent("""
     import sys
     from pathlib import Path
     from harness.micro import fio
-    from harness.micro.measured import Workplace
-    from harness.opening import open_environment
+    from harness.micro.protocol import Workplace
+    from harness.execution.opening import open_environment
     from harness.progress import progress_on_stderr
 
     tier = Path(sys.argv[1])
@@ -433,7 +433,7 @@ def test_a_job_can_be_repeated_by_hand(work: Workplace) -> None:
     measured = _fio(work, r=read)
     (text,) = measured.artifacts["fio"]["jobs"].values()
     for _ in range(10):  # its duration is short
-        printed = external.run(work, ["fio", "--output-format=json", "-"], text)
+        printed = external_tools.run(work, ["fio", "--output-format=json", "-"], text)
         if done := json.loads(printed[printed.index("{") :])["jobs"][0]["read"]["total_ios"]:
             break
     assert done > 0

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.micro.measured_findings import findings_of
 from harness.micro.metrics import pages_of
+from harness.micro.result_warnings import findings_of
 
 MIB = 1 << 20
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from micro_suites import DRAM, perma, room
 
-from harness.micro.fit import fit
-from harness.micro.limits import Limits, parse_limits
 from harness.micro.model import Measurement
+from harness.micro.overrides import Limits, parse_limits
 from harness.micro.perma_result import Memory, memory_of, perma_results
+from harness.micro.scaling import fit
 from harness.micro.spec import measurement_name
-from harness.tiers.model import Tier, TierClaim, TierFacts
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, NS_PER_S
 
 SECOND = NS_PER_S

@@ -6,7 +6,7 @@ from typing import Any
 
 from micro_suites import RANDOM, suite
 
-from harness.micro.measured_findings import findings_of
+from harness.micro.result_warnings import findings_of
 from harness.micro.spec import measurement_name
 
 MS = 1_000_000

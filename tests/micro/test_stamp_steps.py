@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.micro.measured_findings import findings_of
+from harness.micro.result_warnings import findings_of
 
 SECOND = {"duration_ns": 1_000_000_000}
 

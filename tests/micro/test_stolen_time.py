@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.micro.measured_findings import findings_of
 from harness.micro.model import Job, Measurement
+from harness.micro.result_warnings import findings_of
 from harness.micro.spec import measurement_name
 
 MS = 1_000_000

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from micro_suites import DRAM, HERE, room, suite
 
-from harness import schemas
 from harness.errors import UsageError
-from harness.micro.fit import fit
-from harness.micro.limits import Limits, parse_limits
+from harness.micro.overrides import Limits, parse_limits
+from harness.micro.scaling import fit
 from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite, suite_name
-from harness.reports.micro.papers import PERMA_FIGURES
-from harness.reports.published import read_published
+from harness.store import schemas
 from harness.units import GIB, KIB, MIB
+from reports.micro.papers import PERMA_FIGURES
+from reports.published import read_published
 
 PAPERS = Path(__file__).parents[2] / "profiles" / "papers"
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness import schemas
+from harness.store import schemas
 
 SOURCE = Path(__file__).resolve().parents[2] / "microbench"
 

@@ -3,5 +3,8 @@
 import sys
 from pathlib import Path
 
-PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
-sys.path.insert(0, str(PLAYBOOKS / "module_utils"))
+import ansible.module_utils
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "playbooks" / "module_utils"))
+ansible.module_utils.__path__.append(str(ROOT / "harness" / "tiers"))

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ansible.module_utils.linux.kernel import DaxAnswer, Kernel, Space
 from tierbench.commands import Commands, Done
 from tierbench.state import Files
-from tierbench.tiers.kernel import DaxAnswer, Kernel, Space
 
 GIB = 1 << 30
 ALIGN = 16 << 20

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils.linux.numa import dax_origin, nodes
 from simulated import GIB, Cut, Dax_, Region_, SimulatedHost
 from tierbench.ndctl import DaxDevice
 from tierbench.plan import make_plan
 from tierbench.record import load_record
 from tierbench.run import Leave, Outcome, run
 from tierbench.state import State, read_state
-from tierbench.tiers.numa import dax_origin, nodes
 from tierbench.use import Content, Use
 from tierbench.wish import Wish, parse_wish
 

@@ -16,7 +16,7 @@ import pytest
 from conftest import PLAYBOOKS
 from patience import PATIENCE_S, eventually
 
-from harness.store import Store
+from harness.store.runs import Store
 
 #: Ansible's: ssh [-o A=B …] HOST COMMAND; the harness's also with -R REMOTE:LOCAL.
 _SSH = """#!/bin/sh

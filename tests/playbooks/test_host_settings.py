@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import host_settings as settings
 import pytest
 
-from harness.host import uncontrolled
-from harness.playbooks.module_utils import host_settings as settings
+from harness.host import confounders
 
 CPU = "sys/devices/system/cpu"
 GOVERNOR = f"{CPU}/cpufreq/policy0/scaling_governor"
@@ -157,7 +157,7 @@ def test_what_is_not_here_is_told_by_the_doctors_names(
     missing = tune(tree, record(), transparent_huge_pages="madvise", frequency_khz=2_000_000)
     assert [one.what for one in missing] == ["transparent huge pages"]
     assert text(tree, f"{CPU}/cpufreq/policy0/scaling_max_freq") == "2000000"
-    told = Path(uncontrolled.__file__).read_text()
+    told = Path(confounders.__file__).read_text()
     for what in ("turbo", "frequency governor", "clock frequency", "transparent huge pages",
                  "automatic NUMA balancing", "memory demotion",
                  "address space randomisation"):  # fmt: skip

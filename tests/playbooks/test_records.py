@@ -8,12 +8,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+import host_settings as settings
 import pytest
 from mutations import mutated
 from simulated import GIB, Region_, SimulatedHost, Space_
 from tierbench.run import Leave, Outcome, run
-
-from harness.playbooks.module_utils import host_settings as settings
 
 NAMES = ("namespace0.0", "namespace1.0")
 

@@ -148,7 +148,7 @@ def test_clients_take_the_key_from_the_server_for_one_command_and_not_for_ever(
     options = line.split(" ssh-ed25519 ")[0]
     assert options.startswith('from="192.0.2.11",expiry-time="20')
     assert ',restrict,port-forwarding,command="/opt/tierbench/' in options
-    assert options.endswith(' -m harness.client forced"')
+    assert options.endswith(' -m harness.remote_agent forced"')
     assert (
         tmp_path / "key.known_hosts"
     ).read_text() == "client1 ssh-ed25519 AAAAC3 of the client\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ansible.module_utils.linux.kernel import Kernel
 from tierbench.commands import Commands, Done
 from tierbench.ndctl import Namespace
-from tierbench.tiers.kernel import Kernel
 from tierbench.use import uses
 
 

@@ -16,7 +16,7 @@ import yaml
 from report_runs import Case, write
 
 from harness.micro.fio_result import histogram
-from harness.store import StoredRun, write_json_atomically
+from harness.store.runs import StoredRun, write_json_atomically
 
 GB = 1e9
 KINDS = {

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.placement import parse_placement
-from harness.spec import RUN_SCHEMA, RunSpec
-from harness.store import Store, StoredRun, write_json_atomically
+from harness.experiment.placement import parse_placement
+from harness.store.runs import Store, StoredRun, write_json_atomically
+from harness.store.spec import RUN_SCHEMA, RunSpec
 
 GIB = 1 << 30
 STARTED_UNIX_NS = 1_790_000_000_000_000_000

@@ -14,16 +14,16 @@ from micro_runs import DRAM, GB, KINDS, OPTANE, card_run, duration, micro_run, o
 from report_runs import Case, write
 
 from harness.errors import UsageError
-from harness.reports.micro.beside import answers
-from harness.reports.micro.figures import measurements
-from harness.reports.micro.findings import findings
-from harness.reports.micro.loaded import curves
-from harness.reports.micro.points import devices
-from harness.reports.micro.practices import practices
-from harness.reports.micro.prices import COLUMNS, HASH_UPDATE, price_table, read_prices
-from harness.reports.micro.report import write_cards
-from harness.reports.micro.verdicts import verdicts
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
+from reports.micro.figures import measurements
+from reports.micro.findings import findings
+from reports.micro.loaded import curves
+from reports.micro.points import devices
+from reports.micro.practices import practices
+from reports.micro.prices import COLUMNS, HASH_UPDATE, price_table, read_prices
+from reports.micro.report import write_cards
+from reports.micro.side_by_side import answers
+from reports.micro.verdicts import verdicts
 
 _GIB = float(1 << 30)
 

@@ -11,7 +11,7 @@ from report_browser import open_at, requested, worst_contrast
 from report_runs import EMULATED
 from selenium.webdriver import Chrome
 
-from harness.reports.micro.report import write_cards
+from reports.micro.report import write_cards
 
 
 @pytest.fixture(scope="module")

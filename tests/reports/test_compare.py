@@ -14,14 +14,14 @@ from rich.console import Console
 
 from harness import hdr
 from harness.errors import UsageError
-from harness.reports.compare import Comparison, Row, compare
-from harness.reports.compare_output import table, to_json
-from harness.reports.select import select
-from harness.reports.series import panels
-from harness.reports.tables import value_table
-from harness.reports.values import OF_HISTOGRAM
-from harness.reports.words import speedup_text
-from harness.store import Store, StoredRun
+from harness.store.runs import Store, StoredRun
+from reports.compare import Comparison, Row, compare
+from reports.compare_output import table, to_json
+from reports.select import select
+from reports.series import panels
+from reports.tables import value_table
+from reports.values import OF_HISTOGRAM
+from reports.words import speedup_text
 
 FEW = (1, 6)
 TAIL = {"transaction": "payment", "percentile": "95"}

@@ -23,19 +23,19 @@ from report_runs import Case, write
 from harness import registry
 from harness.cli.app import app
 from harness.errors import HarnessError
-from harness.golden import DatasetStore, remove_datasets
+from harness.experiment.profile import load_profile
 from harness.micro.suite import load_suite
-from harness.profile import load_profile
 from harness.progress import SilentProgress
-from harness.reports.anatomy import plan_sums
-from harness.reports.micro.configured import settings_of
-from harness.reports.micro.points import devices
-from harness.reports.published import read_published
-from harness.reports.values import natural
-from harness.store import Store, StoredRun, write_json_atomically
+from harness.store.datasets import DatasetStore, remove_datasets
+from harness.store.runs import Store, StoredRun, write_json_atomically
+from harness.store.transfer import import_archive
 from harness.supervise.journal import Journal, recover
 from harness.tiers.hostfile import load_host_file
-from harness.transfer import import_archive
+from reports.micro.configured import settings_of
+from reports.micro.points import devices
+from reports.published import read_published
+from reports.query_breakdown import plan_sums
+from reports.values import natural
 
 MANY = int(os.environ.get("DAMAGED_FILES", "0"))
 ROUNDS = MANY or 6

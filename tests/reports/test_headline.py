@@ -10,12 +10,12 @@ import pytest
 from report_runs import Case, write
 
 from harness import hdr
-from harness.reports.compare import Group, compare
-from harness.reports.compare_output import to_json
-from harness.reports.conclusion import conclusion
-from harness.reports.report import write_report
-from harness.reports.series import panels
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
+from reports.compare import Group, compare
+from reports.compare_output import to_json
+from reports.conclusion import conclusion
+from reports.report import write_report
+from reports.series import panels
 
 LAYOUT = hdr.Layout(1000, 3_600_000_000_000, 3)
 WINDOW_S = 60

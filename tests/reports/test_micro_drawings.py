@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from micro_runs import micro_run, rate
 
-from harness.reports.charts.drawing import Drawing
-from harness.reports.micro.drawings import Curve, Plot, draw
-from harness.reports.micro.figures import measurements
-from harness.reports.micro.points import devices
-from harness.reports.values import Summary
+from reports.charts.drawing import Drawing
+from reports.micro.drawings import Curve, Plot, draw
+from reports.micro.figures import measurements
+from reports.micro.points import devices
+from reports.values import Summary
 
 #: As PerMA-Bench's updates of a tree: 132 letters without a space.
 _CHAIN = ",".join(["rp_1024"] * 3 + ["wp_64_cache_576"] + ["wp_64_cache_-64"] * 7)

@@ -7,9 +7,9 @@ from typing import Any
 
 from micro_runs import KINDS, duration, micro_run, rate
 
-from harness.reports.micro.papers import PaperRows, paper_rows
-from harness.reports.micro.points import devices
-from harness.store import write_json_atomically
+from harness.store.runs import write_json_atomically
+from reports.micro.papers import PaperRows, paper_rows
+from reports.micro.points import devices
 
 
 def _rows(

@@ -8,8 +8,8 @@ import pytest
 from micro_runs import duration, micro_run, operations
 
 from harness.micro.chains import chain_text, parse_chain
-from harness.reports.micro.points import devices
-from harness.reports.micro.prices import COLUMNS
+from reports.micro.points import devices
+from reports.micro.prices import COLUMNS
 
 
 def test_index_operations_are_the_papers_512_byte_ones(tmp_path: Path) -> None:

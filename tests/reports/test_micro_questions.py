@@ -8,17 +8,17 @@ from typing import Any
 
 from micro_runs import GB, KINDS, card_run, duration, micro_run, rate, with_suite
 
-from harness.micro.room import variables_here
+from harness.micro.host_capacity import variables_here
 from harness.micro.suite import known_suites, load_suite
-from harness.reports.micro.figures import card_drawing
-from harness.reports.micro.findings import findings
-from harness.reports.micro.knees import access_size_knees
-from harness.reports.micro.loaded import curves
-from harness.reports.micro.points import Device, devices
-from harness.reports.micro.practices import practices
-from harness.reports.micro.prices import COLUMNS
-from harness.reports.micro.questions import access_sizes
-from harness.store import StoredRun, write_json_atomically
+from harness.store.runs import StoredRun, write_json_atomically
+from reports.micro.figures import card_drawing
+from reports.micro.findings import findings
+from reports.micro.loaded import curves
+from reports.micro.points import Device, devices
+from reports.micro.practices import practices
+from reports.micro.prices import COLUMNS
+from reports.micro.questions import access_sizes
+from reports.micro.saturation import access_size_knees
 
 
 def _mix(gb_per_s: float, repeats: int = 11, **labels: object) -> dict[str, Any]:

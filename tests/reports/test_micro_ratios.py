@@ -19,10 +19,10 @@ from micro_runs import (
     with_suite,
 )
 
-from harness.reports.micro.papers import paper_rows
-from harness.reports.micro.points import devices
-from harness.reports.words import LINE
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
+from reports.micro.papers import paper_rows
+from reports.micro.points import devices
+from reports.words import LINE
 
 Metrics = Sequence[dict[str, Any]]
 #: What the report tells, by quantity and place, of each device by name.

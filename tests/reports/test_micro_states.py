@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from micro_runs import KINDS, micro_run, numa_tier, rate, tier_facts, with_suite
 
-from harness.reports.micro.papers import paper_rows
-from harness.reports.micro.points import devices
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
+from reports.micro.papers import paper_rows
+from reports.micro.points import devices
 
 ARM = "apache_256 enabled over disabled, slower_access_size"
 

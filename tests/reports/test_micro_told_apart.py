@@ -11,16 +11,16 @@ from micro_runs import GB, KINDS, duration, micro_run, rate, with_suite
 
 from harness.micro.metrics import JobResults, labels_of
 from harness.micro.suite import suite_of
-from harness.reports.micro.figures import measurements
-from harness.reports.micro.findings import findings
-from harness.reports.micro.pairs import pairs
-from harness.reports.micro.papers import paper_rows
-from harness.reports.micro.points import RATE, Device, devices
-from harness.reports.micro.questions import experiments, thread_counts
-from harness.reports.micro.report import write_cards
-from harness.reports.values import measured
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
 from harness.yamlfile import parse_yaml
+from reports.micro.figures import measurements
+from reports.micro.findings import findings
+from reports.micro.pairs import pairs
+from reports.micro.papers import paper_rows
+from reports.micro.points import RATE, Device, devices
+from reports.micro.questions import experiments, thread_counts
+from reports.micro.report import write_cards
+from reports.values import measured
 
 
 def _reads(gb_per_s: float, **labels: object) -> dict[str, Any]:

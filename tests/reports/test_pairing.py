@@ -9,8 +9,8 @@ import pytest
 from report_runs import STARTED_UNIX_NS, Case, write
 
 from harness.cli.results import _chosen
-from harness.reports.compare import compare
-from harness.store import Store, StoredRun
+from harness.store.runs import Store, StoredRun
+from reports.compare import compare
 
 MINUTE = 60 * 10**9
 DAY = 1440 * MINUTE

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.placement import parse_placement
-from harness.reports.planned import PlannedRepeats, planned_repeats
-from harness.spec import RunSpec
+from harness.experiment.placement import parse_placement
+from harness.store.spec import RunSpec
+from reports.planned import PlannedRepeats, planned_repeats
 
 
 def plan(

@@ -17,10 +17,10 @@ from repeatable import repeatable
 from report_runs import GIB, Case, demo, write
 
 from harness.errors import UsageError
-from harness.reports.published import read_published
-from harness.reports.report import ReportFiles, escape_markdown, write_report
-from harness.reports.words import quantity_text, significant
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
+from reports.published import read_published
+from reports.report import ReportFiles, escape_markdown, write_report
+from reports.words import quantity_text, significant
 
 FEW = (1, 6, 13)
 

@@ -13,11 +13,11 @@ import pytest
 from report_runs import Case, write
 
 from harness.errors import UsageError
-from harness.reports.compare import compare
-from harness.reports.compare_output import to_json
-from harness.reports.report import write_report
-from harness.reports.series import panels
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
+from reports.compare import compare
+from reports.compare_output import to_json
+from reports.report import write_report
+from reports.series import panels
 
 MIB = 1 << 20
 TUNED = {"engine.settings": {"work_mem": "64MB"}, "engine.effective_config": {"work_mem": "64MB"}}

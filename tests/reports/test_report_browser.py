@@ -11,7 +11,7 @@ from report_browser import open_at, requested, worst_contrast
 from report_runs import EMULATED, Case, demo, write
 from selenium.webdriver import Chrome
 
-from harness.reports.report import write_report
+from reports.report import write_report
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
 

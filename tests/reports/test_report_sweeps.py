@@ -11,17 +11,15 @@ from typing import Any
 import pytest
 from report_runs import EMULATED, Case, _tier, write
 
-import harness.profile
-from harness.reports.published import read_published
-from harness.reports.report import write_report
-from harness.reports.series import panels
-from harness.reports.sweeps import Sweep, published_points, sweeps
-from harness.reports.values import Quantity
-from harness.store import StoredRun
+from harness import paths
+from harness.store.runs import StoredRun
+from reports.published import read_published
+from reports.report import write_report
+from reports.series import panels
+from reports.sweeps import Sweep, published_points, sweeps
+from reports.values import Quantity
 
-PUBLISHED = (
-    Path(harness.profile.__file__).parent / "profiles/papers/nvm-for-databases/published.csv"
-)
+PUBLISHED = paths.data_folder("profiles") / "papers/nvm-for-databases/published.csv"
 USERS = (8, 32, 128)
 
 

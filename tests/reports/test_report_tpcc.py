@@ -12,13 +12,13 @@ from report_runs import EMULATED, Case, write
 from rich.console import Console
 
 from harness import hdr
-from harness.reports.compare import compare
-from harness.reports.compare_output import table, to_json
-from harness.reports.report import write_report
-from harness.reports.series import panels
-from harness.reports.sweeps import sweeps
-from harness.reports.uncontrolled import uncontrolled
-from harness.store import StoredRun
+from harness.store.runs import StoredRun
+from reports.compare import compare
+from reports.compare_output import table, to_json
+from reports.confounders import uncontrolled
+from reports.report import write_report
+from reports.series import panels
+from reports.sweeps import sweeps
 
 LAYOUT = hdr.Layout(1000, 3_600_000_000_000, 3)
 PARAMS = {"warehouses": 10, "users": 8, "think_time": False, "rate_per_s": None,

@@ -14,17 +14,17 @@ import pytest
 from report_runs import EMULATED, Case, demo, write
 from rich.console import Console
 
-from harness.reports.anatomy import anatomy, plan_sums
-from harness.reports.charts.speedups import speedups
-from harness.reports.compare import compare
-from harness.reports.compare_output import table
-from harness.reports.naming import in_words
-from harness.reports.report import ReportFiles, write_report
-from harness.reports.sentences import sentences
-from harness.reports.series import panels
-from harness.reports.verdict import verdicts
-from harness.reports.words import headline_text
-from harness.store import StoredRun, write_json_atomically
+from harness.store.runs import StoredRun, write_json_atomically
+from reports.charts.speedups import speedups
+from reports.compare import compare
+from reports.compare_output import table
+from reports.labels import in_words
+from reports.query_breakdown import anatomy, plan_sums
+from reports.report import ReportFiles, write_report
+from reports.sentences import sentences
+from reports.series import panels
+from reports.verdict import verdicts
+from reports.words import headline_text
 
 S = 1_000_000_000
 MIB = 1 << 20

@@ -11,23 +11,20 @@ import numpy as np
 import pytest
 from report_runs import EMULATED, Case, write
 
-import harness.profile
-from harness import hdr
-from harness.reports.naming import leading
-from harness.reports.published import PublishedPoint, PublishedSeries, read_published
-from harness.reports.published_table import published_rows
-from harness.reports.report import write_report
-from harness.reports.series import panels
-from harness.reports.sweeps import published_points, side_by_side, sweeps
-from harness.reports.values import Quantity
-from harness.reports.window import window_titles
-from harness.store import StoredRun
+from harness import hdr, paths
+from harness.store.runs import StoredRun
+from reports.labels import leading
+from reports.published import PublishedPoint, PublishedSeries, read_published
+from reports.published_table import published_rows
+from reports.report import write_report
+from reports.series import panels
+from reports.sweeps import published_points, side_by_side, sweeps
+from reports.values import Quantity
+from reports.window import window_titles
 
 LAYOUT = hdr.Layout(1000, 3_600_000_000_000, 3)
 MIXES = {"a": ("read", "update"), "c": ("read",)}
-PUBLISHED = (
-    Path(harness.profile.__file__).parent / "profiles/papers/nvm-for-databases/published.csv"
-)
+PUBLISHED = paths.data_folder("profiles") / "papers/nvm-for-databases/published.csv"
 PLACEMENTS = ("ssd-both", "pmem-both")
 
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from harness.cli.runs import app
 from harness.errors import UsageError
-from harness.reports.select import select
-from harness.store import Store
+from harness.store.runs import Store
+from reports.select import select
 
 
 def rate(name: str, unit: str, value: float) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from repeatable import repeatable
 from scipy import stats
 
-from harness.reports import statistics
-from harness.reports.statistics import (
+from reports import statistics
+from reports.statistics import (
     Estimate,
     compare_paired,
     compare_unpaired,

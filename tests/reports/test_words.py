@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from report_runs import Case, write
 
-from harness.reports.report import write_report
-from harness.reports.words import quantity_text
+from reports.report import write_report
+from reports.words import quantity_text
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from harness.supervise.process import descendants
 HARNESS = """
 import os, sys, time
 from pathlib import Path
-from harness.memory.cgroup import memory_cap
+from harness.host.cgroup import memory_cap
 from harness.supervise.credentials import unprivileged
 from harness.supervise import supervisor
 from harness.supervise.supervisor import Supervisor

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from harness.tiers.kernel import DaxAnswer, Kernel, Space
+from harness.tiers.linux.kernel import DaxAnswer, Kernel, Space
 
 RECORDINGS = Path(__file__).parent / "recordings"
 

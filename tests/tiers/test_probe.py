@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from recorded_kernel import RecordedKernel, load, write
 
-from harness.tiers.block import stack_of
-from harness.tiers.kernel import Kernel, statx_dax
-from harness.tiers.mounts import longest_match, mount_of, parse_mountinfo
-from harness.tiers.numa import nodes
-from harness.tiers.pmem import is_memmap_dram, regions
-from harness.tiers.probe import facts_of_devdax, facts_of_directory, facts_of_numa
+from harness.tiers.linux.block import stack_of
+from harness.tiers.linux.kernel import Kernel, statx_dax
+from harness.tiers.linux.mounts import longest_match, mount_of, parse_mountinfo
+from harness.tiers.linux.numa import nodes
+from harness.tiers.linux.pmem import is_memmap_dram, regions
+from harness.tiers.linux.probe import facts_of_devdax, facts_of_directory, facts_of_numa
 
 
 @pytest.fixture(scope="module")

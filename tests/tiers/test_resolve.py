@@ -10,9 +10,9 @@ from recorded_kernel import write
 
 from harness.engine import MemoryPolicy
 from harness.errors import UsageError
-from harness.placement import parse_placement
-from harness.tiers.kernel import Kernel
-from harness.tiers.model import Tier, TierClaim, TierFacts, TierKind
+from harness.experiment.placement import parse_placement
+from harness.tiers.linux.kernel import Kernel
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts, TierKind
 from harness.tiers.residency import residency
 from harness.tiers.resolve import check_space, free_now, resolve
 

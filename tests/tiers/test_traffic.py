@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from recorded_kernel import write
 
-from harness.tiers.kernel import Kernel
-from harness.tiers.model import Tier, TierClaim, TierFacts
-from harness.tiers.probe import facts_of_directory
+from harness.tiers.linux.kernel import Kernel
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts
+from harness.tiers.linux.probe import facts_of_directory
 from harness.tiers.traffic import TierTraffic
 
 MIB = 1 << 20

@@ -10,11 +10,11 @@ import pytest
 from recorded_kernel import RecordedKernel, load, write
 
 from harness.errors import UsageError
-from harness.tiers.discover import discover
 from harness.tiers.explain import describe, remedy
-from harness.tiers.kernel import Kernel
-from harness.tiers.model import Tier, TierClaim, TierFacts
-from harness.tiers.probe import facts_of_directory
+from harness.tiers.host_scan import discover
+from harness.tiers.linux.kernel import Kernel
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts
+from harness.tiers.linux.probe import facts_of_directory
 from harness.tiers.verify import mark_emulated, verify
 
 

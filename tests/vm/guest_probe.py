@@ -14,11 +14,11 @@ sys.path.insert(0, "/opt/harness")
 
 from harness.errors import UsageError
 from harness.host.facts import host_facts
-from harness.tiers.discover import discover
-from harness.tiers.kernel import LIVE
-from harness.tiers.model import TierClaim
-from harness.tiers.pmem import namespaces
-from harness.tiers.probe import facts_of_devdax, facts_of_directory, facts_of_numa
+from harness.tiers.host_scan import discover
+from harness.tiers.linux.kernel import LIVE
+from harness.tiers.linux.model import TierClaim
+from harness.tiers.linux.pmem import namespaces
+from harness.tiers.linux.probe import facts_of_devdax, facts_of_directory, facts_of_numa
 from harness.tiers.verify import verify
 
 

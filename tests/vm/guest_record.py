@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, "/opt/harness")
 
-from harness.tiers.kernel import LIVE
+from harness.tiers.linux.kernel import LIVE
 
 _ATTRIBUTES = {
     "mode", "holder", "namespace", "size", "align", "mappings", "mapping0", "mapping1",

@@ -15,7 +15,15 @@ from vm_machine import Vm
 
 _CHUNK = 1 << 20
 #: What of the harness runs inside the machine: standard library only.
-_SOURCES = ("__init__.py", "errors.py", "units.py", "placement.py", "tiers", "host")
+_SOURCES = (
+    "__init__.py",
+    "errors.py",
+    "units.py",
+    "experiment/__init__.py",
+    "experiment/placement.py",
+    "tiers",
+    "host",
+)
 
 
 def copy_sources(machine: Vm) -> None:

@@ -20,11 +20,11 @@ import pytest
 from vm_machine import Vm
 
 from harness import paths, registry
-from harness.driven import Drives
+from harness.drivers.result import Drives
 from harness.engine import EngineContext
 from harness.errors import HarnessError
 from harness.progress import SilentProgress
-from harness.result import Check
+from harness.store.result import Check
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients, Loading
 from harness.workloads.tpcc.consistency import check_conditions

@@ -14,9 +14,9 @@ import pytest
 
 from harness import paths, registry
 from harness.engine import EngineContext, Places, RunsInClient
-from harness.placement import DIRECTORY_PARTS
+from harness.execution.session import RunSession
+from harness.experiment.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
-from harness.session import RunSession
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients, Loading

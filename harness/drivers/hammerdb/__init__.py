@@ -12,10 +12,10 @@ what ``build`` has made::
 What HammerDB does otherwise than the specification, and than our client: docs/hammerdb.md.
 """
 
-from harness.drivers.hammerdb.client import build, measure
 from harness.drivers.hammerdb.dialect import Target, drivable, target_of
 from harness.drivers.hammerdb.installation import HammerDb, find
-from harness.drivers.hammerdb.measured import Measured
+from harness.drivers.hammerdb.metrics import Measured
+from harness.drivers.hammerdb.process import build, measure
 from harness.drivers.hammerdb.script import Build, Timed, whole_minutes
 
 __all__ = [

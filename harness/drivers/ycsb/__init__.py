@@ -13,9 +13,9 @@ from collections.abc import Mapping
 
 from harness.drivers.ycsb.build import VERSION, Build, builds, built, check_buildable
 from harness.drivers.ycsb.client import Done, run
-from harness.drivers.ycsb.conversation import Asked
 from harness.drivers.ycsb.java import Java, find_java, find_maven
-from harness.drivers.ycsb.measured import Measured, measured
+from harness.drivers.ycsb.metrics import Measured, measured
+from harness.drivers.ycsb.process import Asked
 
 NAME = f"YCSB {VERSION}"
 #: What tells every binding of ours that this is a load: nobody waits for a single insert.

@@ -17,9 +17,9 @@ from pathlib import Path
 from harness import paths
 from harness.drivers.ycsb.java import find_maven
 from harness.engine import YcsbBinding
-from harness.engines._install.clients import run_client
-from harness.engines._install.prefix import publish, work_directory
 from harness.errors import RunFailed
+from harness.install.clients import run_client
+from harness.install.prefix import publish, work_directory
 from harness.progress import Progress
 from harness.supervise.credentials import refuse_exchangeable
 from harness.supervise.user_files import make_passable

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.driven import Drives
+from harness.drivers.result import Drives
 from harness.drivers.ycsb.build import Build
-from harness.drivers.ycsb.conversation import SILENCE_S, Asked, Conversation
 from harness.drivers.ycsb.histograms import Interval, read_logs
 from harness.drivers.ycsb.java import Java
-from harness.drivers.ycsb.words import Tick, Words
+from harness.drivers.ycsb.output_parser import Tick, Words
+from harness.drivers.ycsb.process import SILENCE_S, Asked, Conversation
 from harness.monitors.process import read_counters
 from harness.progress import Progress, Task
 from harness.supervise.process import process_identity

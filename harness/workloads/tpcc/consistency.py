@@ -14,13 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.chance import off
-from harness.driven import Operation
+from harness.drivers.result import Operation
 from harness.engine import RunsSql, SqlResult
 from harness.errors import HarnessError
 from harness.progress import Progress
-from harness.result import Check
-from harness.workloads.tpcc.driven import Driven
+from harness.store.result import Check
+from harness.workloads.outliers import off
+from harness.workloads.tpcc.drivers import Driven
 from harness.workloads.tpcc.options import shares
 
 _FOLDER = Path(__file__).parent / "conditions"

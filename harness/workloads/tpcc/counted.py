@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from harness.engine import RunsSql
 from harness.errors import HarnessError
-from harness.result import Check
+from harness.store.result import Check
 from harness.workloads.tpcc.data import row_counts
 
 #: Tables that only grow, or shrink, in a run; the others keep their rows.

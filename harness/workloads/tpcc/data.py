@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from harness.parameters import duration_ns
-from harness.placement import Part
+from harness.experiment.placement import Part
 from harness.units import GIB, MIB
+from harness.workloads.parameters import duration_ns
 
 #: Raised whenever the native client makes other rows from the same seed: data that it made
 #: before are then not used.

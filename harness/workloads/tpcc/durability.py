@@ -25,7 +25,7 @@ from pathlib import Path
 from harness.engine import RunsSql, Scalar, SqlConnection
 from harness.errors import RunFailed
 from harness.progress import Progress
-from harness.result import Check
+from harness.store.result import Check
 from harness.supervise.user_files import User, acting_as, open_regular
 
 Order = tuple[int, int, int]  # warehouse, district, order

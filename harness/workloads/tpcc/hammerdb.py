@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.driven import Drives, Operation
 from harness.drivers.hammerdb import (
     Build,
     Measured,
@@ -21,12 +20,13 @@ from harness.drivers.hammerdb import (
     target_of,
     whole_minutes,
 )
+from harness.drivers.result import Drives, Operation
 from harness.engine import Engine
 from harness.errors import UsageError
-from harness.parameters import duration_ns
 from harness.supervise.credentials import unprivileged
 from harness.workload import Loading, Session
-from harness.workloads.tpcc.driven import Driven
+from harness.workloads.parameters import duration_ns
+from harness.workloads.tpcc.drivers import Driven
 
 #: Parameters that HammerDB has nothing for, with the value that leaves them alone.
 _OURS_ALONE: Mapping[str, Any] = {

@@ -7,18 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness import loadgen
-from harness.driven import SERIES_NS, Drives, Operation
-from harness.drivers import loadgen as client
+from harness.drivers.loadgen import driver as client
+from harness.drivers.loadgen import processes
+from harness.drivers.result import SERIES_NS, Drives, Operation
 from harness.engine import Engine, RunsSql
 from harness.errors import RunFailed, UsageError
-from harness.natives import loadgen_program
-from harness.parameters import duration_ns
-from harness.result import Check
+from harness.native_programs import loadgen_program
+from harness.store.result import Check
 from harness.workload import Loading, Session
+from harness.workloads.parameters import duration_ns
 from harness.workloads.tpcc import data
 from harness.workloads.tpcc.consistency import check_conditions
-from harness.workloads.tpcc.driven import Driven
+from harness.workloads.tpcc.drivers import Driven
 from harness.workloads.tpcc.options import TRANSACTIONS
 
 _NS_PER_MIN = 60e9
@@ -79,8 +79,8 @@ class Loadgen:
             total = sum(known.values()) + _LINES_PER_WAREHOUSE * params["warehouses"]
             with loading.progress.task("load TPC-C", total, "rows") as task:
                 rows = client.Rows(task)
-                watch = loadgen.Watch(on_counts=rows.count)
-                told.update(loadgen.load(spec, loading.clients, watch))
+                watch = processes.Watch(on_counts=rows.count)
+                told.update(processes.load(spec, loading.clients, watch))
             stored: Mapping[str, int] = told["rows"]
             return stored
 
@@ -107,15 +107,15 @@ class Loadgen:
         seconds = (duration_ns(params, "ramp_up") + duration_ns(params, "duration")) / 1e9
         with session.progress.task(f"TPC-C, {params['users']} users", seconds, "s") as task:
             clock = client.Clock(task, "transactions")
-            specs = loadgen.split(spec, params["clients"])
+            specs = processes.split(spec, params["clients"])
             hosts = params.get("client_hosts")
             afar = client.afar(hosts, session.engine) if hosts else None
-            result = loadgen.drive(specs, session.clients(), clock.watch(drives), afar)
+            result = processes.drive(specs, session.clients(), clock.watch(drives), afar)
             return _driven(result, clock.counts)
 
     def journals(self, params: Mapping[str, Any], folder: Path) -> list[Path]:
         """The files that ``drive`` had written into a folder."""
-        files = loadgen.journals(folder / _JOURNAL, params["clients"])
+        files = processes.journals(folder / _JOURNAL, params["clients"])
         return [file for file in files if file.exists()]
 
 

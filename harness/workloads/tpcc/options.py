@@ -39,7 +39,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from harness.errors import UsageError, nearest
-from harness.parameters import (
+from harness.workloads.parameters import (
     check_clients,
     client_hosts,
     count,

@@ -1,6 +1,6 @@
 """TPC-C as a workload: its parameters, its data, its drivers, and the measured phase.
 
-What a run gives is listed in figures.py.
+What a run gives is listed in metrics.py.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 
 from harness.engine import Engine
 from harness.errors import UsageError
-from harness.placement import Part
+from harness.experiment.placement import Part
 from harness.workload import Loading, Outcome, Session
 from harness.workloads.tpcc import data
-from harness.workloads.tpcc.driven import Driver
+from harness.workloads.tpcc.drivers import Driver
 from harness.workloads.tpcc.hammerdb import HammerDbDriver
 from harness.workloads.tpcc.loadgen import Loadgen
-from harness.workloads.tpcc.measured import measure
 from harness.workloads.tpcc.options import PARAMETERS, normalise
+from harness.workloads.tpcc.run import measure
 
 
 class Tpcc:
@@ -66,7 +66,7 @@ class Tpcc:
         return _driver(loading.driver).load(params, loading)
 
     def measure(self, params: Mapping[str, Any], session: Session) -> Outcome:
-        """Drive, count and check; see harness.workloads.tpcc.measured."""
+        """Drive, count and check; see harness.workloads.tpcc.run."""
         return measure(params, session, _driver(session.driver))
 
 

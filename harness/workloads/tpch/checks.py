@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness.engine import Scalar
 from harness.progress import Progress
-from harness.result import Check, CheckStatus
+from harness.store.result import Check, CheckStatus
 from harness.workloads.tpch.answers import SHAPES, compare
 from harness.workloads.tpch.reference import NoReference, References
 from harness.workloads.tpch.refresh_data import RefreshData

@@ -23,7 +23,7 @@ import duckdb
 
 from harness.engine import LoadFormat
 from harness.errors import RunFailed, UsageError
-from harness.placement import Part
+from harness.experiment.placement import Part
 from harness.progress import Progress
 from harness.units import GIB, MIB
 from harness.workloads.tpch.tables import TABLES, expected_rows

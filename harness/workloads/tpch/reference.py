@@ -29,8 +29,8 @@ import duckdb
 
 from harness.errors import RunFailed
 from harness.paths import answers_root
-from harness.spec import content_hash
-from harness.store import write_json_atomically
+from harness.store.runs import write_json_atomically
+from harness.store.spec import content_hash
 from harness.supervise.supervisor import Supervisor
 from harness.workloads.tpch.answers import SHAPES, Answer
 from harness.workloads.tpch.data import generator, read_source

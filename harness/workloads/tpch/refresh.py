@@ -1,86 +1,160 @@
-"""The refresh functions as SQL: RF1 puts new orders in, RF2 takes old ones out.
-
-Clauses 2.6 and 2.7 give both as loops over orders; how many go into one transaction is
-left open, as long as an order and its lines are never apart (clauses 2.6.3, 2.7.3). The
-text is standard SQL that every engine takes unchanged: multi-row ``INSERT … VALUES``,
-``DELETE … WHERE key IN``, dates as plain strings.
-"""
+"""Refresh functions as they are executed: in transactions, timed, and again after a cut."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any, Literal
 
-from harness.workloads.tpch.refresh_data import LARGEST_SET as LARGEST_SET
-from harness.workloads.tpch.refresh_data import RefreshData as RefreshData
-from harness.workloads.tpch.refresh_data import RefreshPair as RefreshPair
-from harness.workloads.tpch.refresh_data import grouped_rows
-from harness.workloads.tpch.refresh_data import orders_per_set as orders_per_set
-from harness.workloads.tpch.refresh_generate import prepare as prepare
-from harness.workloads.tpch.refresh_generate import refresh_bytes as refresh_bytes
-from harness.workloads.tpch.tables import COLUMNS
+from harness.counters import difference
+from harness.engine import RunsSql, Scalar, SqlConnection
+from harness.errors import RunFailed
+from harness.store.result import Check
+from harness.workload import Session
+from harness.workloads.tpch.query_runs import named_failure
+from harness.workloads.tpch.refresh_check import base_totals, check_pair, check_tables
+from harness.workloads.tpch.refresh_sql import (
+    RefreshData,
+    orders_per_set,
+    rf1_statements,
+    rf2_statements,
+)
+from harness.workloads.tpch.resume import Course
 
-#: Orders to a transaction where nobody asks for another number.
-DEFAULT_BATCH_ORDERS = 100
-#: Well below what any server takes in one packet by default.
-LARGEST_STATEMENT_BYTES = 256 * 1024
-
-#: A row of values by table: text and dates stand in quotes.
-_VALUES = {
-    table: "("
-    + ",".join("'%s'" if kind in ("varchar", "date") else "%s" for kind in columns.values())
-    + ")"
-    for table, columns in COLUMNS.items()
-}
+Function = Literal["RF1", "RF2"]
+FUNCTIONS: tuple[Function, ...] = ("RF1", "RF2")
 
 
-def rf1_statements(pair: RefreshPair, batch_orders: int) -> Iterator[list[str]]:
-    """The transactions of RF1, each a list of statements without BEGIN and COMMIT.
+@dataclass(frozen=True)
+class Applied:
+    """One refresh function as it was executed.
 
-    Orders before their lines (the foreign key). One transaction at a time is read and
-    held: about 3 KB of memory for each of its orders.
+    From ``submitted_ns``, before its first statement, to ``ended_ns``, after its last
+    commit (clause 5.3.7.3), monotonic. Between the two its text is written, too: clause
+    5.3.7.10 counts all but the generation of the data. ``commits``: when each COMMIT was
+    sent and when it was known to be done.
     """
-    orders = grouped_rows(pair.orders, pair.lineitem)
-    while batch := list(islice(orders, batch_orders)):
-        yield [
-            *_inserts("orders", [head for head, _ in batch]),
-            *_inserts("lineitem", [line for _, lines in batch for line in lines]),
-        ]
+
+    function: Function
+    pair: int
+    submitted_ns: int
+    ended_ns: int
+    commits: tuple[tuple[int, int], ...]
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def duration_ns(self) -> int:
+        """Its timing interval."""
+        return self.ended_ns - self.submitted_ns
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of its metrics."""
+        return {"function": self.function, "pair": str(self.pair)}
+
+    def to_json(self) -> dict[str, Any]:
+        """As kept among the steps of a run."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Applied:
+        """The inverse of :meth:`to_json`."""
+        commits = tuple((sent, done) for sent, done in document["commits"])
+        return cls(**{**document, "commits": commits})
 
 
-def rf2_statements(pair: RefreshPair, batch_orders: int) -> Iterator[list[str]]:
-    """The transactions of RF2: lines before their orders (the foreign key)."""
-    keys = iter(pair.delete_keys)
-    while batch := [str(key) for key in islice(keys, batch_orders)]:
-        yield [
-            *_deletes("lineitem", "l_orderkey", batch),
-            *_deletes("orders", "o_orderkey", batch),
-        ]
+class RefreshFunctions:
+    """The refresh functions of one run."""
+
+    def __init__(
+        self, session: Session, engine: RunsSql, data: RefreshData, batch_orders: int | None
+    ) -> None:
+        self.data = data
+        self._session = session
+        self._engine = engine
+        self._batch = batch_orders or orders_per_set(data.scale)
+
+    def apply(self, connection: SqlConnection, function: Function, pair: int) -> Applied:
+        """Execute it now; RunFailed names it, and its transaction is rolled back."""
+        transactions = rf1_statements if function == "RF1" else rf2_statements
+        commits = []
+        with named_failure(f"TPC-H {function} of pair {pair}"):
+            submitted_ns = time.monotonic_ns()
+            for statements in transactions(self.data.pair(pair), self._batch):
+                commits.append(_transaction(connection, statements))
+            ended_ns = time.monotonic_ns()
+        return Applied(function, pair, submitted_ns, ended_ns, tuple(commits))
+
+    def timed(self, function: Function, pair: int, course: Course) -> Applied:
+        """Execute it alone, as one step of the run, or recall it from an earlier sitting."""
+        step = f"{function.lower()}-{pair}"
+        kept = self._session.recalled(step)
+        if kept is not None:
+            course.skip(partial(self.again, [(function, pair)]), changes_data=True)
+            return Applied.from_json(kept)
+        course.ready(step, function)
+        with self.connection() as connection:
+            before = dict(self._session.counters("before"))
+            applied = self.apply(connection, function, pair)
+            counters = difference(before, self._session.counters("after"))
+        applied = Applied(**{**vars(applied), "counters": counters})
+        self._session.remember(step, applied.to_json())
+        return applied
+
+    def again(self, functions: Sequence[tuple[Function, int]]) -> None:
+        """Change the data once more as they were changed in an earlier sitting, and look."""
+        with self.connection() as connection:
+            for function, pair in functions:
+                self.apply(connection, function, pair)
+            last = {pair: function for function, pair in functions}
+            for pair, function in last.items():
+                deleted = function == "RF2"
+                for check in self._check_pair(connection, pair, deleted):
+                    if check.status == "failed":
+                        asked = f"{function} of pair {pair} once more, to go on"
+                        raise RunFailed(asked, check.detail, "start anew with --again")
+
+    def check(self, pairs: Sequence[int]) -> list[Check]:
+        """Whether the data are the base with these pairs applied, and nothing else."""
+        base = base_totals(self.data.scale, self._session.source)
+        with self.connection() as connection:
+            checks = [check for pair in pairs for check in self._check_pair(connection, pair, True)]
+            execute = partial(_rows, connection)
+            return checks + check_tables(
+                execute, self.data, base, inserted=list(pairs), deleted=list(pairs)
+            )
+
+    def _check_pair(self, connection: SqlConnection, pair: int, deleted: bool) -> list[Check]:
+        execute = partial(_rows, connection)
+        return check_pair(execute, self.data.pair(pair), inserted=True, deleted=deleted)
+
+    @contextmanager
+    def connection(self) -> Iterator[SqlConnection]:
+        """A session of the refresh stream's own (clause 5.2.2)."""
+        connection = self._engine.connect()
+        try:
+            yield connection
+        finally:
+            connection.close()
 
 
-def _inserts(table: str, lines: Sequence[str]) -> Iterator[str]:
-    head = f"INSERT INTO {table} ({', '.join(COLUMNS[table])}) VALUES\n"
-    return _statements(head, [_values(table, line) for line in lines], ",\n", "")
+def _rows(connection: SqlConnection, sql: str) -> Sequence[tuple[Scalar, ...]]:
+    return connection.execute(sql).rows
 
 
-def _deletes(table: str, column: str, keys: Sequence[str]) -> Iterator[str]:
-    return _statements(f"DELETE FROM {table} WHERE {column} IN (", keys, ",", ")")
-
-
-def _values(table: str, line: str) -> str:
-    """A row of a file as SQL; nearly all that a client does in RF1, so it is kept short."""
-    return _VALUES[table] % tuple(line.replace("'", "''").split("|")[:-1])
-
-
-def _statements(head: str, items: Sequence[str], between: str, foot: str) -> Iterator[str]:
-    """``items`` in as few statements as LARGEST_STATEMENT_BYTES lets."""
-    room = LARGEST_STATEMENT_BYTES - len(head) - len(foot)
-    start = size = 0
-    for position, item in enumerate(items):
-        length = len(item) + len(between)
-        if size + length > room and position > start:
-            yield head + between.join(items[start:position]) + foot
-            start, size = position, 0
-        size += length
-    if start < len(items):
-        yield head + between.join(items[start:]) + foot
+def _transaction(connection: SqlConnection, statements: Sequence[str]) -> tuple[int, int]:
+    """When its COMMIT was sent, and when it was done."""
+    try:
+        connection.execute("BEGIN")
+        for statement in statements:
+            connection.execute(statement)
+        sent_ns = time.monotonic_ns()
+        connection.execute("COMMIT")
+        return sent_ns, time.monotonic_ns()
+    except RunFailed:
+        with suppress(RunFailed):
+            connection.execute("ROLLBACK")
+        raise

@@ -24,9 +24,9 @@ import duckdb
 from harness.engine import Scalar
 from harness.errors import RunFailed
 from harness.paths import answers_root
-from harness.result import Check
-from harness.spec import content_hash
-from harness.store import write_json_atomically
+from harness.store.result import Check
+from harness.store.runs import write_json_atomically
+from harness.store.spec import content_hash
 from harness.workloads.tpch.data import generator, read_source
 from harness.workloads.tpch.dbgen import row_of_key
 from harness.workloads.tpch.refresh_data import RefreshData, RefreshPair, Row

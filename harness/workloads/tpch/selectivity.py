@@ -25,7 +25,7 @@ from typing import Any
 
 from harness.engine import RunsSql
 from harness.errors import RunFailed, UsageError
-from harness.result import Metric
+from harness.store.result import Metric
 from harness.workloads.tpch.qgen import Values, parameters
 from harness.workloads.tpch.sql import other_sql
 

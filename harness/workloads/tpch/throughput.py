@@ -20,9 +20,9 @@ from harness.counters import difference
 from harness.engine import Cancels, Engine, KeepsOwnData, RunsSql, SqlConnection
 from harness.progress import Task
 from harness.workload import Session
-from harness.workloads.tpch.course import Course
-from harness.workloads.tpch.passes import Execution, execute
-from harness.workloads.tpch.refreshing import FUNCTIONS, Applied, Function, RefreshFunctions
+from harness.workloads.tpch.query_runs import Execution, execute
+from harness.workloads.tpch.refresh import FUNCTIONS, Applied, Function, RefreshFunctions
+from harness.workloads.tpch.resume import Course
 from harness.workloads.tpch.statements import Statement, power_statements, stream_statements
 
 _STEP = "throughput"

@@ -1,6 +1,6 @@
 """TPC-H as a workload: its parameters, its data, and the measured phase.
 
-What a run gives is listed in figures.py; plans add ``plan_run_duration_ns`` and
+What a run gives is listed in metrics.py; plans add ``plan_run_duration_ns`` and
 ``plan_operator_ns`` from the profiled second execution.
 """
 
@@ -12,13 +12,13 @@ from typing import Any
 
 from harness.engine import BulkLoads, Engine
 from harness.errors import RunFailed, UsageError
-from harness.placement import Part
+from harness.experiment.placement import Part
 from harness.progress import Progress
 from harness.workload import Loading, Outcome, Session
 from harness.workloads.tpch import data
-from harness.workloads.tpch.measured import measure, sets_needed
 from harness.workloads.tpch.options import PARAMETERS, normalise
-from harness.workloads.tpch.refresh import prepare
+from harness.workloads.tpch.refresh_sql import prepare
+from harness.workloads.tpch.run import measure, sets_needed
 
 
 class Tpch:
@@ -79,7 +79,7 @@ class Tpch:
         return self.data_key(params) | {"row_counts": dict(made.row_counts)}
 
     def measure(self, params: Mapping[str, Any], session: Session) -> Outcome:
-        """Run, explain and check the queries; see harness.workloads.tpch.measured."""
+        """Run, explain and check the queries; see harness.workloads.tpch.run."""
         return measure(params, session)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.chance import off
-from harness.driven import total
-from harness.result import Check
-from harness.workloads.ycsb.driven import Driven
+from harness.drivers.result import total
+from harness.store.result import Check
+from harness.workloads.outliers import off
+from harness.workloads.ycsb.drivers import Driven
 from harness.workloads.ycsb.options import shares
 
 

@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from harness.parameters import duration_ns
-from harness.placement import Part
+from harness.experiment.placement import Part
 from harness.units import GIB, MIB, NS_PER_S
+from harness.workloads.parameters import duration_ns
 from harness.workloads.ycsb.options import loaded_records, shares
 
 #: Raised whenever the native client makes other records from the same parameters: data that

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.chance import off
-from harness.parameters import given_or
-from harness.result import Check
-from harness.workloads.ycsb.driven import Driven, KeyCount
+from harness.store.result import Check
+from harness.workloads.outliers import off
+from harness.workloads.parameters import given_or
+from harness.workloads.ycsb.drivers import Driven, KeyCount
 from harness.workloads.ycsb.options import loaded_records
 
 _THETA = 0.99

@@ -6,19 +6,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from harness import loadgen
 from harness.counters import difference
-from harness.driven import SERIES_NS, Drives
-from harness.drivers import loadgen as client
+from harness.drivers.loadgen import driver as client
+from harness.drivers.loadgen import processes
+from harness.drivers.result import SERIES_NS, Drives
 from harness.engine import Engine, RunsInClient, RunsSql
 from harness.errors import UsageError
-from harness.natives import loadgen_program
-from harness.parameters import duration_ns
-from harness.result import Check
+from harness.native_programs import loadgen_program
+from harness.store.result import Check
 from harness.workload import Loading, Session
+from harness.workloads.parameters import duration_ns
 from harness.workloads.ycsb import data
 from harness.workloads.ycsb.checks import check_records
-from harness.workloads.ycsb.driven import Driven, KeyCount
+from harness.workloads.ycsb.drivers import Driven, KeyCount
 from harness.workloads.ycsb.keys import COUNTED
 from harness.workloads.ycsb.options import loaded_records, shares
 
@@ -78,8 +78,8 @@ class Loadgen:
                 "threads": loading.threads,
             }
             with loading.progress.task("load YCSB", records, "records") as task:
-                watch = loadgen.Watch(on_counts=client.Rows(task).count)
-                told.update(loadgen.load(spec, loading.clients, watch))
+                watch = processes.Watch(on_counts=client.Rows(task).count)
+                told.update(processes.load(spec, loading.clients, watch))
             stored: Mapping[str, int] = told["rows"]
             return stored
 
@@ -98,10 +98,10 @@ class Loadgen:
         what = f"YCSB, {params['threadcount']} client threads"
         with session.progress.task(what, _seconds(params), "s") as task:
             clock = client.Clock(task, "operations")
-            specs = loadgen.split(spec, params["clients"])
+            specs = processes.split(spec, params["clients"])
             hosts = params.get("client_hosts")
             afar = client.afar(hosts, session.engine) if hosts else None
-            result = loadgen.drive(specs, session.clients(), clock.watch(drives), afar)
+            result = processes.drive(specs, session.clients(), clock.watch(drives), afar)
         return _driven(result, shares(params))
 
     def verify(self, params: Mapping[str, Any], session: Session, driven: Driven) -> list[Check]:
@@ -130,8 +130,8 @@ class Loadgen:
         }
         total = loaded_records(params) + inserted
         with session.progress.task("verify YCSB", total, "records") as task:
-            watch = loadgen.Watch(on_counts=client.Rows(task).count)
-            result = loadgen.verify(spec, session.clients(), watch)
+            watch = processes.Watch(on_counts=client.Rows(task).count)
+            result = processes.verify(spec, session.clients(), watch)
         return [check_records(result["verified"], driven.updated)]
 
 

@@ -78,7 +78,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.errors import UsageError
-from harness.parameters import (
+from harness.workloads.parameters import (
     check_clients,
     client_hosts,
     count,
@@ -89,7 +89,7 @@ from harness.parameters import (
     rate,
     unknown,
 )
-from harness.workloads.ycsb.driven import OPERATIONS
+from harness.workloads.ycsb.drivers import OPERATIONS
 
 #: The weights of operations, in the order of OPERATIONS.
 PROPORTIONS = (

@@ -1,6 +1,6 @@
 """YCSB as a workload: its parameters, its data, its drivers, and the measured phase.
 
-What a run gives is listed in figures.py.
+What a run gives is listed in metrics.py.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import Engine
-from harness.placement import Part
+from harness.experiment.placement import Part
 from harness.workload import Loading, Outcome, Session
 from harness.workloads.ycsb import data, properties
-from harness.workloads.ycsb.driven import Driver
+from harness.workloads.ycsb.drivers import Driver
 from harness.workloads.ycsb.loadgen import Loadgen
-from harness.workloads.ycsb.measured import measure
-from harness.workloads.ycsb.official import Official
+from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.options import PARAMETERS, loaded_records, normalise, writes
+from harness.workloads.ycsb.run import measure
 
 
 class Ycsb:
@@ -81,7 +81,7 @@ class Ycsb:
         return _driver(loading.driver).load(params, loading)
 
     def measure(self, params: Mapping[str, Any], session: Session) -> Outcome:
-        """Drive, count and check; see harness.workloads.ycsb.measured."""
+        """Drive, count and check; see harness.workloads.ycsb.run."""
         return measure(params, session, _driver(session.driver))
 
 

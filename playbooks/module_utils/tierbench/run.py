@@ -12,11 +12,11 @@ from typing import Any
 from .apply import Hands, carry_out
 from .commands import Commands, StepFailed
 from .draft import Draft, Refusal, Step
+from .linux import LIVE, Kernel
 from .plan import Plan, make_plan, wanted_regions
 from .record import Record, save_record
 from .regions import note_service
 from .state import PACKAGES, Files, State, Unreadable, read_state, vars_of
-from .tiers.kernel import LIVE, Kernel
 from .tiers_of import our_tiers
 from .verify import deviations
 from .wish import Wish, parse_wish

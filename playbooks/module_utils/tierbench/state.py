@@ -14,13 +14,10 @@ from typing import Any
 from . import fstab
 from .commands import Commands
 from .ipmctl import Goals, read_goals
+from .linux import LIVE, Kernel, dax_origin, facts_of_directory, mounts
 from .losses import with_what_was_lost
 from .ndctl import OUR_NAME, DaxDevice, Inventory, Namespace, Region, parse_daxctl, parse_ndctl
 from .record import Record, load_record
-from .tiers.kernel import LIVE, Kernel
-from .tiers.mounts import mounts
-from .tiers.numa import dax_origin
-from .tiers.probe import facts_of_directory
 from .use import Content, Use, open_devices, users_of_mount, uses
 from .wish import Wish
 

@@ -15,12 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .commands import Commands
+from .linux import LIVE, Kernel, Mount, Stack, mounts, namespace_of, stack_of, stacks_of
 from .ndctl import OUR_NAME, Namespace
-from .tiers.block import Stack, stack_of
-from .tiers.kernel import LIVE, Kernel
-from .tiers.mounts import Mount, mounts
-from .tiers.pmem import namespace_of
-from .tiers.probe import stacks_of
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from . import ipmctl
 from .devices import ours, wanted_devices
 from .draft import Draft, Refusal
+from .linux import LIVE, Kernel, TierFacts, facts_of_devdax, facts_of_directory, facts_of_numa
 from .ndctl import Namespace, Region
 from .nodes import GIVEN, wanted_owner
 from .plan import wanted_regions
 from .regions import find_kept
 from .state import State, mount_point
-from .tiers.kernel import LIVE, Kernel
-from .tiers.model import TierFacts
-from .tiers.probe import facts_of_devdax, facts_of_directory, facts_of_numa
 from .wish import Wish
 
 

@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 
 from harness import paths, registry
-from harness.driven import Drives
+from harness.drivers.result import Drives
 from harness.drivers.ycsb import Build, built
 from harness.drivers.ycsb.properties import properties_text
 from harness.engine import EngineContext, Places, RunsInClient
 from harness.errors import RunFailed
-from harness.placement import DIRECTORY_PARTS
+from harness.execution.session import RunSession
+from harness.experiment.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
-from harness.session import RunSession
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients, Loading
-from harness.workloads.ycsb.driven import Driven
-from harness.workloads.ycsb.official import Official
+from harness.workloads.ycsb.drivers import Driven
+from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.options import normalise
 
 #: A machine that stood still made its client end too soon, or its clock jump.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.drivers.ycsb.words import Words
+from harness.drivers.ycsb.output_parser import Words
 
 STATUS = (
     "2026-11-21 17:18:18:351 2 sec: 728 operations; 336.86 current ops/sec; est completion in "

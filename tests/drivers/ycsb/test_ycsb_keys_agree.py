@@ -11,8 +11,8 @@ from conftest import params
 
 from harness import hdr
 from harness.drivers.ycsb.histograms import STORED
-from harness.natives import loadgen_program
-from harness.workloads.ycsb.driven import Driven, KeyCount
+from harness.native_programs import loadgen_program
+from harness.workloads.ycsb.drivers import Driven, KeyCount
 from harness.workloads.ycsb.keys import COUNTED, check_keys
 from harness.workloads.ycsb.options import PARAMETERS, PROPORTIONS
 

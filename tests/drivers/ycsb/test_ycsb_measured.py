@@ -10,8 +10,8 @@ import pytest
 from harness import hdr
 from harness.drivers.ycsb.client import Done
 from harness.drivers.ycsb.histograms import Interval
-from harness.drivers.ycsb.measured import measured
-from harness.drivers.ycsb.words import Tick, Words
+from harness.drivers.ycsb.metrics import measured
+from harness.drivers.ycsb.output_parser import Tick, Words
 from harness.errors import RunFailed
 from harness.hdr import Histogram, Layout
 

@@ -9,9 +9,9 @@ import pytest
 from conftest import params  # of this folder
 
 from harness import hdr
-from harness.driven import Drives
+from harness.drivers.result import Drives
 from harness.errors import RunFailed
-from harness.workloads.ycsb.driven import Driven
+from harness.workloads.ycsb.drivers import Driven
 
 pytestmark = pytest.mark.slow
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from engines._sqlfiles import statements
 from harness.engine import (
     EngineContext,
     EngineKind,
@@ -23,9 +24,8 @@ from harness.engine import (
     ProcessId,
     SqlResult,
 )
-from harness.engines._sqlfiles import statements
 from harness.errors import RunFailed
-from harness.placement import Part
+from harness.experiment.placement import Part
 from harness.progress import Progress
 
 

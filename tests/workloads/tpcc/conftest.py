@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.session import RunSession
+from harness.execution.session import RunSession
 from harness.workloads.tpcc import WORKLOAD
 
 ENGINES = ("postgres", "mysql", "mariadb")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.driven import Operation
 from harness.drivers.hammerdb import Measured
-from harness.drivers.hammerdb.profile import ResponseTimes
+from harness.drivers.hammerdb.time_profile import ResponseTimes
+from harness.drivers.result import Operation
 from harness.workloads.tpcc.consistency import check_mix
-from harness.workloads.tpcc.driven import Driven
+from harness.workloads.tpcc.drivers import Driven
 from harness.workloads.tpcc.hammerdb import _driven
 
 DECK = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.errors import UsageError
-from harness.parameters import duration_ns
+from harness.workloads.parameters import duration_ns
 from harness.workloads.tpcc.options import normalise, shares
 
 

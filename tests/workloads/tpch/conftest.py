@@ -10,7 +10,7 @@ import pytest
 
 from harness import paths, registry
 from harness.engine import EngineContext, Places
-from harness.placement import DIRECTORY_PARTS
+from harness.experiment.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor

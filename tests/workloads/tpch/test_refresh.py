@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness.workloads.tpch.refresh import (
+from harness.workloads.tpch.refresh_sql import (
     LARGEST_STATEMENT_BYTES,
     RefreshPair,
     prepare,

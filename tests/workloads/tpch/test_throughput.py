@@ -11,9 +11,9 @@ from patience import PATIENCE_S
 
 from harness.engine import QueryTimeout, SqlResult
 from harness.errors import RunFailed
-from harness.workloads.tpch.course import Course
 from harness.workloads.tpch.options import normalise
 from harness.workloads.tpch.ordering import query_order
+from harness.workloads.tpch.resume import Course
 from harness.workloads.tpch.sql import query_sql
 from harness.workloads.tpch.statements import stream_statements
 from harness.workloads.tpch.throughput import run_throughput

@@ -5,8 +5,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from engines._sqlfiles import text_of
 from harness import registry
-from harness.engines._sqlfiles import text_of
 from harness.workloads.tpch.answers import SHAPES
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.source_database import open_views
@@ -15,7 +15,7 @@ from harness.workloads.tpch.tables import COLUMNS, TABLES
 
 ENGINE_FOLDERS = sorted(
     path
-    for path in Path(registry.harness.engines.__path__[0]).resolve().glob("*/sql/tpch")
+    for path in Path(registry.engine_folders.__path__[0]).resolve().glob("*/sql/tpch")
     if path.is_dir()
 )
 

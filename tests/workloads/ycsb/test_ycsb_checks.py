@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from harness.driven import Operation
+from harness.drivers.result import Operation
 from harness.errors import RunFailed
-from harness.result import run_status
-from harness.session import RunSession
+from harness.execution.session import RunSession
+from harness.store.result import run_status
 from harness.workloads.ycsb import WORKLOAD
 from harness.workloads.ycsb.checks import check_found, check_mix, check_records
-from harness.workloads.ycsb.driven import Driven
+from harness.workloads.ycsb.drivers import Driven
 from harness.workloads.ycsb.loadgen import Loadgen
-from harness.workloads.ycsb.measured import measure
 from harness.workloads.ycsb.options import PROPORTIONS, normalise
+from harness.workloads.ycsb.run import measure
 
 PARAMS = normalise({
     "recordcount": 2000, "fieldcount": 3, "fieldlength": 20, "threadcount": 2,

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from harness.workloads.ycsb.driven import Driven, KeyCount
+from harness.workloads.ycsb.drivers import Driven, KeyCount
 from harness.workloads.ycsb.keys import COUNTED, check_keys, expected, fnv_hash, zeta_of, zipfian
 from harness.workloads.ycsb.options import normalise
 

@@ -3,9 +3,9 @@
 import pytest
 
 from harness.errors import UsageError
-from harness.workloads.ycsb import official
+from harness.workloads.ycsb import official_client
 from harness.workloads.ycsb.data import estimate_bytes, key
-from harness.workloads.ycsb.official import Official
+from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.options import PARAMETERS, loaded_records, normalise, shares, writes
 
 GB = 1e9
@@ -106,7 +106,7 @@ def test_data_are_shared_by_workloads_and_not_by_shapes():
 def test_official_data_that_a_binding_stored_in_other_bytes_are_other_data(monkeypatch):
     asked = normalise({})
     before = Official().key(asked)
-    monkeypatch.setattr(official, "_GENERATION", official._GENERATION + 1)
+    monkeypatch.setattr(official_client, "_GENERATION", official_client._GENERATION + 1)
     assert Official().key(asked) != before
 
 

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from harness.driven import Operation
+from harness.drivers.result import Operation
 from harness.hdr import Histogram, Layout
-from harness.result import Check
+from harness.store.result import Check
 from harness.workload import Outcome
-from harness.workloads.ycsb import figures
-from harness.workloads.ycsb.driven import Driven
-from harness.workloads.ycsb.measured import measure
+from harness.workloads.ycsb import metrics as run_metrics
+from harness.workloads.ycsb.drivers import Driven
 from harness.workloads.ycsb.options import normalise
+from harness.workloads.ycsb.run import measure
 
 PARAMS = normalise({"workload": "c", "duration": "10s"})
 
@@ -115,5 +115,5 @@ def test_processor_time_of_an_engine_inside_is_not_told_by_operation_where_start
         (True, 1000, {}),
         (False, 1000, {"client_cpu_per_operation_ns": 5000}),
     ):
-        metrics = figures.metrics(replace(seen, offered_count=offered), {}, inside)
+        metrics = run_metrics.metrics(replace(seen, offered_count=offered), {}, inside)
         assert {m.name: m.value for m in metrics if "per_operation" in m.name} == told

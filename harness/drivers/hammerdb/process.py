@@ -1,0 +1,289 @@
+"""HammerDB's process: started under the supervisor, listened to, ended when it has failed.
+
+It runs as the unprivileged user and outside the engine's memory cap, in a private folder
+with its script, its SQLite files and its logs, which is removed at the end whatever happens.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.drivers.hammerdb.dialect import Target
+from harness.drivers.hammerdb.installation import HammerDb
+from harness.drivers.hammerdb.metrics import Measured
+from harness.drivers.hammerdb.output_parser import Phase, Words
+from harness.drivers.hammerdb.script import Build, Timed, build_script, timed_script
+from harness.drivers.hammerdb.time_profile import ResponseTimes, response_times
+from harness.drivers.private_folder import private_folder
+from harness.engine import Credentials, Process
+from harness.errors import RunFailed
+from harness.monitors.process import read_counters
+from harness.progress import Progress, Task
+from harness.supervise.failures import log_tail
+from harness.supervise.process import process_identity
+from harness.supervise.user_files import read_text, write_text
+from harness.workload import Clients
+
+Moment = Literal["before", "after"]
+
+#: A build that says nothing for so long hangs. Indexes of a thousand warehouses take a while,
+#: and HammerDB is silent meanwhile.
+BUILD_SILENCE_S = 3600.0
+#: For what HammerDB does around its minutes: starting, counting, gathering its time profile.
+_MARGIN_S = 120.0
+#: It starts its users one after the other (``vuset delay`` and the threads themselves).
+_START_PER_USER_S = 0.5
+_LINES_TOLD = 15
+_TICK_S = 0.5
+#: Where a timed run is, for a person.
+_PHASES: Mapping[Phase, str] = {
+    "starting": "ramp-up",
+    "measuring": "measuring",
+    "ending": "gathering its result",
+}
+
+
+def build(
+    hammerdb: HammerDb,
+    target: Target,
+    clients: Clients,
+    options: Build,
+    progress: Progress,
+    *,
+    silence_s: float = BUILD_SILENCE_S,
+) -> dict[str, Any]:
+    """Have HammerDB build its schema; facts of it. RunFailed with HammerDB's last lines.
+
+    Its rows are drawn from a generator that it does not seed: no two builds are alike.
+    """
+    asked = f"{hammerdb.name}: build {options.warehouses} warehouses in {target!r}"
+    total = 20 * options.warehouses  # ten districts' customers and orders
+    with _Conversation.open(hammerdb, target, clients, build_script(target, options)) as talk:
+        with progress.task(f"{hammerdb.name} loads {target.database}", total, "parts") as task:
+            told, done = time.monotonic(), 0
+            while not talk.ended:
+                told = time.monotonic() if talk.listen() else told
+                if talk.words.failure is not None:
+                    break
+                if time.monotonic() - told > silence_s:
+                    raise talk.failed(asked, f"it has said nothing for {silence_s:g} s")
+                filled = talk.words.customers + talk.words.orders
+                task.advance(filled - done)
+                done = filled
+        talk.expect(asked, talk.words.built and talk.words.complete, "it ended without a schema")
+    return {
+        "driver": hammerdb.name,
+        "warehouses": options.warehouses,
+        "stored_procedures": options.stored_procedures,
+    }
+
+
+def measure(
+    hammerdb: HammerDb,
+    target: Target,
+    clients: Clients,
+    options: Timed,
+    progress: Progress,
+    at: Callable[[Moment], None] = lambda moment: None,
+    *,
+    margin_s: float = _MARGIN_S,
+) -> Measured:
+    """Have HammerDB drive what it has built; RunFailed with its last lines.
+
+    ``at`` is called as the measured window begins ("before") and ends ("after").
+    """
+    asked = f"{hammerdb.name}: {options.users} users on {target!r}"
+    with _Conversation.open(hammerdb, target, clients, timed_script(target, options)) as talk:
+        with _watched(progress, hammerdb, options) as task:
+            window = _Window(talk, at, task)
+            starting_s = 60.0 * options.ramp_up_min + _START_PER_USER_S * options.users
+            window.until(asked, "measuring", starting_s + margin_s)
+            window.until(asked, "ending", 60.0 * options.duration_min + margin_s)
+            # Its time profile is sorted by Tcl: the longer the run, the longer that takes.
+            profiled_s = 60.0 * (options.ramp_up_min + options.duration_min)
+            window.until(asked, None, margin_s + profiled_s * options.time_profile)
+        words = talk.words
+        rates = words.new_orders_per_minute, words.transactions_per_minute
+        talk.expect(asked, None not in rates and words.complete, "it ended without a result")
+        if not words.new_orders_per_minute:
+            raise talk.failed(asked, "not one New-Order was committed in the measured window")
+        if words.users != options.users:
+            raise talk.failed(asked, f"{words.users} virtual users were active")
+        return Measured(
+            version=hammerdb.name,
+            database_version=words.database_version,
+            users=options.users,
+            new_orders_per_minute=words.new_orders_per_minute,
+            transactions_per_minute=words.transactions_per_minute or 0,
+            started_ns=window.began_ns,
+            duration_ns=window.ended_ns - window.began_ns,
+            client_cpu_ns=window.cpu_ns,
+            refused=dict(words.refused),
+            response_times=_response_times(words, talk.folder, clients.credentials)
+            if options.time_profile
+            else {},
+        )
+
+
+@contextmanager
+def _watched(progress: Progress, hammerdb: HammerDb, options: Timed) -> Iterator[Task]:
+    total_s = 60.0 * (options.ramp_up_min + options.duration_min)
+    with progress.task(f"{hammerdb.name}, {options.users} users", total_s, "s") as task:
+        yield task
+
+
+def _response_times(
+    words: Words, folder: Path, user: Credentials | None
+) -> dict[str, ResponseTimes]:
+    """Nothing where HammerDB says that its profile is not whole."""
+    if words.profile is None or not words.profile_complete:
+        return {}
+    try:
+        text = read_text(folder / Path(words.profile).name, user)
+    except OSError:
+        return {}
+    return dict(response_times(text))
+
+
+class _Conversation:
+    """A running HammerDB, what it says, and when it said it."""
+
+    def __init__(
+        self, process: Process, folder: Path, user: Credentials | None, secret: str
+    ) -> None:
+        self.process = process
+        self._user = user
+        self.folder = folder
+        self.words = Words()
+        self._secret = secret
+        self._last: deque[str] = deque(maxlen=_LINES_TOLD)
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._eof = False
+        self._reader = threading.Thread(target=self._read, name="hammerdb", daemon=True)
+        self._reader.start()
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, hammerdb: HammerDb, target: Target, clients: Clients, script: str
+    ) -> Iterator[_Conversation]:
+        """Start HammerDB on the script; at the end it and its folder are gone."""
+        with private_folder(clients, "hammerdb-") as folder:
+            path = folder / "script.tcl"
+            write_text(path, script, clients.credentials)
+            process = clients.processes.spawn(
+                [*hammerdb.argv, str(path)],
+                cwd=hammerdb.home,
+                env=hammerdb.environment(folder),
+                log=folder / "stderr.log",
+                credentials=clients.credentials,
+                capped=False,
+                pipes=True,
+            )
+            try:
+                yield cls(process, folder, clients.credentials, target.password)
+            finally:
+                process.kill()
+                process.wait()
+
+    @property
+    def ended(self) -> bool:
+        """It has said its last."""
+        return self._eof
+
+    def listen(self, timeout_s: float = _TICK_S) -> bool:
+        """Take in its next line; whether there was one within ``timeout_s``."""
+        try:
+            line = self._lines.get(timeout=timeout_s)
+        except queue.Empty:
+            return False
+        if line is None:
+            self._eof = True
+            return False
+        if line.strip():
+            self._last.append(line)
+        self.words.hear(line)
+        return True
+
+    def expect(self, asked: str, reached: bool, otherwise: str) -> None:
+        """RunFailed where it has told of a failure, or has ended without what was wanted."""
+        if self.words.failure is not None:
+            while not self.words.failure_told and self.listen():
+                pass  # the lines behind its first often say more
+            raise self.failed(asked, self.words.failure)
+        if not reached:
+            raise self.failed(asked, otherwise)
+
+    def failed(self, asked: str, found: str) -> RunFailed:
+        """With its last lines and what it wrote to stderr; the password is in none of it."""
+        said = "\n".join(self._last) or "(it said nothing)"
+        errors = log_tail(self.folder / "stderr.log", self._user)
+        stderr = "" if errors.endswith("is empty)") else f"\nIts stderr:\n{errors}"
+        return RunFailed(asked, self._clean(f"{found}\nIts last lines:\n{said}{stderr}"))
+
+    def _clean(self, text: str) -> str:
+        return text.replace(self._secret, "…") if self._secret else text
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self._lines.put(self._clean(line.decode(errors="replace").rstrip("\r\n")))
+        self._lines.put(None)
+
+
+@dataclass
+class _Window:
+    """Listens through the phases of a timed run and takes the window's two moments."""
+
+    talk: _Conversation
+    at: Callable[[Moment], None]
+    task: Task
+    began_ns: int = 0
+    ended_ns: int = 0
+    cpu_ns: int | None = None
+    _told: float = field(default_factory=time.monotonic)
+
+    def until(
+        self, asked: str, phase: Literal["measuring", "ending"] | None, limit_s: float
+    ) -> None:
+        """Listen until that phase, or its end (None); RunFailed on a failure or at the limit."""
+        deadline = time.monotonic() + limit_s
+        while not self.talk.ended and self.talk.words.failure is None:
+            self.talk.listen()
+            self._tick()
+            if phase is not None and self.talk.words.phase == phase:
+                self._moment("before" if phase == "measuring" else "after")
+                return
+            if time.monotonic() > deadline:
+                raise self.talk.failed(asked, f"it hangs: {_awaited(phase)} after {limit_s:g} s")
+        self.talk.expect(asked, phase is None, "it ended before its time")
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        self.task.advance(now - self._told, note=_PHASES[self.talk.words.phase])
+        self._told = now
+
+    def _moment(self, moment: Moment) -> None:
+        """First our own clock and its CPU time, then the caller's counters, outside of both."""
+        now = time.monotonic_ns()
+        identity = process_identity(self.talk.process.pid)
+        cpu = read_counters([identity]).get("cpu_ns") if identity else None
+        if moment == "before":
+            self.began_ns, self.cpu_ns = now, None if cpu is None else int(cpu)
+        else:
+            self.ended_ns = now
+            self.cpu_ns = None if cpu is None or self.cpu_ns is None else int(cpu) - self.cpu_ns
+        self.at(moment)
+
+
+def _awaited(phase: Phase | None) -> str:
+    if phase is None:
+        return "its result is not there"
+    return f"its measured window has not {'begun' if phase == 'measuring' else 'ended'}"

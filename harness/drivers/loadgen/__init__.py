@@ -1,0 +1,1 @@
+"""The native client as a driver."""

@@ -1,0 +1,204 @@
+"""Our native client as a driver: what is the same of it for every workload."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from harness.drivers.loadgen import processes
+from harness.drivers.loadgen.client_hosts import ClientHosts
+from harness.drivers.result import Drives, Operation
+from harness.engine import (
+    CallsNatively,
+    Engine,
+    LoadsNatively,
+    RunsNatively,
+    TunnelsNatively,
+)
+from harness.errors import UsageError
+from harness.host import limits
+from harness.progress import Task
+from harness.workloads.parameters import duration_ns
+
+#: How long operations that began in the window are waited for behind it.
+DRAIN_NS = 10_000_000_000
+#: What the harness itself keeps open: counters, checks, and what servers set apart.
+_OWN_CONNECTIONS = 10
+#: Tasks of a server beside those of its connections, and files of a client beside its own.
+_OWN_TASKS, _OWN_FILES = 100, 50
+
+
+def loadable(engine: Engine, workload: str) -> LoadsNatively:
+    """The engine as one that the client can load and drive; UsageError where it cannot."""
+    if not isinstance(engine, LoadsNatively):
+        raise UsageError(
+            f"{workload} on {engine.name}",
+            "the native client does not speak to this engine: it has no server that many users "
+            "connect to"
+            if not isinstance(engine, RunsNatively)
+            else "the engine has no bulk path for the native client",
+            "choose "
+            + ("rocksdb, or " if workload == "ycsb" else "")
+            + "an engine with a server, such as postgres, mysql or mariadb",
+        )
+    return engine
+
+
+def afar(hosts: Sequence[str], engine: Engine) -> processes.Afar:
+    """The client on other hosts; UsageError where these have no way to the engine's server."""
+    if not isinstance(engine, TunnelsNatively):
+        raise UsageError(
+            f"client_hosts {','.join(hosts)} on {engine.name}",
+            "it has no server of ours with a socket to tunnel to",
+            "choose a managed postgres, mysql or mariadb",
+        )
+    return processes.Afar(ClientHosts(tuple(hosts)), engine)
+
+
+def calls(
+    engine: Engine, workload: str, params: Mapping[str, Any], operations: Collection[str]
+) -> dict[str, str | list[str]]:
+    """The engine's text of each operation, or its texts, one a field; UsageError without one."""
+    found = engine.native_calls(workload, params) if isinstance(engine, CallsNatively) else {}
+    missing = [name for name in operations if name not in found]
+    if missing:
+        raise UsageError(
+            f"{workload} on {engine.name}",
+            f"the engine brings no calls of {workload} for {', '.join(missing)}",
+            "choose another engine",
+        )
+    return {
+        name: text if isinstance(text, str) else list(text)
+        for name, text in found.items()
+        if name in operations
+    }
+
+
+def check_connections(
+    connections: int, engine: Engine, settings: Mapping[str, str], lower: str, clients: int = 1
+) -> None:
+    """Where the settings say how many connections the server takes (as all of ours call it),
+    and what the host has room for.
+
+    ``lower``: what to lower where they are too many; ``clients``: processes that share them.
+    """
+    _check_host(connections, engine, lower, clients)
+    limit = settings.get("max_connections", "")
+    wanted = connections + _OWN_CONNECTIONS
+    if engine.kind == "managed" and limit.isdecimal() and int(limit) < wanted:
+        raise UsageError(
+            f"{connections} connections with max_connections {limit}",
+            f"the server takes fewer than that and the {_OWN_CONNECTIONS} of the harness",
+            f"raise it with --set max_connections={wanted}, or lower {lower}",
+        )
+
+
+def _check_host(connections: int, engine: Engine, lower: str, clients: int) -> None:
+    """A task of a server of ours for each connection, and an open file of the client."""
+    asked = f"{connections} connections"
+    tasks = limits.room_for_tasks() if engine.kind == "managed" else None
+    if tasks and tasks[0] < connections + _OWN_TASKS:
+        raise UsageError(
+            asked,
+            f"the server has a process or thread for each, and the host has room for {tasks[0]} "
+            f"more ({tasks[1]})",
+            f"raise that limit, or lower {lower}",
+        )
+    files = limits.room_for_files()
+    each = -(-connections // clients)
+    if files and files[0] < each + _OWN_FILES:
+        raise UsageError(
+            f"{asked} of {clients} client processes" if clients > 1 else asked,
+            f"a process may have {files[0]} open files ({files[1]})",
+            f"raise it (ulimit -n {each + _OWN_FILES}), use more client processes "
+            f"(-p clients=…), or lower {lower}",
+        )
+
+
+class Rows:
+    """Moves a task on by the rows that were sent."""
+
+    def __init__(self, task: Task) -> None:
+        self._task, self._sent = task, 0
+
+    def count(self, counts: Mapping[str, int]) -> None:
+        """``counts``: rows so far by table."""
+        sent = sum(counts.values())
+        self._task.advance(sent - self._sent)
+        self._sent = sent
+
+
+class Clock:
+    """Moves a task on by the seconds that have passed, and tells what was done by then."""
+
+    def __init__(self, task: Task, noun: str) -> None:
+        self._task, self._noun, self._told = task, noun, time.monotonic()
+        self._phase = "ramp-up"
+        #: The last that was told: when all is over, everything that was done.
+        self.counts: Mapping[str, int] = {}
+
+    def watch(self, drives: Drives) -> processes.Watch:
+        """What the client is to call under way."""
+        return processes.Watch(
+            self._entering("measuring", drives.on_measuring),
+            self._entering("ending", drives.on_measured),
+            self._tick,
+        )
+
+    def _entering(self, phase: str, then: Callable[[], None]) -> Callable[[], None]:
+        """``then``, and ``phase`` is what is told from now on."""
+
+        def entered() -> None:
+            then()
+            self._phase = phase
+
+        return entered
+
+    def _tick(self, counts: Mapping[str, int]) -> None:
+        """Called about each second; ``counts`` so far by operation."""
+        self.counts = counts
+        now = time.monotonic()
+        done = sum(counts.values())
+        self._task.advance(now - self._told, note=f"{self._phase}, {done:,} {self._noun}")
+        self._told = now
+
+
+def stall_timeout(params: Mapping[str, Any]) -> dict[str, int]:
+    """The key of a spec for the workloads' parameter of that name; none for its default."""
+    given = "stall_timeout" in params
+    return {"stall_timeout_ns": duration_ns(params, "stall_timeout")} if given else {}
+
+
+def seen(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a result (schema loadgen-result) says of a window: arguments of a Driven."""
+    window_ns = int(result["measured_ns"])
+    offered = result.get("offered")
+    threads = [int(cpu_ns) for cpu_ns in result.get("threads_cpu_ns", ())]
+    return {
+        "driver": "loadgen",
+        "version": result["version"],
+        "window_ns": window_ns,
+        "operations": {one["type"]: _operation(one) for one in result["operations"]},
+        "client_cpu_ns": int(result["client_cpu_ns"]),
+        "client_threads": len(threads) or None,
+        "busiest_thread_share": max(threads) / window_ns if threads else None,
+        "offered_count": offered["count"] if offered else None,
+        "backlog_count": (offered["backlog_begin"], offered["backlog_end"]) if offered else None,
+        "backlog_left_out": True,
+        "retried_by_code": result["errors"],
+        "series": result["series"],
+        "notes": result.get("notes", {}),
+    }
+
+
+def _operation(one: Mapping[str, Any]) -> Operation:
+    return Operation(
+        count=one["count"],
+        rolled_back_count=one["rolled_back"],
+        skipped_count=one["skipped"],
+        not_found_count=one.get("not_found"),
+        retried_count=one["retried"],
+        unfinished_count=one["unfinished"],
+        duration_hdr=one["latency_hdr"],
+    )

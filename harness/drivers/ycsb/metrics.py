@@ -1,0 +1,199 @@
+"""What the client's histograms and status lines say of its measured window.
+
+The client closes an interval of every histogram that it has as it makes a status line
+(StatusThread.computeStats), and one more at its end (exportMeasurements). So the intervals of a
+log belong, counted from the last one, to the end, to the last line, to the one before it …;
+a log that began later has fewer. Their moments do not tell: on a busy machine one histogram
+is closed long behind another. Window and series are made of whole intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.drivers.result import Operation
+from harness.drivers.ycsb.client import Done
+from harness.drivers.ycsb.histograms import Interval, length_ms, stored
+from harness.errors import RunFailed
+from harness.units import NS_PER_S
+
+#: The client's measurements, by the operations of the harness.
+MEASUREMENTS: Mapping[str, str] = {
+    "read": "READ",
+    "update": "UPDATE",
+    "insert": "INSERT",
+    "scan": "SCAN",
+    "read_modify_write": "READ-MODIFY-WRITE",
+}
+_NOT_FOUND = "-NOT_FOUND"
+_INTENDED = "Intended-"
+#: How far the wall clock, by which the client tells its intervals, may go astray in a window.
+_CLOCKS_APART_NS = 20_000_000
+_NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The window: its length, and what was done in it.
+
+    ``series``: ``{"monotonic_ns", "counts"}`` by second. ``backlog``: of a target, what was
+    due and not begun at the window's beginning and end; None without one. ``apart_ns``: by how
+    much the windows of different operations differ, as they are not closed at one moment.
+    """
+
+    window_ns: int
+    operations: Mapping[str, Operation]
+    series: Sequence[Mapping[str, object]]
+    offered_count: int | None
+    backlog: tuple[int, int] | None
+    apart_ns: int
+
+
+def measured(
+    done: Done, asked: Collection[str], target: int | None, bounded_by_time: bool
+) -> Measured:
+    """The window of what was done. RunFailed where it cannot be told apart.
+
+    ``asked``: the operations that were to be done. ``target``: operations a second that were
+    offered; latencies count from intended starts then. ``bounded_by_time``: otherwise
+    everything was measured, from the first operation to the last.
+    """
+    cut = _Cut(done, asked, bounded_by_time)
+    window_ns = cut.window_ns
+    operations = {
+        name: found
+        for name, measurement in cut.measurements.items()
+        if (found := _operation(cut, name, measurement, target is not None)) is not None
+    }
+    offered = None if target is None else round(target * window_ns / NS_PER_S)
+    return Measured(
+        window_ns, operations, cut.series(), offered, _backlog(cut, target), cut.apart_ns
+    )
+
+
+class _Cut:
+    """The intervals of the window, of each measurement."""
+
+    def __init__(self, done: Done, asked: Collection[str], bounded_by_time: bool) -> None:
+        self.done = done
+        # Halves of read-modify-writes alone are no operations.
+        self.measurements = {n: m for n, m in MEASUREMENTS.items() if n in asked}
+        self._all = not bounded_by_time
+        self._numbered = {name: self._of_lines(name, log) for name, log in done.logs.items()}
+
+    def intervals(self, measurement: str) -> list[Interval]:
+        """Those of the window; none of what never happened."""
+        return [
+            interval
+            for line, interval in self._numbered.get(measurement, ())
+            if self._all or self.done.begin < line <= self.done.end
+        ]
+
+    def of_line(self, measurement: str, line: int) -> int:
+        """How many ended in the second that this status line closes."""
+        return sum(i.count for of, i in self._numbered.get(measurement, ()) if of == line)
+
+    @property
+    def window_ns(self) -> int:
+        """By the client's wall clock, which nobody may have set meanwhile."""
+        (begin_ms, begin_ns), (end_ms, end_ns) = self.done.clocks
+        astray_ns = (end_ms - begin_ms) * _NS_PER_MS - (end_ns - begin_ns)
+        if abs(astray_ns) > max(_CLOCKS_APART_NS, (end_ns - begin_ns) // 1000):
+            raise RunFailed(
+                "measure with the official YCSB client",
+                f"the wall clock, by which it tells its intervals, went {astray_ns / 1e9:+.3f} s "
+                "astray in the window",
+                "see that nothing sets the clock meanwhile",
+            )
+        if self._all:
+            return int(self.done.words.results["OVERALL", "RunTime(ms)"]) * _NS_PER_MS
+        return length_ms(self.intervals(name) for name in self.done.logs) * _NS_PER_MS
+
+    def series(self) -> list[dict[str, object]]:
+        """By second of the window: when it began, and what ended in it."""
+        wall_ms, monotonic_ns = self.done.clocks[0]
+        return [
+            {
+                "monotonic_ns": monotonic_ns
+                + (self.done.ticks[line - 1].at_ms - wall_ms) * _NS_PER_MS,
+                "counts": _alone(
+                    {name: self.ended(m, line) for name, m in self.measurements.items()}
+                ),
+            }
+            for line in range(self.done.begin + 1, self.done.end + 1)
+        ]
+
+    def ended(self, measurement: str, line: int) -> int:
+        """As ``of_line``, those among them that found nothing."""
+        return sum(self.of_line(m, line) for m in (measurement, measurement + _NOT_FOUND))
+
+    def _of_lines(self, name: str, log: Sequence[Interval]) -> list[tuple[int, Interval]]:
+        """Each with its status line; behind the last line is what the client's end closed."""
+        first = len(self.done.ticks) + 1 - len(log)
+        if first < 0:
+            raise RunFailed(
+                "measure with the official YCSB client",
+                f"its histogram {name} has {len(log)} intervals, and there were "
+                f"{len(self.done.ticks)} status lines and an end",
+                "run again; if it is so again, report it",
+            )
+        return list(enumerate(log, first))
+
+    @property
+    def apart_ns(self) -> int:
+        """By how much the window of one operation is longer than that of another."""
+        spans = [
+            length_ms([found])
+            for measurement in self.measurements.values()
+            if len(found := self.intervals(measurement)) == self.done.end - self.done.begin
+        ]
+        return (max(spans) - min(spans)) * _NS_PER_MS if spans and not self._all else 0
+
+
+def _operation(cut: _Cut, name: str, measurement: str, intended: bool) -> Operation | None:
+    """None of what never happened."""
+    found = cut.intervals(measurement)
+    missed = cut.intervals(measurement + _NOT_FOUND)
+    count = sum(i.count for i in (*found, *missed))
+    halves = sum(i.count for i in _pairs(cut)) if name in ("read", "update") else 0
+    if not count:
+        return None
+    told = measurement if not intended else _INTENDED + measurement
+    latencies = [*cut.intervals(told), *cut.intervals(told + _NOT_FOUND)]
+    return Operation(
+        # The client closes one interval after the other: at the window's ends a pair may be
+        # there with only one of its halves.
+        count=max(0, count - halves),
+        not_found_count=sum(i.count for i in missed),
+        duration_hdr=stored(latencies),
+    )
+
+
+def _pairs(cut: _Cut) -> list[Interval]:
+    return cut.intervals(MEASUREMENTS["read_modify_write"])
+
+
+def _alone(counts: Mapping[str, int]) -> dict[str, int]:
+    """Each operation once: halves of a read-modify-write are measured as reads and updates too."""
+    pairs = counts.get("read_modify_write", 0)
+    halves = {"read": pairs, "update": pairs}
+    return {n: max(0, c - halves.get(n, 0)) for n, c in counts.items() if c}
+
+
+def _backlog(cut: _Cut, target: int | None) -> tuple[int, int] | None:
+    """What was due since the first operation, and not done, at both ends of the window."""
+    starts = list(_starts(cut))
+    if target is None or not starts:
+        return None
+    begin, end = (
+        round(target * (tick.at_ms - min(starts)) / 1000) - tick.operations
+        for tick in (cut.done.ticks[cut.done.begin], cut.done.ticks[cut.done.end])
+    )
+    return max(0, begin), max(0, end)
+
+
+def _starts(cut: _Cut) -> Iterator[int]:
+    for name in MEASUREMENTS.values():
+        if log := cut.done.logs.get(name):
+            yield log[0].begin_ms

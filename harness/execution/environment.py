@@ -1,0 +1,95 @@
+"""What every run of one command shares: host, tiers, places, supervisor, progress."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.engine import Credentials
+from harness.errors import UsageError
+from harness.host import cgroup
+from harness.progress import Progress
+from harness.store.datasets import DatasetStore
+from harness.supervise.supervisor import Supervisor
+from harness.supervise.user_files import make_passable, refuse_writable
+from harness.tiers.linux.model import Tier
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Everything a run needs that is not in its spec.
+
+    ``tiers``: verified, by name; an emulated one among them says so itself.
+    ``host``: facts as in the manifest (schema host-facts).
+    """
+
+    tiers: Mapping[str, Tier]
+    host: Mapping[str, Any]
+    credentials: Credentials | None
+    engines_prefix: Path
+    golden: DatasetStore
+    source: DatasetStore
+    supervisor: Supervisor
+    progress: Progress
+    argv: Sequence[str]
+
+    @property
+    def cores(self) -> int:
+        """Processors this process may run on."""
+        return len(os.sched_getaffinity(0))
+
+    @property
+    def memory_bytes(self) -> int:
+        """What may be used: the host's memory, or less where a control group holds us."""
+        limit = cgroup.own_limit_bytes()
+        host = int(self.host["memory_bytes"])
+        return host if limit is None else min(host, limit)
+
+    @contextmanager
+    def directory(self, path: Path) -> Iterator[Path]:
+        """A new directory of the engine's user, removed at the end whatever happens.
+
+        So is the one it lies in, where that was made for it and is empty. UsageError
+        where another user could put something else in its place.
+        """
+        new = not path.parent.exists()
+        try:
+            make_passable(path.parent)
+        except OSError as error:
+            raise UsageError(f"directory {path}", str(error), "choose a writable tier") from error
+        try:
+            refuse_writable(path.parent, self.credentials)
+        except OSError as error:
+            raise UsageError(
+                f"directory {path}",
+                f"{error.strerror}: {error.filename or path.parent}",
+                "let no other user write there (chown, chmod), or remove it",
+            ) from error
+        try:
+            with self._registered(path) as registered:
+                yield registered
+        finally:
+            if new:
+                with suppress(OSError):
+                    path.parent.rmdir()
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A directory for sockets, pid files and logs, short enough for a unix socket path."""
+        name = f"tb-{secrets.token_hex(4)}"
+        with self._registered(Path(tempfile.gettempdir()) / name) as path:
+            yield path
+
+    @contextmanager
+    def _registered(self, path: Path) -> Iterator[Path]:
+        registered = self.supervisor.journal.register_directory(path, self.credentials)
+        try:
+            yield registered
+        finally:
+            self.supervisor.journal.remove_directory(registered)

@@ -1,0 +1,187 @@
+"""Run a stored run again from its manifest, and say whether it agrees.
+
+Agreement has three parts, each said on its own: the same thing was run (engine
+build, configuration, data, host), the answers are the same, and the times are
+within a tolerance. The tolerance is the user's: one run against one run shows no
+spread of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import UsageError
+from harness.execution import runner
+from harness.execution.environment import Environment
+from harness.experiment.preflight import prepare_all
+from harness.micro import runner as micro
+from harness.store.runs import Store, StoredRun
+from harness.store.spec import NATIVE
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``ratio``: geometric mean of again/original over the metrics both have; None without any."""
+
+    original: StoredRun
+    again: StoredRun
+    differences: tuple[str, ...]
+    answers_equal: bool | None
+    ratio: float | None
+    tolerance: float
+
+    @property
+    def times_agree(self) -> bool:
+        """Whether the ratio is within the tolerance of 1, in either direction."""
+        return self.ratio is not None and abs(math.log(self.ratio)) <= math.log1p(self.tolerance)
+
+    @property
+    def agrees(self) -> bool:
+        """Same thing run, same answers, times within the tolerance."""
+        status = self.again.run["status"] == self.original.run["status"]
+        return status and not self.differences and self.answers_equal is not False and (
+            self.times_agree
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "original": self.original.run_id,
+            "again": self.again.run_id,
+            "agrees": self.agrees,
+            "differences": list(self.differences),
+            "answers_equal": self.answers_equal,
+            "ratio": self.ratio,
+            "tolerance": self.tolerance,
+        }
+
+    def text(self) -> str:
+        """For a person."""
+        lines = [f"{self.original.run_id} again as {self.again.run_id}:"]
+        lines += [
+            f"  EMULATED: {entry['tier']} by {entry['by']}" for entry in self.again.run["emulated"]
+        ]
+        lines += [f"  differs: {difference}" for difference in self.differences]
+        answers = {True: "equal", False: "DIFFERENT", None: "not compared"}[self.answers_equal]
+        if self.answers_equal is not None or not _rated(self.again.run):
+            lines.append(f"  answers: {answers}")
+        if self.ratio is None:
+            lines.append("  figures: nothing to compare")
+        else:
+            what = "rates" if _rated(self.again.run) else "times"
+            within = "within" if self.times_agree else "outside"
+            lines.append(
+                f"  {what}: again/original {self.ratio:.3f} (geometric mean), {within} the "
+                f"tolerance of {self.tolerance:.0%}"
+            )
+        lines.append(f"  it {'agrees' if self.agrees else 'does NOT agree'}")
+        return "\n".join(lines)
+
+
+def repeat(original: StoredRun, env: Environment, store: Store, tolerance: float) -> Verdict:
+    """Do the run again and judge it."""
+    if not (math.isfinite(tolerance) and tolerance > 0):
+        raise UsageError(
+            f"tolerance {tolerance}", "not a positive number", "write 0.25 for a quarter"
+        )
+    if not original.manifest:
+        raise UsageError(
+            f"repro {original.run_id}", "it failed before there was a manifest", "run it anew"
+        )
+    if original.spec.workload == micro.WORKLOAD:
+        return judge(original, micro.again(original, env, store), tolerance)
+    (prepared,) = prepare_all([original.spec], env)
+    again = runner.run(
+        prepared, env, store,
+        runner.Standing({"name": "repro", "hash": original.run["spec_hash"]}, None),
+    )  # fmt: skip
+    return judge(original, again, tolerance)
+
+
+def judge(original: StoredRun, again: StoredRun, tolerance: float) -> Verdict:
+    """Compare two runs of one spec."""
+    return Verdict(
+        original,
+        again,
+        tuple(_differences(original, again)),
+        _answers_equal(original, again),
+        _ratio(original.run, again.run),
+        tolerance,
+    )
+
+
+def _differences(original: StoredRun, again: StoredRun) -> list[str]:
+    if not again.manifest:
+        error = again.run["error"] or {"asked": "run", "found": "no manifest"}
+        return [f"it failed this time: {error['asked']}: {error['found']}"]
+    pairs: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "engine build": lambda m: m["engine"]["build"],
+        "data": lambda m: m["dataset"],
+        "host": lambda m: m["host"]["host_id"],
+        "host mode": lambda m: m["host"]["mode"],
+        "kernel": lambda m: m["host"]["kernel"]["release"],
+        "memory cap": lambda m: m["memory_cap"],
+        "engine settings": lambda m: m["engine"]["settings"],
+        "tiers": lambda m: [_tier_identity(tier) for tier in m["tiers"]],
+        "processors": lambda m: m["host"]["cpu"]["online"],
+    }
+    return [
+        f"{name}: {get(original.manifest)} → {get(again.manifest)}"
+        for name, get in pairs.items()
+        if get(original.manifest) != get(again.manifest)
+    ]
+
+
+def _tier_identity(tier: dict[str, Any]) -> str:
+    """What must be the same for a tier to be the same place; its free space need not be."""
+    facts = tier["facts"]
+    stands_in = f", EMULATED {tier['emulates']}" if tier["emulates"] else ""
+    place = tier["path"] or tier["device"] or tier["node"]
+    return f"{tier['name']} = {tier['kind']} {place} ({facts['filesystem']} on " \
+           f"{facts['device']}{stands_in})"  # fmt: skip
+
+
+def _answers_equal(original: StoredRun, again: StoredRun) -> bool | None:
+    before, after = original.artifact("answers"), again.artifact("answers")
+    return None if before is None or after is None else bool(before == after)
+
+
+def _ratio(before: dict[str, Any], after: dict[str, Any]) -> float | None:
+    a, b = _figures(before), _figures(after)
+    logs = [math.log(b[key] / a[key]) for key in a if key in b]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def _figures(run: dict[str, Any]) -> dict[tuple[Any, ...], float]:
+    """What a run is judged by: the times of its parts, else its rates, else its whole time.
+
+    Never several of them: totals hold the parts once more, and rates fall as times rise.
+    """
+    held = [m for m in run["metrics"] if m["better"] != "none" and _value(m) > 0]
+    parts = [m for m in held if m["labels"] and m["better"] == "lower"]
+    rates = [m for m in held if m["better"] == "higher" and not m["labels"]]
+    whole = [m for m in held if not m["labels"]]
+    chosen = rates if _offered_by_a_client(run) and rates else parts or rates or whole
+    if run["spec"]["workload"] == micro.WORKLOAD:  # a rate or a time of each configuration
+        chosen = [m for m in held if m["better"] == "higher"] or parts
+    return {(m["name"], *sorted(m["labels"].items())): _value(m) for m in chosen}
+
+
+def _value(metric: dict[str, Any]) -> float:
+    """The median of several; 0 of a histogram."""
+    value: float = statistics.median(metric.get("samples") or [metric.get("value", 0.0)])
+    return value
+
+
+def _rated(run: dict[str, Any]) -> bool:
+    """Whether it is judged by rates, and has no answers."""
+    return _offered_by_a_client(run) or bool(run["spec"]["workload"] == micro.WORKLOAD)
+
+
+def _offered_by_a_client(run: dict[str, Any]) -> bool:
+    """Whether rates are its results: some clients tell times of parts too, others do not."""
+    return bool(run["spec"]["driver"] != NATIVE)

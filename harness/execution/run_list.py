@@ -1,0 +1,243 @@
+"""A plan's runs in their order: skipped where complete, stopped where the host must change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import harness
+from harness import registry
+from harness.errors import HarnessError, UsageError, interruption
+from harness.execution import runner
+from harness.execution.environment import Environment
+from harness.execution.host_lock import one_at_a_time
+from harness.experiment.preflight import Prepared, prepare_all
+from harness.experiment.profile import Plan
+from harness.host.processors import format_cpus
+from harness.store.runs import Store, StoredRun
+from harness.store.spec import RunSpec
+
+_MODES = {
+    "AppDirect": "`harness host apply appdirect --set pmem_goal=AppDirect`",
+    "Memory": "`harness host apply memory-mode`",
+    "Mixed": "`harness host apply memory-mode --set memory_mode_percent=50`",
+    "Default": "removing the modules, or not using them",
+}
+
+
+#: What of the host may be changed at any time and changes times.
+_HOST_STATE = (
+    "governor", "turbo", "smt", "thp", "aslr", "prefetchers", "memory_speed", "memory_bytes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """One run of a plan: ``done`` is the complete run that makes it needless.
+
+    ``prepared`` None: the run needs another host mode, in which alone its tiers can be
+    checked. ``why``: why an earlier complete run of the same spec does not count, or what
+    the host must be.
+    """
+
+    spec: RunSpec
+    prepared: Prepared | None
+    done: StoredRun | None
+    why: str = ""
+
+
+def plan_steps(plan: Plan, env: Environment, store: Store, again: bool = False) -> list[Step]:
+    """What would be run and what is there already; every spec is checked first."""
+    complete = {} if again else _complete(store, env)
+    mode = env.host["mode"]
+    here = iter(prepare_all([spec for spec in plan.runs if spec.runs_in(mode)], env))
+    return [
+        _step(next(here), complete.get(spec.hash(), []), env)
+        if spec.runs_in(mode)
+        else _step_elsewhere(spec, complete.get(spec.hash(), []))
+        for spec in plan.runs
+    ]
+
+
+def _step_elsewhere(spec: RunSpec, candidates: Sequence[StoredRun]) -> Step:
+    """A run of another host mode: done where this harness made it while the host was in that.
+
+    Its tiers and settings cannot be compared with now: in this mode they are not there.
+    """
+    registry.engine(spec.engine)
+    for stored in reversed(candidates):
+        if conditions_of(stored)["harness"] == harness.__version__:
+            return Step(spec, None, stored)
+    return Step(spec, None, None, f"needs the host in {_modes(spec)} mode")
+
+
+def _step(prepared: Prepared, candidates: Sequence[StoredRun], env: Environment) -> Step:
+    """The newest complete run under the same conditions, or why none of them will do."""
+    now = conditions(prepared, env)
+    why = ""
+    for stored in reversed(candidates):
+        then = conditions_of(stored)
+        changed = [name for name in now if now[name] != then[name]]
+        if not changed:
+            return Step(prepared.spec, prepared, stored)
+        why = why or f"{stored.run_id} was under another {', '.join(changed)}"
+    return Step(prepared.spec, prepared, None, why)
+
+
+def run_plan(
+    plan: Plan, steps: Sequence[Step], env: Environment, store: Store, anew: bool = False
+) -> list[StoredRun]:
+    """Run what is not done; returns the runs of the whole plan in its order.
+
+    A run of this plan that was cut off is gone on with, unless all is to be done ``anew``.
+    A failed run is stored and the next one starts. What can be run in the present host
+    mode is run first; then a run that needs another one stops the plan with what to do:
+    finished runs stay, the same command goes on.
+    """
+    experiment = plan.experiment
+    runs: list[StoredRun] = []
+    _prepare_data(steps, env)
+    with env.progress.task(f"experiment {plan.name}", len(steps)) as task:
+        for step in steps:
+            if step.done:
+                runs.append(step.done)
+            elif step.prepared:
+                standing = runner.Standing(
+                    experiment, _standing_conditions(step.prepared, env, experiment), anew
+                )
+                runs.append(_one(step.prepared, env, store, standing))
+            else:
+                continue
+            task.advance()
+    for step in steps:
+        if step.done is None and step.prepared is None:
+            _stop_for(step.spec, env)
+    return runs
+
+
+def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
+    """Load all golden data before the first run is measured.
+
+    Loaded when first needed, the first placement of every engine would be measured
+    right after a bulk load and its write-back, and the others would not. No other harness
+    measures meanwhile.
+    """
+    todo = {
+        (step.prepared.golden_name, str(step.spec.params)): step.prepared
+        for step in steps
+        if step.done is None and step.prepared and step.prepared.golden_name
+    }
+    if not todo:
+        return
+    with one_at_a_time(env.progress):
+        for prepared in todo.values():
+            try:
+                runner.golden_data(prepared, env)
+                runner.changes_data(prepared, env)
+            except HarnessError as error:
+                # Its runs will meet the same and be stored as failed with their reason;
+                # those of other engines go on.
+                if interruption(error) is not None:
+                    raise
+                env.progress.say(f"{error.asked}: {error.found}")
+        os.sync()
+
+
+def _stop_for(spec: RunSpec, env: Environment) -> NoReturn:
+    """UsageError: the host must be switched for this run."""
+    if env.host["mode"] == "unknown":
+        raise UsageError(
+            f"host mode {_modes(spec)}", env.host["mode_evidence"], "give the same command as root"
+        )
+    raise UsageError(
+        f"host mode {_modes(spec)}",
+        f"the host is in {env.host['mode']} mode",
+        f"switch it by {_how_to_switch(spec)} and a reboot, then give the same command "
+        "with --resume: finished runs are kept (`harness runs list`, `harness report`). On a host "
+        "that cannot be switched, leave these runs out of a copy of the profile",
+    )
+
+
+def _modes(spec: RunSpec) -> str:
+    return " or ".join((spec.required_host_mode or "any").split("|"))
+
+
+def _one(
+    prepared: Prepared, env: Environment, store: Store, standing: runner.Standing
+) -> StoredRun:
+    stored = runner.run(prepared, env, store, standing)
+    error = stored.run["error"]
+    detail = f": {error['asked']}: {error['found']}" if error else ""
+    env.progress.say(f"{stored.run_id}: {stored.run['status']}{detail}")
+    return stored
+
+
+def _how_to_switch(spec: RunSpec) -> str:
+    return _MODES[(spec.required_host_mode or "").split("|")[0]]
+
+
+def _complete(store: Store, env: Environment) -> dict[str, list[StoredRun]]:
+    """Complete runs of this host by spec hash, oldest first."""
+    found: dict[str, list[StoredRun]] = {}
+    for stored in store.runs():
+        head = stored.head
+        same_host = head["host"] is not None and head["host"]["host_id"] == env.host["host_id"]
+        if head["status"] == "complete" and same_host:
+            found.setdefault(head["spec_hash"], []).append(stored)
+    return found
+
+
+def conditions(prepared: Prepared, env: Environment) -> dict[str, Any]:
+    """What decides a run and is not in its spec: names there, what they stand for here."""
+    return {
+        "engine build": prepared.version.build,
+        "engine settings": dict(prepared.settings),
+        "tiers": [_place(tier.to_json()) for tier in dict.fromkeys(prepared.tiers.values())],
+        "host mode": env.host["mode"],
+        "data": prepared.golden_name or None,
+        "processors": [env.host["cpu"]["online"], format_cpus(prepared.cpus) or None],
+        "harness": harness.__version__,
+    }
+
+
+def _standing_conditions(
+    prepared: Prepared, env: Environment, experiment: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """``conditions``, and what besides must not change within a run that was cut off.
+
+    None on a user's server: its settings and its machine may change at any time, unseen.
+    """
+    if prepared.external:
+        return None
+    host = {name: env.host[name] for name in _HOST_STATE}
+    kernel = env.host["kernel"]["release"]
+    return {
+        **conditions(prepared, env),
+        "host": env.host["host_id"],
+        "kernel": kernel,
+        "host state": host,
+        "experiment": dict(experiment),
+    }
+
+
+def conditions_of(stored: StoredRun) -> dict[str, Any]:
+    """The same of a finished run, from its manifest."""
+    manifest = stored.manifest
+    external = stored.run["spec"]["placement"] is None
+    return {
+        "engine build": manifest["engine"]["build"],
+        "engine settings": manifest["engine"]["settings"],
+        "tiers": [_place(tier) for tier in manifest["tiers"]],
+        "host mode": manifest["host"]["mode"],
+        "data": None if external else (manifest["dataset"] or {}).get("key"),
+        "processors": [manifest["host"]["cpu"]["online"], manifest.get("processors")],
+        "harness": manifest["harness"]["version"],
+    }
+
+
+def _place(tier: Mapping[str, Any]) -> tuple[Any, ...]:
+    facts = tier["facts"]
+    named = (tier["name"], tier["kind"], tier["path"], tier["device"], tier["node"])
+    return (*named, tier["emulates"], facts["filesystem"], facts["device"], facts["dax"])

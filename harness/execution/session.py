@@ -1,0 +1,192 @@
+"""The measured phase of one run: what the runner offers a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.engine import Credentials, Engine
+from harness.execution.checkpoint import Steps
+from harness.host.page_cache import Residency, evict, residency
+from harness.host.working_set import Footprint
+from harness.monitors.memory_traffic import MemoryTraffic
+from harness.monitors.process import read_counters
+from harness.progress import Progress
+from harness.store.result import Check
+from harness.tiers.traffic import TierTraffic
+from harness.workload import Clients
+
+Moment = Literal["before", "after", "under way"]
+
+#: Above this share of pages still in the page cache a start is not called cold.
+COLD_SHARE = 0.01
+
+
+@dataclass
+class RunSession:
+    """Implements harness.workload.Session.
+
+    ``residency``: one entry per cold start, measured with the engine stopped and
+    its files evicted: what the next query found of data and indexes in the page cache.
+    """
+
+    engine: Engine
+    progress: Progress
+    source: Path | None
+    drop_caches: bool
+    #: What the measured phase changes the data by, where it does.
+    changes: Path | None = None
+    #: What offers the load, and the seed of what it draws.
+    driver: str = "native"
+    seed: int = 0
+    #: How client programs are started; None in a session that starts none.
+    client_starter: Clients | None = None
+    #: The finished steps of the run, those of earlier sittings among them.
+    steps: Steps | None = None
+    #: The tiers in use, whose devices count what they move.
+    traffic: TierTraffic = field(default_factory=lambda: TierTraffic(()))
+    #: Whether what the engine reads of its data passes the page cache (not on DAX, tmpfs).
+    page_cached: bool = True
+    #: Directories of redo log and temporary files: a large empty log, always cold, would
+    #: hide data that are not.
+    apart: Sequence[Path] = ()
+    #: Who may change the engine's files (harness.supervise.user_files); None: we alone.
+    user: Credentials | None = None
+    #: Sees whether the engine's processes are where they should be; what it saw.
+    look: Callable[[], list[Check]] = list
+    placement_checks: list[Check] | None = None
+    #: Counters of the host's memory controllers, where the run asks for them.
+    memory_traffic: MemoryTraffic | None = None
+    residency: list[dict[str, Any]] = field(default_factory=list)
+    #: The cold starts that were not cold although their files could be evicted.
+    not_cold: list[str] = field(default_factory=list)
+    _written: tuple[int, int] = (0, 0)
+    #: Requests under way on the tiers' devices before the measurement.
+    _in_flight: int = 0
+
+    def __post_init__(self) -> None:
+        """Cold starts of finished steps are this run's, too."""
+        if self.steps is not None:
+            self.residency += self.steps.collected("residency")
+            self.not_cold += self.steps.collected("not_cold")
+            self._written = (len(self.residency), len(self.not_cold))
+
+    def remember(self, step: str, document: Any) -> None:
+        """Write the step, with the cold starts since the one before, and fsync."""
+        if self.steps is None:
+            return
+        residency, not_cold = self._written
+        self.steps.append(
+            {
+                "step": step,
+                "document": document,
+                "residency": self.residency[residency:],
+                "not_cold": self.not_cold[not_cold:],
+            }
+        )
+        self._written = (len(self.residency), len(self.not_cold))
+
+    def recalled(self, step: str) -> Any | None:
+        """From the steps that are written."""
+        return self.steps.document(step) if self.steps is not None else None
+
+    def cold_start(self, label: str) -> None:
+        """Stop, evict, measure residency, start. The engine's own cache goes with its process."""
+        self.engine.stop()
+        self.evict(label)
+        self.engine.start()
+
+    def counters(self, moment: Moment = "after") -> Mapping[str, float]:
+        """The engine's own cumulative counters and the kernel's for its processes and tiers.
+
+        Asking the engine makes it work. So before a statement the engine is asked
+        first and its processes last, after it the processes first: their difference
+        then holds the statement alone. The devices and memory controllers, which count
+        everybody's bytes, are in between: what the processes caused is in their counts,
+        for which requests still under way afterwards (read-ahead) are waited for.
+
+        Under way others are at work: nothing is waited for, and what answers at once is
+        read first, since a busy server lets a reading wait for its turn.
+        """
+        asked = {
+            "before": (self.engine.counters, self._devices_before, self._processes),
+            "after": (self._processes, self._devices_after, self.engine.counters),
+            "under way": (self._processes, self._devices, self.engine.counters),
+        }
+        found: dict[str, float] = {}
+        for ask in asked[moment]:
+            found |= ask()
+        return found
+
+    def _processes(self) -> Mapping[str, float]:
+        found = read_counters(self.engine.processes())
+        found.pop("rss_bytes", None)  # a level, not a sum: its difference would mean nothing
+        return found
+
+    def _devices_before(self) -> Mapping[str, float]:
+        self._in_flight = self.traffic.in_flight()
+        return self._devices()
+
+    def _devices_after(self) -> Mapping[str, float]:
+        self.traffic.settle(self._in_flight)
+        return self._devices()
+
+    def _devices(self) -> Mapping[str, float]:
+        moved = self.memory_traffic.read() if self.memory_traffic else {}
+        return {**self.traffic.read(), **moved}
+
+    def measured(self) -> None:
+        """See the engine's processes now; otherwise that is done when the workload has ended."""
+        self.placement_checks = self.look()
+
+    def footprint(self) -> Footprint:
+        """What is touched of the engine's files and memory from now on.
+
+        The engine is asked for its counters first: after a cold start that opens a
+        connection of ours and reads catalogs, which would count as the query's.
+        """
+        self.engine.counters()
+        return Footprint(self.engine.files, self.engine.processes, self.page_cached, self.user)
+
+    def clients(self) -> Clients:
+        """With what client programs are started."""
+        if self.client_starter is None:
+            raise RuntimeError("a session without a scratch directory starts no clients")
+        return self.client_starter
+
+    def evict(self, label: str) -> None:
+        """Evict the stopped engine's files, and note what of its data is still cached."""
+        files = self.engine.files()
+        evict(files, self.user)
+        found = residency(files, self.apart, self.user)
+        note = found.note
+        if self.drop_caches and _cold(found) is False:
+            # fadvise leaves pages that are mapped or under way; only root may do more.
+            # Not done at first: it slows the whole host and makes a binary's own pages cold.
+            evict(files, self.user, drop=True)
+            found = residency(files, self.apart, self.user)
+            note = "; ".join(text for text in (found.note, "drop_caches was needed") if text)
+        self.residency.append(
+            {
+                "label": label,
+                "resident_bytes": found.resident_bytes,
+                "total_bytes": found.total_bytes,
+                "note": note,
+            }
+        )
+        if _cold(found) is not True:
+            self.not_cold.append(
+                f"{label}: {found.resident_bytes} of {found.total_bytes} bytes resident"
+                if found.resident_bytes is not None
+                else f"{label}: not known ({found.note})"
+            )
+
+
+def _cold(found: Residency) -> bool | None:
+    """Whether next to nothing that could be evicted is still resident; None: not known."""
+    if found.resident_bytes is None:
+        return None
+    evictable = found.total_bytes - found.unevictable_bytes
+    return found.resident_bytes - found.unevictable_bytes <= COLD_SHARE * max(evictable, 0)

@@ -1,0 +1,1 @@
+"""Experiments: profiles expanded to runs, checked before anything is touched."""

@@ -1,0 +1,391 @@
+"""All that can be known of a run before anything is touched; its errors are exit code 2."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from engines._sqlfiles import text_of
+from harness import registry
+from harness.drivers.loadgen.client_hosts import ClientHosts
+from harness.engine import (
+    Engine,
+    EngineContext,
+    EngineFactory,
+    EngineVersion,
+    Listens,
+    MemoryPolicy,
+    ProcessStarter,
+    RunsSql,
+    TakesOptionFile,
+)
+from harness.errors import UsageError, nearest
+from harness.execution.environment import Environment
+from harness.experiment.placement import DIRECTORY_PARTS, Part, Placement
+from harness.experiment.tuning import settings_for
+from harness.host.listen_address import Address, check_listen, parse_listen
+from harness.host.processors import resolve_cpus
+from harness.store.datasets import dataset_name
+from harness.store.spec import RunSpec, content_hash
+from harness.tiers.host_scan import store_tier
+from harness.tiers.linux.model import Tier
+from harness.tiers.resolve import check_space, resolve
+from harness.units import MIB, NS_PER_S, format_bytes, parse_duration_ns
+from harness.workload import (
+    AsksOfEngine,
+    ChangesData,
+    HasSource,
+    KnowsSize,
+    TellsParameters,
+    Workload,
+)
+
+#: What samples beside the load.
+MONITORS = ("process", "memory-traffic")
+_LEAST_MEMORY = 128 * MIB
+#: Scratch of an engine that is made to be checked and never started.
+_NOWHERE = Path("/nonexistent")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A spec with everything it names found and checked."""
+
+    spec: RunSpec
+    factory: EngineFactory
+    version: EngineVersion
+    workload: Workload
+    tiers: Mapping[Part, Tier]
+    memory_policy: MemoryPolicy | None
+    settings: Mapping[str, str]
+    threads: int
+    #: Processors the engine is held to; empty for all of them.
+    cpus: tuple[int, ...] = ()
+    #: Where the server listens for clients on other hosts; None: nowhere.
+    listen: Address | None = None
+    #: Of the clients' hosts, as they reach it there.
+    client_addresses: tuple[str, ...] = ()
+    #: Of an engine that loads files in bulk; decides how large its data become.
+    load_format: str = ""
+    #: Names of its datasets; no golden data of an external engine.
+    golden_name: str = ""
+    #: Empty where the workload loads from no files.
+    source_name: str = ""
+
+    @property
+    def external(self) -> bool:
+        """Whether the engine is a server of the user's."""
+        return self.spec.placement is None
+
+
+def prepare(spec: RunSpec, env: Environment) -> Prepared:
+    """Check one spec; UsageError for the first thing that cannot work."""
+    factory = registry.engine(spec.engine)
+    workload = registry.workload(spec.workload)
+    _check_known(f"driver of {spec.workload}", [spec.driver], list(registry.drivers(spec.workload)))
+    _check_known("monitor", spec.monitors, MONITORS)
+    _check_options(factory, spec)
+    supported = factory.supported_parts(spec.engine_options)
+    _check_placement(spec, factory, supported)
+    version = factory.available(spec.engine_options, env.engines_prefix)
+    tiers: Mapping[Part, Tier] = {}
+    policy = None
+    if spec.placement is not None:
+        tiers, policy = resolve(spec.placement, env.tiers)
+    cpus = _processors(spec, tiers)
+    threads = spec.threads or len(cpus) or env.cores
+    of_file: Mapping[str, str] = {}
+    if isinstance(factory, TakesOptionFile):
+        of_file = factory.settings_of_file(spec.engine_options)
+    settings = settings_for(
+        spec.tuning,
+        spec.engine,
+        {
+            "memory": float(spec.memory_limit_bytes or env.memory_bytes),
+            "cores": float(threads),
+            "scale": _scale(spec.params),
+            "connections": _connections(spec.params),
+            "window": _window_s(spec.params),
+            "data": _loaded_bytes(workload, spec.params),
+        },
+        {**of_file, **spec.settings},
+    )
+    listen = _listen(spec, factory)
+    addresses: tuple[str, ...] = ()
+    if listen is not None:
+        addresses = ClientHosts(tuple(spec.params["client_hosts"])).addresses(listen.host)
+    prepared = Prepared(
+        spec, factory, version, workload, tiers, policy, settings, threads, cpus, listen, addresses
+    )
+    _check_cache(prepared)
+    engine = factory.create(engine_context(prepared, env, env.supervisor, _NOWHERE))
+    if listen is not None and not isinstance(engine, Listens):
+        raise UsageError(
+            f"listen {listen} on {engine.name}",
+            "the harness cannot have its server listen",
+            "leave listen out",
+        )
+    if isinstance(workload, AsksOfEngine):
+        workload.check_engine(spec.params, spec.driver, engine, settings)
+    source = workload.source_key(spec.params, engine) if isinstance(workload, HasSource) else ""
+    return replace(
+        prepared,
+        load_format=getattr(engine, "load_format", ""),
+        golden_name="" if prepared.external else golden_name(prepared, engine),
+        source_name=source,
+    )
+
+
+def engine_context(
+    prepared: Prepared, env: Environment, processes: ProcessStarter, scratch: Path
+) -> EngineContext:
+    """What an engine of this run is made with; making one checks its settings and options."""
+    return EngineContext(
+        settings=prepared.settings,
+        options=prepared.spec.engine_options,
+        scratch=scratch,
+        engines_prefix=env.engines_prefix,
+        processes=processes,
+        credentials=env.credentials,
+        threads=prepared.threads,
+        memory_limit_bytes=prepared.spec.memory_limit_bytes,
+        seed=prepared.spec.seed,
+        listen=prepared.listen,
+        client_addresses=prepared.client_addresses,
+    )
+
+
+def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[Prepared]:
+    """Check every spec of a plan, and that its data and the largest of its runs fit."""
+    prepared = [prepare(spec, env) for spec in specs]
+    once = {run.spec.series(): run for run in prepared if not run.external}
+    data = _data_wanted(list(once.values()), env)
+    for run in once.values():
+        told = run.workload
+        smaller = told.smaller if isinstance(told, TellsParameters) else "less data"
+        check_space([*_parts_wanted(run), *data], smaller=smaller)
+    return prepared
+
+
+def _scale(params: Mapping[str, Any]) -> float:
+    scale = params.get("scale", params.get("warehouses", math.nan))
+    return float(scale)
+
+
+def _connections(params: Mapping[str, Any]) -> float:
+    """Of the client, as workloads call them; 0 where it is one."""
+    return float(params.get("connections") or params.get("threadcount") or 0)
+
+
+def _loaded_bytes(workload: Workload, params: Mapping[str, Any]) -> float:
+    return float(workload.loaded_bytes(params)) if isinstance(workload, KnowsSize) else 0.0
+
+
+def _window_s(params: Mapping[str, Any]) -> float:
+    """Length of the measurement window; a minute where no duration bounds it."""
+    text = params.get("duration")
+    return max(1.0, parse_duration_ns(text) / NS_PER_S) if text else 60.0
+
+
+def _check_known(kind: str, asked: Sequence[str], known: Sequence[str]) -> None:
+    for name in asked:
+        if name not in known:
+            raise UsageError(
+                f"{kind} {name!r}",
+                f"there is no such {kind}{nearest(name, list(known))}",
+                f"known: {', '.join(known)}",
+            )
+
+
+def _check_options(factory: EngineFactory, spec: RunSpec) -> None:
+    for option in spec.engine_options:
+        if option not in factory.options:
+            known = sorted(factory.options)
+            raise UsageError(
+                f"engine option {option!r} of {factory.name}",
+                f"no such option{nearest(option, known)}",
+                f"known: {', '.join(known) or 'none'}",
+            )
+
+
+def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset[Part]) -> None:
+    placement = spec.placement
+    if not supported:
+        if placement is not None:
+            raise UsageError(
+                f"placement {placement.name!r} for an external {factory.name} server",
+                "a server that the harness does not run cannot be placed by it",
+                "leave --placement out, and say with --label what you set up there",
+            )
+        return
+    if placement is None:
+        raise UsageError(
+            f"engine {factory.name}", "no placement is named", "add --placement ssd-both, say"
+        )
+    reasons: Mapping[Part, str] = getattr(factory, "not_placeable", {})
+    for part in sorted(placement.named - supported):
+        why = f": {reasons[part]}" if part in reasons else ""
+        raise UsageError(
+            f"placement {placement.name!r}",
+            f"{factory.title} cannot place the part {part!r} on its own{why}",
+            f"it can place: {', '.join(sorted(supported))}",
+        )
+
+
+def _processors(spec: RunSpec, tiers: Mapping[Part, Tier]) -> tuple[int, ...]:
+    if spec.cpus is None:
+        return ()
+    if spec.placement is None:
+        raise UsageError(
+            f"processors {spec.cpus!r} for an external server",
+            "the harness does not run it and cannot hold it to processors",
+            "leave --cpus out",
+        )
+    data = tiers.get("data")
+    return resolve_cpus(spec.cpus, data_node=data.facts.numa_node if data else None)
+
+
+def _listen(spec: RunSpec, factory: EngineFactory) -> Address | None:
+    """Where its server is to listen; UsageError where there is none, or nobody would come."""
+    if spec.listen is None:
+        return None
+    asked = f"listen {spec.listen} on {factory.name}"
+    if "managed" not in factory.kinds:
+        raise UsageError(
+            asked,
+            f"{factory.title} works inside the program that uses it: it has no server",
+            "leave listen out, or choose postgres, mysql or mariadb",
+        )
+    if spec.placement is None:
+        raise UsageError(
+            asked,
+            "the server is yours: it listens where you have set it up to",
+            "leave listen out; the DSN says where it is",
+        )
+    if not spec.params.get("client_hosts"):
+        raise UsageError(
+            asked,
+            "no other host would come: the client of this run is on this host, where the "
+            "server's private socket is",
+            "name the hosts with -p client_hosts=…, or leave listen out",
+        )
+    address = parse_listen(spec.listen)
+    check_listen(address)
+    return address
+
+
+def _check_cache(prepared: Prepared) -> None:
+    cache = prepared.spec.params.get("cache", "warm")
+    if prepared.external and cache != "warm":
+        raise UsageError(
+            f"cache mode {cache!r} on an external server",
+            "the harness can neither restart it nor evict its files",
+            "use --cache warm",
+        )
+    limit = prepared.spec.memory_limit_bytes
+    if limit is not None and limit < _LEAST_MEMORY:
+        raise UsageError(
+            f"memory limit {format_bytes(limit)}",
+            "too little for any engine to start",
+            f"give it {format_bytes(_LEAST_MEMORY)} or more; where a profile computes it from "
+            "its size, with a larger --size",
+        )
+    if prepared.external and _changes_data(prepared):
+        raise UsageError(
+            "refresh functions on an external server",
+            "they change its data, and the harness cannot put a server of yours back",
+            "add --no-refresh, or let the harness run the engine",
+        )
+    if prepared.external and limit is not None:
+        raise UsageError(
+            "a memory limit for an external server",
+            "the harness does not run it and cannot cap it",
+            "leave --memory-limit out",
+        )
+
+
+def _changes_data(prepared: Prepared) -> bool:
+    workload = prepared.workload
+    return (
+        isinstance(workload, ChangesData) and workload.changes_key(prepared.spec.params) is not None
+    )
+
+
+def needed_bytes(prepared: Prepared) -> Mapping[Part, int]:
+    """Upper estimate per directory part."""
+    return prepared.workload.estimate_bytes(prepared.spec.params, prepared.load_format)
+
+
+def _parts_wanted(prepared: Prepared) -> list[tuple[Tier, str, int]]:
+    estimate = needed_bytes(prepared)
+    return [
+        (prepared.tiers[part], str(part), estimate.get(part, 0))
+        for part in DIRECTORY_PARTS
+        if part in prepared.tiers
+    ]
+
+
+def _data_wanted(runs: Sequence[Prepared], env: Environment) -> list[tuple[Tier, str, int]]:
+    """Golden copies and source files that the whole plan has still to make, each once."""
+    golden: dict[str, int] = {}
+    source: dict[str, int] = {}
+    for run in runs:
+        if env.golden.find(run.golden_name) is not None:
+            continue
+        golden[run.golden_name] = sum(needed_bytes(run).values())
+        workload = run.workload
+        if isinstance(workload, HasSource) and env.source.find(run.source_name) is None:
+            source[run.source_name] = workload.source_bytes(run.spec.params, run.load_format)
+    source |= {name: size for run in runs for name, size in _changes_wanted(run, env).items()}
+    wanted = [(env.golden.root, "golden copies", golden), (env.source.root, "source files", source)]
+    return [(store_tier(root), what, sum(sizes.values())) for root, what, sizes in wanted if sizes]
+
+
+def _changes_wanted(run: Prepared, env: Environment) -> Mapping[str, int]:
+    """What the data are changed by, where it is still to be made."""
+    workload, params = run.workload, run.spec.params
+    if not isinstance(workload, ChangesData) or (name := workload.changes_key(params)) is None:
+        return {}
+    return {} if env.source.find(name) is not None else {name: workload.changes_bytes(params)}
+
+
+def placement_label(placement: Placement | None, label: str | None) -> str:
+    """How a run's place is called in tables: its placement, or the user's label."""
+    return placement.name if placement else (label or "external")
+
+
+def golden_name(prepared: Prepared, engine: Engine) -> str:
+    """Name of the golden data of a run."""
+    spec = prepared.spec
+    return dataset_name(f"{spec.workload}-{spec.engine}", golden_key(prepared, engine))
+
+
+def golden_key(prepared: Prepared, engine: Engine) -> dict[str, Any]:
+    """What golden data depend on (design: engine build × driver × workload × …)."""
+    spec = prepared.spec
+    folder = engine.sql_folder / spec.workload if isinstance(engine, RunsSql) else None
+    return {
+        "engine": spec.engine,
+        "build": prepared.version.build,
+        "driver": spec.driver,
+        "workload": spec.workload,
+        "data": prepared.workload.data_key(spec.params, spec.driver),
+        "format": dict(engine.format_options()),
+        "schema": _schema_digest(folder) if folder else "",
+    }
+
+
+def _schema_digest(folder: Path) -> str:
+    """Of the files that make and load the tables: data of an older schema are not reused."""
+    files = sorted([*folder.glob("[0-9]*.sql*"), *folder.glob("procedures/*.sql")])
+    return content_hash({file.name: text_of(file) for file in files})
+
+
+def work_directory(tier: Tier, run_id: str, part: Part) -> Path:
+    """Where a run's part lies on a tier."""
+    if tier.claim.path is None:
+        raise UsageError(f"tier {tier.name!r} for {part}", f"a {tier.facts.kind} has no directory")
+    return Path(tier.claim.path) / "tierbench-work" / f"{run_id}-{part}"

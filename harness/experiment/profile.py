@@ -1,0 +1,476 @@
+"""Profiles: an experiment as axes over run parameters, expanded to run specs.
+
+``expand`` is a pure function: the same profile gives the same specs in the same
+order with the same hashes. The runs are the cross product of the axes (as the file
+orders them, the last fastest), repeated in blocks. Within a block every run stands
+once, so block k of one placement is measured next to block k of the other: these are
+the pairs the statistics compare. Every second block runs in reverse, so that a drift
+of the machine falls on both sides.
+
+What belongs together (a placement and the host mode it needs) is one axis:
+``configuration``, each of whose entries sets several keys.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError, nearest, warn
+from harness.experiment.expression import evaluate, is_expression
+from harness.experiment.placement import parse_placement
+from harness.host.listen_address import parse_listen
+from harness.host.processors import parse_cpus
+from harness.paths import data_folder
+from harness.store.spec import NATIVE, RunSpec, content_hash
+from harness.units import parse_size
+from harness.yamlfile import Document, Where, load_yaml
+
+#: Checks a workload's parameters and fills in defaults (pure).
+Normalise = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+#: The driver of a workload where the profile names none.
+DefaultDriver = Callable[[str], str]
+
+#: A key of a point: ``("engine",)`` or ``("params", "scale")``.
+_Key = tuple[str, ...]
+
+#: A paper's own numbers, beside its profiles.
+_PUBLISHED = "published.csv"
+#: Folders of profiles/ that hold other things: hosts, settings, prices, microbenchmarks.
+_NO_PROFILES = ("hosts", "tuning", "prices", "micro")
+_FOLDER = data_folder("profiles")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An expanded profile. ``hash`` covers all of its specs.
+
+    ``emulate``: what a tmpfs shall stand in for, as requested (``pmem``, ``pmem=/path``);
+    the specs hold the names only. ``several_commands``: whether plans of other commands under
+    the same name belong to the same experiment.
+    """
+
+    name: str
+    description: str
+    runs: tuple[RunSpec, ...]
+    emulate: tuple[str, ...] = ()
+    #: The paper's own figures beside the profile, where it has them, and those of them
+    #: that the profile repeats (empty: all).
+    published: Path | None = None
+    figures: tuple[str, ...] = ()
+    document: Document | None = field(default=None, repr=False, compare=False)
+    several_commands: bool = False
+
+    @property
+    def experiment(self) -> dict[str, Any]:
+        """What each of its runs notes of it in run.json."""
+        noted: dict[str, Any] = {"name": self.name, "hash": self.hash}
+        return noted | ({"several_commands": True} if self.several_commands else {})
+
+    @property
+    def hash(self) -> str:
+        """Content hash over the specs, in any order."""
+        return content_hash(sorted(spec.hash() for spec in self.runs))
+
+    @contextmanager
+    def blaming(self) -> Iterator[None]:
+        """A refusal in here that quotes a name or value of the file begins with its line.
+
+        For what only the host and the engines know: settings, tiers, options.
+        """
+        try:
+            yield
+        except UsageError as error:
+            where = _quoted(self.document, error) if self.document else None
+            if self.document is None or where is None:
+                raise
+            with _blaming(self.document, where):
+                raise
+
+
+def known_profiles() -> dict[str, Path]:
+    """The profiles that come along, by name (``demo``, ``papers/…``)."""
+    return {
+        str(path.relative_to(_FOLDER).with_suffix("")): path
+        for path in sorted(_FOLDER.rglob("*.yml"))
+        if path.relative_to(_FOLDER).parts[0] not in _NO_PROFILES
+    }
+
+
+def find_profile(name: str) -> Path:
+    """A profile's file from its path, or its name under ``profiles/`` (``demo``, ``papers/…``)."""
+    given = Path(name)
+    if given.suffix in (".yml", ".yaml") or given.is_file():
+        return given
+    known = known_profiles()
+    if name in known:
+        return known[name]
+    raise UsageError(
+        f"profile {name!r}",
+        f"no such file and no such profile{nearest(name, list(known))}",
+        f"profiles that come along: {', '.join(known) or 'none'}; or name a .yml file",
+    )
+
+
+def published_of(experiment: str) -> tuple[Path | None, tuple[str, ...]]:
+    """The paper's numbers that the profile of this name repeats: file and figures.
+
+    Of the profiles that come along; None and nothing for others.
+    """
+    for path in known_profiles().values():
+        try:
+            profile = load_yaml(path, "profile").value
+        except UsageError as error:
+            warn("profile-unreadable", f"{error}: it is left out")
+            continue
+        if profile["name"] == experiment and "published" in profile:
+            return path.with_name(_PUBLISHED), tuple(profile["published"])
+    return None, ()
+
+
+def native(_workload: str) -> str:
+    """The default of workloads that the harness itself offers."""
+    return NATIVE
+
+
+def load_profile(
+    path: Path,
+    normalise: Normalise,
+    emulate: tuple[str, ...] = (),
+    size: float | None = None,
+    driver: DefaultDriver = native,
+    params: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Read, validate and expand a profile file.
+
+    ``emulate`` adds to the profile's own; ``size`` and ``params`` stand instead of them.
+    """
+    document = load_yaml(path, "profile")
+    if size is not None:
+        document = _resized(document, size)
+    if params:
+        document = _with_params(document, params)
+    published = path.with_name(_PUBLISHED)
+    return expand(document, normalise, published if published.exists() else None, emulate, driver)
+
+
+def _resized(document: Document, size: float) -> Document:
+    if "size" not in document.value:
+        raise UsageError(
+            f"size {size:g} of {document.path}",
+            "this profile has no size: nothing in it scales",
+            "leave --size out, or give the profile a size and expressions of it",
+        )
+    if not (math.isfinite(size) and size > 0):
+        raise UsageError(f"size {size:g}", "not a positive number", "give a size such as 0.5")
+    return replace(document, value={**document.value, "size": size})
+
+
+def _with_params(document: Document, params: Mapping[str, Any]) -> Document:
+    """The profile with these workload parameters fixed, whatever it says of them itself."""
+    profile = document.value
+    together = [entry.get("params", {}) for entry in profile["axes"].get("configuration", ())]
+    for name in params:
+        if any(name in choices for choices in (profile["axes"].get("params", {}), *together)):
+            raise UsageError(
+                f"{name} {params[name]!r} in all runs of {document.path}",
+                f"{name!r} is an axis of this profile",
+                "leave it out here, or take the axis out of the profile",
+            )
+    fixed = profile.get("fixed", {})
+    fixed = {**fixed, "params": {**fixed.get("params", {}), **params}}
+    return replace(document, value={**profile, "fixed": fixed})
+
+
+def expand(
+    document: Document,
+    normalise: Normalise,
+    published: Path | None = None,
+    emulate: tuple[str, ...] = (),
+    driver: DefaultDriver = native,
+) -> Plan:
+    """The plan of a profile (see the module); UsageError names file and line."""
+    profile: Mapping[str, Any] = document.value
+    fixed: Mapping[str, Any] = profile.get("fixed", {})
+    _refuse_twice(document, profile["axes"], fixed)
+    _check_engine_options(document, profile)
+    requests = {_tier(request): request for request in (*fixed.get("emulate", ()), *emulate)}
+    specs = [
+        replace(
+            _spec(document, _point(document, profile, choice), normalise, driver),
+            emulate=tuple(requests),
+        )
+        for choice in _choices(profile["axes"])
+    ]
+    order = profile.get("order", "interleaved")
+    runs = tuple(
+        replace(spec, block=block)
+        for block in range(int(profile.get("repeats", 1)))
+        for spec in _ordered(specs, block, order, fixed)
+    )
+    requested = tuple(requests.values())
+    figures = _figures(document, published)
+    name, description = profile["name"], profile["description"]
+    return Plan(name, description, runs, requested, published, figures, document)
+
+
+def _figures(document: Document, published: Path | None) -> tuple[str, ...]:
+    """The figures that a profile says it repeats, each of which must be in the file."""
+    named = tuple(document.value.get("published", ()))
+    if not named:
+        return ()
+    if published is None:
+        raise UsageError(
+            document.at(("published",)),
+            "there is no published.csv beside the profile",
+            "copy it along with the profile, or remove the line `published:`",
+        )
+    with published.open(newline="", encoding="utf-8") as stream:
+        known = list(dict.fromkeys(row.get("figure") or "" for row in csv.DictReader(stream)))
+    for position, figure in enumerate(named):
+        if figure not in known:
+            raise UsageError(
+                document.at(("published", position)),
+                f"no figure {figure!r} in {published.name}{nearest(figure, known)}",
+                f"its figures: {', '.join(known)}",
+            )
+    return named
+
+
+def _tier(request: str) -> str:
+    """``pmem`` of ``pmem=/path``."""
+    return request.partition("=")[0]
+
+
+def _refuse_twice(document: Document, axes: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
+    seen: dict[_Key, Where] = {}
+    for key, values in axes.items():
+        if key == "configuration":
+            continue
+        paths: list[_Key] = [(key,)]
+        if isinstance(values, Mapping):
+            paths = [(key, name) for name in values]
+        for path in paths:
+            seen[path] = ("axes", *path)
+            if _stands_in(fixed, path):
+                raise UsageError(
+                    document.at(("axes", *path)),
+                    f"{path[-1]!r} is both an axis and fixed",
+                    "keep one of them",
+                )
+    for position, entry in enumerate(axes.get("configuration", ())):
+        for path, (_, where) in _configuration(position, entry).items():
+            if path in seen or _stands_in(fixed, path):
+                raise UsageError(
+                    document.at(where),
+                    f"{path[-1]!r} is also {'an axis' if path in seen else 'fixed'}",
+                    "keep one of them",
+                )
+
+
+def _stands_in(fixed: Mapping[str, Any], path: _Key) -> bool:
+    return path[-1] in (fixed.get(path[0], {}) if len(path) > 1 else fixed)
+
+
+def _check_engine_options(document: Document, profile: Mapping[str, Any]) -> None:
+    fixed, axes = profile.get("fixed", {}), profile["axes"]
+    together = [e["engine"] for e in axes.get("configuration", ()) if "engine" in e]
+    engines = axes.get("engine") or together or [fixed.get("engine", "")]
+    for engine in fixed.get("engine_options", {}):
+        if engine not in engines:
+            raise UsageError(
+                document.at(("fixed", "engine_options", engine)),
+                f"options of {engine!r}, which is no engine of this profile"
+                f"{nearest(engine, list(engines))}",
+                f"its engines: {', '.join(engines)}",
+            )
+
+
+def _quoted(document: Document, error: UsageError) -> Where | None:
+    """Where the first key or value of ``axes`` or ``fixed`` stands that an error quotes."""
+    found = error.found.partition("(did you mean")[0]
+    for word in re.findall(r"""['"]([^'"]+)['"]""", f"{error.asked} {found}"):
+        for where in document.lines:
+            if where[:1] in (("axes",), ("fixed",)) and len(where) > 1:
+                value = reduce(getitem, where, document.value)
+                if word in (where[-1], value):
+                    return where
+    return None
+
+
+def _choices(axes: Mapping[str, Any]) -> Iterator[dict[_Key, tuple[Any, Where]]]:
+    """Every combination: value and place in the file by key."""
+    axis: list[list[dict[_Key, tuple[Any, Where]]]] = []
+    for key, given in axes.items():
+        if key == "configuration":
+            axis.append([_configuration(i, entry) for i, entry in enumerate(given)])
+            continue
+        for name, choices in given.items() if isinstance(given, Mapping) else [(None, given)]:
+            path = (key,) if name is None else (key, name)
+            axis.append([{path: (value, ("axes", *path, i))} for i, value in enumerate(choices)])
+    for combination in itertools.product(*axis):
+        yield dict(pair for choice in combination for pair in choice.items())
+
+
+def _configuration(position: int, entry: Mapping[str, Any]) -> dict[_Key, tuple[Any, Where]]:
+    """The keys that one entry of the axis sets together."""
+    at: Where = ("axes", "configuration", position)
+    found: dict[_Key, tuple[Any, Where]] = {}
+    for key, value in entry.items():
+        if isinstance(value, Mapping):
+            found |= {(key, name): (inner, (*at, key, name)) for name, inner in value.items()}
+        else:
+            found[(key,)] = (value, (*at, key))
+    return found
+
+
+@dataclass(frozen=True)
+class _Point:
+    """One run's values, and where in the file those of the axes stand."""
+
+    workload: str
+    values: Mapping[str, Any]
+    chosen: Mapping[_Key, Where]
+
+    def where(self, *key: str) -> Where:
+        """The place of a value, for errors."""
+        return self.chosen.get(key, ("fixed", *key))
+
+
+@contextmanager
+def _blaming(document: Document, where: Where) -> Iterator[None]:
+    """An error in here is one of that line."""
+    try:
+        yield
+    except UsageError as error:
+        if not document.lines:  # not from a file
+            raise
+        asked = f"{document.at(where)}: {error.asked}"
+        raise UsageError(asked, error.found, error.do) from error
+
+
+def _point(
+    document: Document,
+    profile: Mapping[str, Any],
+    choice: Mapping[_Key, tuple[Any, Where]],
+) -> _Point:
+    """Fixed values and one choice of the axes, expressions of ``size`` evaluated."""
+    values: dict[str, Any] = {
+        key: dict(value) if isinstance(value, Mapping) else value
+        for key, value in profile.get("fixed", {}).items()
+    }
+    for path, (value, _) in choice.items():
+        if len(path) == 1:
+            values[path[0]] = value
+        else:
+            values.setdefault(path[0], {})[path[1]] = value
+    chosen = {path: where for path, (_, where) in choice.items()}
+    point = _Point(profile["workload"], values, chosen)
+    variables = {"size": float(profile["size"])} if "size" in profile else {}
+
+    def number(value: Any, where: Where) -> Any:
+        if not is_expression(value):
+            return value
+        result = float(evaluate(value, variables, document.at(where)))
+        return int(result) if result.is_integer() else result
+
+    for name, value in values.get("params", {}).items():
+        values["params"][name] = number(value, point.where("params", name))
+    if is_expression(values.get("memory_limit")):
+        values["memory_limit"] = int(number(values["memory_limit"], point.where("memory_limit")))
+    return point
+
+
+def _ordered(
+    specs: list[RunSpec], block: int, order: str, fixed: Mapping[str, Any]
+) -> list[RunSpec]:
+    if order == "shuffled":
+        shuffled = list(specs)
+        random.Random(f"{fixed.get('seed', 0)}/{block}").shuffle(shuffled)
+        return shuffled
+    return specs if block % 2 == 0 else specs[::-1]
+
+
+def _spec(
+    document: Document, point: _Point, normalise: Normalise, driver: DefaultDriver
+) -> RunSpec:
+    values = point.values
+    engine = values.get("engine")
+    if engine is None:
+        raise UsageError(document.at(()), "no engine is named", "add it to axes or fixed")
+    placement, limit = values.get("placement"), values.get("memory_limit")
+    with _blaming(document, point.where("placement")):
+        placed = parse_placement(placement) if placement is not None else None
+    with _blaming(document, point.where("memory_limit")):
+        limit_bytes = parse_size(limit) if limit is not None else None
+    cpus = values.get("cpus")
+    with _blaming(document, point.where("cpus")):
+        held = parse_cpus(cpus) if cpus is not None else None
+    listen = values.get("listen")
+    with _blaming(document, point.where("listen")):
+        heard = str(parse_listen(str(listen))) if listen is not None else None
+    return RunSpec(
+        workload=point.workload,
+        engine=engine,
+        placement=placed,
+        params=_params(document, point, normalise),
+        tuning=values.get("tuning", "computed"),
+        settings={key: _text(value) for key, value in values.get("settings", {}).items()},
+        engine_options=values.get("engine_options", {}).get(engine, {}),
+        threads=values.get("threads"),
+        memory_limit_bytes=limit_bytes,
+        required_host_mode=values.get("host_mode"),
+        label=values.get("label"),
+        seed=int(values.get("seed", 0)),
+        driver=values.get("driver") or _default_driver(document, point, driver),
+        monitors=tuple(values.get("monitors", ("process",))),
+        cpus=held,
+        listen=heard,
+    )
+
+
+def _default_driver(document: Document, point: _Point, driver: DefaultDriver) -> str:
+    with _blaming(document, ("workload",)):
+        return driver(point.workload)
+
+
+def _params(document: Document, point: _Point, normalise: Normalise) -> dict[str, Any]:
+    """The workload's parameters, checked; an error names the line of the one to blame."""
+    params = point.values.get("params", {})
+    refusal = _refusal(normalise, point.workload, params)
+    if refusal is None:
+        return normalise(point.workload, params)
+    where: Where = ("fixed", "params")
+    if _refusal(normalise, point.workload, {}) == refusal:  # whatever the parameters
+        where = ("workload",)
+    else:
+        for name, value in params.items():
+            if _refusal(normalise, point.workload, {name: value}) == refusal:
+                where = point.where("params", name)
+                break
+    with _blaming(document, where):
+        return normalise(point.workload, params)
+
+
+def _refusal(normalise: Normalise, workload: str, params: Mapping[str, Any]) -> str | None:
+    """Why these parameters are refused, None where they are not."""
+    try:
+        normalise(workload, params)
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+def _text(value: Any) -> str:
+    """A setting as the engine's configuration writes it."""
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)

@@ -1,0 +1,76 @@
+"""An estimate of how long a run will take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from harness.store.runs import StoredRun
+from harness.store.spec import RunSpec
+from harness.units import NS_PER_S, parse_duration_ns
+
+
+def least_ns(spec: RunSpec) -> int:
+    """Ramp-up and window of a client's load: the same for every size of the data."""
+    parts = (spec.params.get(name) for name in ("ramp_up", "duration"))
+    return sum(parse_duration_ns(text) for text in parts if text is not None)
+
+
+#: How many earlier runs are read at most.
+_NEWEST = 20
+#: Without any earlier run: the rate at which data are copied and checked, and the time that
+#: starting and stopping the server takes.
+_ASSUMED_BYTES_PER_S = 100_000_000
+_ASSUMED_OVERHEAD_NS = 10 * NS_PER_S
+
+
+@dataclass(frozen=True)
+class RunTime:
+    """The estimated duration of a run, without loading its data, and its basis."""
+
+    duration_ns: int
+    basis: Literal["earlier runs", "assumptions"]
+
+
+class Estimator:
+    """Durations of runs from those of earlier ones, the newest of them."""
+
+    def __init__(self, earlier: Sequence[StoredRun]) -> None:
+        self._alike: dict[str, list[StoredRun]] = {}
+        for stored in earlier:
+            spec = stored.spec
+            for key in (spec.series(), _kind(spec)):
+                self._alike.setdefault(key, []).append(stored)
+
+    def run_time(self, spec: RunSpec, data_bytes: int) -> RunTime | None:
+        """The median of earlier repeats.
+
+        Without any, for a client's load: its ramp-up and window plus the overhead of earlier
+        runs of workload and engine, or an assumed overhead with the time to copy
+        ``data_bytes``. None where nothing is known.
+        """
+        if same := _durations_ns(self._alike.get(spec.series(), [])):
+            return RunTime(round(median(same)), "earlier runs")
+        shortest = least_ns(spec)
+        if not shortest:
+            return None
+        if overhead := _durations_ns(self._alike.get(_kind(spec), []), beyond_least=True):
+            return RunTime(shortest + round(median(overhead)), "earlier runs")
+        copying_ns = data_bytes * NS_PER_S // _ASSUMED_BYTES_PER_S
+        return RunTime(shortest + _ASSUMED_OVERHEAD_NS + copying_ns, "assumptions")
+
+
+def _kind(spec: RunSpec) -> str:
+    return f"{spec.workload} on {spec.engine}"
+
+
+def _durations_ns(earlier: Sequence[StoredRun], beyond_least: bool = False) -> list[int]:
+    """Of the newest runs that were not resumed."""
+    found = []
+    for stored in earlier[-_NEWEST:]:
+        if stored.head["status"] != "failed" and not stored.run.get("resumed"):
+            shortest = least_ns(stored.spec) if beyond_least else 0
+            found.append(max(0, int(stored.run["duration_ns"]) - shortest))
+    return found

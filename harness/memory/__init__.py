@@ -1,1 +1,0 @@
-"""Memory as a controlled variable: the cap on server and page cache, eviction, residency."""

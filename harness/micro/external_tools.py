@@ -1,0 +1,149 @@
+"""Other people's programs on a tier: found, given room, started under the supervisor, heard to
+the end."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from harness.errors import RunFailed, UsageError
+from harness.micro.protocol import Workplace
+from harness.supervise.failures import log_tail
+from harness.supervise.user_files import acting_as
+from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
+from harness.units import format_bytes
+
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+#: Left free of what the tier has: a full file system is another device.
+_SPARE_SHARE = 0.05
+
+
+def require(name: str, arguments: Sequence[str], at_least: tuple[int, ...] = ()) -> str:
+    """Its version, as ``name arguments`` tells it; UsageError where it is missing or older.
+
+    The packages are Debian's: each is called as its program.
+    """
+    asked = f"measure with {name}"
+    path = shutil.which(name)
+    if path is None:
+        raise UsageError(
+            asked, f"{name} is not installed", f"install it (Debian: sudo apt install {name})"
+        )
+    done = subprocess.run(
+        [path, *arguments], capture_output=True, text=True, check=False, timeout=30
+    )
+    told = _VERSION.search(done.stdout + done.stderr)
+    version = told.group() if told else ""
+    if tuple(map(int, version.split(".") if version else ())) < at_least:
+        wanted = ".".join(map(str, at_least))
+        raise UsageError(
+            asked, f"{path} is version {version or 'unknown'}", f"install {wanted} or later"
+        )
+    return version
+
+
+def require_room(tier: Tier, size_bytes: int, name: str, key: str) -> None:
+    """UsageError where the tier is no directory, or has no room for a file of ``size_bytes``.
+
+    ``name``: of the program; ``key``: of its parameter that says the file's size.
+    """
+    asked = f"measure with {name} on tier {tier.name!r}"
+    path = tier.claim.path
+    if path is None or tier.facts.kind not in DIRECTORY_KINDS:
+        raise UsageError(
+            asked, f"a {tier.facts.kind} has no files, and {name} measures in one",
+            "choose a tier that is a directory",
+        )  # fmt: skip
+    room = os.statvfs(_existing(path))
+    free = room.f_bavail * room.f_frsize
+    if size_bytes > free * (1 - _SPARE_SHARE):
+        raise UsageError(
+            f"{asked} in a file of {format_bytes(size_bytes)}",
+            f"{format_bytes(free)} are free in {path}, and {1 - _SPARE_SHARE:.0%} of that may go",
+            f"make room, or give a smaller one with -p {key}=…",
+        )
+
+
+def refuses_past_cache(tier: Tier, size_bytes: int) -> bool:
+    """Whether direct I/O on the tier refuses requests of ``size_bytes``: parts of blocks, where
+    the file system wants whole ones (tmpfs, DAX and btrfs do not).
+
+    Tried with a file without a name; False where none can be made: the run will find out.
+    """
+    part = size_bytes % mmap.PAGESIZE  # no device has larger blocks
+    if tier.claim.path is None or not part:
+        return False
+    flags = os.O_RDWR | os.O_TMPFILE | os.O_DIRECT
+    try:
+        file = os.open(_existing(tier.claim.path), flags, 0o600)
+    except OSError:
+        return False
+    try:
+        os.pwrite(file, memoryview(mmap.mmap(-1, mmap.PAGESIZE))[:part], 0)
+    except OSError as error:
+        return error.errno == errno.EINVAL
+    finally:
+        os.close(file)
+    return False
+
+
+def goes_past_cache(tier: Tier, size_bytes: int) -> bool:
+    """Whether the tier takes direct I/O of ``size_bytes``; True where that cannot be tried."""
+    flags = os.O_RDWR | os.O_TMPFILE | os.O_DIRECT
+    try:
+        os.close(os.open(_existing(tier.claim.path or "/"), flags, 0o600))
+    except OSError as error:
+        return error.errno != errno.EINVAL
+    return not refuses_past_cache(tier, size_bytes)
+
+
+def _existing(path: str) -> Path:
+    """The nearest that is there: an emulated tier's directory is made by its first run."""
+    there = Path(path)
+    while not there.exists():
+        there = there.parent
+    return there
+
+
+def run(work: Workplace, argv: Sequence[str], stdin: str = "") -> str:
+    """What it prints, started in the run's directory as the unprivileged user.
+
+    RunFailed with its last words where it fails; it is dead when this returns, whatever
+    happens.
+    """
+    log = work.scratch / f"{argv[0]}-{uuid.uuid4().hex}.log"
+    process = work.env.supervisor.spawn(
+        argv, cwd=work.directory, log=log, credentials=work.env.credentials, pipes=True
+    )
+    try:
+        with suppress(BrokenPipeError):  # it has ended already: its status tells why
+            process.stdin.write(stdin.encode())
+            process.stdin.flush()
+            process.stdin.close()
+        printed: bytes = process.stdout.read()
+        code = process.wait()
+    finally:
+        process.kill()
+        process.stdout.close()
+    if code != 0:
+        raise RunFailed(
+            shlex.join(argv), _last_words(work, code, printed.decode(errors="replace"), log)
+        )
+    with acting_as(work.env.credentials):
+        log.unlink(missing_ok=True)
+    return printed.decode()
+
+
+def _last_words(work: Workplace, code: int, printed: str, log: Path) -> str:
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+    said = [line for line in printed.splitlines() if line.startswith(("fio:", "ioping:"))]
+    return f"it {how}: {'; '.join(said[-3:]) or log_tail(log, work.env.credentials)}"

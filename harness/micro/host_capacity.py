@@ -1,0 +1,174 @@
+"""What a host has for measuring one tier: processors near and far, memory, caches."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from harness.execution.environment import Environment
+from harness.host.processors import resolve_cpus
+from harness.micro.model import Place
+from harness.micro.overrides import Limits
+from harness.micro.suite import cpus_and_more
+from harness.tiers.explain import node_list
+from harness.tiers.linux.kernel import LIVE, Kernel
+from harness.tiers.linux.model import Tier
+from harness.tiers.linux.numa import Node, nodes
+from harness.tiers.resolve import free_now
+from harness.units import KIB, MIB
+
+_CPU = "/sys/devices/system/cpu"
+#: Shares of what is free: of memory, since page tables, address rings and other processes
+#: want some; of a file system, so that it is not filled.
+_OF_MEMORY, _OF_FILES = 0.6, 0.8
+#: Directories whose mapped files are the kernel's page cache.
+_PAGE_CACHED = ("block", "sector", "fs-nodax")
+#: Words of suites by the flags of x86. The set of the name sse2 has an ntload: that is SSE4.1.
+_OF_FLAGS = {
+    "avx512f": "avx512", "avx2": "avx2", "sse4_1": "sse2",
+    "clwb": "clwb", "clflushopt": "clflushopt", "clflush": "clflush",
+}  # fmt: skip
+_SIZE = re.compile(r"^(\d+)([KM]?)$")
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the host has: processors near and far, bytes of each place, the last-level cache.
+
+    ``bytes_free``: what one run may take of the tier and of DRAM; ``in_memory``: the tier's
+    bytes are DRAM, too, so that both share it. ``pages_matter``: the tier is DRAM and not files;
+    ``page_cached``: its mapped files are the page cache. ``near_node``: which node's memory goes
+    with the near processors, and ``near_free_bytes`` of it are free; None where the host has one,
+    or the tier's is not known. ``gigantic_free``: free pages of 1 GiB; ``instructions``: sets and
+    flushes of the processor in a suite's words. Both None where nobody looked.
+    """
+
+    near: tuple[int, ...]
+    far: tuple[int, ...]
+    bytes_free: Mapping[Place, int]
+    in_memory: bool
+    pages_matter: bool
+    llc_bytes: int
+    page_cached: bool = False
+    near_node: int | None = None
+    near_free_bytes: int | None = None
+    gigantic_free: Mapping[Place, int] | None = None
+    instructions: frozenset[str] | None = None
+
+
+def room_of(tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE) -> Room:
+    """The room for a tier now; UsageError for processors that cannot be had."""
+    usable = resolve_cpus(limits.cpus, kernel) if limits.cpus else os.sched_getaffinity(0)
+    near, far, node = _processors(tier, tuple(usable), nodes(kernel), kernel)
+    memory = int(_OF_MEMORY * min(kernel.meminfo().get("MemAvailable", 0), env.memory_bytes))
+    kind = tier.facts.kind
+    if kind == "numa":
+        of_tier = min(memory, _of_nodes(node_list(tier.claim), nodes(kernel), memory))
+    elif kind == "devdax":
+        of_tier = tier.facts.size_bytes or 0
+    else:
+        of_tier = int(_OF_FILES * (free_now(tier) or 0))
+        of_tier = of_tier if tier.facts.dax else min(of_tier, memory)  # its page cache
+    return Room(
+        near=near,
+        far=far,
+        bytes_free={"tier": of_tier, "dram": memory},
+        in_memory=kind not in ("fsdax", "devdax") or tier.emulated,
+        page_cached=kind in _PAGE_CACHED and not tier.emulated,
+        pages_matter=kind == "numa",
+        llc_bytes=llc_bytes(kernel),
+        near_node=node,
+        near_free_bytes=None if node is None else _of_nodes([node], nodes(kernel), memory),
+        gigantic_free={
+            "tier": _gigantic_free(node_list(tier.claim)[0] if kind == "numa" else None, kernel),
+            "dram": _gigantic_free(node, kernel),
+        },
+        instructions=_instructions(kernel),
+    )
+
+
+def _gigantic_free(node: int | None, kernel: Kernel) -> int:
+    """Pages of 1 GiB that are reserved and free, of a node or of all."""
+    folder = "kernel/mm" if node is None else f"devices/system/node/node{node}"
+    return kernel.read_int(f"/sys/{folder}/hugepages/hugepages-1048576kB/free_hugepages") or 0
+
+
+def _instructions(kernel: Kernel) -> frozenset[str] | None:
+    """What /proc/cpuinfo tells of sets and flushes; None where it tells nothing."""
+    for line in (kernel.read("/proc/cpuinfo") or "").splitlines():
+        name, _, words = line.partition(":")
+        if name.strip() == "Features":  # of ARM: its flushes are the architecture's
+            return frozenset({"neon", "clwb", "clflushopt", "clflush"})
+        if name.strip() == "flags":
+            return frozenset(_OF_FLAGS[word] for word in words.split() if word in _OF_FLAGS)
+    return None
+
+
+def _of_nodes(wanted: Iterable[int], every: list[Node], memory: int) -> int:
+    """What the nodes have free; on a host with one, what the page cache would give up as well."""
+    if len(every) < 2:
+        return memory
+    return sum(node.free_bytes for node in every if node.node in wanted)
+
+
+def _processors(
+    tier: Tier, usable: tuple[int, ...], every: list[Node], kernel: Kernel
+) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
+    """Usable processors of the nodes nearest to the tier, and of the others; the first of these
+    near nodes that has memory.
+
+    Which nodes are near does not depend on ``usable``: with ``cpus=node:1`` a tier of node 0 has
+    no near processor. All are near where the tier's node is unknown, and no node is named then.
+    """
+    home = node_list(tier.claim)[0] if tier.facts.kind == "numa" else tier.facts.numa_node
+    with_cpus = {node.node: set(_listed(node.cpus)) for node in every if node.cpus}
+    if home is None or not with_cpus:
+        return _cores_first(usable, kernel), (), None
+    numbers = [node.node for node in every]
+    distances = next((node.distances for node in every if node.node == home), ())
+    distance = dict(zip(numbers, distances, strict=False))
+    nearest = min(distance.get(node, 0) for node in with_cpus)
+    near_nodes = [n for n in with_cpus if distance.get(n, 0) == nearest]
+    near = {c for n in near_nodes for c in with_cpus[n]} & set(usable)
+    far = set(usable) - near
+    with_memory = [one.node for one in every if one.node in near_nodes and one.memory_bytes]
+    node = next(iter(with_memory), None) if len(every) > 1 else None
+    return _cores_first(near, kernel), _cores_first(far, kernel), node
+
+
+def _cores_first(cpus: Iterable[int], kernel: Kernel) -> tuple[int, ...]:
+    """One thread of each core before the second ones: two on one core share its buffers."""
+
+    def place(cpu: int) -> tuple[int, int]:
+        siblings = _listed(kernel.read(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list") or "")
+        return (siblings.index(cpu) if cpu in siblings else 0), cpu
+
+    return tuple(sorted(cpus, key=place))
+
+
+def _listed(text: str) -> list[int]:
+    """``0-3,8`` as numbers."""
+    found: list[int] = []
+    for item in filter(None, text.split(",")):
+        first, _, last = item.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def llc_bytes(kernel: Kernel = LIVE) -> int:
+    """The last-level cache of the first processor; 0 where the kernel does not tell."""
+    found: dict[int, int] = {}
+    for index in kernel.names(f"{_CPU}/cpu0/cache"):
+        level = kernel.read_int(f"{_CPU}/cpu0/cache/{index}/level")
+        match = _SIZE.match(kernel.read(f"{_CPU}/cpu0/cache/{index}/size") or "")
+        if level is not None and match:
+            found[level] = int(match.group(1)) * {"": 1, "K": KIB, "M": MIB}[match.group(2)]
+    return found[max(found)] if found else 0
+
+
+def variables_here(kernel: Kernel = LIVE) -> dict[str, float]:
+    """What the expressions of suites may name, for a look at a suite outside a run."""
+    cpus = len(os.sched_getaffinity(0))
+    return cpus_and_more(cpus, llc_bytes(kernel), kernel.meminfo().get("MemTotal", 0))

@@ -1,0 +1,95 @@
+"""What a program of microbenchmarks is given, and what it gives back: the same for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.errors import RunFailed
+from harness.execution.environment import Environment
+from harness.host.confounders import Finding
+from harness.store.result import Check, Metric
+from harness.tiers.linux.model import Tier
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where a program measures.
+
+    ``directory``: the run's own on the tier, of the unprivileged user, removed at the end
+    however the harness ends; None on tiers without directories (numa, devdax). ``scratch``:
+    for logs, likewise removed. ``repeats``: samples wanted of each metric.
+    """
+
+    tier: Tier
+    env: Environment
+    directory: Path | None
+    scratch: Path
+    seed: int
+    repeats: int
+
+    @property
+    def files(self) -> Path:
+        """``directory``, of a tier that was seen to have one."""
+        assert self.directory is not None, f"{self.tier.name} has no files"
+        return self.directory
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one program measured on one tier.
+
+    ``version`` and ``build``: of the program, as in a manifest; ``artifacts``: JSON documents
+    by name, stored beside the result. ``checks``: at least one, since a run without any is of
+    unknown worth.
+    """
+
+    metrics: tuple[Metric, ...]
+    checks: tuple[Check, ...]
+    version: str
+    build: str
+    source: str = ""
+    artifacts: Mapping[str, Any] = field(default_factory=dict)
+    uncontrolled: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlannedOne:
+    """One configuration as another program will measure it: so long, or so often, a repeat."""
+
+    configuration: str
+    threads: int
+    range_bytes: int
+    duration_ns: int | None = None
+    operations: int | None = None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What another program will do: ``measuring_ns`` of all repeats; None where counts end it.
+
+    ``beside``: in words, what takes time as well and how long is not known.
+    """
+
+    configurations: tuple[PlannedOne, ...]
+    measuring_ns: int | None
+    beside: str
+
+
+def failed_in(configuration: str, error: RunFailed | OSError) -> RunFailed:
+    """The same failure, with the configuration that was being measured in what was asked."""
+    if isinstance(error, OSError):
+        return RunFailed(f"measure {configuration}", str(error))
+    return RunFailed(f"measure {configuration}: {error.asked}", error.found, error.do)
+
+
+@contextmanager
+def measuring(configuration: str) -> Iterator[None]:
+    """What fails inside names this configuration: one of many may be what a device cannot do."""
+    try:
+        yield
+    except (RunFailed, OSError) as error:
+        raise failed_in(configuration, error) from error

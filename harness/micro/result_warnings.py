@@ -1,0 +1,268 @@
+"""What makes the figures of a result doubtful, by what the program saw while it measured."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.host.confounders import Finding
+from harness.micro.metrics import collected, pages_of
+from harness.micro.model import Measurement
+from harness.micro.spec import BLOCK, measurement_name
+from harness.units import NS_PER_S, counted, format_bytes, format_ns
+
+#: A note on one measurement, by the name that it has in the spec.
+_NOTED = re.compile(rf"^measurement (\d+){BLOCK}\d+: (.*)$")
+#: So much of the processors' time the hypervisor may take before it is told. It is counted in
+#: ticks of 10 ms: shorter than a hundred of them is no measurement of which one can tell 1 %.
+_STOLEN, _JUDGED_NS = 0.01, NS_PER_S
+#: So much of a thread's time other processes may have its processor before it is told; threads
+#: that ran for less time than this say nothing of it.
+_SHARED, _LEAST_NS = 0.02, 1_000_000
+#: What a page fault takes at the least: without, and with a wait for storage. Told where they
+#: took so much of a thread's time.
+_MINOR_NS, _MAJOR_NS, _FAULTING = 250, 10_000, 0.005
+#: So many configurations that lost most are named.
+_WORST = 3
+#: Kinds whose rates are told, and the time below which they are doubtful: threads look at the
+#: clock, and whether another one has ended, up to 400 µs apart.
+_RATED, _LEAST_WINDOW_NS = ("throughput", "chain", "log", "page"), 10_000_000
+#: Steps of the clock from which on a percentile of some 100 ns is off by more than 2 %.
+_STAMP_STEP_NS = 2.0
+#: So far the core's clock may move between the repeats of a configuration.
+_CLOCK = 0.05
+
+
+def findings_of(
+    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
+) -> Iterator[Finding]:
+    """What makes the figures of this result doubtful."""
+    yield from _notes(measurements, result)
+    yield from _pages(result)
+    yield from _persistence(measurements, result, repeats)
+    every = [one["repeats"][0] for one in result["measurements"]]
+    yield from _stolen(measurements, result, repeats)
+    yield from _shared(measurements, result)
+    yield from _faults(measurements, result)
+    yield from _short(measurements, result)
+    yield from _clock(every)
+    yield from _stamps(every, result["cpu"]["stamp_step_ns"])
+
+
+def _notes(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[Finding]:
+    """The program's own words, with configurations by their names; the same ones once."""
+    told: dict[str, list[str]] = {}
+    for note in result["notes"]:
+        match = _NOTED.match(note)
+        words = match.group(2) if match else note
+        names = told.setdefault(words, [])
+        if match and (name := measurements[int(match.group(1))].configuration) not in names:
+            names.append(name)
+    for number, (words, names) in enumerate(told.items(), 1):
+        of = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: " if names else ""
+        yield Finding(
+            what=f"microbench note {number}", found=of + words, do="see docs/microbench.md"
+        )
+
+
+def _pages(result: Mapping[str, Any]) -> Iterator[Finding]:
+    for name, target in result["targets"].items():
+        if target["pages"] == "huge" and pages_of(target) != "huge":
+            yield Finding(
+                what=f"huge pages of {name}",
+                found=f"{format_bytes(target['huge_bytes'] or 0)} of "
+                f"{format_bytes(target['size_bytes'])} lie on huge pages",
+                do="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and free memory",
+            )
+        elif target["pages"] is None and pages_of(target) in ("base", "mixed"):
+            yield Finding(
+                what=f"huge pages of {name}",
+                found=f"{format_bytes(target['huge_bytes'])} of "
+                f"{format_bytes(target['size_bytes'])} are mapped by pages of 2 MiB",
+                do="align namespace and file system to 2 MiB, as setup-appdirect.yml does, and "
+                "leave free space in one piece",
+            )
+
+
+def _persistence(
+    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
+) -> Iterator[Finding]:
+    """Where nothing that was written would survive."""
+    told = {
+        repeat["durable"]: repeat["durable_why"]
+        for one in collected(measurements, result, repeats)
+        for repeat in one.repeats
+        if repeat["durable"] is not None
+    }
+    if told and set(told) == {"no"}:
+        yield Finding(
+            what="persistence",
+            found=f"nothing that was written would survive a loss of power: {told['no']}",
+            do="read the figures as those of this memory, not of persistent memory",
+        )
+
+
+def _stolen(
+    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
+) -> Iterator[Finding]:
+    """Measurements of a second and more one by one, shorter ones together."""
+    told = [one for one in _processor_times(measurements, result, repeats) if one.stolen_ns >= 0]
+    long = [one for one in told if one.wall_ns >= _JUDGED_NS]
+    short = [one for one in told if one.wall_ns < _JUDGED_NS]
+    together = _ProcessorTime(
+        *(sum(getattr(one, key) for one in short) for key in ("stolen_ns", "all_ns", "wall_ns"))
+    )
+    found = []
+    if many := sum(one.share > _STOLEN for one in long):
+        worst = max(one.share for one in long)
+        found.append(f"in {many} of {len(long)} measurements of 1 s or more, up to {worst:.0%}")
+    if together.wall_ns >= _JUDGED_NS and together.share > _STOLEN:
+        found.append(f"{together.share:.0%} in {len(short)} shorter ones together")
+    if found:
+        yield Finding(
+            what="stolen processor time while measuring",
+            found=f"more than {_STOLEN:.0%} of the processors' time went to other guests: "
+            + "; ".join(found),
+            do="ask for dedicated processors, or repeat",
+        )
+
+
+@dataclass(frozen=True)
+class _ProcessorTime:
+    """Of a measurement's processors: what was stolen (-1: not told), and all that they had."""
+
+    stolen_ns: int
+    all_ns: int
+    wall_ns: int
+
+    @property
+    def share(self) -> float:
+        """Never above 1: what was stolen while a measurement was set up is counted with it."""
+        return min(1.0, self.stolen_ns / max(1, self.all_ns))
+
+
+def _processor_times(
+    measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
+) -> Iterator[_ProcessorTime]:
+    """Of every repeat, from the warm-up on: ``stolen_ns`` is a sum over processors since then."""
+    by_name = {one["name"]: one["repeats"][0] for one in result["measurements"]}
+    for index, measurement in enumerate(measurements):
+        for block in range(repeats):
+            one = by_name[measurement_name(index, block)]
+            cpus = {thread["cpu"] for job in one["jobs"] for thread in job["threads"]}
+            stolen = -1 if one["stolen_ns"] is None else one["stolen_ns"]
+            wall = measurement.warm_up_ns + one["duration_ns"]
+            yield _ProcessorTime(stolen, wall * len(cpus), wall)
+
+
+def _shared(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[Finding]:
+    """Threads wait by turning, never by sleeping: what they did not run, somebody else did."""
+    lost = [(one["name"], _most_lost(one["repeats"][0])) for one in result["measurements"]]
+    above = [(name, share) for name, share in lost if share > _SHARED]
+    if above:
+        yield Finding(
+            what="processors shared while measuring",
+            found=f"in {len(above)} of {len(lost)} measurements other processes had more than "
+            f"{_SHARED:.0%} of a thread's time, the most in {_worst(measurements, above)}: these "
+            "figures are not the device's",
+            do="measure while nothing else runs, or on processors of its own (--cpus)",
+        )
+
+
+def _worst(measurements: Sequence[Measurement], shares: Sequence[tuple[str, float]]) -> str:
+    """The configurations that lost most, each with its worst repeat."""
+    worst: dict[str, float] = {}
+    for name, share in sorted(shares, key=lambda one: -one[1]):
+        worst.setdefault(measurements[int(name.partition(BLOCK)[0])].configuration, share)
+    named = [f"{name} ({share:.{0 if share >= 0.1 else 1}%})" for name, share in worst.items()]
+    return "; ".join([*named[:_WORST], *(["…"] if len(named) > _WORST else [])])
+
+
+def _faults(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[Finding]:
+    """All pages were touched beforehand: who faults has had some taken, protected or moved."""
+    shares = [(one["name"], _most_faulting(one["repeats"][0])) for one in result["measurements"]]
+    above = [(name, share) for name, share in shares if share > _FAULTING]
+    if above:
+        yield Finding(
+            what="page faults while measuring",
+            found=f"in {len(above)} of {len(shares)} measurements page faults took at least "
+            f"{_FAULTING:.1%} of a thread's time, the most in {_worst(measurements, above)}: the "
+            "kernel's work, and storage, are in these figures",
+            do="of a file without DAX: a tier with DAX, or dram; else stop what moves pages "
+            "(automatic NUMA balancing, DAMON, memory demotion, swap)",
+        )
+
+
+def _most_faulting(repeat: Mapping[str, Any]) -> float:
+    """The largest share of a thread's time that its page faults took at the least."""
+    shares = (
+        (_MINOR_NS * thread["minor_faults"] + _MAJOR_NS * thread["major_faults"])
+        / (thread["end_ns"] - thread["begin_ns"])
+        for job in repeat["jobs"]
+        for thread in job["threads"]
+        if thread["end_ns"] - thread["begin_ns"] >= _LEAST_NS
+    )
+    return min(1.0, max(shares, default=0.0))
+
+
+def _short(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[Finding]:
+    """Rates over less time than some steps of the program, between which it does not look."""
+    short: dict[str, int] = {}  # ns, by configuration
+    for one in result["measurements"]:
+        windows = [
+            job["window"]["duration_ns"]
+            for job in one["repeats"][0]["jobs"]
+            if job["kind"] in _RATED
+        ]
+        if windows and min(windows) < _LEAST_WINDOW_NS:
+            name = measurements[int(one["name"].partition(BLOCK)[0])].configuration
+            short[name] = min(*windows, short.get(name, _LEAST_WINDOW_NS))
+    shortest = sorted(short, key=lambda name: short[name])[:_WORST]
+    named = [f"{name} ({format_ns(short[name])})" for name in shortest]
+    if short:
+        yield Finding(
+            what="short measurements",
+            found=f"the rates of {counted(len(short), 'configuration')} are of less than "
+            f"{format_ns(_LEAST_WINDOW_NS)}, the shortest {'; '.join(named)}"
+            f"{'; …' if len(short) > _WORST else ''}: how a thread starts and when each of them "
+            "ended is a part of them",
+            do="ask for more operations, or for more time",
+        )
+
+
+def _most_lost(repeat: Mapping[str, Any]) -> float:
+    """The largest share of a thread's time that it did not run, of all threads."""
+    ran = (
+        (thread["cpu_ns"], thread["end_ns"] - thread["begin_ns"])
+        for job in repeat["jobs"]
+        for thread in job["threads"]
+    )
+    return max((1 - cpu / wall for cpu, wall in ran if wall >= _LEAST_NS), default=0.0)
+
+
+def _clock(repeats: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    clocks = [one["core_hz"] for one in repeats if one["core_hz"] > 0]
+    if len(clocks) < 2:
+        return
+    middle = statistics.median(clocks)
+    spread = (max(clocks) - min(clocks)) / middle
+    if spread > _CLOCK:
+        yield Finding(
+            what="core clock while measuring",
+            found=f"between {min(clocks) / 1e9:.2f} and {max(clocks) / 1e9:.2f} GHz",
+            do="fix it (frequency governor, turbo), or trust ratios within a block only",
+        )
+
+
+def _stamps(repeats: Sequence[Mapping[str, Any]], step_ns: float) -> Iterator[Finding]:
+    jobs = (job for one in repeats for job in one["jobs"])
+    if step_ns > _STAMP_STEP_NS and any(j["latency_hdr"] and j["kind"] != "chase" for j in jobs):
+        yield Finding(
+            what="stamps of single operations",
+            found=f"this processor's clock goes in steps of {step_ns:.1f} ns: each duration is a "
+            "multiple of that, and so is each percentile",
+            do="compare means, which such steps leave alone, or percentiles several steps apart",
+        )

@@ -1,0 +1,300 @@
+"""A suite fitted to a host: fewer threads, smaller ranges; what is told of it: fit_findings.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.errors import UsageError
+from harness.host.confounders import Finding
+from harness.micro.chains import LINE_BYTES
+from harness.micro.host_capacity import Room
+from harness.micro.model import VECTORED, Axis, Job, Measurement, Numa, Pages, Place, Suite
+from harness.micro.overrides import Limits, chosen
+from harness.micro.scaling_warnings import NO_PROCESSORS, Steps, findings_of
+from harness.micro.validate import refuse_cached, refuse_gigantic, refuse_jobs
+from harness.units import format_bytes
+
+#: A target of the program: a place, and for DRAM its pages.
+TargetKey = tuple[Place, Pages]
+#: What swept keys say of a job, and the host or the command line may change.
+_CHANGED: Mapping[str, Callable[[Job], Any]] = {
+    **dict.fromkeys(("threads", "number_threads"), lambda job: job.threads),
+    **dict.fromkeys(("range", "memory_range"), lambda job: job.range_bytes),
+    **dict.fromkeys(("dram_range", "dram_memory_range"), lambda job: job.bytes_on("dram")),
+    **dict.fromkeys(("chunk", "min_io_chunk_size"), lambda job: job.keys.get("chunk_bytes")),
+    **dict.fromkeys(("count", "number_operations"), lambda job: job.operations),
+    "pages": lambda job: job.pages,
+    "isa": lambda job: job.keys.get("isa"),
+}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What will be measured, and how it differs from what the suite asks for."""
+
+    measurements: tuple[Measurement, ...]
+    findings: tuple[Finding, ...]
+
+
+def target_of(job: Job, room: Room) -> TargetKey:
+    """Where a job's range lies."""
+    pages = job.pages if job.place == "dram" or room.pages_matter else "base"
+    return job.place, pages
+
+
+def targets_of(measurement: Measurement, room: Room) -> dict[TargetKey, int]:
+    """Bytes of each target that the jobs cover together: each has a range of its own."""
+    found: dict[TargetKey, int] = {}
+    for job in measurement.jobs:
+        key = target_of(job, room)
+        found[key] = found.get(key, 0) + job.range_bytes
+        if job.dram_range_bytes:
+            beside: TargetKey = ("dram", job.pages)
+            found[beside] = found.get(beside, 0) + job.dram_range_bytes
+    return found
+
+
+def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
+    """The suite on this host; UsageError where nothing of it is left, or nothing fits."""
+    asked = _asked(suite, room, limits)
+    _, limited, threaded, sized = _fitted(asked, room, limits)
+    unique: dict[str, Measurement] = {}
+    for one in sized:  # what differed in what was changed is called the same now: the first stands
+        unique.setdefault(one.configuration, one)
+    kept = list(unique.values())
+    steps = Steps(_left_out(asked, room), limited, threaded, sized, kept)
+    findings = findings_of(steps, room, limits)
+    if not kept:
+        raise UsageError(f"suite {suite.name}", "nothing of it can be measured here",
+                         "; ".join(f["found"] for f in findings))  # fmt: skip
+    refuse_jobs(kept, room)
+    refuse_cached(steps, room)
+    refuse_gigantic(*_gigantic(kept, room), room)
+    return Fitted(tuple(kept), findings)
+
+
+_Fitting = tuple[list[Measurement], list[Measurement], list[Measurement], list[Measurement]]
+
+
+def _fitted(asked: Sequence[Measurement], room: Room, limits: Limits) -> _Fitting:
+    """Behind each step: those with processors, limited, on so many threads, in so much room."""
+    near = [_whole(one) for one in _with_processors(asked, room)]
+    limited = [_whole(_limited(one, limits)) for one in near]
+    threaded = [_threads(one, room) for one in limited]
+    return near, limited, threaded, _renamed(near, _sized(threaded, room))
+
+
+def _asked(suite: Suite, room: Room, limits: Limits) -> list[Measurement]:
+    """Those that ``only`` names: as the suite calls them, or as they are called here."""
+    every = suite.measurements
+    try:
+        return chosen(every, limits.only, lambda one: (one.name, one.configuration))
+    except UsageError as unknown:
+        try:
+            near, _, _, sized = _fitted(every, room, limits)
+        except UsageError:  # of those that nobody asked for
+            raise unknown from None
+    here = {one.configuration: now.configuration for one, now in zip(near, sized, strict=True)}
+    return chosen(
+        near, limits.only, lambda one: (one.name, one.configuration, here[one.configuration])
+    )
+
+
+def _gigantic(measurements: Sequence[Measurement], room: Room) -> tuple[dict[Place, int], str]:
+    """By place, what lies on pages of 1 GiB, and which measurement wants it first.
+
+    Each target is as large as its largest use.
+    """
+    found: dict[Place, int] = {}
+    first = ""
+    for one in measurements:
+        for (place, pages), size in targets_of(one, room).items():
+            if pages == "1g":
+                found[place] = max(size, found.get(place, 0))
+                first = first or f"{one.origin}, {one.configuration}"
+    return found, first
+
+
+def _with_processors(measurements: Sequence[Measurement], room: Room) -> list[Measurement]:
+    """Without those that want near or far processors where none of these may be used."""
+    lacking = _lacking(room)
+    without = [one for one in measurements if {job.numa for job in one.jobs} & lacking]
+    for one in without:
+        if one.needed:
+            numa = next(job.numa for job in one.jobs if job.numa in lacking)
+            raise UsageError(
+                one.origin, f"numa_pattern {numa}: {NO_PROCESSORS[numa]['found']}",
+                NO_PROCESSORS[numa]["do"],
+            )  # fmt: skip
+    return [one for one in measurements if one not in without]
+
+
+def _lacking(room: Room) -> set[Numa]:
+    processors: dict[Numa, tuple[int, ...]] = {"near": room.near, "far": room.far}
+    return {numa for numa, cpus in processors.items() if not cpus}
+
+
+def _left_out(asked: Sequence[Measurement], room: Room) -> dict[Numa, int]:
+    """How many configurations want near, and far processors that may not be used."""
+    return {numa: sum(any(job.numa == numa for job in one.jobs) for one in asked)
+            for numa in sorted(_lacking(room))}  # fmt: skip
+
+
+def _whole(one: Measurement) -> Measurement:
+    """Ranges of whole accesses: what 192 bytes leave of 4 GiB is no change that is told."""
+    return replace(one, jobs=tuple(map(_whole_job, one.jobs)))
+
+
+def _whole_job(job: Job) -> Job:
+    access = _access_bytes(job)
+    return replace(
+        job,
+        range_bytes=job.range_bytes // access * access or job.range_bytes,  # refused below
+        dram_range_bytes=job.dram_range_bytes // access * access or job.dram_range_bytes,
+    )
+
+
+def _access_bytes(job: Job) -> int:
+    return int(job.keys.get("access_bytes", LINE_BYTES))
+
+
+def _limited(one: Measurement, limits: Limits) -> Measurement:
+    """As the command line bounds it."""
+    jobs = tuple(
+        replace(
+            _with_threads(job, min(job.threads, limits.threads or job.threads)),
+            range_bytes=min(job.range_bytes, limits.range_bytes or job.range_bytes),
+            dram_range_bytes=min(
+                job.dram_range_bytes, limits.range_bytes or job.dram_range_bytes
+            ),
+            operations=job.operations and min(job.operations, limits.operations or job.operations),
+            pages=limits.pages or job.pages,
+            keys=_with_isa(job, limits.isa),
+        )
+        for job in one.jobs
+    )  # fmt: skip
+    return replace(
+        one,
+        jobs=jobs,
+        duration_ns=limits.duration_ns or one.duration_ns,
+        warm_up_ns=one.warm_up_ns if limits.warm_up_ns is None else limits.warm_up_ns,
+    )
+
+
+def _with_isa(job: Job, isa: str | None) -> Mapping[str, Any]:
+    return job.keys if isa is None or job.kind not in VECTORED else {**job.keys, "isa": isa}
+
+
+def _threads(one: Measurement, room: Room) -> Measurement:
+    """No more threads than processors: all jobs together, each in proportion and one at least."""
+    jobs = list(one.jobs)
+    for numa in ("near", "far"):
+        here = [job for job in jobs if job.numa == numa]
+        processors = len(room.near if numa == "near" else room.far)
+        wanted = sum(job.threads for job in here)
+        if wanted <= processors:
+            continue
+        jobs = [
+            _with_threads(job, max(1, job.threads * processors // wanted)) if job in here else job
+            for job in jobs
+        ]
+    return replace(one, jobs=tuple(jobs))
+
+
+def _with_threads(job: Job, threads: int) -> Job:
+    """Partitions must divide them."""
+    if threads == job.threads:
+        return job
+    most = min(job.partitions, threads)
+    partitions = next((n for n in range(most, 0, -1) if threads % n == 0), 0)
+    return replace(job, threads=threads, partitions=partitions)
+
+
+def _renamed(asked: Sequence[Measurement], sized: Sequence[Measurement]) -> list[Measurement]:
+    """Configurations called by what they have now.
+
+    A value that another configuration of the measurement asked for has that one's text, so that
+    the two are called the same.
+    """
+    texts = {
+        (one.name, axis.job, axis.key, _has(one, axis)): axis.text
+        for one in asked
+        for axis in one.axes
+    }
+
+    def renamed(was: Measurement, now: Measurement, axis: Axis) -> Axis:
+        value = _has(now, axis)
+        if value == _has(was, axis):
+            return axis
+        return replace(axis, text=texts.get((now.name, axis.job, axis.key, value), str(value)))
+
+    return [
+        replace(now, axes=tuple(renamed(was, now, axis) for axis in now.axes))
+        for was, now in zip(asked, sized, strict=True)
+    ]
+
+
+def _has(one: Measurement, axis: Axis) -> Any:
+    """What an axis stands for in its job; None where nothing changes that."""
+    jobs = [job for job in one.jobs if axis.job in ("", job.name)]
+    return _CHANGED[axis.key](jobs[0]) if jobs and axis.key in _CHANGED else None
+
+
+def _sized(measurements: Sequence[Measurement], room: Room) -> list[Measurement]:
+    """Ranges halved until they fit, alike for all configurations of a measurement."""
+    most = _most(measurements, room)
+    factors: dict[str, int] = {}
+    for one in measurements:
+        needed = targets_of(one, room)
+        factor = factors.get(one.name, 1)
+        while any(size / factor > most(key) for key, size in needed.items()):
+            factor *= 2
+        factors[one.name] = factor
+    return [_smaller(one, factors[one.name]) for one in measurements]
+
+
+def _most(measurements: Sequence[Measurement], room: Room) -> Callable[[TargetKey], float]:
+    """So much each target may have: what lies in memory shares it."""
+    keys = {key for one in measurements for key in targets_of(one, room)}
+    of_memory = [key for key in keys if key[0] == "dram" or room.in_memory]
+
+    def most(key: TargetKey) -> float:
+        if key in of_memory:
+            shared = room.bytes_free["dram"] / len(of_memory)
+            if key[0] == "dram" and room.near_free_bytes is not None:
+                shared = min(shared, room.near_free_bytes / len(of_memory))
+            return min(shared, room.bytes_free[key[0]])
+        return room.bytes_free[key[0]]
+
+    return most
+
+
+def _smaller(one: Measurement, factor: int) -> Measurement:
+    return replace(one, jobs=tuple(_smaller_job(job, factor, one) for job in one.jobs))
+
+
+def _smaller_job(job: Job, factor: int, one: Measurement) -> Job:
+    access = _access_bytes(job)
+    chunk = int(job.keys.get("chunk_bytes", 0))
+    size = job.range_bytes // factor // access * access
+    if size < access * job.threads:
+        raise UsageError(
+            f"{one.origin}, {one.configuration}",
+            f"access: {format_bytes(access)}, and the range of "
+            f"{format_bytes(job.range_bytes // factor)} has less than one for each of "
+            f"{job.threads} threads",
+            "give it a larger range, or make room",
+        )
+    keys = dict(job.keys)
+    if chunk > size // job.threads:
+        keys["chunk_bytes"] = _power_of_two_below(size // job.threads)
+    elif chunk:
+        size = size // chunk * chunk
+    dram = job.dram_range_bytes // factor // access * access or job.dram_range_bytes
+    return replace(job, range_bytes=size, dram_range_bytes=dram, keys=keys)
+
+
+def _power_of_two_below(size: int) -> int:
+    return max(LINE_BYTES, 1 << (size.bit_length() - 1))

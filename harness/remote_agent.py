@@ -1,0 +1,100 @@
+"""What a host does that drives the load of another one's server; run there, through ssh.
+
+::
+
+    python -m harness.remote_agent hello postgres        # facts in one line, then the time
+    python -m harness.remote_agent address 10.0.0.5      # the address by which it reaches that one
+    python -m harness.remote_agent run postgres [SOCKET] # loadgen; spec on stdin
+    python -m harness.remote_agent forced                # sshd's: one of these, nothing else
+
+``run`` prints loadgen's progress and, last, its result on stdout, a line each: ssh has no third
+descriptor. ``SOCKET`` is this end of the tunnel to the server, removed at the end; there is none
+where the server listens for this host. ``forced`` is the ``command=`` of a key in authorized_keys:
+what its holder asks for is in ``$SSH_ORIGINAL_COMMAND``, and no shell reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from harness.errors import HarnessError
+from harness.native_programs import LOADGEN_INTERFACE, loadgen_program
+
+_ANY_PORT = 9
+
+
+def main(argv: list[str]) -> int:
+    """Entry point."""
+    if argv == ["forced"]:
+        argv = _requested(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
+    if len(argv) not in (2, 3) or argv[0] not in ("hello", "address", "run"):
+        print(
+            "harness.remote_agent: only `hello BACKEND`, `address ADDRESS`, `run BACKEND [SOCKET]`",
+            file=sys.stderr,
+        )
+        return 2
+    task, backend, *rest = argv
+    if task == "hello":
+        return _hello(backend)
+    if task == "address":
+        print(_address_towards(backend))
+        return 0
+    return _run(backend, Path(rest[0]) if rest else None)
+
+
+def _requested(command: str) -> list[str]:
+    """The arguments in ``exec PYTHON -m harness.remote_agent …``; none in any other command."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return []
+    return (
+        words[4:] if words[:1] == ["exec"] and words[2:4] == ["-m", "harness.remote_agent"] else []
+    )
+
+
+def _hello(backend: str) -> int:
+    """Whether loadgen is here, and this host's clock for whoever asks on stdin."""
+    told: dict[str, object] = {"interface": LOADGEN_INTERFACE, "error": None}
+    try:
+        loadgen_program(backend)
+    except HarnessError as error:
+        told["error"] = error.to_json()
+    print(json.dumps(told), flush=True)
+    for _ in sys.stdin:
+        print(time.time_ns(), flush=True)
+    return 0
+
+
+def _address_towards(host: str) -> str:
+    """By the routes of this host; nothing is sent."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as way:
+        way.connect((host, _ANY_PORT))
+        return str(way.getsockname()[0])
+
+
+def _run(backend: str, tunnel: Path | None) -> int:
+    try:
+        program = loadgen_program(backend)
+        # Descriptor 3 is stdout's: both write whole lines.
+        return subprocess.run(
+            ["/bin/sh", "-c", 'exec "$0" - 3>&1', str(program)], check=False
+        ).returncode
+    except HarnessError as error:
+        print(f"{error}; {error.do}", file=sys.stderr)
+        return 2
+    finally:
+        if tunnel is not None and tunnel.is_socket():
+            tunnel.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

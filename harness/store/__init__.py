@@ -1,0 +1,1 @@
+"""The store: runs, datasets, and the schemas of every document."""

@@ -1,0 +1,358 @@
+"""Golden data: a loaded database (or generated source files), kept and copied from.
+
+The order that survives a crash: everything is built in ``<name>.partial-<pid>``, which the
+journal knows and the supervisor removes; its files are read back and digested; then
+``golden.json`` is written and the directory renamed. A directory without
+``golden.json`` is never used.
+
+Beside each dataset lies ``.<name>.lock``: held exclusively by who builds or removes it,
+shared by who uses it. It is never unlinked, since another may be waiting for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from harness.engine import Credentials
+from harness.errors import RunFailed, UsageError, warn
+from harness.progress import Progress
+from harness.store import schemas
+from harness.store.runs import write_json_atomically
+from harness.store.spec import content_hash
+from harness.supervise.credentials import refuse_exchangeable
+from harness.supervise.user_files import (
+    make_directory,
+    make_passable,
+    regular_bytes,
+    remove_tree,
+)
+
+Kind = Literal["golden", "source"]
+_CHUNK = 1 << 22
+
+
+class DirectoryKeeper(Protocol):
+    """Makes directories that do not outlive the harness (harness.supervise.journal)."""
+
+    def register_directory(
+        self, path: Path, credentials: Credentials | None = None, mode: int = 0o700
+    ) -> Path:
+        """Make ``path``; it is removed when the harness ends, however it ends."""
+
+    def release_directory(self, path: Path) -> None:
+        """It is no longer to be removed: it was renamed to its final place."""
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove it now."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One complete dataset on disk, as it was found.
+
+    ``record``: golden.json (key, facts, files with size and digest), read when the
+    dataset was found: what a run says of its data does not depend on their still being there.
+    """
+
+    directory: Path
+    record: Mapping[str, Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def read(cls, directory: Path) -> Dataset | None:
+        """The complete dataset in ``directory``, None where there is none."""
+        try:
+            text = (directory / "golden.json").read_text(encoding="utf-8")
+            record = json.loads(text)
+            schemas.validate(record, "dataset", source="golden.json")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, RecursionError, UsageError) as error:
+            raise UsageError(
+                f"dataset {directory.name}",
+                f"its golden.json cannot be read: {error}",
+                f"remove it: `harness data rm {shlex.quote(directory.name)}`; it is made again "
+                "when needed",
+            ) from error
+        return cls(directory, record)
+
+    @property
+    def name(self) -> str:
+        """Its directory's name: what `harness data` shows."""
+        return self.directory.name
+
+    @property
+    def content(self) -> Path:
+        """The built files."""
+        return self.directory / "content"
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """While this holds, the dataset cannot be removed; RunFailed if it was already."""
+        with _locked(self.directory, fcntl.LOCK_SH):
+            if not (self.directory / "golden.json").exists():
+                raise RunFailed(
+                    f"dataset {self.name}",
+                    "it was removed before it could be used",
+                    "run again: it is made again",
+                )
+            yield
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(int(entry["size_bytes"]) for entry in self.record["files"].values())
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What the data are, equal for two builds of the same data."""
+        facts: dict[str, Any] = self.record["facts"]
+        return facts
+
+    def verify(self, progress: Progress) -> list[str]:
+        """What differs from the record (missing, added, changed files); empty when sound."""
+        recorded: Mapping[str, Any] = self.record["files"]
+        found = digest_files(self.content, progress, f"verify {self.name}")
+        problems = [f"missing: {name}" for name in recorded if name not in found]
+        problems += [f"not in the record: {name}" for name in found if name not in recorded]
+        problems += [
+            f"changed: {name}"
+            for name, entry in recorded.items()
+            if name in found and found[name] != entry
+        ]
+        return problems
+
+
+@dataclass
+class Building:
+    """A dataset being built in ``partial``; its files go into ``content``, which is ours alone."""
+
+    store: DatasetStore
+    keeper: DirectoryKeeper
+    partial: Path
+    target: Path
+    published: bool = False
+
+    @property
+    def content(self) -> Path:
+        """Where the finished files must be when it is published."""
+        return self.partial / "content"
+
+    def directory(self, name: str, owner: Credentials | None) -> Path:
+        """An empty directory beside the content, of that user; gone once published."""
+        path = self.partial / name
+        make_directory(path, None, 0o755)
+        if owner is not None:
+            os.chown(path, owner.uid, owner.gid)
+        return path
+
+    def publish(
+        self,
+        key: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        progress: Progress,
+        load_retries: Mapping[str, int] | None = None,
+    ) -> Dataset:
+        """Record the content and give the dataset its name.
+
+        ``load_retries``: by table, the number of times that a piece of it was loaded again.
+        """
+        for path in self.partial.iterdir():
+            if path.is_dir() and path.name != "content":
+                remove_tree(path)
+        files = digest_files(self.content, progress, f"recording {self.target.name}")
+        record = {
+            "schema": 1,
+            "key": dict(key),
+            "facts": dict(facts),
+            "created_unix_ns": time.time_ns(),
+            "files": files,
+            **({"load_retries": dict(load_retries)} if load_retries else {}),
+        }
+        schemas.validate(record, "dataset", source=f"record of {self.target.name}")
+        write_json_atomically(self.partial / "golden.json", record)
+        shutil.rmtree(self.target, ignore_errors=True)  # a removal that was cut off
+        self.partial.rename(self.target)
+        self.keeper.release_directory(self.partial)
+        self.published = True
+        return Dataset(self.target, record)
+
+
+class DatasetStore:
+    """The datasets below one folder."""
+
+    def __init__(
+        self,
+        root: Path,
+        keeper: DirectoryKeeper | None = None,
+        warn: Callable[[str, str], None] = warn,
+    ) -> None:
+        self.root = root
+        self._keeper = keeper
+        self._warn = warn
+
+    def directories(self) -> list[Path]:
+        """Directories of complete datasets by name, whether their record can be read or not."""
+        if not self.root.is_dir():
+            return []
+        found = (p for p in self.root.iterdir() if ".partial-" not in p.name)
+        return [p for p in sorted(found) if os.path.lexists(p / "golden.json")]
+
+    def datasets(self) -> list[Dataset]:
+        """Complete datasets by name; warns of each whose record cannot be read."""
+        found: list[Dataset] = []
+        for directory in self.directories():
+            try:
+                dataset = Dataset.read(directory)
+            except UsageError as error:
+                self._warn("dataset-unreadable", f"{error} ({error.do})")
+            else:
+                found += [dataset] if dataset is not None else []
+        return found
+
+    def find(self, name: str) -> Dataset | None:
+        """The complete dataset of this name, None where there is none.
+
+        UsageError where another user could exchange it.
+        """
+        if os.geteuid() == 0 and self.root.is_dir():  # it will be copied with our rights
+            refuse_exchangeable(self.root, "data", "HARNESS_DATA")
+        return Dataset.read(self.root / name)
+
+    @contextmanager
+    def building(self, name: str) -> Iterator[Building | None]:
+        """Yield where to build ``name``, or None when another has built it meanwhile.
+
+        Two processes never build the same name: the second waits for the first.
+        What the caller does not publish is removed.
+        """
+        if self._keeper is None:
+            raise RuntimeError("a store without a keeper only reads")
+        try:
+            make_passable(self.root)
+            if os.geteuid() == 0:  # what is loaded as the servers' user is ours in the end
+                refuse_exchangeable(self.root, "data", "HARNESS_DATA")
+            lock = _lock_path(self.root / name).open("w")
+        except OSError as error:
+            raise UsageError(
+                f"data in {self.root}", str(error), "set HARNESS_DATA to a writable directory"
+            ) from error
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.find(name) is not None:
+                yield None
+                return
+            partial = self.root / f"{name}.partial-{os.getpid()}"
+            self._keeper.register_directory(partial, mode=0o755)
+            building = Building(self, self._keeper, partial, self.root / name)
+            try:
+                building.directory("content", None)
+                yield building
+            finally:
+                if not building.published:
+                    self._keeper.remove_directory(partial)
+
+
+def remove_datasets(directories: Sequence[Path]) -> None:
+    """Remove the datasets in these directories; UsageError, and none is removed, while one is in
+    use, or is a symbolic link: what it names is not below the data directory.
+
+    A removal cut short leaves nothing that looks complete.
+    """
+    with ExitStack() as stack:
+        for directory in directories:
+            asked = f"remove {directory.name}"
+            if directory.is_symlink():
+                raise UsageError(
+                    asked,
+                    f"{directory} is a symbolic link to {directory.readlink()}",
+                    f"remove the link itself: rm {shlex.quote(str(directory))}",
+                )
+            try:
+                stack.enter_context(_locked(directory, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            except BlockingIOError as error:
+                raise UsageError(
+                    asked,
+                    "it is in use: a run measures on it, or it is being built",
+                    "wait for that to end (or stop it), then try again; nothing was removed",
+                ) from error
+            except OSError as error:
+                raise UsageError(asked, str(error)) from error
+        for directory in directories:
+            try:
+                (directory / "golden.json").unlink(missing_ok=True)
+                shutil.rmtree(directory)
+            except FileNotFoundError:  # another has removed it meanwhile
+                continue
+            except OSError as error:
+                raise RunFailed(f"remove {directory.name}", str(error)) from error
+
+
+def _lock_path(directory: Path) -> Path:
+    return directory.with_name(f".{directory.name}.lock")
+
+
+@contextmanager
+def _locked(directory: Path, operation: int) -> Iterator[None]:
+    """Hold the lock of the dataset in ``directory``; BlockingIOError where it must not wait.
+
+    Data that another user keeps can be used without write permission: its lock is then
+    opened to be read, which is enough to share it.
+    """
+    path = _lock_path(directory)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        if operation != fcntl.LOCK_SH:
+            raise
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, operation)
+        yield
+    finally:
+        os.close(handle)
+
+
+def dataset_name(prefix: str, key: Mapping[str, Any]) -> str:
+    """``tpch-postgres-1a2b3c4d5e6f7a8b``: a readable prefix and the key's hash."""
+    return f"{prefix}-{content_hash(dict(key))}"
+
+
+def digest_files(root: Path, progress: Progress, title: str) -> dict[str, dict[str, Any]]:
+    """``{relative name: {size_bytes, blake2b | link}}`` of everything below ``root``."""
+    names = sorted(
+        str((Path(folder) / name).relative_to(root))
+        for folder, folders, files in os.walk(root)
+        for name in [*files, *(f for f in folders if (Path(folder) / f).is_symlink())]
+    )
+    total = regular_bytes(root, None)
+    with progress.task(title, total, "B") as task, ThreadPoolExecutor() as pool:
+
+        def one(name: str) -> tuple[str, dict[str, Any]]:
+            path = root / name
+            if path.is_symlink():
+                return name, {"size_bytes": 0, "link": str(path.readlink())}
+            digest = hashlib.blake2b(digest_size=16)
+            size = 0
+            with path.open("rb", buffering=0) as stream:
+                while chunk := stream.read(_CHUNK):
+                    digest.update(chunk)
+                    size += len(chunk)
+                    task.advance(len(chunk))
+            return name, {"size_bytes": size, "blake2b": digest.hexdigest()}
+
+        try:
+            return dict(pool.map(one, names))
+        except OSError as error:
+            raise RunFailed(title, str(error)) from error

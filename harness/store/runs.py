@@ -1,0 +1,463 @@
+"""The store of runs: directories that are finished when, and only when, run.json is there.
+
+The order of writing is what survives a crash::
+
+    results/runs/<run_id>/spec.json       first: what was asked
+                          steps.jsonl     each finished step, while it is measured
+                          manifest.json   when the measured phase has ended
+                          artifacts/*.json
+                          run.json        last: written beside, fsync'd, renamed
+
+A directory without run.json is *unfinished*, even an empty one: it is listed as such,
+never read as a result. Readers take finished runs only.
+
+``steps.jsonl`` (harness.execution.checkpoint) is what an unfinished run is resumed from. It goes
+when the result is there, and stays with a run that failed under way: the run that goes
+on for it takes the steps, so that no step is ever part of two results.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.errors import RunFailed, UsageError, warn
+from harness.execution.checkpoint import FILE as STEPS_FILE
+from harness.execution.checkpoint import Steps, steps_kept, under_way
+from harness.store import schemas
+from harness.store.index import Entry, StoreIndex, digest, head_of, stamps_of
+from harness.store.spec import RunSpec
+
+#: What :meth:`Store.begin` calls its directories.
+_RUN_ID = re.compile(r"^\d{8}T\d{6}Z-.")
+
+
+def write_json_atomically(path: Path, document: Any) -> bytes:
+    """Write, fsync, rename, fsync the directory: the file is whole or absent.
+
+    Returns what is in it. RunFailed where it cannot be written; no partial file is left then.
+    """
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    content = text.encode()
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.rename(path)
+        handle = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise _not_written(path, error) from error
+    return content
+
+
+def _not_written(path: Path, error: OSError) -> RunFailed:
+    gone = isinstance(error, FileNotFoundError)
+    return RunFailed(
+        f"write {path.name} into {path.parent}",
+        "the directory was removed" if gone else error.strerror or str(error),
+        "run again, and leave it there" if gone else "make room there, or name another place",
+    )
+
+
+def _parsed(content: bytes) -> Any:
+    """A document as this module writes it; ValueError for anything else, NaN included."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(content.decode(), parse_constant=refuse)
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One finished run. Its documents are read when needed, and then kept.
+
+    ``entry``: what the store's index has of it.
+    """
+
+    directory: Path
+    entry: Entry | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def run_id(self) -> str:
+        """The name of its directory."""
+        return self.directory.name
+
+    @cached_property
+    def run(self) -> dict[str, Any]:
+        """run.json, valid."""
+        return self._read("run")
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """manifest.json, valid; empty where the run failed before it was known."""
+        if not (self.directory / "manifest.json").exists():
+            return {}
+        return self._read("manifest")
+
+    @cached_property
+    def head(self) -> Mapping[str, Any]:
+        """What runs are selected by (harness.store.index.head_of), without reading it again."""
+        return self.entry.head if self.entry else head_of(self.run, self.manifest)
+
+    @cached_property
+    def spec(self) -> RunSpec:
+        """What was asked."""
+        return RunSpec.from_json(self.head["spec"])
+
+    def artifact(self, name: str) -> Any | None:
+        """``artifacts/<name>.json``; None where there is none, and with a warning if damaged."""
+        path = self.directory / "artifacts" / f"{name}.json"
+        try:
+            document = _parsed(path.read_bytes())
+            schemas.validate({name: document}, "artifact", source=str(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, RecursionError, UsageError) as error:
+            if name not in self._left_out:
+                self._left_out.add(name)
+                warn("artifact-unreadable", f"{path} is left out: {error}")
+            return None
+        return document
+
+    @cached_property
+    def _left_out(self) -> set[str]:
+        """Artifacts that were warned of."""
+        return set()
+
+    def _read(self, name: str) -> dict[str, Any]:
+        path = self.directory / f"{name}.json"
+        try:
+            content = path.read_bytes()
+            document: dict[str, Any] = _parsed(content)
+        except (OSError, ValueError, RecursionError) as error:
+            raise UsageError(
+                f"run {self.run_id}", f"{path.name} cannot be read: {error}"
+            ) from error
+        self._digests[name] = digest(content)
+        if self.entry is None or self._digests[name] not in self.entry.digests:
+            schemas.validate(document, name, source=str(path))
+        return document
+
+    @cached_property
+    def _digests(self) -> dict[str, str]:
+        """Of the documents that were read."""
+        return {}
+
+    def indexed(self) -> StoredRun:
+        """The same run with its entry, and without its documents; UsageError if one is invalid."""
+        stamps = stamps_of(self.directory)
+        if stamps is None:
+            raise UsageError(f"run {self.run_id}", "it has no result")
+        read = StoredRun(self.directory, self.entry)
+        head = head_of(read.run, read.manifest)
+        RunSpec.from_json(head["spec"])
+        return StoredRun(self.directory, Entry(stamps, list(read._digests.values()), head))
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A run directory without run.json."""
+
+    directory: Path
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a living process works on it."""
+        return under_way(self.directory)
+
+    @property
+    def steps_kept(self) -> int:
+        """Its finished steps, which the same command goes on behind."""
+        return steps_kept(self.directory)
+
+    @property
+    def run_id(self) -> str:
+        """The name of its directory."""
+        return self.directory.name
+
+
+class RunWriter:
+    """Writes one run in the order above; see the module. It holds the run until closed."""
+
+    def __init__(self, directory: Path, steps: Steps, index: StoreIndex) -> None:
+        self.directory = directory
+        self._index = index
+        self._valid: list[str | None] = []
+        self.run_id = directory.name
+        self.steps = steps
+
+    def write_spec(self, spec: RunSpec) -> None:
+        """What was asked, before anything is done."""
+        write_json_atomically(self.directory / "spec.json", spec.to_json())
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """What is needed to repeat it."""
+        schemas.validate(manifest, "manifest", source=f"manifest of {self.run_id}")
+        self._valid.append(
+            digest(write_json_atomically(self.directory / "manifest.json", manifest))
+        )
+
+    def write_artifact(self, name: str, document: Any) -> None:
+        """A JSON document beside the result."""
+        path = self.directory / "artifacts" / f"{name}.json"
+        try:
+            path.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise _not_written(path, error) from error
+        write_json_atomically(path, document)
+
+    def finish(self, run: Mapping[str, Any]) -> StoredRun:
+        """The result; from here on the run is finished."""
+        schemas.validate(run, "run", source=f"result of {self.run_id}")
+        self._valid.append(digest(write_json_atomically(self.directory / "run.json", run)))
+        if run["error"] is None or not self.steps.names:
+            self.steps.remove()
+        stored = StoredRun(self.directory, Entry([], self._valid, {})).indexed()
+        assert stored.entry is not None
+        self._index.add({self.run_id: stored.entry})
+        return stored
+
+    def close(self) -> None:
+        """Let go of the run."""
+        self.steps.close()
+
+
+class Store:
+    """A results directory. ``warn`` receives code and text for each run that cannot be read."""
+
+    def __init__(self, root: Path, warn: Callable[[str, str], None] = warn) -> None:
+        self.root = root
+        self.runs_folder = root / "runs"
+        self._warn = warn
+        self._index = StoreIndex(root)
+        self._skipped: set[Path] = set()
+
+    def begin(self, spec: RunSpec) -> RunWriter:
+        """A new run directory with its spec in it; none is left where that cannot be."""
+        schemas.validate(spec.to_json(), "run-spec", source=f"spec of a {spec.workload} run")
+        stem = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        where = spec.placement.name if spec.placement else (spec.label or "external")
+        where = re.sub(r"[^A-Za-z0-9._=,-]+", "_", where)[:80]
+        name = f"{stem}-{spec.workload}-{spec.engine}-{where}-b{spec.block}-{spec.hash()[:6]}"
+        try:
+            self.runs_folder.mkdir(parents=True, exist_ok=True)
+            directory = self._fresh(name)
+        except OSError as error:
+            raise UsageError(
+                f"results in {self.root}", str(error), "name a writable directory with --results"
+            ) from error
+        try:
+            writer = RunWriter(directory, Steps.create(directory), self._index)
+            writer.write_spec(spec)
+        except OSError as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise _not_written(directory / STEPS_FILE, error) from error
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        return writer
+
+    def resume(
+        self, spec: RunSpec, conditions: Mapping[str, Any] | None, say: Callable[[str], None]
+    ) -> RunWriter | None:
+        """The newest run of ``spec`` that was cut off behind a finished step, to go on with.
+
+        None where there is none that nobody works on. ``conditions``: all that must be the
+        same, None: that is not known; ``say`` is told of a run that is left alone, and why.
+        A run that failed under way stays stored as such, and its steps go to a run of their own.
+        """
+        done = {stored.directory for stored in self.runs() if not stored.head["failed"]}
+        for directory in reversed([path for path in self._directories() if path not in done]):
+            if not _can_go_on(directory, spec) or (steps := Steps.open(directory)) is None:
+                continue
+            if not _can_go_on(directory, spec):  # its owner finished before we held it
+                steps.close()
+                continue
+            why = _why_not(steps, conditions)
+            if not why and (directory / "run.json").exists():
+                writer = self.begin(spec)
+                writer.steps.close()
+                steps.move(writer.directory)
+                return RunWriter(writer.directory, steps, self._index)
+            if not why:
+                return RunWriter(directory, steps, self._index)
+            if steps.names:
+                say(f"{directory.name} is not gone on with: {why}")
+            steps.close()
+        return None
+
+    def _fresh(self, name: str) -> Path:
+        for attempt in range(1000):
+            directory = self.runs_folder / (f"{name}.{attempt}" if attempt else name)
+            try:
+                directory.mkdir()
+            except FileExistsError:
+                continue
+            return directory
+        raise UsageError(f"run {name}", "a thousand runs of the same second exist")
+
+    def runs(self) -> list[StoredRun]:
+        """Finished runs that can be read, oldest first; warns of each other one.
+
+        None of their documents is in memory yet.
+        """
+        entries = self._index.entries()
+        present: set[str] = set()
+        fresh: dict[str, Entry] = {}
+        found: list[StoredRun] = []
+        try:
+            for directory in self._directories():
+                present.add(directory.name)
+                stored = self._readable(directory, entries.get(directory.name))
+                if stored is None:
+                    continue
+                found.append(stored)
+                if stored.entry is not None and entries.get(directory.name) != stored.entry:
+                    fresh[directory.name] = stored.entry
+        finally:  # an interrupted look at thousands of new runs is not for nothing
+            self._index.add(fresh)
+        self._index.compact(present)
+        return found
+
+    def _readable(self, directory: Path, entry: Entry | None) -> StoredRun | None:
+        stamps = stamps_of(directory)
+        if stamps is None:
+            return None
+        stored = StoredRun(directory, entry)
+        if entry is not None and entry.stamps == stamps:
+            return stored
+        try:
+            return stored.indexed()
+        except UsageError as error:
+            if directory not in self._skipped:
+                self._skipped.add(directory)
+                self._warn(
+                    "run-unreadable",
+                    f"{directory.name} is skipped: {error} "
+                    f"(remove it: `harness runs rm {shlex.quote(directory.name)}`)",
+                )
+            return None
+
+    def index(self, runs: Iterable[StoredRun]) -> None:
+        """Note runs of this store that were validated; nothing where that cannot be."""
+        self._index.add({run.run_id: run.entry for run in runs if run.entry is not None})
+
+    def unfinished(self) -> list[Unfinished]:
+        """Directories without a result: under way, or cut off."""
+        return [
+            Unfinished(path) for path in self._directories() if not (path / "run.json").exists()
+        ]
+
+    def has(self, run_id: str) -> bool:
+        """Whether a finished run has exactly this id."""
+        named = run_id not in ("", ".", "..") and "/" not in run_id and "\0" not in run_id
+        return named and (self.runs_folder / run_id / "run.json").exists()
+
+    def run(self, name: str) -> StoredRun:
+        """A finished run by id, unique beginning or end of it, or path; UsageError otherwise."""
+        if (Path(name) / "run.json").exists():
+            return StoredRun(Path(name).resolve())
+        if self.has(name):
+            directory, entry = self.runs_folder / name, self._index.entries().get(name)
+            current = entry is not None and entry.stamps == stamps_of(directory)
+            return StoredRun(directory, entry if current else None)
+        found = [
+            run
+            for run in self.runs()
+            if name and (run.run_id.startswith(name) or run.run_id.endswith(name))
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            listed = ", ".join(run.run_id for run in found[:5])
+            raise UsageError(f"run {name!r}", f"{len(found)} runs match: {listed}", "name one")
+        if any(run.run_id == name for run in self.unfinished()):
+            raise UsageError(
+                f"run {name!r}",
+                "it is unfinished: it has no result",
+                "`harness runs list` shows all",
+            )
+        raise UsageError(
+            f"run {name!r}",
+            f"no such run in {self.root}",
+            "`harness runs list` shows what is there",
+        )
+
+    def directory(self, run_id: str) -> Path:
+        """The directory of a run, finished or not, readable or not; UsageError if there is none."""
+        found = next((path for path in self._directories() if path.name == run_id), None)
+        if found is None:
+            raise UsageError(
+                f"run {run_id!r}",
+                f"no run in {self.root} has this id",
+                "give the complete id, as `harness runs list` shows it",
+            )
+        return found
+
+    def remove(self, directory: Path) -> None:
+        """Remove one run directory (finished or not) of this store."""
+        if directory.parent.resolve() != self.runs_folder.resolve() or directory.is_symlink():
+            raise UsageError(f"remove {directory}", f"not a run of {self.root}")
+        if under_way(directory):
+            raise UsageError(
+                f"remove {directory.name}",
+                "it is under way: another harness works on it",
+                "wait for its end, or stop it",
+            )
+        # run.json goes first: a removal cut short leaves an unfinished run, not half a result.
+        (directory / "run.json").unlink(missing_ok=True)
+        if directory.exists():
+            shutil.rmtree(directory)
+
+    def _directories(self) -> Iterator[Path]:
+        """Directories of runs: by their names, or by their spec where the owner renamed them."""
+        if not self.runs_folder.is_dir():
+            return
+        with os.scandir(self.runs_folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir())
+        for name in names:
+            directory = self.runs_folder / name
+            if _RUN_ID.match(name) or (directory / "spec.json").exists():
+                yield directory
+
+
+def _can_go_on(directory: Path, spec: RunSpec) -> bool:
+    """Whether it is an unfinished run of ``spec``, or one that failed under way."""
+    try:
+        asked = json.loads((directory / "spec.json").read_text(encoding="utf-8"))
+        result = directory / "run.json"
+        failed = result.exists() and json.loads(result.read_text(encoding="utf-8"))["error"]
+    except (OSError, ValueError, KeyError):
+        return False
+    return bool(asked == spec.to_json() and (failed or not result.exists()))
+
+
+def _why_not(steps: Steps, conditions: Mapping[str, Any] | None) -> str:
+    """Why a run with these steps cannot be gone on with now; empty where it can."""
+    if not steps.names or not steps.sittings:
+        return "no step of it is finished"
+    if conditions is None:
+        return "nobody here knows what was changed since on a server that is not the harness's"
+    then = steps.sittings[0]["conditions"]
+    now = json.loads(json.dumps(conditions))
+    changed = [name for name in now if now[name] != then.get(name)]
+    return f"it was under another {', '.join(changed)}" if changed else ""

@@ -1,0 +1,118 @@
+"""The spec of one run: everything that was decided before it started."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.experiment.placement import Placement, parse_placement
+from harness.store import schemas
+
+#: The version of run.json, its spec and its manifest. Runs of another version are not read.
+RUN_SCHEMA: int = schemas.schema("run-spec")["properties"]["schema"]["const"]
+
+#: The driver of workloads that the harness itself offers, through one connection a stream.
+NATIVE = "native"
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys and no spaces: the form that is hashed."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def content_hash(value: Any) -> str:
+    """First 16 hex digits of SHA-256 over the canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One engine × workload × placement × parameters, once.
+
+    ``placement`` is None for an external engine only; ``label`` then names what
+    its owner set up. ``block`` is the number of the interleaved repeat block.
+    ``required_host_mode`` is None where any will do; ``Default|AppDirect``: one of them.
+    """
+
+    workload: str
+    engine: str
+    placement: Placement | None
+    params: Mapping[str, Any]
+    tuning: str = "computed"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    engine_options: Mapping[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+    memory_limit_bytes: int | None = None
+    emulate: tuple[str, ...] = ()
+    required_host_mode: str | None = None
+    label: str | None = None
+    seed: int = 0
+    block: int = 0
+    driver: str = NATIVE
+    monitors: tuple[str, ...] = ("process",)
+    #: Processors the engine may run on (harness.host.processors); None: all of them.
+    cpus: str | None = None
+    #: Where its server listens for clients on other hosts (host.listen_address); None: nowhere.
+    listen: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As in spec.json, run.json and the manifest (schema run-spec)."""
+        return {
+            "schema": RUN_SCHEMA,
+            "workload": self.workload,
+            "engine": self.engine,
+            "placement": self.placement.to_json() if self.placement else None,
+            "params": dict(self.params),
+            "tuning": self.tuning,
+            "settings": dict(self.settings),
+            "engine_options": dict(self.engine_options),
+            "threads": self.threads,
+            "memory_limit_bytes": self.memory_limit_bytes,
+            "emulate": list(self.emulate),
+            "required_host_mode": self.required_host_mode,
+            "label": self.label,
+            "seed": self.seed,
+            "block": self.block,
+            "driver": self.driver,
+            "monitors": list(self.monitors),
+            # Only where set, so that specs without it keep their hashes.
+            **({"cpus": self.cpus} if self.cpus is not None else {}),
+            **({"listen": self.listen} if self.listen is not None else {}),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> RunSpec:
+        """The inverse of :meth:`to_json`."""
+        fields = {k: v for k, v in document.items() if k != "schema"}
+        placement = fields["placement"]
+        fields["placement"] = parse_placement(placement["name"]) if placement else None
+        fields["emulate"] = tuple(fields["emulate"])
+        fields["monitors"] = tuple(fields["monitors"])
+        return cls(**fields)
+
+    def runs_in(self, mode: str) -> bool:
+        """Whether this run can be made on a host in that mode.
+
+        A run on an emulated tier needs no AppDirect mode: the emulation stands in for it.
+        """
+        if self.required_host_mode is None:
+            return True
+        allowed = set(self.required_host_mode.split("|"))
+        if self.placement and set(self.placement.tiers()) & set(self.emulate):
+            allowed |= {"Default"} if "AppDirect" in allowed else set()
+        return mode in allowed
+
+    def seed_of_block(self) -> int:
+        """What a workload draws from: repeats differ in it, the runs of one block share it."""
+        return int(content_hash({"seed": self.seed, "block": self.block})[:8], 16)
+
+    def hash(self) -> str:
+        """Content hash: equal specs, equal hash. A complete run of it is not run again."""
+        return content_hash(self.to_json())
+
+    def series(self) -> str:
+        """Hash without the block: runs that repeat one another share it."""
+        return content_hash({k: v for k, v in self.to_json().items() if k != "block"})

@@ -1,0 +1,169 @@
+"""Bringing runs of another host into this store, from an archive of ``harness runs export``.
+
+Each run is unpacked beside the store, read as any stored run is (schemas and all), synced, and
+renamed into place: the store has whole runs or nothing of them. A run that is there already
+stays as it is; of two different runs with one name, the one that comes is named ``<id>@<from>``.
+
+JSON of runs packs ten to thirty times. An archive that unpacks to far more is refused as soon as
+that shows: headers count too, so that neither size nor number of files nor a name is without limit.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from harness.errors import HarnessError, UsageError
+from harness.store.runs import Store, StoredRun
+from harness.units import format_bytes
+
+#: What an archive may unpack to: this, or this many times its own size.
+_LIMIT_BYTES, _LIMIT_TIMES = 64 << 20, 100
+#: Folders in folders within a run.
+_MOST_FOLDERS = 8
+
+
+@dataclass(frozen=True)
+class Imported:
+    """``new``: what is in the store now; ``known``: what was there before, by run id."""
+
+    new: tuple[StoredRun, ...]
+    known: tuple[str, ...]
+
+
+def import_archive(
+    archive: Path, store: Store, origin: str = "elsewhere", limit_bytes: int | None = None
+) -> Imported:
+    """All runs of a ``.tar.gz``; UsageError where it is none, or one of its runs is no run.
+
+    Nothing is imported then. ``origin``: the host it comes from; ``limit_bytes``: what it may
+    unpack to, None for 64 MiB or a hundred times its own size.
+    """
+    asked = f"import {archive}"
+    try:
+        store.runs_folder.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".import-", dir=store.root))
+    except OSError as error:
+        raise UsageError(asked, str(error), "name a writable directory with --results") from error
+    try:
+        _unpack(archive, work, asked, limit_bytes)
+        runs = [StoredRun(folder) for folder in sorted(work.iterdir())]
+        if not runs:
+            raise UsageError(asked, "there is no run in it", "make it with harness runs export")
+        return _taken_over([_read(run, asked) for run in runs], store, origin)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+class _Limited(io.RawIOBase):
+    """What a stream holds, up to ``limit_bytes``; UsageError beyond."""
+
+    def __init__(self, stream: io.BufferedIOBase, limit_bytes: int, asked: str) -> None:
+        self._stream = stream
+        self._limit_bytes = limit_bytes
+        self._left = limit_bytes
+        self._asked = asked
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
+        self._left -= len(content)
+        if self._left < 0:
+            raise UsageError(
+                self._asked,
+                f"it unpacks to more than {format_bytes(self._limit_bytes)}",
+                "say --max-size if you trust it",
+            )
+        return content
+
+
+def _unpack(archive: Path, work: Path, asked: str, limit_bytes: int | None) -> None:
+    """Plain files below ``<run>/`` alone: links, devices and ways out of it are refused."""
+    do = "make it with harness runs export"
+    try:
+        limit = limit_bytes or max(_LIMIT_BYTES, _LIMIT_TIMES * archive.stat().st_size)
+        with (
+            gzip.open(archive) as content,
+            tarfile.open(fileobj=_Limited(content, limit, asked), mode="r|") as packed,
+        ):
+            for member in packed:
+                parts = PurePosixPath(member.name).parts
+                plain = (member.isfile() or member.isdir()) and not member.issparse()
+                if not plain or not parts or member.name.startswith("/") or ".." in parts:
+                    found = f"{member.name!r} does not belong into an archive of runs"
+                    raise UsageError(asked, found, do)
+                loose = member.isfile() and len(parts) == 1
+                if parts[0].startswith(".") or loose or len(parts) > _MOST_FOLDERS:
+                    raise UsageError(asked, f"{member.name!r} is no run's", do)
+                _extract(packed, member, work.joinpath(*parts))
+    except (OSError, tarfile.TarError, EOFError, zlib.error, ValueError) as error:
+        raise UsageError(asked, str(error), do) from error
+
+
+def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    if member.isdir():
+        target.mkdir(parents=True, exist_ok=True)
+        return
+    source = packed.extractfile(member)
+    assert source is not None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("xb") as file:
+        shutil.copyfileobj(source, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(run: StoredRun, asked: str) -> StoredRun:
+    """The run, indexed; UsageError where it is not a finished run that this release reads."""
+    try:
+        told = run.run
+        found = run.indexed()
+    except HarnessError as error:
+        raise UsageError(asked, error.found, error.do or "export it from its host again") from error
+    if told["run_id"] != run.run_id and not run.run_id.startswith(told["run_id"]):
+        raise UsageError(asked, f"{run.run_id} says that it is {told['run_id']}",
+                         "export it from its host again")  # fmt: skip
+    return found
+
+
+def _taken_over(runs: list[StoredRun], store: Store, origin: str) -> Imported:
+    new: list[StoredRun] = []
+    known: list[str] = []
+    for run in runs:
+        there = [store.runs_folder / name for name in (run.run_id, f"{run.run_id}@{origin}")]
+        same = next((place.name for place in there if _same(place, run.directory)), None)
+        if same is not None:
+            known.append(same)
+            continue
+        target = next((place for place in there if not place.exists()), None)
+        if target is None:
+            raise UsageError(
+                f"import {run.run_id} from {origin}",
+                f"other runs of these names are there: {there[0].name}, {there[1].name}",
+                "name another origin with --from",
+            )
+        run.directory.rename(target)
+        new.append(StoredRun(target, run.entry))
+    _sync(store.runs_folder)
+    store.index(new)
+    return Imported(tuple(new), tuple(known))
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether both hold the same result."""
+    results = [folder / "run.json" for folder in (one, other)]
+    return results[0].exists() and results[0].read_bytes() == results[1].read_bytes()
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,199 @@
+"""Sensible tiers where no host file names any, and tiers that stand in for others.
+
+Nothing is created here: a tier's directory is made when a run first uses it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.experiment.placement import TIER_NAME
+from harness.tiers.linux.kernel import LIVE, Kernel
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts
+from harness.tiers.linux.mounts import Mount, mounts
+from harness.tiers.linux.numa import Node, nodes
+from harness.tiers.linux.probe import facts_of_devdax, facts_of_directory, facts_of_numa
+from harness.tiers.verify import directory_warnings, mark_emulated, verify
+
+#: Tier names of discovered pmem file systems, by verified kind.
+_PMEM_NAMES = {"fsdax": "pmem", "fs-nodax": "pmem_nodax", "sector": "pmem_sector"}
+
+
+def discover(default_directory: Path, kernel: Kernel = LIVE) -> dict[str, Tier]:
+    """Tiers by name: ``ssd``, mounted pmem, DAX devices, memory nodes.
+
+    ``default_directory``: where ``ssd`` lies; it need not exist yet.
+    """
+    found: dict[str, Tier] = {}
+    for tier in (
+        _default(default_directory, kernel),
+        *_pmem_mounts(kernel),
+        *_dax_devices(kernel),
+        *_memory_nodes(kernel),
+    ):
+        name = _free_name(tier.name, found)
+        found[name] = Tier(replace(tier.claim, name=name), tier.facts, tier.warnings)
+    return found
+
+
+def _free_name(name: str, taken: Mapping[str, Tier]) -> str:
+    """``pmem``, then ``pmem1``, ``pmem2`` …"""
+    candidates = (name if number == 0 else f"{name}{number}" for number in range(len(taken) + 1))
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def nearest_existing(path: Path) -> Path:
+    """``path``, or the first directory above it that exists."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def store_tier(directory: Path, kernel: Kernel = LIVE) -> Tier:
+    """The place of source or golden data as a tier of its own, to check its space."""
+    facts = facts_of_directory(nearest_existing(directory), kernel)
+    return Tier(TierClaim("data", facts.kind, path=str(directory)), facts)
+
+
+def _default(directory: Path, kernel: Kernel) -> Tier:
+    existing = nearest_existing(directory)
+    facts = facts_of_directory(existing, kernel)
+    if existing != directory:
+        note = f"{directory} does not exist yet: facts of {existing}"
+        facts = replace(facts, notes=(*facts.notes, note))
+    claim = TierClaim("ssd", facts.kind, path=str(directory))
+    warnings = directory_warnings(facts)
+    if facts.kind != "block":
+        warnings.append(f"the default tier lies on a {facts.kind}, not on a disk")
+    return mark_emulated(Tier(claim, facts, tuple(warnings)))
+
+
+def _pmem_mounts(kernel: Kernel) -> Iterator[Tier]:
+    """One tier for each pmem file system that is mounted to be written to, whole."""
+    seen: set[str] = set()
+    for mount in sorted(mounts(kernel), key=lambda mount: mount.source):
+        if mount.root != "/" or mount.device_number in seen:
+            continue
+        facts = _pmem_facts(mount, kernel)
+        if facts is None:
+            continue
+        seen.add(mount.device_number)
+        claim = TierClaim(_PMEM_NAMES[facts.kind], facts.kind, path=mount.point)
+        yield _verified_or(claim, facts, kernel)
+
+
+def _verified_or(claim: TierClaim, facts: TierFacts, kernel: Kernel) -> Tier:
+    """The tier with all marks of verification; as found, with the reason, if it is refused."""
+    try:
+        return verify(claim, None, kernel)
+    except UsageError as error:
+        return Tier(claim, facts, (*directory_warnings(facts), error.found))
+
+
+def _pmem_facts(mount: Mount, kernel: Kernel) -> TierFacts | None:
+    if not mount.source.startswith("/dev/"):
+        return None
+    try:
+        facts = facts_of_directory(Path(mount.point), kernel)
+    except OSError:
+        return None
+    hidden = facts.filesystem_id != mount.device_number  # another mount covers this one
+    return None if facts.kind not in _PMEM_NAMES or facts.read_only or hidden else facts
+
+
+def _dax_devices(kernel: Kernel) -> Iterator[Tier]:
+    for name in kernel.names("/sys/bus/dax/devices"):
+        facts = facts_of_devdax(name, kernel)
+        if facts.dax and facts.size_bytes:
+            claim = TierClaim("devdax", "devdax", device=f"/dev/{name}")
+            yield _verified_or(claim, facts, kernel)
+
+
+def _memory_nodes(kernel: Kernel) -> Iterator[Tier]:
+    """``dram`` for nodes with CPUs, ``cxl`` or ``farmem`` for nodes of memory only."""
+    for node in nodes(kernel):
+        if not node.memory_bytes:
+            continue
+        name, how = _node_name(node)
+        facts = facts_of_numa(node.node, kernel)
+        facts = replace(facts, notes=(*facts.notes, *how))
+        claim = TierClaim(name, "numa", node=node.node, nodes=(node.node,), policy="bind")
+        yield Tier(claim, facts)
+
+
+def _node_name(node: Node) -> tuple[str, tuple[str, ...]]:
+    if node.cpus:
+        return "dram", ()
+    if node.backing and "CXL" in node.backing:
+        return "cxl", (f"named cxl because it has no CPUs and its memory is {node.backing}",)
+    why = node.backing or "of a kind the kernel does not tell (CXL, HBM, or another host's)"
+    return "farmem", (f"named farmem because it has no CPUs; its memory is {why}",)
+
+
+# Emulation -----------------------------------------------------------------------
+
+
+def emulate(
+    request: str,
+    real: Mapping[str, Tier],
+    *,
+    although_real: bool = False,
+    kernel: Kernel = LIVE,
+) -> Tier:
+    """A tmpfs that stands in for the tier named in ``request``: ``pmem`` or ``pmem=/path``.
+
+    Without a path it is a private directory on /dev/shm, made when first used.
+    UsageError if a real tier has that name (unless ``although_real``), or if the
+    path is not on a tmpfs.
+    """
+    name, _, path = request.partition("=")
+    asked = f"--emulate {request}"
+    if not TIER_NAME.match(name):
+        raise UsageError(asked, f"{name!r} is not a tier name", "write --emulate pmem, say")
+    if name in real and not real[name].emulated and not although_real:
+        tier = real[name]
+        raise UsageError(
+            asked,
+            f"there is a real tier {name!r} here ({tier.facts.kind} at"
+            f" {tier.claim.path or tier.claim.device or tier.claim.node})",
+            f"leave --emulate out, or emulate another name (--emulate {name}_emulated)",
+        )
+    directory = Path(path) if path else Path(f"/dev/shm/tierbench-{os.geteuid()}")
+    _refuse_foreign(asked, directory)
+    facts = _emulation_facts(asked, directory, kernel)
+    claim = TierClaim(name, "tmpfs", path=str(directory), emulates=name, source=asked)
+    warning = f"EMULATED: a tmpfs stands in for {name}; its speed is that of DRAM"
+    return Tier(claim, facts, (warning,))
+
+
+def _emulation_facts(asked: str, directory: Path, kernel: Kernel) -> TierFacts:
+    try:
+        facts = facts_of_directory(nearest_existing(directory), kernel)
+    except OSError as error:
+        raise UsageError(asked, f"{directory}: {error.strerror}", "name a tmpfs") from error
+    if facts.kind != "tmpfs":
+        raise UsageError(
+            asked,
+            f"{directory} is on a {facts.kind} ({facts.filesystem}), not on a tmpfs",
+            "name a directory on a tmpfs, or mount one: mount -t tmpfs tmpfs DIR",
+        )
+    return facts
+
+
+def _refuse_foreign(asked: str, directory: Path) -> None:
+    """/dev/shm is open to all: a directory or link that another user put there is not ours."""
+    try:
+        status = directory.lstat()
+    except OSError:
+        return
+    foreign = status.st_uid not in (os.geteuid(), 0)
+    if directory.is_symlink() or not directory.is_dir() or foreign:
+        raise UsageError(
+            asked,
+            f"{directory} is not a directory of this user",
+            "remove it, or name another: --emulate pmem=/path/on/a/tmpfs",
+        )

@@ -1,0 +1,52 @@
+"""Drivers of TPC-C, and what a driver saw: one shape, so that one driver calibrates another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from harness.drivers import result
+from harness.drivers.result import Drives
+from harness.engine import Engine
+from harness.workload import Loading, Session
+
+
+@dataclass(frozen=True)
+class Driven(result.Driven):
+    """The measured window, as its driver tells it; ``operations`` by transaction.
+
+    ``new_orders_per_minute``: committed ones. ``database_transactions_per_minute``: as the
+    server counts them, from a driver that asks it: not the transactions of the workload.
+    ``committed_so_far``: by transaction since the client began, ramp-up included.
+    """
+
+    new_orders_per_minute: float = field(kw_only=True)
+    transactions_per_minute: float | None = None
+    database_transactions_per_minute: float | None = None
+    committed_so_far: Mapping[str, int] | None = None
+
+
+class Driver(Protocol):
+    """A client program that offers TPC-C's load. Every verb says what it must do, in one line."""
+
+    name: str
+    #: Consistency conditions (by number) that its own transactions or data do not keep, and why.
+    not_kept: Mapping[int, str]
+    #: Why what its users draw does not follow the run's seed; empty where it does.
+    unseeded: str
+
+    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+        """UsageError for what can be known beforehand: not installed, cannot do this."""
+
+    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the data that it builds depend on, beside the number of warehouses."""
+
+    def mix(self, params: Mapping[str, Any]) -> str | Mapping[str, float]:
+        """The mix it offers: ``deck``, or weights by transaction."""
+
+    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+        """Schema and data into the started, empty engine; facts for the fingerprint."""
+
+    def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
+        """Offer the load and return what was seen; RunFailed where it did not go well."""

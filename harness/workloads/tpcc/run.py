@@ -1,0 +1,288 @@
+"""The measured phase: drive, count, and check the data that the transactions have left.
+
+========== ==========================================================================
+throughput users call transactions for a ramp-up and a measured window
+durability the same with a journal; the server is killed in the window, started
+           again, and what was told to be committed is looked for. It has no rates.
+========== ==========================================================================
+
+Every run begins on restored data whose files were evicted: the ramp-up warms the caches.
+Afterwards the twelve consistency conditions are asked, whoever drove.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from harness import hdr
+from harness.drivers.result import Counted, Drives
+from harness.drivers.validity import (
+    Nouns,
+    backlog,
+    clients_elsewhere,
+    closed_loop,
+    late_counters,
+    lost_without_power,
+    saturation,
+    trend,
+    unanswered,
+    unseeded,
+)
+from harness.engine import RunsSql
+from harness.errors import HarnessError, RunFailed, UsageError
+from harness.host.confounders import Finding
+from harness.store.result import Check, Metric
+from harness.workload import Outcome, Session
+from harness.workloads.parameters import duration_ns
+from harness.workloads.representative import write_back_warnings
+from harness.workloads.tpcc import metrics as run_metrics
+from harness.workloads.tpcc.consistency import check_conditions, check_mix, check_remote
+from harness.workloads.tpcc.counted import (
+    Traces,
+    check_counted,
+    check_population,
+    loaded_traces,
+    read_traces,
+)
+from harness.workloads.tpcc.drivers import Driven, Driver
+from harness.workloads.tpcc.durability import Journal, check_durability
+from harness.workloads.tpcc.loadgen import Loadgen
+from harness.workloads.tpcc.options import TERMINALS_PER_WAREHOUSE, shares
+
+_NOUNS = Nouns(operation="transaction", user="user", users_option="--users")
+#: More deliveries than this share that find a district without orders are to be told (clause
+#: 2.7.4.2): they have less to do, and are sooner done.
+_SKIPPED = 0.01
+#: Connections in use for more than this share of the time are waited for, now and then.
+_BUSY = 0.8
+#: The server is killed in this part of the window.
+_KILL_FROM, _KILL_TO = 0.2, 0.9
+#: A killed server may have to give back gigabytes of memory, or wait for its last writes.
+_GONE_S = 60.0
+
+
+def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outcome:
+    """See harness.workload.Workload.measure; the metrics are listed in metrics.py."""
+    if params["test"] == "durability":
+        return _durability(params, session)
+    engine = _sql(session)
+    traces = _traces_before(params, session)
+    counted = Counted(session)
+    driven = driver.drive(params, session, counted.drives())
+    _expect_work(params, driven, shares(driver.mix(params))["new_order"] > 0)
+    checks = [
+        check_mix(params, driven, driver.mix(params)),
+        check_remote(params["warehouses"], engine),
+        check_population(params["warehouses"], engine),
+        *_committed(driven, traces, engine, params["users"]),
+        *check_conditions(engine, session.progress, driver.not_kept),
+    ]
+    artifacts = {
+        "client": {"driver": driven.driver, "version": driven.version, **driven.notes},
+        "series": {"transactions": driven.series},
+        "not-kept": {str(n): why for n, why in driver.not_kept.items()},
+    }
+    metrics = run_metrics.metrics(driven, counted.counters)
+    kept = {name: document for name, document in artifacts.items() if document}
+    doubts = [
+        *_doubts(params, driven), *late_counters(driven, counted), *unseeded(driver.unseeded),
+        *write_back_warnings(session.engine, driven, counted),
+        *lost_without_power(session.engine),
+        *clients_elsewhere(params.get("client_hosts", ()), session.engine),
+    ]  # fmt: skip
+    return Outcome(metrics, checks, kept, doubts)
+
+
+def _traces_before(params: Mapping[str, Any], session: Session) -> Traces:
+    """Restored data are as they were loaded; those of a user's server have a history."""
+    if session.engine.kind == "external":
+        return read_traces(_sql(session))
+    return loaded_traces(params["warehouses"])
+
+
+def _committed(driven: Driven, before: Traces, engine: RunsSql, users: int) -> Iterator[Check]:
+    if driven.committed_so_far is not None:
+        yield check_counted(driven.committed_so_far, before, engine, users)
+
+
+def _expect_work(params: Mapping[str, Any], driven: Driven, new_orders_asked: bool) -> None:
+    """RunFailed for a window in which nothing was done: it would be a rate of 0, and no answer."""
+    done = driven.done_count
+    if done != 0 and (driven.new_orders_per_minute > 0 or not new_orders_asked):
+        return
+    think = "; users that think need more of them" if params["think_time"] else ""
+    raise RunFailed(
+        f"measure {params['users']} users for {params['duration']} on "
+        f"{params['warehouses']} warehouses",
+        "not one transaction was done in the measured window"
+        if done == 0
+        else "not one New-Order was committed in the measured window",
+        f"give it a longer --duration{think}",
+    )
+
+
+def _sql(session: Session) -> RunsSql:
+    engine = session.engine
+    if not isinstance(engine, RunsSql):
+        raise UsageError(f"tpcc on {engine.name}", "it does not run SQL", "choose another engine")
+    return engine
+
+
+# What makes the numbers doubtful ------------------------------------------------
+
+
+def _doubts(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
+    yield from saturation(driven)
+    yield from backlog(driven, _NOUNS)
+    yield from unanswered(driven, _NOUNS)
+    yield from trend(driven, _NOUNS)
+    yield from _skipped(driven)
+    yield from _shared_connections(params, driven)
+    yield from _crowded(params)
+    if params["rate_per_s"] is None and not params["think_time"]:
+        yield closed_loop(_NOUNS)
+
+
+def _shared_connections(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
+    """By Little's law, how many transactions were under way or waited for a connection."""
+    times = [hdr.decode(one.duration_hdr) for one in driven.operations.values() if one.duration_hdr]
+    mean = sum(one.mean * one.total for one in times if one.total) / driven.window_ns
+    connections = params["connections"]
+    if connections < params["users"] and mean > _BUSY * connections:
+        yield Finding(
+            what="shared connections",
+            found=f"{mean:.1f} transactions on average were under way or waited in the client for "
+            f"one of its {connections} connections: their times hold that waiting",
+            do="give it more: -p connections=…",
+        )
+
+
+def _crowded(params: Mapping[str, Any]) -> Iterator[Finding]:
+    most = TERMINALS_PER_WAREHOUSE * params["warehouses"]
+    if params["think_time"] and params["users"] > most:
+        yield Finding(
+            what="users that think",
+            found=f"{params['users']} users, where {params['warehouses']} warehouses have "
+            f"{most} terminals (clause 4.2.2): rates are above what the specification allows",
+            do=f"take {most} users, or more warehouses",
+        )
+
+
+def _skipped(driven: Driven) -> Iterator[Finding]:
+    delivery = driven.operations.get("delivery")
+    skipped, done = (delivery.skipped_count, delivery.count) if delivery else (None, 0)
+    if skipped and done and skipped > max(1.0, _SKIPPED * done):
+        yield Finding(
+            what="skipped deliveries",
+            found=f"{skipped} of {done} deliveries found no order in a district or more and had "
+            "less to do: rates are higher than with orders to deliver",
+            do="use the deck, or a mix with no more deliveries than a tenth of the new orders",
+        )
+
+
+# Durability ---------------------------------------------------------------------
+
+
+@dataclass
+class _Killer:
+    """Kills the server at a random moment of the window."""
+
+    session: Session
+    delay_s: float
+    begun_ns: int | None = None
+    killed_ns: int | None = None
+    _timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        self.begun_ns = time.monotonic_ns()
+        self._timer = threading.Timer(self.delay_s, self._kill)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+
+    def _kill(self) -> None:
+        self.killed_ns = time.monotonic_ns()
+        with suppress(HarnessError):  # a process that the kernel is slow to end: see make_sure
+            self.session.engine.kill()
+
+    @property
+    def killed_after_ns(self) -> int:
+        """From the window's beginning to the kill."""
+        assert self.begun_ns is not None and self.killed_ns is not None
+        return self.killed_ns - self.begun_ns
+
+    def make_sure(self) -> None:
+        """Return when it is gone; RunFailed where it is not after a while."""
+        self.cancel()
+        deadline = time.monotonic() + _GONE_S
+        while True:
+            try:
+                self.session.engine.kill()
+                return
+            except HarnessError:
+                if time.monotonic() > deadline:
+                    raise
+
+
+def _durability(params: Mapping[str, Any], session: Session) -> Outcome:
+    engine = _sql(session)
+    journal, killed_after_ns = _journal_until_kill(params, session)
+    started_ns = time.monotonic_ns()
+    session.engine.start()
+    recovery_ns = time.monotonic_ns() - started_ns
+    checks: Sequence[Check] = [
+        *check_durability(journal, engine, session.progress),
+        *check_conditions(engine, session.progress),
+    ]
+    told = {
+        "new_order": len(journal.orders),
+        "payment": journal.payments.total(),
+        "delivery": len(journal.carriers),
+    }
+    metrics = [
+        Metric("recovery_duration_ns", "ns", "lower", value=recovery_ns),
+        Metric("killed_after_ns", "ns", "none", value=killed_after_ns),
+        *(
+            Metric("journal_committed_count", "1", "none", {"transaction": name}, value=count)
+            for name, count in told.items()
+        ),
+    ]
+    return Outcome(metrics, list(checks), uncontrolled=list(lost_without_power(session.engine)))
+
+
+def _journal_until_kill(params: Mapping[str, Any], session: Session) -> tuple[Journal, int]:
+    """What the client was told to be committed until the server was killed under it, and when.
+
+    The moment is drawn from the seed: the same share of the window for all arms of a block.
+    """
+    share = random.Random(session.seed).uniform(_KILL_FROM, _KILL_TO)
+    killer = _Killer(session, share * duration_ns(params, "duration") / 1e9)
+    folder = session.clients().scratch
+    driver = Loadgen()
+    try:
+        driver.drive(params, session, Drives(killer.begin, lambda: None), journal=folder)
+    except HarnessError:
+        if killer.killed_ns is None:
+            raise
+        killer.make_sure()
+        session.progress.say("the server was killed under the client; starting it again")
+        return Journal.read(
+            driver.journals(params, folder), session.clients().credentials
+        ), killer.killed_after_ns
+    finally:
+        killer.cancel()
+    raise RunFailed(
+        "kill the server under way",
+        "the client ended without noticing",
+        "give it a longer --duration",
+    )

@@ -1,0 +1,219 @@
+"""The passes of one session over its queries: timed, then explained.
+
+Times are the connection's own. Between two timed executions only counters are read and
+what was measured is written down; answers are compared after the last one, and plans come
+from a second pass from the same cache state, because profiling distorts (see harness.query_plan).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from engines._sqlvalues import decode, encode
+from harness.counters import difference
+from harness.engine import (
+    CannotExplain,
+    Explains,
+    QueryTimeout,
+    RunsSql,
+    Scalar,
+    SqlConnection,
+    SqlResult,
+)
+from harness.errors import RunFailed
+from harness.query_plan import Accounting, ExecutedPlan, account
+from harness.store.result import Metric
+from harness.workload import Session
+from harness.workloads.tpch.resume import Course
+from harness.workloads.tpch.statements import Statement
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One timed execution.
+
+    ``duration_ns`` None: it reached its time limit and has neither time nor answer.
+    ``counters``: what it added to the session's counters; empty where others ran beside it.
+    ``submitted_ns`` and ``ended_ns``: the client's stamps around it, monotonic.
+    """
+
+    statement: Statement
+    duration_ns: int | None
+    rows: Sequence[tuple[Scalar, ...]] = ()
+    counters: Mapping[str, float] = field(default_factory=dict)
+    submitted_ns: int = 0
+    ended_ns: int = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether it ended before its limit."""
+        return self.duration_ns is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """As kept among the steps of a run: nothing of it is lost but the statement."""
+        return {
+            "duration_ns": self.duration_ns,
+            "rows": [[encode(value) for value in row] for row in self.rows],
+            "counters": dict(self.counters),
+            "submitted_ns": self.submitted_ns,
+            "ended_ns": self.ended_ns,
+        }
+
+    @classmethod
+    def from_json(cls, statement: Statement, document: Mapping[str, Any]) -> Execution:
+        """The inverse of :meth:`to_json` for the execution of ``statement``."""
+        rows = [tuple(decode(value) for value in row) for row in document["rows"]]
+        return cls(statement, **{**document, "rows": rows})
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A query's plan: its metrics, and the document that is stored with the run."""
+
+    query: int
+    metrics: tuple[Metric, ...]
+    document: Mapping[str, Any]
+
+
+def execute(
+    connection: SqlConnection, statement: Statement, timeout_s: float | None
+) -> SqlResult | None:
+    """Run it; None where it reached its limit. RunFailed names the query."""
+    with explained_failure(statement):
+        try:
+            return connection.execute(statement.sql, timeout_s=timeout_s)
+        except QueryTimeout:
+            return None
+
+
+class Passes:
+    """The passes of one session, each from the cache state that was asked for."""
+
+    def __init__(self, session: Session, engine: RunsSql, params: Mapping[str, Any]) -> None:
+        self._session = session
+        self._engine = engine
+        self._timeout_s: float | None = params["query_timeout_s"]
+        self._warmups: int = params["warmups"]
+        self._plans: bool = params["plans"]
+        #: What a query touches shows only from a cold start of its own.
+        self._footprints = params["cache"] == "cold-per-query" and not self._warmups
+        #: Why plans that were asked for are missing.
+        self.unexplained = ""
+
+    def time(self, todo: Sequence[Statement], course: Course) -> list[Execution]:
+        """Each query once, timed; those of an earlier sitting as they were then."""
+        executions = []
+        with self._session.progress.task("run TPC-H queries", len(todo)) as task:
+            for statement in todo:
+                kept = self._session.recalled(statement.step)
+                if kept is not None:
+                    executions.append(Execution.from_json(statement, kept))
+                    course.skip(partial(self._again, statement, course), query=True)
+                else:
+                    course.ready(statement.step, statement.name)
+                    execution = self._time(statement, course.connection())
+                    self._session.remember(statement.step, execution.to_json())
+                    executions.append(execution)
+                task.advance(note=f"Q{statement.query} done")
+        return executions
+
+    def _time(self, statement: Statement, connection: SqlConnection) -> Execution:
+        for _ in range(self._warmups):
+            execute(connection, statement, self._timeout_s)
+        with explained_failure(statement):
+            footprint = self._session.footprint() if self._footprints else None
+            before = dict(self._session.counters("before"))
+        result = execute(connection, statement, self._timeout_s)
+        if result is None:
+            return Execution(statement, None)
+        with explained_failure(statement):
+            counters = difference(before, self._session.counters("after"))
+            counters |= footprint.taken() if footprint else {}
+        ended_ns = result.started_ns + result.duration_ns
+        return Execution(
+            statement, result.duration_ns, result.rows, counters, result.started_ns, ended_ns
+        )
+
+    def _again(self, statement: Statement, course: Course) -> None:
+        """For what it leaves in the caches."""
+        execute(course.connection(), statement, self._timeout_s)
+
+    def explain(self, executions: Sequence[Execution], course: Course) -> list[Explained]:
+        """Each query that ended again, with profiling on.
+
+        Nothing where the engine cannot or was not asked.
+        """
+        engine = self._engine
+        if not self._plans or not isinstance(engine, Explains):
+            return []
+        todo = [execution for execution in executions if execution.finished]
+        explained = []
+        with self._session.progress.task("explain TPC-H queries", len(todo)) as task:
+            for execution in todo:
+                statement = execution.statement
+                step = f"{statement.step}-plan"
+                kept = self._session.recalled(step)
+                if kept is not None:
+                    course.skip(partial(self._again, statement, course))
+                else:
+                    course.ready(step, f"{statement.name}'s plan")
+                    try:
+                        with explained_failure(statement):
+                            plan, accounting = self._explain(engine, course.connection(), execution)
+                    except CannotExplain as error:
+                        self.unexplained = str(error)
+                        return []
+                    kept = {
+                        "metrics": _plan_metrics(statement, plan),
+                        "document": plan.to_json() | {"accounting": accounting.to_json()},
+                    }
+                    self._session.remember(step, kept)
+                metrics = tuple(Metric.from_json(metric) for metric in kept["metrics"])
+                explained.append(Explained(statement.query, metrics, kept["document"]))
+                task.advance(note=f"Q{statement.query} done")
+        return explained
+
+    def _explain(
+        self, engine: Explains, connection: SqlConnection, execution: Execution
+    ) -> tuple[ExecutedPlan, Accounting]:
+        """The plan as executed now, held against the timed execution."""
+        assert execution.duration_ns is not None
+        before = self._session.counters("before")
+        plan = engine.explain(connection, execution.statement.sql)
+        spent = difference(before, self._session.counters("after"))
+        known = execution.counters.get("cpu_ns")
+        return plan, account(plan, execution.duration_ns, spent.get("cpu_ns"), known)
+
+
+@contextmanager
+def explained_failure(statement: Statement) -> Iterator[None]:
+    """Name the query in what goes wrong with it."""
+    stream = "" if statement.stream is None else f" of stream {statement.stream}"
+    with named_failure(f"TPC-H query {statement.query}{stream}"):
+        yield
+
+
+@contextmanager
+def named_failure(what: str) -> Iterator[None]:
+    """Begin what goes wrong in here with ``what``."""
+    try:
+        yield
+    except RunFailed as error:
+        if error.asked.startswith(what):
+            raise
+        found = ": ".join(part for part in (error.asked, error.found) if part)
+        raise RunFailed(what, found, error.do) from error
+
+
+def _plan_metrics(statement: Statement, plan: ExecutedPlan) -> list[dict[str, Any]]:
+    labels = statement.labels
+    metrics = [Metric("plan_run_duration_ns", "ns", "none", labels, value=plan.duration_ns)]
+    metrics += [
+        Metric("plan_operator_ns", "ns", "none", labels | {"operator": kind}, value=time_ns)
+        for kind, time_ns in plan.time_by_kind_ns().items()
+    ]
+    return [metric.to_json() for metric in metrics]

@@ -1,0 +1,258 @@
+"""The measured phase: the test that was asked for, its checks, and what is stored of it.
+
+========== ==========================================================================
+queries    the queries named, one after the other (see query_runs.py)
+power      RF1, the 22 queries in stream 0's order, RF2 (clause 5.3.3)
+throughput S query streams and a refresh stream at the same time (clause 5.3.4)
+both       power, then at once throughput on the same data (clause 5.1.1.4)
+========== ==========================================================================
+
+Then plans where they are wanted, the check of the data that refresh functions changed,
+and the check of the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.engine import RunsSql
+from harness.errors import RunFailed, UsageError
+from harness.store.result import Check, Metric
+from harness.workload import Outcome, Session
+from harness.workloads.tpch import metrics as run_metrics
+from harness.workloads.tpch.answers import SHAPES, Answer, MalformedAnswer
+from harness.workloads.tpch.checks import Answered, check_answers
+from harness.workloads.tpch.query_runs import Execution, Explained, Passes
+from harness.workloads.tpch.refresh import Applied, RefreshFunctions
+from harness.workloads.tpch.refresh_sql import RefreshData, prepare
+from harness.workloads.tpch.resume import Course
+from harness.workloads.tpch.selectivity import selected_metrics
+from harness.workloads.tpch.snapshots import seen
+from harness.workloads.tpch.source_database import LOADED
+from harness.workloads.tpch.statements import chosen_statements, power_statements
+from harness.workloads.tpch.throughput import Throughput, run_throughput
+
+_DATA_CHECK = "data-check"
+
+
+@dataclass
+class _Measured:
+    """What the test gave, part by part; parts that it does not have are empty."""
+
+    executions: list[Execution] = field(default_factory=list)
+    refresh: list[Applied] = field(default_factory=list)
+    throughput: Throughput | None = None
+    plans: list[Explained] = field(default_factory=list)
+    unexplained: str = ""
+    selected: list[Metric] = field(default_factory=list)
+    data_checks: list[Check] = field(default_factory=list)
+
+    @property
+    def all_executions(self) -> list[Execution]:
+        """Of the one stream, then of those that ran at the same time."""
+        return [*self.executions, *(self.throughput.executions if self.throughput else [])]
+
+    @property
+    def all_refresh(self) -> list[Applied]:
+        """In the order of their execution."""
+        return [*self.refresh, *(self.throughput.refresh if self.throughput else [])]
+
+
+def sets_needed(params: Mapping[str, Any]) -> int:
+    """Refresh sets that a run works on: one for power, one for each stream of throughput."""
+    if not params.get("refresh"):
+        return 0
+    of_power = 0 if params["test"] == "throughput" else 1
+    return of_power + int(params.get("streams", 0))
+
+
+def measure(params: Mapping[str, Any], session: Session) -> Outcome:
+    """See harness.workload.Workload.measure; the metrics are listed in metrics.py."""
+    engine = session.engine
+    if not isinstance(engine, RunsSql):
+        raise UsageError(f"tpch on {engine.name}", "it does not run SQL", "choose another engine")
+    data = _refresh_data(params, session)
+    streams = params.get("streams", 0)
+    power = params.get("test") != "throughput"
+    total = len(params["queries"]) * (power + streams)
+    with closing(Course(session, engine, params["cache"], total)) as course:
+        measured = _test(params, session, engine, data, course)
+    checks = [*_finished(measured.all_executions, params["query_timeout_s"])]
+    checks += measured.data_checks
+    checks += check_answers(
+        params["scale"],
+        engine.name,
+        session.source,
+        _answered(measured),
+        session.progress,
+        data,
+    )
+    return Outcome(_metrics(params, measured), checks, _artifacts(measured))
+
+
+def _refresh_data(params: Mapping[str, Any], session: Session) -> RefreshData | None:
+    sets = sets_needed(params)
+    if not sets:
+        return None
+    if session.changes is None:
+        raise RunFailed("TPC-H refresh functions", "their sets are not there", "run again")
+    return prepare(params["scale"], range(1, sets + 1), session.changes, session.progress)
+
+
+def _test(
+    params: Mapping[str, Any],
+    session: Session,
+    engine: RunsSql,
+    data: RefreshData | None,
+    course: Course,
+) -> _Measured:
+    test = params.get("test", "queries")
+    functions = None
+    if data is not None:
+        functions = RefreshFunctions(session, engine, data, params["refresh_batch_orders"])
+    passes = Passes(session, engine, params)
+    found = _Measured()
+    course.cold_point("run")
+    if test == "queries":
+        todo = chosen_statements(params, engine.sql_folder / "tpch")
+        found.executions = passes.time(todo, course)
+    if test in ("power", "both"):
+        _power(params, engine, functions, passes, course, found)
+    if test in ("throughput", "both"):
+        first = 2 if test == "both" else 1
+        found.throughput = run_throughput(params, session, engine, functions, first, course)
+    course.close()
+    course.cold_point("run-plan")
+    found.plans = passes.explain(found.executions, course)
+    found.unexplained = passes.unexplained
+    course.close()
+    found.selected = selected_metrics(params, engine)
+    if functions is not None:
+        found.data_checks = _check_data(session, functions, sets_needed(params), course)
+    return found
+
+
+def _power(
+    params: Mapping[str, Any],
+    engine: RunsSql,
+    functions: RefreshFunctions | None,
+    passes: Passes,
+    course: Course,
+    found: _Measured,
+) -> None:
+    """Clause 5.3.3.2: RF1, the query stream, RF2."""
+    if functions is not None:
+        found.refresh.append(functions.timed("RF1", 1, course))
+    found.executions = passes.time(power_statements(params, engine.sql_folder / "tpch"), course)
+    if functions is not None:
+        found.refresh.append(functions.timed("RF2", 1, course))
+
+
+def _check_data(
+    session: Session, functions: RefreshFunctions, sets: int, course: Course
+) -> list[Check]:
+    """What refresh functions have done to the data; a step, since it needs them changed."""
+    kept = session.recalled(_DATA_CHECK)
+    if kept is None:
+        course.data_ready("the check of the data")
+        checks = functions.check(range(1, sets + 1))
+        kept = [check.to_json() for check in checks]
+        session.remember(_DATA_CHECK, kept)
+    return [Check.from_json(check) for check in kept]
+
+
+def _finished(executions: Sequence[Execution], timeout_s: float | None) -> Iterator[Check]:
+    for execution in executions:
+        if not execution.finished:
+            yield Check(
+                "query-finished",
+                "unknown",
+                f"reached its limit of {timeout_s:g} s and was stopped: it has no time and no "
+                "answer, and the totals are left out",
+                execution.statement.labels,
+            )
+
+
+def _answered(measured: _Measured) -> list[Answered]:
+    """Every answer with the states of the data that it may be one of."""
+    after_rf1 = LOADED + 1 if measured.refresh else LOADED
+    answers = [
+        Answered(execution.statement, execution.rows, (after_rf1,))
+        for execution in measured.executions
+        if execution.finished
+    ]
+    if measured.throughput is None:
+        return answers
+    before = LOADED + len(measured.refresh)
+    for execution in measured.throughput.executions:
+        if execution.finished:
+            states, between = seen(execution, measured.throughput.refresh, before)
+            answers.append(Answered(execution.statement, execution.rows, states, between))
+    return answers
+
+
+def _metrics(params: Mapping[str, Any], measured: _Measured) -> list[Metric]:
+    scale, timeout_s = params["scale"], params["query_timeout_s"]
+    metrics = run_metrics.query_metrics(measured.all_executions, timeout_s)
+    if measured.executions:
+        metrics += run_metrics.total_metrics(measured.executions)
+    metrics += measured.selected
+    metrics += run_metrics.refresh_metrics(measured.all_refresh)
+    power = run_metrics.power(measured.executions, measured.refresh, scale)
+    metrics += run_metrics.power_metrics(power)
+    if measured.throughput is not None:
+        throughput = run_metrics.throughput(measured.throughput, scale)
+        metrics += run_metrics.throughput_metrics(measured.throughput, throughput)
+        with_refresh = throughput if measured.throughput.refresh else None
+        metrics += run_metrics.composite_metrics(power, with_refresh)
+    return metrics + [metric for plan in measured.plans for metric in plan.metrics]
+
+
+def _artifacts(measured: _Measured) -> dict[str, Any]:
+    executions = measured.all_executions
+    artifacts: dict[str, Any] = {
+        "queries": {
+            _key(e): {"parameters": e.statement.values, "sql": e.statement.sql} for e in executions
+        },
+        "answers": {_key(e): _answer(e) for e in executions if e.finished},
+    }
+    if measured.throughput is not None or measured.refresh:
+        artifacts["timeline"] = _timeline(measured)
+    if measured.plans:
+        artifacts["plans"] = {str(plan.query): plan.document for plan in measured.plans}
+        artifacts["accounting"] = {
+            str(plan.query): plan.document["accounting"] for plan in measured.plans
+        }
+    if measured.unexplained:
+        artifacts["unexplained"] = {"why": measured.unexplained}
+    return artifacts
+
+
+def _key(execution: Execution) -> str:
+    """``6``; ``s2-q6`` where several streams ran."""
+    statement = execution.statement
+    return str(statement.query) if statement.stream is None else statement.step
+
+
+def _timeline(measured: _Measured) -> list[dict[str, Any]]:
+    """When everything was submitted and ended, on the monotonic clock of its sitting."""
+    queries = [
+        {**e.statement.labels, "submitted_ns": e.submitted_ns, "ended_ns": e.ended_ns}
+        for e in measured.all_executions
+    ]
+    refresh = [
+        {**a.labels, "submitted_ns": a.submitted_ns, "ended_ns": a.ended_ns, "commits": a.commits}
+        for a in measured.all_refresh
+    ]
+    return sorted([*queries, *refresh], key=lambda entry: int(str(entry["submitted_ns"])))
+
+
+def _answer(execution: Execution) -> dict[str, Any]:
+    shape = SHAPES[execution.statement.query]
+    try:
+        return Answer.of(shape, execution.rows).to_json(shape)
+    except MalformedAnswer as error:  # the check says so; the run is kept
+        return {"rows": len(execution.rows), "malformed": str(error)}

@@ -1,0 +1,79 @@
+"""Drivers of YCSB, and what a driver saw: one shape, so that one driver calibrates another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from harness.drivers import result
+from harness.drivers.result import Drives
+from harness.engine import Engine
+from harness.store.result import Check
+from harness.workload import Loading, Session
+
+#: The operations, by the names that statements, metrics and labels have.
+OPERATIONS = ("read", "update", "insert", "scan", "read_modify_write")
+
+
+@dataclass(frozen=True)
+class KeyCount:
+    """How often a key was chosen; ``number``: of its record, from 0 in the order of loading.
+
+    Of a distribution that chooses by the distance from the newest record (``latest``,
+    ``exponential``) it is that distance that was counted, as ``behind_newest``: new records
+    make it another key all the time.
+    """
+
+    key: str | None = None
+    number: int | None = None
+    count: int = 0
+    behind_newest: int | None = None
+
+
+@dataclass(frozen=True)
+class Driven(result.Driven):
+    """The measured window, as its driver tells it; ``operations`` by :data:`OPERATIONS`.
+
+    A read-modify-write counts once, as that: neither as the read nor as the update that
+    it consists of (the official client's report has it in all three). ``key_counts``: the
+    keys that were chosen most often, the most frequent first; None from a driver that does
+    not count them. ``chosen_count``: how many choices that is out of. ``inserted_count``:
+    records that were acknowledged as inserted since the client began, its ramp-up included;
+    ``inserts_begun_count``: those and what had no answer yet at its end; None where it does
+    not tell. ``updated``: a sample of the fields whose update was acknowledged, see
+    harness.workloads.ycsb.checks.check_records.
+    """
+
+    key_counts: Sequence[KeyCount] | None = None
+    chosen_count: int | None = None
+    inserted_count: int | None = None
+    inserts_begun_count: int | None = None
+    updated: Sequence[int] | None = None
+
+
+class Driver(Protocol):
+    """A client program that offers YCSB's load. Every verb says what it must do, in one line.
+
+    ``params`` is always what the workload's ``normalise`` returned: official property names
+    where there are such, see harness.workloads.ycsb.options.
+    """
+
+    name: str
+    #: Why what it asks for does not follow from a seed; empty where it does.
+    unseeded: str
+
+    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+        """UsageError for what can be known beforehand: not installed, cannot do this."""
+
+    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the data that it loads depend on, beside count and shape of the records."""
+
+    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+        """Schema and records into the started, empty engine; facts for the fingerprint."""
+
+    def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
+        """Offer the load and return what was seen; RunFailed where it did not go well."""
+
+    def verify(self, params: Mapping[str, Any], session: Session, driven: Driven) -> list[Check]:
+        """Read every record back, and say whether each is there and well formed."""

@@ -1,0 +1,96 @@
+"""The figures of a run, with what each is defined as.
+
+================================== =====================================================
+metric                             what it is
+================================== =====================================================
+operations_per_second              operations of the measured window, of all kinds
+operation_duration_ns              histogram by ``operation``: from the call to its answer,
+                                   or from the intended start where a rate is set; of those
+                                   begun in the window. A read-modify-write's is the pair's.
+                                   One that was never answered stands there with its age; not
+                                   told where none was answered
+operation_percentile_ns            by ``operation`` and ``percentile``, from a driver that
+                                   keeps no histogram
+operation_count                    by ``operation``: ended in the window (where a rate is set,
+                                   of those meant to start in it). A read-modify-write counts
+                                   once, as that
+operation_not_found_count          of these, those that found no record
+operation_retried_count            attempts undone by deadlocks or serialization
+operation_unfinished_count         begun in the window, never answered
+retried_count                      the same attempts by the engine's error ``code``
+offered_operations_per_second      intended starts, where a rate is set
+client_cpu_per_operation_ns        of the client processes, by operations done
+server_cpu_per_operation_ns        of the engine's processes, likewise
+process_cpu_per_operation_ns       in place of both where the engine works inside the client:
+                                   of that process, whose time cannot be told apart. Not
+                                   where a rate is set: waiting for starts, and waking up for
+                                   them, is computed by the same threads
+window_duration_ns                 length of the measured window
+window_<counter>                   what the window added to a counter. Of those that an engine
+                                   inside the client keeps (hundreds, for what is not in use
+                                   too) only what it moved
+================================== =====================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from harness.counters import bandwidths, counter_metrics
+from harness.drivers.result import Operation, cpu_per_operation
+from harness.store.result import Metric
+from harness.units import NS_PER_S
+from harness.workloads.ycsb.drivers import Driven
+
+_COUNTS = ("count", "not_found_count", "retried_count", "unfinished_count")
+
+
+def metrics(driven: Driven, counters: Mapping[str, float], inside: bool) -> list[Metric]:
+    """All of a run; what the driver or the host does not tell is left out.
+
+    ``inside``: whether the engine works inside the client.
+    """
+    moved = {name: value for name, value in driven.engine_counters.items() if value}
+    window = {**counters, **moved, **bandwidths(counters, driven.window_ns)}
+    return [
+        *_rates(driven),
+        *(m for name, one in driven.operations.items() for m in _of_operation(name, one)),
+        *(
+            Metric("retried_count", "1", "none", {"code": code}, value=count)
+            for code, count in driven.retried_by_code.items()
+        ),
+        *_cpu(driven, counters, inside),
+        Metric("window_duration_ns", "ns", "none", value=driven.window_ns),
+        *counter_metrics("window_", {}, window),
+    ]
+
+
+def _rates(driven: Driven) -> Iterator[Metric]:
+    if (done := driven.done_count) is not None:
+        rate = done * NS_PER_S / driven.window_ns
+        yield Metric("operations_per_second", "1/s", "higher", value=rate)
+    if driven.offered_count is not None:
+        offered = driven.offered_count * NS_PER_S / driven.window_ns
+        yield Metric("offered_operations_per_second", "1/s", "none", value=offered)
+
+
+def _of_operation(name: str, one: Operation) -> Iterator[Metric]:
+    labels = {"operation": name}
+    for count in _COUNTS:
+        if (value := getattr(one, count)) is not None:
+            yield Metric(f"operation_{count}", "1", "none", labels, value=value)
+    if one.duration_hdr is not None and one.answered_share:
+        yield Metric("operation_duration_ns", "ns", "lower", labels, hdr=one.duration_hdr)
+    for percentile, value_ns in one.percentiles_ns.items():
+        both = {**labels, "percentile": percentile}
+        yield Metric("operation_percentile_ns", "ns", "lower", both, value=value_ns)
+
+
+def _cpu(driven: Driven, counters: Mapping[str, float], inside: bool) -> Iterator[Metric]:
+    if inside and driven.offered_count is not None:
+        return
+    server_cpu_ns = None if inside else counters.get("cpu_ns")
+    spent = cpu_per_operation(driven.done_count, driven.client_cpu_ns, server_cpu_ns)
+    for side, each_ns in spent.items():
+        whose = "process" if inside else side
+        yield Metric(f"{whose}_cpu_per_operation_ns", "ns", "lower", value=each_ns)

@@ -1,0 +1,372 @@
+"""The official client as a driver of this workload: what it is asked for, and what it saw.
+
+Its values are its own: drawn, as its core workload has it, so that an update changes
+something. A run of it behind the measured one says of every record whether it is there, with
+all its fields in lengths that they may have. With ``dataintegrity`` it writes values that it makes
+of key and field, and that run says whether each is what it should be; but whoever then
+updates a field writes what is there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.counters import difference
+from harness.drivers import ycsb as client
+from harness.drivers.loadgen import driver as native
+from harness.drivers.result import Drives
+from harness.drivers.ycsb import Asked
+from harness.engine import DrivenByYcsb, Engine, LoadsNatively, RunsInClient
+from harness.errors import UsageError
+from harness.store.result import Check
+from harness.units import MIB, NS_PER_S
+from harness.workload import Clients, Loading, Session
+from harness.workloads.parameters import duration_ns
+from harness.workloads.ycsb import data
+from harness.workloads.ycsb.drivers import Driven
+from harness.workloads.ycsb.options import PROPORTIONS, loaded_records, shares
+
+_NAME = "ycsb"
+#: Parameters that the client has nothing for, with the value that leaves them alone.
+_OURS_ALONE: Mapping[str, Any] = {
+    "client_hosts": None, "clients": 1, "client_threads": None, "data_seed": 1,
+    "stall_timeout": None,
+}  # fmt: skip
+#: Those that it takes by the same name.
+_SAME = (
+    *data.SHAPE, *PROPORTIONS, "requestdistribution", "readallfields", "hotspotdatafraction",
+    "hotspotopnfraction", "exponential.percentile", "exponential.frac", "minscanlength",
+    "maxscanlength", "scanlengthdistribution",
+)  # fmt: skip
+_CORE = "site.ycsb.workloads.CoreWorkload"
+#: The same, but for the check of what is read, which is done behind the measured run.
+_UNVERIFIED = "tierbench.ycsb.UnverifiedReads"
+#: The same, and its check of what is read looks at the whole record.
+_WHOLE = "tierbench.ycsb.WholeRecords"
+#: Raised whenever a binding of ours stores the same records in other bytes (Records.java,
+#: RocksDbBinding.java, JdbcBinding.java): data that it stored before are then not used.
+_GENERATION = 1
+#: It counts operations so far, and stops there: more than any window holds.
+_MOST_OPERATIONS = 2**31 - 1
+_HEAP_BYTES = 256 * MIB
+#: Copies of a record in Java's heap at a time, in each thread.
+_COPIES = 16
+_VERIFY_THREADS = 4
+#: Of the window, how late its counters may be read that are said to be those of the window.
+_LATE = 0.05
+
+
+class Official:
+    """``ycsb``: the official client's core, with bindings of our own."""
+
+    name = _NAME
+    unseeded = "the official client's threads draw from generators that take no seed"
+
+    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+        """Whether there is Java, and client and binding can do this."""
+        drivable = _drivable(engine)
+        binding = drivable.ycsb_binding()
+        client.find_java()
+        client.check_buildable(binding)
+        for name, value in _OURS_ALONE.items():
+            if params.get(name) != value:
+                raise UsageError(
+                    f"{name} {params[name]} with driver ycsb",
+                    "the official client has no such option",
+                    f"leave {name} out, or use --driver loadgen",
+                )
+        _check_window(params)
+        _check_update(params, engine)
+        drivable.native_calls("ycsb", params)
+        if not isinstance(engine, RunsInClient):
+            native.check_connections(params["threadcount"], engine, settings, "--threads")
+
+    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Its version, how bindings store records, and whether their values can be checked."""
+        return {
+            "builder": client.NAME,
+            "dataintegrity": params["dataintegrity"],
+            "generation": _GENERATION,
+        }
+
+    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+        """Have it insert every record, and check that it says so of each."""
+        engine = loading.engine
+        drivable = _drivable(engine)
+        assert isinstance(engine, LoadsNatively)
+        records = loaded_records(params)
+        stored: dict[str, int] = {}
+
+        def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
+            properties = {
+                **_workload(params),
+                **drivable.ycsb_properties(connection, params),
+                **client.LOADING,
+            }
+            asked = Asked(
+                properties,
+                min(loading.threads, records),
+                load=True,
+                heap_bytes=_heap(params, loading.threads),
+                noun="records",
+                total=records,
+            )
+            done = _run(drivable, loading.clients, asked, loading.progress)
+            stored["usertable"] = sum(
+                done.words.total("INSERT", f"Return={status}") for status in ("OK", "BATCHED_OK")
+            )
+            return stored
+
+        engine.native_load("ycsb", fill, {"usertable": records}, loading.progress, params)
+        return {**data.key(params), **self.key(params), "row_counts": stored}
+
+    def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
+        """Offer the load."""
+        drivable = _drivable(session.engine)
+        asked = _asked(params, drivable)
+        done = _run(drivable, session.clients(), asked, session.progress, drives)
+        target = params["target"]
+        mix = {name for name, share in shares(params).items() if share}
+        found = client.measured(done, mix, target, bounded_by_time=asked.duration_s is not None)
+        begin, end = (drivable.ycsb_counters(told) for told in done.engine)
+        late_ns = done.late_ns
+        if asked.duration_s is None:  # its first status line may come behind the first operations
+            late_ns = abs(done.counted_ns() - found.window_ns)
+        in_time = late_ns <= found.window_ns * _LATE
+        inserted = done.words.total("INSERT", "Return=OK")
+        return Driven(
+            driver=self.name,
+            version=client.NAME,
+            window_ns=found.window_ns,
+            operations=found.operations,
+            client_cpu_ns=done.cpu_ns if in_time else None,
+            client_threads=params["threadcount"],
+            offered_count=found.offered_count,
+            backlog_count=found.backlog,
+            retried_by_code=done.retried,
+            series=found.series,
+            engine_counters=difference(begin[0], end[0]) if in_time else {},
+            engine_text=end[1],
+            inserted_count=inserted,
+            inserts_begun_count=inserted,
+            counters_late_ns=None if in_time else late_ns,
+            ends_apart_ns=found.apart_ns,
+            notes={**_notes(params, asked), "counters_late_ns": late_ns},
+        )
+
+    def verify(self, params: Mapping[str, Any], session: Session, driven: Driven) -> list[Check]:
+        """Have it read every record once more, and say which is what it wrote."""
+        drivable = _drivable(session.engine)
+        records = loaded_records(params) + (driven.inserted_count or 0)
+        whole = {**params, "readallfields": True}
+        threads = min(_VERIFY_THREADS, records)
+        properties = {
+            **_workload(whole),
+            **dict.fromkeys(PROPORTIONS, 0),
+            **drivable.ycsb_properties(drivable.native_connection(), whole),
+            "workload": _WHOLE,
+            "dataintegrity": True,
+            "tierbench.values": params["dataintegrity"],
+            # Constant is what the core asks for where it is to look at what it reads.
+            "fieldlengthdistribution": "constant",
+            "tierbench.shortest": _shortest(params),
+            "readproportion": 1,
+            "requestdistribution": "sequential",
+            "recordcount": params["insertstart"] + records,
+            "insertcount": records,
+            "operationcount": records,
+        }
+        asked = Asked(
+            properties,
+            threads,
+            heap_bytes=_heap(params, threads),
+            noun="records",
+            total=records,
+        )
+        done = _run(drivable, session.clients(), asked, session.progress)
+        return [_records(done, records, params["dataintegrity"])]
+
+
+def _drivable(engine: Engine) -> DrivenByYcsb:
+    if isinstance(engine, DrivenByYcsb) and isinstance(engine, LoadsNatively):
+        return engine
+    raise UsageError(
+        f"driver ycsb on {engine.name}",
+        "there is no binding of the official client for this engine",
+        "choose rocksdb, postgres, mysql or mariadb",
+    )
+
+
+def _check_window(params: Mapping[str, Any]) -> None:
+    """The client counts in whole seconds, and whole operations a second."""
+    if params["duration"] is None:
+        _check_operations(params)
+        return
+    for name in ("ramp_up", "duration"):
+        seconds, rest = divmod(duration_ns(params, name), NS_PER_S)
+        if rest:
+            raise UsageError(
+                f"{name} {params[name]} with driver ycsb",
+                "the official client counts whole seconds",
+                f"choose --{name.replace('_', '-')} {seconds + 1}s, or --driver loadgen",
+            )
+    target = params["target"]
+    if target is not None and (target != int(target) or target < 1):
+        raise UsageError(
+            f"target {target} with driver ycsb",
+            "the official client offers a whole number of operations a second",
+            f"choose --rate {max(1, round(target))}, or --driver loadgen",
+        )
+    foretold = params["requestdistribution"] == "zipfian" and params["insertproportion"] > 0
+    if foretold and params["operationcount"] is None:
+        seconds = (duration_ns(params, "ramp_up") + duration_ns(params, "duration")) // NS_PER_S
+        raise UsageError(
+            "zipfian keys beside inserts with driver ycsb, bounded by time",
+            "the official client foretells from operationcount how many records will come to be, "
+            "and stops when that many operations are done",
+            f"add -p operationcount={seconds * 100_000}, say, for both drivers alike",
+        )
+
+
+def _check_operations(params: Mapping[str, Any]) -> None:
+    if duration_ns(params, "ramp_up"):
+        raise UsageError(
+            f"ramp_up {params['ramp_up']} before {params['operationcount']:,} operations with "
+            "driver ycsb",
+            "the official client has no ramp-up, and counts operations from its start on",
+            "choose --ramp-up 0s, or bound the window with --duration",
+        )
+    if params["operationcount"] < params["threadcount"]:
+        raise UsageError(
+            f"{params['operationcount']} operations of {params['threadcount']} threads",
+            "the official client starts no more threads than operations",
+            "choose fewer --threads",
+        )
+
+
+def _check_update(params: Mapping[str, Any], engine: Engine) -> None:
+    if params["update"] == "merge":
+        raise UsageError(
+            "update merge with driver ycsb",
+            "RocksDB's Java interface takes no merge operator but RocksDB's own, and none of "
+            "those changes a field of a record",
+            "choose --update read-modify-write or blind, or --driver loadgen",
+        )
+    if not isinstance(engine, RunsInClient) and params["update"] != "read-modify-write":
+        raise UsageError(
+            f"update {params['update']} on {engine.name}",
+            "SQL's UPDATE is what it does: the server reads the row, changes it and writes it",
+            "leave --update out",
+        )
+    _check_integrity(params)
+
+
+def _check_integrity(params: Mapping[str, Any]) -> None:
+    if params["verify_reads"] and not params["dataintegrity"]:
+        raise UsageError(
+            "verify_reads with driver ycsb",
+            "the official client can only check values that its dataintegrity has made",
+            "add -p dataintegrity=true, or use --driver loadgen",
+        )
+    if params["dataintegrity"] and params["fieldlengthdistribution"] != "constant":
+        raise UsageError(
+            f"dataintegrity with fieldlengthdistribution {params['fieldlengthdistribution']}",
+            "the official client's dataintegrity makes fields of one length",
+            "choose constant, or leave dataintegrity out",
+        )
+
+
+def _shortest(params: Mapping[str, Any]) -> int:
+    """Bytes of a value at least."""
+    drawn = params["fieldlengthdistribution"] != "constant"
+    return int(params["minfieldlength"] if drawn else params["fieldlength"])
+
+
+def _workload(params: Mapping[str, Any]) -> dict[str, object]:
+    """Properties of the core workload; whole records where the update is blind."""
+    blind = params["update"] == "blind"
+    unread = params["dataintegrity"] and not params["verify_reads"]
+    operations = params["operationcount"] or _MOST_OPERATIONS
+    foretold = params["requestdistribution"] == "zipfian" and params["insertproportion"] > 0
+    if params["duration"] is not None and not foretold:
+        operations = _MOST_OPERATIONS
+    return {
+        "workload": _UNVERIFIED if unread else _CORE,
+        **{name: params[name] for name in _SAME},
+        "insertcount": loaded_records(params),
+        "operationcount": operations,
+        "writeallfields": params["writeallfields"] or blind,
+        "dataintegrity": params["dataintegrity"],
+    }
+
+
+def _asked(params: Mapping[str, Any], engine: DrivenByYcsb) -> Asked:
+    workload = _workload(params)
+    timed = params["duration"] is not None
+    return Asked(
+        {
+            **workload,
+            **engine.ycsb_properties(engine.native_connection(), params),
+            "target": None if params["target"] is None else int(params["target"]),
+        },
+        params["threadcount"],
+        ramp_up_s=duration_ns(params, "ramp_up") // NS_PER_S if timed else 0,
+        duration_s=duration_ns(params, "duration") // NS_PER_S if timed else None,
+        heap_bytes=_heap(params, params["threadcount"]),
+        total=params["operationcount"],
+    )
+
+
+def _heap(params: Mapping[str, Any], threads: int) -> int:
+    """Java's heap: always all of it, so that it is the same however long it runs."""
+    rows = params["maxscanlength"] if shares(params)["scan"] else 1
+    return int(_HEAP_BYTES + threads * _COPIES * data.record_bytes(params) * rows)
+
+
+def _run(
+    engine: DrivenByYcsb,
+    clients: Clients,
+    asked: Asked,
+    progress: Any,
+    drives: Drives | None = None,
+) -> client.Done:
+    build = client.built(engine.ycsb_binding(), progress)
+    return client.run(build, client.find_java(), clients, asked, progress, drives)
+
+
+def _notes(params: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+    """Facts for whoever compares it with another driver."""
+    notes = {
+        "java": client.find_java().banner,
+        "heap_bytes": asked.heap_bytes,
+        "workload_class": asked.properties["workload"],
+        "update": params["update"],
+        "dataintegrity": params["dataintegrity"],
+        "latency_resolution": "whole microseconds, cut off; stored at their middle",
+    }
+    if shares(params)["read_modify_write"]:
+        notes["read_and_update_latencies"] = (
+            "those of the reads and updates that a read-modify-write consists of are among them"
+        )
+    return notes
+
+
+def _records(done: client.Done, records: int, integrity: bool) -> Check:
+    """Whether it found every record, each whole, and where it can tell, as it would write it."""
+    found = done.words.total("READ", "Return=OK")
+    right = done.words.total("VERIFY", "Return=OK")
+    if found != records:
+        detail = f"{records - found:,} of {records:,} records were not found"
+        return Check("records", "failed", detail)
+    if right != records:
+        wrong = "are not whole or have other values than were written" if integrity else (
+            "are not whole: a field is missing, or has a length that was not asked for"
+        )  # fmt: skip
+        return Check("records", "failed", f"{records - right:,} of {records:,} records {wrong}")
+    told = (
+        "every value is as the client's own dataintegrity has it"
+        if integrity
+        else "each with all its fields in lengths that they may have; their values are random"
+    )
+    return Check("records", "passed", f"{records:,} records read back; {told}")

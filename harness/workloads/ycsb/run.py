@@ -1,0 +1,140 @@
+"""The measured phase: drive, count, and check the records that are there afterwards.
+
+Every run begins on restored data whose files were evicted: the ramp-up warms the caches.
+Afterwards every record is read back, whoever drove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from harness.drivers.result import Counted
+from harness.drivers.validity import (
+    Nouns,
+    backlog,
+    clients_elsewhere,
+    closed_loop,
+    late_counters,
+    lost_without_power,
+    saturation,
+    trend,
+    unanswered,
+    unseeded,
+)
+from harness.engine import RunsInClient
+from harness.errors import RunFailed
+from harness.host.confounders import Finding
+from harness.units import NS_PER_S
+from harness.workload import Outcome, Session
+from harness.workloads.parameters import duration_ns
+from harness.workloads.representative import write_back_warnings
+from harness.workloads.ycsb import metrics as run_metrics
+from harness.workloads.ycsb.checks import check_found, check_mix
+from harness.workloads.ycsb.drivers import Driven, Driver
+from harness.workloads.ycsb.keys import HOTTEST, check_keys
+
+#: A window of less than this share of what was asked for is told; and one of so many more
+#: operations.
+_SHORT, _MORE = 0.98, 1.01
+_NOUNS = Nouns(operation="operation", user="client thread", users_option="--threads")
+
+
+def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outcome:
+    """See harness.workload.Workload.measure; the metrics are listed in metrics.py."""
+    inside = isinstance(session.engine, RunsInClient)
+    counted = Counted(session)
+    driven = driver.drive(params, session, counted.drives())
+    _expect_work(params, driven)
+    checks = [
+        *driver.verify(params, session, driven),
+        check_mix(params, driven),
+        check_found(driven),
+        *check_keys(params, driven),
+    ]
+    artifacts = {
+        "client": {"driver": driven.driver, "version": driven.version, **driven.notes},
+        "series": {"operations": driven.series} if driven.series else {},
+        "keys": _keys(driven),
+        "engine": dict(driven.engine_text),
+    }
+    kept = {name: document for name, document in artifacts.items() if document}
+    in_time = driven.counters_late_ns is None
+    metrics = run_metrics.metrics(driven, counted.counters if in_time else {}, inside)
+    return Outcome(
+        metrics,
+        checks,
+        kept,
+        [
+            *_doubts(params, session, driven, inside),
+            *late_counters(driven, counted),
+            *write_back_warnings(session.engine, driven, counted),
+            *unseeded(driver.unseeded),
+        ],
+    )
+
+
+def _keys(driven: Driven) -> dict[str, Any]:
+    """The keys that were chosen most often, as they are kept with the run."""
+    if not driven.key_counts:
+        return {}
+    hottest = [
+        {name: value for name, value in asdict(one).items() if value is not None}
+        for one in driven.key_counts[:HOTTEST]
+    ]
+    return {"chosen": driven.chosen_count, "hottest": hottest}
+
+
+def _expect_work(params: Mapping[str, Any], driven: Driven) -> None:
+    """RunFailed for a window in which nothing was done: it would be a rate of 0, and no answer."""
+    if driven.done_count != 0:
+        return
+    raise RunFailed(
+        f"measure {params['threadcount']} client threads for {params['duration'] or 'a window'}",
+        "not one operation was done in the measured window",
+        "give it a longer --duration",
+    )
+
+
+def _doubts(
+    params: Mapping[str, Any], session: Session, driven: Driven, inside: bool
+) -> Iterator[Finding]:
+    if not inside:  # else it is the engine that computes in the client's threads
+        yield from saturation(driven)
+    yield from backlog(driven, _NOUNS)
+    yield from trend(driven, _NOUNS)
+    yield from _window(params, driven)
+    yield from unanswered(driven, _NOUNS)
+    if params["target"] is None:
+        yield closed_loop(_NOUNS)
+    yield from lost_without_power(session.engine)
+    yield from clients_elsewhere(params.get("client_hosts", ()), session.engine)
+
+
+def _window(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
+    """A window that is not the one that was asked for, and operations whose windows differ."""
+    asked_ns = duration_ns(params, "duration") if params["duration"] else driven.window_ns
+    if driven.window_ns < asked_ns * _SHORT:
+        yield Finding(
+            what="measured window",
+            found=f"it was {driven.window_ns / NS_PER_S:.1f} s long, and {params['duration']} was "
+            "asked for: the client did not tell of every second in time",
+            do="measure on a machine that does nothing else",
+        )
+    asked, done = params["operationcount"], driven.done_count
+    if params["duration"] is None and asked and done and done > asked * _MORE:
+        yield Finding(
+            what="number of operations",
+            found=f"{done:,} are counted and {asked:,} were asked for: those that were under way "
+            "at the end of the ramp-up ended in the window, too",
+            do="leave --ramp-up out, or ask for more --operations",
+        )
+    if driven.ends_apart_ns > driven.window_ns * (1 - _SHORT):
+        yield Finding(
+            what="windows of operations",
+            found=f"that of one operation is {driven.ends_apart_ns / NS_PER_S:.2f} s longer than "
+            "that of another: the client closes its histograms one after the other, and the "
+            "machine was busy; their counts cannot be set against one another that exactly",
+            do="measure on a machine that does nothing else, or give it a longer --duration",
+        )

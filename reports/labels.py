@@ -1,0 +1,204 @@
+"""What a value of the compared dimension is called: one name for arms, sides and panels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from harness.store.runs import StoredRun
+from harness.units import format_bytes
+from reports.run_configuration import Dimension, facts
+
+#: Facts a reader looks for first, as prefixes; the others follow in the order of the facts.
+_TELLING = ("workload", "placement", "host_mode", "memory_limit_bytes", "params.", "threads",
+            "tuning", "settings.", "engine.version", "host.host_id", "host.kernel.release",
+            "host.", "tier.", "restore_method", "memory_cap.", "dataset.", "engine.")  # fmt: skip
+
+#: Parameters that follow from another where nobody sets them, too.
+FOLLOWING: Mapping[str, tuple[str, ...]] = {
+    "params.users": ("params.connections", "params.client_threads"),
+    "params.threadcount": ("params.client_threads",),
+    # What the letter of a core workload says.
+    "params.workload": tuple(
+        f"params.{name}"
+        for name in (
+            "readproportion",
+            "updateproportion",
+            "insertproportion",
+            "scanproportion",
+            "readmodifywriteproportion",
+            "requestdistribution",
+            "minscanlength",
+            "maxscanlength",
+            "scanlengthdistribution",
+        )
+    ),
+}
+
+#: Parameters whose own names (another program's, or of one word with several meanings) need
+#: words in a sentence.
+_WORDS: Mapping[str, str] = {
+    "workload": "core workload",
+    "recordcount": "records",
+    "operationcount": "operations",
+    "threadcount": "client threads",
+    "fieldcount": "fields",
+    "fieldlength": "field length",
+    "requestdistribution": "keys",
+    "target": "operations per second offered",
+    "update": "updates",
+}
+
+#: So many queries are named one by one; all of TPC-H's need no ends named.
+_FEW_QUERIES, _ALL_QUERIES = 5, 22
+
+
+def value_text(fact: str, value: str | None) -> str:
+    """``128 MiB``, ``no limit``, ``2 threads``, ``work_mem 64MB``; None: the run lacks it."""
+    given = None if value in (None, "null") else value
+    if fact == "memory_limit_bytes":
+        return format_bytes(int(given)) if given else "no limit"
+    if fact == "threads":
+        return f"{given} thread{'' if given == '1' else 's'}" if given else "default threads"
+    if fact == "cpus":
+        return f"processors {given}" if given else "all processors"
+    if fact == "listen":
+        return f"TLS on {given}" if given else "private socket alone"
+    if fact.startswith("settings."):
+        return f"{fact.removeprefix('settings.')} {value if value is not None else 'default'}"
+    return given or "none"
+
+
+def value_name(run: StoredRun, dim: Dimension) -> str:
+    """The run's value of a dimension, as every legend, header and sentence names it.
+
+    A memory limit that the manifest says nothing held is marked: the run had the whole host.
+    """
+    name = value_text(dim.fact, facts(run).get(dim.fact))
+    mark = " (not enforced)" if dim.fact == "memory_limit_bytes" and not_enforced(run) else ""
+    return name + mark
+
+
+def not_enforced(run: StoredRun) -> bool:
+    """Whether a memory limit was asked for and nothing held the run to it."""
+    asked = run.run["spec"]["memory_limit_bytes"]
+    method = run.manifest["memory_cap"]["method"] if run.manifest else None
+    return asked is not None and method == "none"
+
+
+def memory_remarks(side: str, runs: Sequence[StoredRun]) -> list[str]:
+    """A sentence for the runs of a side whose memory limit was not enforced."""
+    loose = [run for run in runs if not_enforced(run)]
+    limits = dict.fromkeys(format_bytes(run.run["spec"]["memory_limit_bytes"]) for run in loose)
+    if not loose:
+        return []
+    share = "" if len(loose) == len(runs) else f" in {len(loose)} of {len(runs)} runs"
+    return [
+        f"the memory limit of {side} ({' and '.join(limits)}) was asked for and not "
+        f"enforced{share}: the page cache had the whole host"
+    ]
+
+
+def resumed(run: StoredRun) -> list[str]:
+    """After which step a run was cut off and gone on with, each time; empty: in one go."""
+    return [str(one["after_step"] or "the start") for one in run.run.get("resumed", [])]
+
+
+def resumed_remarks(side: str, runs: Sequence[StoredRun]) -> list[str]:
+    """A sentence for the runs of a side that were not measured in one go."""
+    cut = [after for run in runs for after in resumed(run)[-1:]]
+    if not cut:
+        return []
+    return [
+        f"{len(cut)} of {len(runs)} runs of {side} went on in another process after they were cut "
+        f"off (behind {', '.join(dict.fromkeys(cut))}): caches were brought back, not kept"
+    ]
+
+
+def in_words(fact: str, value: str | None) -> str:
+    """A fact with its value, where it tells one panel or arm from another.
+
+    Empty for a parameter that is not given: the others' values tell them from it.
+    """
+    if fact.startswith("params.") and value == "null":
+        return ""
+    if fact == "params.queries" and value is not None:
+        return _queries(json.loads(value))
+    if fact.startswith("params."):
+        return f"{parameter_words(fact)} {_number_or_word(readable(value))}"
+    if fact == "memory_limit_bytes" and value not in (None, "null"):
+        return f"memory limit {value_text(fact, value)}"
+    if fact in ("memory_limit_bytes", "threads", "cpus", "listen") or fact.startswith("settings."):
+        return value_text(fact, value)
+    return f"{fact.replace('_', ' ') if fact == 'host_mode' else fact} {readable(value)}"
+
+
+def parameter_words(name: str) -> str:
+    """``ramp up`` of ``params.ramp_up`` or ``ramp_up``; ``records`` of ``recordcount``."""
+    bare = name.removeprefix("params.")
+    return _WORDS.get(bare, bare.replace("_", " "))
+
+
+def _number_or_word(text: str) -> str:
+    """``1,000,000``; ``yes`` and ``no`` for a flag."""
+    if text.isascii() and text.isdigit() and 4 < len(text) < 20:
+        return f"{int(text):,}"
+    return {"true": "yes", "false": "no"}.get(text, text)
+
+
+def _queries(numbers: Sequence[int]) -> str:
+    """``Q6``, ``Q1, Q6``, ``22 queries``, ``12 queries (Q1 … Q14)``."""
+    if len(numbers) <= _FEW_QUERIES:
+        return ", ".join(f"Q{number}" for number in numbers)
+    ends = "" if len(numbers) == _ALL_QUERIES else f" (Q{numbers[0]} … Q{numbers[-1]})"
+    return f"{len(numbers)} queries{ends}"
+
+
+def readable(value: str | None) -> str:
+    """A fact's value, short enough for a sentence."""
+    text = "(absent)" if value is None else plain_text(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def plain_text(value: str) -> str:
+    """A fact's value without the marks of JSON, however long."""
+    if value.startswith('"'):
+        return str(json.loads(value))
+    return ", ".join(map(str, json.loads(value))) if value.startswith("[") else value
+
+
+def telling_first(names: Sequence[str]) -> list[str]:
+    """Fact names with those that a reader looks for first in front."""
+
+    def rank(name: str) -> int:
+        return next((i for i, known in enumerate(_TELLING) if name.startswith(known)), 99)
+
+    return sorted(names, key=rank)
+
+
+def distinguishing(sets: Sequence[Mapping[str, str]]) -> list[str]:
+    """Few facts that tell the sets from one another, the most telling first."""
+    chosen: list[str] = []
+    told = 1
+    for fact in telling_first(differing(sets)):
+        apart = len({tuple(one.get(name) for name in (*chosen, fact)) for one in sets})
+        if apart > told:
+            chosen, told = [*chosen, fact], apart
+    return chosen
+
+
+def leading(names: Sequence[str], sets: Sequence[Mapping[str, str]]) -> list[str]:
+    """The names without those that follow from another of them in every one of the sets."""
+    said: set[str] = set()
+    for leader, followers in FOLLOWING.items():
+        for follower in followers if leader in names else ():
+            pairs = {(one.get(leader), one.get(follower)) for one in sets}
+            if len(pairs) == len({value for value, _ in pairs}):
+                said.add(follower)
+    return [name for name in names if name not in said]
+
+
+def differing(sets: Sequence[Mapping[str, str]]) -> list[str]:
+    """The facts in which the sets differ; an absent one is a value of its own."""
+    names = dict.fromkeys(name for one in sets for name in one)
+    return [name for name in names if len({one.get(name) for one in sets}) > 1]

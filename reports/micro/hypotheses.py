@@ -1,0 +1,99 @@
+"""A claim of a card: that a ratio of repeats lies above a bound.
+
+Repeats of a run were measured in blocks, so that repeat k of both sides ran in the same minute:
+they are compared as pairs; those of different runs are not. The test is that of the ratio over
+its bound (reports.statistics), and the claims of a card are one family: with thirty
+verdicts at 5 % each, one or two would come out by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from reports.micro.points import Point
+from reports.statistics import (
+    ALPHA,
+    Estimate,
+    Judgement,
+    compare_paired,
+    compare_unpaired,
+    judge,
+)
+from reports.words import counted, p_text
+
+
+@dataclass(frozen=True)
+class Claim:
+    """``ratio``: as it is told, with its interval; ``over_bound``: the same through the bound.
+
+    ``over_bound.p`` is of the hypothesis that the ratio is the bound itself.
+    """
+
+    ratio: Estimate
+    over_bound: Estimate
+    bound: float
+
+    @property
+    def above(self) -> bool:
+        """On which side of the bound the estimate lies."""
+        return self.over_bound.ratio > 1
+
+    @property
+    def interval_holds_bound(self) -> bool:
+        """Whether the interval of this ratio by itself leaves the side open."""
+        low, high = self.ratio.low, self.ratio.high
+        return low is None or high is None or low <= self.bound <= high
+
+
+def claim(
+    a: Sequence[float], b: Sequence[float], bound: float, paired: bool = True
+) -> Claim | None:
+    """That a/b lies above ``bound``; None without repeats, or where one of them is zero."""
+    if not a or not b or min(*a, *b) <= 0:
+        return None
+    compared = compare_paired if paired else compare_unpaired
+    return Claim(compared(a, b), compared(a, [bound * value for value in b]), bound)
+
+
+def claim_of(a: Point, b: Point, bound: float) -> Claim | None:
+    """The same of two points, as pairs where they were measured side by side."""
+    return claim(a.samples, b.samples, bound, a.beside(b))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim inside its family. ``others``: how many more claims the card makes."""
+
+    claim: Claim
+    judgement: Judgement
+    others: int
+
+    @property
+    def shown(self) -> bool:
+        """Whether the side on which the ratio lies is shown, whichever it is."""
+        return self.judgement.outcome == "shown"
+
+    @property
+    def why_not(self) -> str:
+        """Why nothing is shown; empty where it is."""
+        if self.shown:
+            return ""
+        if self.judgement.outcome == "cannot be shown":
+            beside = f" beside the card's {counted(self.others, 'other verdict')}"
+            return (
+                f"cannot be shown with {counted(self.claim.ratio.n_a, 'repeat')}, "
+                f"{self.judgement.repeats_needed} are needed{beside if self.others else ''}"
+            )
+        if self.claim.interval_holds_bound:
+            return f"the interval holds {self.claim.bound:g}"
+        return f"not shown beside the card's other verdicts, p {p_text(self.judgement.adjusted_p)}"
+
+
+def verdicts_of(claims: Mapping[str, Claim], alpha: float = ALPHA) -> dict[str, Verdict]:
+    """Every claim of a card judged in the family of all of them (Holm–Bonferroni)."""
+    judged = judge([one.over_bound for one in claims.values()], alpha) if claims else []
+    return {
+        key: Verdict(one, judgement, len(claims) - 1)
+        for (key, one), judgement in zip(claims.items(), judged, strict=True)
+    }

@@ -1,0 +1,117 @@
+"""Knees: from where on a curve is near its best; up to which load a dependent one waits little.
+
+A knee is read off medians. It is a claim as well: that the curve is there, and that one step
+before it is not. Both must hold, so the weaker one stands for it (an intersection of two tests).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from reports.micro.hypotheses import Claim, claim, claim_of
+from reports.micro.loaded import TWICE, LoadedCurve, curves
+from reports.micro.points import Device, Point, best
+from reports.micro.questions import access_sizes, queue_depths, thread_counts
+from reports.micro.sequences import Instructions, sequence_of
+
+#: A knee is where a curve comes so near to its best value.
+NEAR = 0.9
+
+
+@dataclass(frozen=True)
+class Knee:
+    """Of a curve of rates: ``curve`` in the order of the axis, its best point, the first near it.
+
+    ``claim``: None where there is nothing to claim, as on a curve that is best where it begins.
+    """
+
+    key: str
+    axis: str
+    curve: tuple[Point, ...]
+    top: Point
+    near: Point
+    claim: Claim | None
+
+
+@dataclass(frozen=True)
+class LoadedKnee:
+    """Of a loaded-latency curve: up to which point latency is at most twice the idle one."""
+
+    key: str
+    curve: LoadedCurve
+    claim: Claim | None
+
+
+def knees(device: Device) -> list[Knee | LoadedKnee]:
+    """Every knee that the card tells of."""
+    return [*access_size_knees(device), *thread_knees(device), *queue_knees(device),
+            *loaded_knees(device)]  # fmt: skip
+
+
+def access_size_knees(device: Device) -> Iterator[Knee]:
+    """Random accesses, by instructions."""
+    for kind, same in by_sequence(access_sizes(device)):
+        yield _knee(f"access size, random {kind.title}", same, "access_size_bytes")
+
+
+def thread_knees(device: Device) -> Iterator[Knee]:
+    """By instructions and pattern."""
+    for kind, same in by_sequence(thread_counts(device)):
+        for pattern in ("sequential", "random"):
+            if held := [p for p in same if p["pattern"] == pattern]:
+                yield _knee(f"threads, {pattern} {kind.title}", held, "threads")
+
+
+def queue_knees(device: Device) -> Iterator[Knee]:
+    """Of block devices, by what was done."""
+    for measurement in ("random_read", "random_write", "sequential_read", "sequential_write"):
+        if points := queue_depths(device, measurement):
+            yield _knee(f"queue depth, {measurement}", points, "queue_depth")
+
+
+def loaded_knees(device: Device) -> Iterator[LoadedKnee]:
+    """Of every loaded-latency curve whose idle latency is known."""
+    for curve in curves(device):
+        if curve.idle is not None:
+            yield LoadedKnee(f"loaded latency, {curve.title}", curve, _of_loaded(curve))
+
+
+def by_sequence(points: Sequence[Point]) -> Iterator[tuple[Instructions, list[Point]]]:
+    """Points of the same instructions together, in the order of their first ones."""
+    for kind in dict.fromkeys(map(sequence_of, points)):
+        yield kind, [p for p in points if sequence_of(p) == kind]
+
+
+def _knee(key: str, points: Sequence[Point], axis: str) -> Knee:
+    curve = tuple(best([p for p in points if p.number(axis) == x])
+                  for x in sorted({p.number(axis) for p in points}))  # fmt: skip
+    top = best(curve)
+    place = next(index for index, p in enumerate(curve) if p.median >= NEAR * top.median)
+    near = curve[place]
+    told = []
+    if near is not top:
+        told.append(claim_of(near, top, NEAR))
+    if place:
+        told.append(claim_of(top, curve[place - 1], 1 / NEAR))
+    return Knee(key, axis, curve, top, near, _weakest(told))
+
+
+def _of_loaded(curve: LoadedCurve) -> Claim | None:
+    knee = curve.knee
+    place = curve.points.index(knee) if knee else -1
+    told = []
+    if knee:
+        told.append(claim(curve.idle_samples, knee.samples, 1 / TWICE, knee.beside_idle))
+    if place + 1 < len(curve.points):
+        behind = curve.points[place + 1]
+        told.append(claim(behind.samples, curve.idle_samples, TWICE, behind.beside_idle))
+    return _weakest(told)
+
+
+def _weakest(told: Sequence[Claim | None]) -> Claim | None:
+    """The one that is furthest from being shown; None where one of them cannot be tested."""
+    found = [one for one in told if one is not None]
+    if not found or len(found) < len(told):
+        return None
+    return max(found, key=lambda one: (not one.above, one.over_bound.p))

@@ -1,0 +1,98 @@
+"""What was run, so that a report can be read alone: workload, driver, every parameter.
+
+A value that the spec has by default is shown like one that was given: who reads a number of
+TPC-C must find its warehouses, whoever chose them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from harness.store.runs import StoredRun
+from reports.labels import plain_text, value_text
+from reports.metric_registry import told_parameters, workload_title
+from reports.run_configuration import Dimension, emulated_tiers, spec_facts
+
+#: One row: what, and its value; several where runs differ in it.
+Told = tuple[str, str]
+
+#: The head of a table of them.
+WHAT_HEAD = ("what", "value")
+
+#: In this order before the parameters and behind them; the rest of the spec follows.
+_FIRST = ("workload", "driver")
+_LAST = ("threads", "cpus", "memory_limit_bytes", "tuning", "seed", "monitors")
+_NAMES: Mapping[str, str] = {
+    "memory_limit_bytes": "memory limit",
+    "cpus": "processors",
+    "listen": "server listens, with TLS, on",
+    "threads": "threads of the engine",
+    "host_mode": "host mode",
+    "params.workload": "core workload",
+}
+#: Shown elsewhere: the engine heads the part, emulated tiers are marked on every number.
+_ELSEWHERE = ("engine", "emulate")
+
+
+def what_was_run(sides: Sequence[tuple[str, Sequence[StoredRun]]]) -> tuple[Told, ...]:
+    """Every fact that was decided before the runs of these sides, which are named.
+
+    A value that all sides share stands by itself; others each behind the name of their side.
+    """
+    known = [(name, [_decided(run) for run in runs]) for name, runs in sides]
+    names = dict.fromkeys(fact for _, held in known for one in held for fact in one)
+    told = []
+    for fact in _ordered(list(names)):
+        values = [(side, _values(fact, held)) for side, held in known]
+        alike = len({value for _, value in values}) == 1
+        text = values[0][1] if alike else "; ".join(f"{side}: {value}" for side, value in values)
+        told.append((_called(fact), text))
+    return (*told, ("repeats", _repeats(sides)))
+
+
+def always_told(workload: str, dims: Sequence[Dimension]) -> list[str]:
+    """Facts without which a number of this workload means nothing, but for those compared."""
+    facts = [f"params.{name}" for name in told_parameters(workload)]
+    return [fact for fact in facts if not any(dim.covers(fact, "", "") for dim in dims)]
+
+
+def _decided(run: StoredRun) -> dict[str, str]:
+    found = {f: v for f, v in spec_facts(run).items() if f not in _ELSEWHERE}
+    # An empty mapping has no facts of its own, and an absent cpus means all of them.
+    found.setdefault("cpus", "null")
+    if marked := [f"{e['tier']} by {e['by']}" for e in emulated_tiers(run.run)]:
+        found["emulated tiers"] = ", ".join(marked)
+    return found
+
+
+def _ordered(names: Sequence[str]) -> Iterator[str]:
+    params = [name for name in names if name.startswith("params.")]
+    placed = [*_FIRST, *params, *_LAST]
+    yield from (name for name in placed if name in names)
+    yield from (name for name in names if name not in placed)
+
+
+def _called(fact: str) -> str:
+    known = _NAMES.get(fact)
+    return known or fact.removeprefix("params.").removeprefix("settings.").replace("_", " ")
+
+
+def _values(fact: str, held: Sequence[Mapping[str, str]]) -> str:
+    return " or ".join(dict.fromkeys(_text(fact, one.get(fact)) for one in held))
+
+
+def _text(fact: str, value: str | None) -> str:
+    if fact == "workload" and value is not None:
+        return f"{value} ({workload_title(value)})" if workload_title(value) != value else value
+    if fact in ("memory_limit_bytes", "threads", "cpus"):
+        return value_text(fact, value)
+    if value in (None, "null"):
+        return "none"
+    return {"true": "yes", "false": "no", "[]": "none"}.get(str(value), plain_text(str(value)))
+
+
+def _repeats(sides: Sequence[tuple[str, Sequence[StoredRun]]]) -> str:
+    """How many runs of each side have a result."""
+    return "; ".join(
+        f"{name}: {sum(run.run['status'] != 'failed' for run in runs)}" for name, runs in sides
+    )

@@ -1,0 +1,210 @@
+"""What a run was, as flat facts: the things two runs can differ in, and what they imply.
+
+Compare refuses runs whose facts differ in more than what is compared. A *dimension* is
+what may be compared; some facts follow from it (another placement brings other tiers,
+another memory limit another buffer pool) and are then no difference of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from harness.store.runs import StoredRun
+from harness.units import format_bytes
+
+Facts = Mapping[str, str]
+
+#: Settings that say where something is or what it is called, not how it works.
+_WHERE_SETTINGS = (
+    "port", "listen_addresses", "bind_address", "temp_tablespaces", "default_tablespace",
+    "cluster_name", "*_directory", "*_directories", "*_file", "*_path", "socket", "pid_file",
+    "log_*",
+)  # fmt: skip
+#: Facts of a tier that decide its speed, and which disk or namespace it is: another one of
+#: the same model is another device (its wear, its firmware, its slot), whatever the tier is
+#: called. The path on it, the partition and the free space are not told apart. A disk that
+#: has got another name since the last boot is taken for another one, and that is said.
+_TIER_FACTS = (
+    "kind", "filesystem", "mount_options", "block_size_bytes", "dax", "device_model",
+    "rotational", "disks", "namespace", "namespace_mode", "namespace_alignment_bytes",
+    "interleave_ways", "persistence_domain", "numa_node",
+)  # fmt: skip
+_HOST_FACTS = (
+    "host_id", "cpu", "kernel", "governor", "turbo", "smt", "thp", "aslr", "prefetchers",
+    "memory_speed", "virtualised", "persistence_domains",
+)  # fmt: skip
+#: Parts of the spec that are no fact of their own: the repeat, a requirement that the
+#: detected mode answers, and what the placement's own facts say.
+_SPEC_LEFT_OUT = ("schema", "block", "required_host_mode", "placement", "label")
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """Something runs may be compared over.
+
+    ``fact``: the fact that names its value. ``implies``: patterns of facts that
+    follow from it. ``one_sided``: patterns that follow only where one run lacks the
+    fact (a tier that only the other placement uses).
+    """
+
+    name: str
+    fact: str
+    implies: tuple[str, ...] = ()
+    one_sided: tuple[str, ...] = ()
+
+    def covers(self, fact: str, a: str | None, b: str | None) -> bool:
+        """Whether a difference in ``fact`` is part of comparing over this dimension."""
+        if fact == self.fact or any(fnmatchcase(fact, pattern) for pattern in self.implies):
+            return True
+        one_sided = a is None or b is None
+        return one_sided and any(fnmatchcase(fact, pattern) for pattern in self.one_sided)
+
+
+_TUNED = ("engine.settings.*", "engine.config.*")
+#: What a server is set to that listens on an address.
+_LISTENING = tuple(
+    f"engine.config.{name}" for name in ("ssl", "require_secure_transport", "skip_networking")
+)
+#: From the narrowest to the widest: where several explain a difference, the first does.
+DIMENSIONS: dict[str, Dimension] = {
+    dimension.name: dimension
+    for dimension in (
+        Dimension("placement", "placement", ("emulate",), ("tier.*",)),
+        Dimension("cache", "params.cache"),
+        Dimension("threads", "threads", _TUNED),
+        Dimension("cpus", "cpus", ("threads", *_TUNED)),
+        Dimension("listen", "listen", _LISTENING),
+        # Each driver builds the data that it drives.
+        Dimension("driver", "driver", ("tools.*", "dataset.*")),
+        Dimension(
+            "users", "params.users", ("params.connections", "params.client_threads", *_TUNED)
+        ),
+        Dimension("threadcount", "params.threadcount", ("params.client_threads", *_TUNED)),
+        Dimension("restore_method", "restore_method"),
+        Dimension("harness", "harness.version", ("harness.*",)),
+        Dimension("tuning", "tuning", ("settings.*", *_TUNED)),
+        Dimension(
+            "memory_limit",
+            "memory_limit_bytes",
+            ("memory_cap.*", "memory_bytes", "settings.*", *_TUNED),
+        ),
+        Dimension("kernel", "host.kernel.release", ("host.kernel.*",)),
+        Dimension(
+            "host_mode",
+            "host_mode",
+            ("host.kernel.cmdline", "host.persistence_domains*", "host.memory", "memory_bytes",
+             "host.numa_nodes*", *_TUNED),
+            ("tier.*",),
+        ),
+        Dimension(
+            "engine_version",
+            "engine.version",
+            ("engine.build", "engine.source", "dataset.*", "tools.*", *_TUNED),
+        ),
+        Dimension(
+            "engine",
+            "engine",
+            ("engine.*", "engine_options.*", "settings.*", "dataset.*", "tools.*", "memory_bytes"),
+        ),
+        Dimension("host", "host.host_id", ("host.*", "host_mode", "memory_bytes", "tier.*",
+                                           "restore_method", "threads", "memory_cap.*", *_TUNED)),
+    )
+}  # fmt: skip
+
+
+def dimension(name: str) -> Dimension:
+    """A named dimension; any other name is taken as a fact compared on its own."""
+    return DIMENSIONS.get(name) or Dimension(
+        name, name, (name + ".*", *_followers(name.removeprefix("settings.")))
+    )
+
+
+def _followers(setting: str) -> tuple[str, ...]:
+    return (f"settings.{setting}", f"engine.settings.{setting}", f"engine.config.{setting}")
+
+
+def placement_name(spec: Mapping[str, Any]) -> str:
+    """The placement of a run's spec, or what an external engine's owner called it."""
+    placement = spec["placement"]
+    return str(placement["name"] if placement else spec["label"] or "external")
+
+
+def emulated_tiers(run: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The emulated tiers that this run's numbers come from: ``[{tier, by}]``."""
+    placement = run["spec"]["placement"]
+    if placement is None:
+        return list(run["emulated"])
+    used = {tier for part, tier in placement.items() if part != "name"}
+    return [entry for entry in run["emulated"] if entry["tier"] in used]
+
+
+def facts(run: StoredRun) -> dict[str, str]:
+    """Every comparable fact of a run, flat, as text. Times, ids and paths are left out."""
+    flat = spec_facts(run) | {"memory_bytes": _rounded(run.run["memory_bytes"])}
+    return flat | _manifest_facts(run.manifest) if run.manifest else flat
+
+
+def spec_facts(run: StoredRun) -> dict[str, str]:
+    """The facts that were decided before the run: what tells one series from another."""
+    return facts_of_spec(run.head["spec"], run.head["host_mode"])
+
+
+def facts_of_spec(spec: Mapping[str, Any], host_mode: str) -> dict[str, str]:
+    """As ``spec_facts``, of the spec of a run that is planned for a host in this mode."""
+    kept = {name: value for name, value in spec.items() if name not in _SPEC_LEFT_OUT}
+    if spec["placement"]:
+        # Asking for an emulated tier changes nothing for a placement that does not use it.
+        used = set(spec["placement"].values())
+        kept["emulate"] = [tier for tier in spec["emulate"] if tier in used]
+    flat = dict(_flatten("", kept))
+    return flat | {"placement": placement_name(spec), "host_mode": host_mode}
+
+
+def _manifest_facts(manifest: Mapping[str, Any]) -> dict[str, str]:
+    host, engine = manifest["host"], manifest["engine"]
+    flat = dict(_flatten("host", {name: host[name] for name in _HOST_FACTS}))
+    # A reboot moves the last kilobytes; a DIMM more or less shows in three digits.
+    flat["host.memory"] = _rounded(host["memory_bytes"])
+    flat |= _flatten(
+        "host.numa_nodes",
+        {str(node["node"]): _rounded(node["memory_bytes"]) for node in host["numa_nodes"]},
+    )
+    for tier in manifest["tiers"]:
+        known = {"kind": tier["kind"]} | tier["facts"]
+        flat |= _flatten(f"tier.{tier['name']}", {f: known.get(f) for f in _TIER_FACTS})
+    flat |= _flatten("engine", {k: engine[k] for k in ("version", "build", "source", "kind")})
+    flat |= _how("engine.settings", engine["settings"])
+    flat |= _how("engine.config", engine["effective_config"])
+    for part in ("harness", "memory_cap", "tools"):
+        flat |= _flatten(part, manifest[part] or {})
+    dataset = manifest["dataset"] or {}  # how it was loaded is no difference of the data
+    flat |= _flatten("dataset", {k: dataset[k] for k in ("key", "fingerprint") if k in dataset})
+    return flat | {"restore_method": manifest["restore_method"]}
+
+
+def _how(prefix: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings that say how the engine works; paths and names of places are left out."""
+    return {
+        f"{prefix}.{name}": value
+        for name, value in settings.items()
+        if not value.startswith("/")
+        and not any(fnmatchcase(name, pattern) for pattern in _WHERE_SETTINGS)
+    }
+
+
+def _flatten(prefix: str, value: Any) -> Iterable[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _flatten(f"{prefix}.{key}" if prefix else str(key), inner)
+    elif isinstance(value, str):
+        yield prefix, value
+    elif not isinstance(value, Mapping):
+        yield prefix, json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _rounded(size_bytes: int | None) -> str:
+    return "unknown" if size_bytes is None else format_bytes(size_bytes)

@@ -1,0 +1,102 @@
+"""What makes the numbers of a driven window doubtful, whatever the workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from harness.drivers import result as module
+from harness.drivers.result import Counted, Driven
+from harness.drivers.validity import Nouns, backlog, late_counters
+
+S = 10**9
+
+
+class Session:
+    """Its engine is a server that does nothing."""
+
+    engine = SimpleNamespace()
+
+    def counters(self, moment: str = "after") -> dict[str, float]:
+        return {"cpu_ns": 0}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The instants in seconds, at which a clock will be read."""
+    instants: list[float] = []
+    reading = SimpleNamespace(monotonic_ns=lambda: round(instants.pop(0) * S))
+    monkeypatch.setattr(module, "time", reading)
+    return instants
+
+
+def counted() -> Counted:
+    counters = Counted(Session())  # type: ignore[arg-type]
+    counters.begin()
+    counters.end()
+    return counters
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "told"),
+    [
+        # each reading takes 0.3 s: what is between them is of the window's length all the same
+        ((0.0, 0.3), (10.0, 10.3), ""),
+        ((0.2, 0.3), (10.4, 10.7), ""),
+        # the machine stood still before the second reading was begun, or while it was made
+        ((0.0, 0.1), (11.5, 11.6), "1.5 s more than its 10 s"),
+        ((0.0, 0.1), (10.0, 10.7), "600 ms more than its 10 s"),
+        # and before the first
+        ((2.0, 2.1), (10.0, 10.1), "2 s less than its 10 s"),
+    ],
+)
+def test_counters_of_another_time_than_the_window_are_told(clock, began, ended, told):
+    clock[:] = [*began, *ended]
+    found = [one["found"] for one in late_counters(Driven("loadgen", "1", 10 * S), counted())]
+    assert len(found) == bool(told)
+    assert told in "".join(found)
+
+
+def test_what_a_driver_says_of_its_counters_is_told_instead(clock):
+    clock[:] = [0, 0, 20, 20]
+    late = Driven("ycsb", "1", 10 * S, counters_late_ns=round(1.83 * S))
+    (finding,) = late_counters(late, counted())
+    assert "1.83 s from an end of it" in finding["found"]
+    assert "left out" in finding["found"]
+
+
+def test_counters_that_were_not_read_twice_are_of_no_time_at_all():
+    """A driver that does not tell the window's ends: what counts then says so by itself."""
+
+    def told(counters: Counted) -> Iterator[object]:
+        return late_counters(Driven("loadgen", "1", 10 * S), counters)
+
+    counters = Counted(Session())  # type: ignore[arg-type]
+    assert not list(told(counters))
+    counters.begin()
+    assert not list(told(counters))
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "left_out", "codes"),
+    [
+        (0, 0, True, []),
+        (1200, 1200, True, []),  # a hundredth of what was offered
+        # The queue of the ramp-up, which the window does not have to do.
+        (29_520, 0, True, ["backlog-at-window-start"]),
+        (29_520, 29_520, True, ["backlog-at-window-start", "offered rate"]),
+        # Another client does it in the window.
+        (29_520, 29_520, False, ["backlog-at-window-start"]),
+        (0, 60_000, True, ["offered rate"]),
+    ],
+)
+def test_a_queue_at_either_end_of_the_window_is_reported(begin, end, left_out, codes):
+    """Two thousand a second for a minute."""
+    queued = Driven(
+        "loadgen", "1", 60 * S, offered_count=120_000, backlog_count=(begin, end),
+        backlog_left_out=left_out,
+    )  # fmt: skip
+    nouns = Nouns("operation", "user", "--users")
+    assert [finding["what"] for finding in backlog(queued, nouns)] == codes

@@ -1,0 +1,245 @@
+"""Finished steps: what survives a cut, and that nobody goes on with what another works on."""
+
+import subprocess
+import sys
+
+import pytest
+from test_store import SPEC, result
+
+from harness.errors import UsageError
+from harness.execution import checkpoint as steps_module
+from harness.execution.checkpoint import FILE, Steps, steps_kept, under_way
+from harness.experiment.placement import parse_placement
+from harness.store.runs import Store
+from harness.store.spec import RunSpec
+
+CONDITIONS = {"kernel": "6.1", "tiers": [["ssd", "block"]]}
+
+
+def sitting(run_id="r", conditions=CONDITIONS):
+    return {"run_id": run_id, "unix_ns": 1, "conditions": conditions, "uncontrolled": []}
+
+
+def step(name, document=1):
+    return {"step": name, "document": document, "residency": [], "not_cold": []}
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path
+
+
+def test_what_was_appended_is_there_after_a_cut(directory):
+    steps = Steps.create(directory)
+    steps.append({"sitting": sitting()})
+    steps.append(step("q14", {"rows": [["ä", 1]]}))
+    steps.close()
+    again = Steps.open(directory)
+    assert again.names == ["q14"]
+    assert again.document("q14") == {"rows": [["ä", 1]]}
+    assert again.document("q2") is None
+    assert steps_kept(directory) == 1
+
+
+@pytest.mark.parametrize("torn", ['{"step": "q2", "docu', '{"step"', "\0\0\0"])
+def test_a_torn_last_line_does_not_count_and_does_not_spoil_the_next(directory, torn):
+    steps = Steps.create(directory)
+    steps.append(step("q14"))
+    steps.close()
+    with (directory / FILE).open("a") as stream:
+        stream.write(torn)
+    again = Steps.open(directory)
+    assert again.names == ["q14"]
+    again.append(step("q9"))
+    again.close()
+    assert Steps.open(directory).names == ["q14", "q9"]
+
+
+def test_a_file_that_is_no_steps_is_not_gone_on_with(directory):
+    (directory / FILE).write_text('{"something": "else"}\n')
+    assert Steps.open(directory) is None
+
+
+def test_a_line_outside_the_contract_is_not_written(directory):
+    steps = Steps.create(directory)
+    with pytest.raises(UsageError, match="step"):
+        steps.append({"step": "q14"})
+    assert (directory / FILE).read_text() == ""
+
+
+def test_a_full_disk_is_told_and_leaves_the_steps_as_they_were(directory):
+    """The file is the kernel's own limit on its size: the write is cut short, as on a full disk."""
+    program = f"""
+import resource, signal
+from pathlib import Path
+from harness.errors import RunFailed
+from harness.execution.checkpoint import Steps
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+line = {step("q14")!r}
+steps = Steps.create(Path({str(directory)!r}))
+steps.append(line)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+try:
+    steps.append({{**line, "document": "x" * 1000}})
+except RunFailed as error:
+    print(error.asked)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert str(directory) in done.stdout
+    steps = Steps.open(directory)
+    assert steps.names == ["q14"]
+    assert (directory / FILE).stat().st_size < 200
+
+
+def test_nobody_goes_on_with_a_run_under_way_and_everybody_with_a_dead_one(directory):
+    program = f"""
+import sys
+from pathlib import Path
+from harness.execution.checkpoint import Steps
+steps = Steps.create(Path({str(directory)!r}))
+steps.append({step("q14")!r})
+print("held", flush=True)
+sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "held\n"
+        assert under_way(directory)
+        assert Steps.open(directory) is None
+        process.kill()
+    assert not under_way(directory)
+    assert Steps.open(directory).names == ["q14"]
+
+
+def test_sittings_tell_what_was_kept_when_they_began(directory):
+    steps = Steps.create(directory)
+    steps.append({"sitting": sitting()})
+    steps.append(step("rf1-1"))
+    steps.append(step("q14"))
+    steps.append({"sitting": sitting()})
+    assert [one["kept"] for one in steps.sittings] == [[], ["rf1-1", "q14"]]
+
+
+# The store: which run is gone on with ----------------------------------------------
+
+
+def cut_off(store, *names, spec=SPEC, conditions=CONDITIONS):
+    writer = store.begin(spec)
+    writer.steps.append({"sitting": sitting(writer.run_id, conditions)})
+    for name in names:
+        writer.steps.append(step(name))
+    return writer
+
+
+def test_the_same_run_is_gone_on_with_and_keeps_its_name(tmp_path):
+    store = Store(tmp_path)
+    cut = cut_off(store, "q14")
+    cut.close()
+    again = store.resume(SPEC, CONDITIONS, print)
+    assert (again.run_id, again.steps.names) == (cut.run_id, ["q14"])
+
+
+def test_a_run_is_not_gone_on_with_that_is_under_way_or_has_no_step_or_is_another(tmp_path):
+    store = Store(tmp_path)
+    cut_off(store, "q14")  # its lock is still held
+    cut_off(store).close()
+    cut_off(store, "q14", spec=RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {})).close()
+    assert store.resume(SPEC, CONDITIONS, print) is None
+
+
+def test_other_conditions_are_told_and_the_run_is_left_alone(tmp_path):
+    store = Store(tmp_path)
+    cut = cut_off(store, "q14")
+    cut.close()
+    told = []
+    assert store.resume(SPEC, {**CONDITIONS, "kernel": "6.2"}, told.append) is None
+    assert told == [f"{cut.run_id} is not gone on with: it was under another kernel"]
+    assert store.resume(SPEC, CONDITIONS, told.append).run_id == cut.run_id
+
+
+def test_a_finished_run_has_no_steps_left(tmp_path):
+    store = Store(tmp_path)
+    writer = cut_off(store, "q14")
+    writer.finish(result(writer))
+    assert sorted(path.name for path in writer.directory.iterdir()) == ["run.json", "spec.json"]
+    assert store.resume(SPEC, CONDITIONS, print) is None
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_run_that_its_owner_finishes_meanwhile_is_not_gone_on_with(
+    tmp_path, monkeypatch, removed
+):
+    """Between the opening of its steps and the lock on them; or its owner is killed in there."""
+    store = Store(tmp_path)
+    owner = cut_off(store, "q14")
+    lock = steps_module._lock
+
+    def lock_late(descriptor):
+        monkeypatch.undo()
+        if not removed:
+            monkeypatch.setattr(owner.steps, "remove", owner.steps.close)
+        owner.finish(result(owner))
+        lock(descriptor)
+
+    monkeypatch.setattr(steps_module, "_lock", lock_late)
+    assert store.resume(SPEC, CONDITIONS, print) is None
+    assert [run.run_id for run in store.runs()] == [owner.run_id]
+    assert store.unfinished() == []
+
+
+def test_steps_that_another_took_and_finished_meanwhile_are_not_there(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    failed = cut_off(store, "q14")
+    error = {"type": "RunFailed", "asked": "a", "found": "No space left", "do": ""}
+    failed.finish({**result(failed, "failed"), "error": error})
+    failed.close()
+    lock = steps_module._lock
+
+    def lock_late(descriptor):
+        monkeypatch.undo()
+        other = store.resume(SPEC, CONDITIONS, print)
+        other.finish(result(other))
+        lock(descriptor)
+
+    monkeypatch.setattr(steps_module, "_lock", lock_late)
+    assert store.resume(SPEC, CONDITIONS, print) is None
+    assert len(store.runs()) == 2
+    assert store.unfinished() == []
+
+
+def test_the_steps_of_a_failed_run_go_to_one_run_and_to_no_second(tmp_path):
+    store = Store(tmp_path)
+    failed = cut_off(store, "q14", "q2")
+    error = {"type": "RunFailed", "asked": "a", "found": "No space left", "do": ""}
+    failed.finish({**result(failed, "failed"), "error": error})
+    failed.close()
+    again = store.resume(SPEC, CONDITIONS, print)
+    assert again.run_id != failed.run_id
+    assert again.steps.names == ["q14", "q2"]
+    assert again.steps.sittings[0]["run_id"] == failed.run_id
+    assert not (failed.directory / FILE).exists()
+    assert under_way(again.directory)
+    assert store.run(failed.run_id).run["status"] == "failed"
+    assert store.resume(SPEC, CONDITIONS, print) is None
+
+
+def test_a_run_that_failed_by_its_answers_is_not_gone_on_with(tmp_path):
+    store = Store(tmp_path)
+    failed = cut_off(store, "q14")
+    failed.finish(result(failed, "failed"))
+    assert store.resume(SPEC, CONDITIONS, print) is None
+
+
+def test_a_run_under_way_cannot_be_removed(tmp_path):
+    store = Store(tmp_path)
+    writer = cut_off(store, "q14")
+    with pytest.raises(UsageError, match="under way"):
+        store.remove(writer.directory)
+    (entry,) = store.unfinished()
+    assert (entry.under_way, entry.steps_kept) == (True, 1)
+    writer.close()
+    store.remove(writer.directory)
+    assert store.unfinished() == []

@@ -1,0 +1,84 @@
+"""Directories of a run, on tiers that other users may write to, whatever the umask."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from harness.errors import UsageError
+from harness.execution.environment import Environment
+from harness.progress import SilentProgress
+from harness.store.datasets import DatasetStore
+from harness.supervise.credentials import unprivileged
+from harness.supervise.supervisor import Supervisor
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+
+
+@pytest.fixture
+def tier() -> Iterator[Path]:
+    """A directory in which the servers' user may look around."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[Environment]:
+    with Supervisor(tmp_path / "state") as supervisor:
+        yield Environment(
+            tiers={}, host={}, credentials=unprivileged(), engines_prefix=tmp_path,
+            golden=cast(DatasetStore, None), source=cast(DatasetStore, None),
+            supervisor=supervisor, progress=SilentProgress(), argv=(),
+        )  # fmt: skip
+
+
+@pytest.fixture(params=[0o022, 0o027, 0o077])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_servers_user_reaches_its_directories(
+    environment: Environment, tier: Path, umask: int
+) -> None:
+    with environment.directory(tier / "tierbench-work" / "run-data") as made:
+        assert (mode(made.parent), mode(made)) == (0o755, 0o700)
+        user = environment.credentials
+        assert made.stat().st_uid == (os.geteuid() if user is None else user.uid)
+    assert not made.parent.exists()
+
+
+@needs_root
+@pytest.mark.parametrize("what", ["another's", "everybody's", "a link", "a tier of the user's"])
+def test_where_another_user_can_write_nothing_is_made(
+    environment: Environment, tier: Path, what: str
+) -> None:
+    user: Any = environment.credentials
+    work = tier / "tierbench-work"
+    if what == "a link":
+        (tier / "elsewhere").mkdir()
+        work.symlink_to(tier / "elsewhere")
+    else:
+        work.mkdir()
+    if what == "another's":
+        os.chown(work, user.uid, user.gid)
+    elif what == "everybody's":
+        work.chmod(0o1777)
+    elif what == "a tier of the user's":
+        os.chown(tier, user.uid, user.gid)
+    with pytest.raises(UsageError) as refused, environment.directory(work / "run-data"):
+        pass
+    assert refused.value.exit_code == 2
+    assert not (work / "run-data").exists()

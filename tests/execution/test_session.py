@@ -1,0 +1,113 @@
+"""What a session reports of a real server and real files: coldness, footprints, counters."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.counters import difference
+from harness.execution.session import RunSession
+from harness.host.page_cache import evict
+from harness.host.working_set import Footprint
+from harness.progress import SilentProgress
+from harness.supervise.process import process_identity
+from harness.tiers.linux.model import Tier, TierClaim
+from harness.tiers.linux.probe import facts_of_directory
+from harness.tiers.traffic import TierTraffic
+
+MIB = 1 << 20
+
+
+def session(engine: Any, **more: Any) -> RunSession:
+    return RunSession(engine, SilentProgress(), None, drop_caches=False, **more)
+
+
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tierbench-test-", dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.counts_pages
+def test_a_large_log_does_not_hide_data_that_are_not_cold(disk: Path):
+    data, log = disk / "data", disk / "log"
+    for folder in (data, log):
+        folder.mkdir()
+    (data / "table").write_bytes(os.urandom(MIB))
+    (data / "redo").symlink_to(log)  # as PostgreSQL reaches its own
+    with (log / "redo0").open("wb") as file:
+        file.truncate(1024 * MIB)  # preallocated, and nothing in it
+    one = session(SimpleNamespace(files=lambda: [data, log]), apart=[log])
+    with (data / "table").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        assert sum(mapped[:: mmap.PAGESIZE]) >= 0  # what is mapped cannot be evicted
+        one.evict("q1")
+    assert one.residency[0]["total_bytes"] == MIB
+    assert one.not_cold == [f"q1: {MIB} of {MIB} bytes resident"]
+
+
+@pytest.mark.counts_pages
+def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A query may end on rows that it has while the kernel fetches on behind them."""
+    size = 16 * MIB
+    path = disk / "table"
+    path.write_bytes(os.urandom(size))
+    facts = facts_of_directory(disk)
+    traffic = TierTraffic([Tier(TierClaim("ssd", facts.kind, str(disk)), facts)])
+    settled: list[bool] = []
+
+    def settle(level: int = 0) -> bool:
+        settled.append(TierTraffic.settle(traffic, level))
+        return settled[-1]
+
+    monkeypatch.setattr(traffic, "settle", settle)
+    me = process_identity(os.getpid())
+    engine = SimpleNamespace(processes=lambda: [me], counters=dict, files=lambda: [path])
+    one = session(engine, traffic=traffic)
+    for _ in range(10):  # a disk may stand still for longer than it is waited for
+        evict([path])
+        spent, footprint = read_ahead(one, path, size)
+        if any(settled):
+            break
+    assert settled[-1]
+    assert spent["io_read_bytes"] >= size
+    assert spent["tier_read_bytes[tier=ssd]"] >= spent["io_read_bytes"]
+    assert footprint.taken()["touched_file_bytes"] == size
+
+
+def read_ahead(one: RunSession, path: Path, size: int) -> tuple[Any, Footprint]:
+    """What was spent while the kernel fetched a file ahead, and what was touched."""
+    with path.open("rb") as file:
+        footprint = one.footprint()
+        before = one.counters("before")
+        while one._in_flight:  # of others: as many of ours would not be waited for
+            before = one.counters("before")
+        for at in range(0, size, MIB):  # returns before the last is there
+            os.posix_fadvise(file.fileno(), at, MIB, os.POSIX_FADV_WILLNEED)
+        return difference(before, one.counters("after")), footprint
+
+
+def test_under_way_the_processes_are_read_before_a_busy_server_is_asked():
+    """And nothing is waited for: what is on its way to a device belongs to others, too."""
+    asked: list[str] = []
+
+    def processes():
+        asked.append("processes")
+        return [process_identity(os.getpid())]
+
+    def counters():
+        asked.append("engine")
+        return {"commits_count": 1.0}
+
+    engine = SimpleNamespace(processes=processes, counters=counters, files=list)
+    found = session(engine).counters("under way")
+    assert asked == ["processes", "engine"]
+    assert {"cpu_ns", "commits_count"} <= found.keys()

@@ -1,0 +1,313 @@
+"""A profile expands to specs: purely, in interleaved blocks, with content hashes."""
+
+import pytest
+
+from harness import registry
+from harness.errors import UsageError
+from harness.experiment.profile import (
+    expand,
+    find_profile,
+    known_profiles,
+    load_profile,
+    published_of,
+)
+from harness.store import schemas
+from harness.store.spec import RunSpec
+from harness.yamlfile import parse_yaml
+from reports.published import read_published
+
+PROFILE = """\
+schema: 1
+name: two-by-two
+description: two engines, two placements
+workload: tpch
+size: 2
+axes:
+  engine: [duckdb, postgres]
+  placement: [ssd-both, pmem-both]
+fixed:
+  memory_limit: "= 0.5 * GiB * size"
+  params: {scale: "= size", cache: warm}
+  settings: {jit: false}
+repeats: 3
+"""
+
+
+def normalise(workload, params):
+    return {"cache": "cold-per-query", **params}
+
+
+def plan_of(text, **kwargs):
+    return expand(parse_yaml(text, "p.yml"), normalise, **kwargs)
+
+
+def order(plan, block):
+    return [(s.engine, s.placement.name) for s in plan.runs if s.block == block]
+
+
+def test_the_cross_product_stands_once_in_every_block_and_every_second_block_is_reversed():
+    plan = plan_of(PROFILE)
+    assert len(plan.runs) == 12
+    first = order(plan, 0)
+    assert first == [
+        ("duckdb", "ssd-both"),
+        ("duckdb", "pmem-both"),
+        ("postgres", "ssd-both"),
+        ("postgres", "pmem-both"),
+    ]
+    assert order(plan, 1) == first[::-1]
+    assert order(plan, 2) == first
+    assert [spec.block for spec in plan.runs] == sorted(spec.block for spec in plan.runs)
+
+
+def test_size_scales_data_and_memory_together():
+    spec = plan_of(PROFILE).runs[0]
+    assert spec.params == {"cache": "warm", "scale": 2}
+    assert spec.memory_limit_bytes == 2**30
+    assert spec.settings == {"jit": "off"}
+
+
+def test_expansion_is_pure_and_hashes_tell_specs_apart():
+    one, two = plan_of(PROFILE), plan_of(PROFILE)
+    assert [s.hash() for s in one.runs] == [s.hash() for s in two.runs]
+    assert one.hash == two.hash
+    assert len({s.hash() for s in one.runs}) == 12
+    assert len({s.series() for s in one.runs}) == 4
+    assert plan_of(PROFILE.replace("warm", "cold-per-run")).hash != one.hash
+
+
+def test_a_spec_survives_json():
+    for spec in plan_of(PROFILE).runs:
+        assert RunSpec.from_json(spec.to_json()) == spec
+
+
+def test_emulation_from_the_command_line_joins_the_profiles_own():
+    plan = plan_of(PROFILE, emulate=("pmem",))
+    assert all(spec.emulate == ("pmem",) for spec in plan.runs)
+
+
+def test_specs_name_what_is_emulated_and_the_plan_keeps_where():
+    text = PROFILE.replace("fixed:\n", "fixed:\n  emulate: [pmem, cxl]\n")
+    plan = plan_of(text, emulate=("pmem=/dev/shm/x",))
+    assert plan.emulate == ("pmem=/dev/shm/x", "cxl")
+    assert all(spec.emulate == ("pmem", "cxl") for spec in plan.runs)
+    schemas.validate(plan.runs[0].to_json(), "run-spec", "spec")
+    assert plan_of(text).hash == plan.hash
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "found"),
+    [
+        ("ssd-both, pmem-both", "ssd-both, ssd-bothh", 8, "not in the placement grammar"),
+        ('{scale: "= size", cache: warm}', "\n    cache: warm\n    scal: 1", 13, "not a param"),
+        ('{scale: "= size", cache: warm}', "\n    scale: 0\n    cache: warm", 12, "out of range"),
+        ('"= 0.5 * GiB * size"', "4G", 10, "not a size"),
+        ('"= 0.5 * GiB * size"', '"= 1e308 * GiB * size"', 10, "not finite"),
+        ("workload: tpch", "workload: tpch2", 4, "did you mean 'tpch'"),
+        ("settings: {jit: false}", "engine_options: {duckdbb: {}}", 12, "did you mean 'duckdb'"),
+    ],
+)
+def test_a_slip_in_a_value_is_named_with_its_line(old, new, line, found):
+    text = PROFILE.replace(old, new)
+    assert text != PROFILE
+    with pytest.raises(UsageError) as refused:
+        expand(parse_yaml(text, "p.yml"), registry.normalise)
+    assert refused.value.asked.startswith(f"p.yml:{line}"), refused.value.asked
+    assert found in refused.value.found
+
+
+def test_a_slip_in_one_value_of_an_axis_is_named_with_the_line_of_that_value():
+    text = PROFILE.replace("fixed:\n", "  params:\n    queries:\n      - 1\n      - 23\nfixed:\n")
+    with pytest.raises(UsageError) as refused:
+        expand(parse_yaml(text, "p.yml"), registry.normalise)
+    assert refused.value.asked.startswith("p.yml:12: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        (UsageError("DuckDB setting 'jit'", "no such setting (did you mean 'size'?)"),
+         "p.yml:12: DuckDB setting 'jit'"),
+        (UsageError("settings", 'unrecognized parameter "jit"'), "p.yml:12: settings"),
+        (UsageError("placement 'pmem-both' puts data on tier 'pmem'", "there is no tier 'pmem'"),
+         "p.yml:8: placement 'pmem-both' puts data on tier 'pmem'"),
+        (UsageError("the disk", "too small (did you mean 'jit'?)"), "the disk"),
+    ],
+)  # fmt: skip
+def test_what_engines_and_host_refuse_is_named_with_its_line(error, asked):
+    with pytest.raises(UsageError) as refused, plan_of(PROFILE).blaming():
+        raise error
+    assert refused.value.asked == asked
+
+
+def test_repeats_have_an_end(tmp_path):
+    file = tmp_path / "p.yml"
+    file.write_text(PROFILE.replace("repeats: 3", "repeats: 100000"))
+    with pytest.raises(UsageError, match="10000"):
+        load_profile(file, normalise)
+
+
+def test_what_varies_cannot_be_fixed_too():
+    with pytest.raises(UsageError) as refused:
+        plan_of(PROFILE.replace("fixed:\n", "fixed:\n  engine: duckdb\n"))
+    assert "'engine' is both an axis and fixed" in refused.value.found
+    assert refused.value.asked == "p.yml:7"
+
+
+def test_shuffled_order_is_seeded_and_stays_within_its_block():
+    text = PROFILE + "order: shuffled\n"
+    assert [s.hash() for s in plan_of(text).runs] == [s.hash() for s in plan_of(text).runs]
+    assert sorted(order(plan_of(text), 1)) == sorted(order(plan_of(PROFILE), 1))
+
+
+def test_profiles_that_come_along_are_found_by_name_and_a_typo_is_told():
+    assert find_profile("demo").name == "demo.yml"
+    with pytest.raises(UsageError) as refused:
+        find_profile("dmeo")
+    assert "did you mean 'demo'" in refused.value.found
+
+
+@pytest.mark.parametrize("name", sorted(known_profiles()))
+def test_every_profile_that_comes_along_expands(name):
+    plan = load_profile(find_profile(name), registry.normalise)
+    assert plan.runs
+    assert len({spec.hash() for spec in plan.runs}) == len(plan.runs)
+
+
+CONFIGURATIONS = """\
+schema: 1
+name: modes
+description: the paper's three configurations
+workload: tpch
+axes:
+  engine: [duckdb, postgres]
+  configuration:
+    - {placement: ssd-both, host_mode: Default|AppDirect}
+    - {placement: pmem-both, host_mode: AppDirect, cpus: "3,0-1"}
+    - {placement: ssd-both, host_mode: Memory}
+"""
+
+
+def test_a_configuration_sets_what_belongs_together():
+    runs = plan_of(CONFIGURATIONS).runs
+    assert [(r.engine, r.placement.name, r.required_host_mode, r.cpus) for r in runs[:3]] == [
+        ("duckdb", "ssd-both", "Default|AppDirect", None),
+        ("duckdb", "pmem-both", "AppDirect", "0-1,3"),
+        ("duckdb", "ssd-both", "Memory", None),
+    ]
+    assert len(runs) == 6
+    for spec in runs:
+        schemas.validate(spec.to_json(), "run-spec", "spec")
+        assert RunSpec.from_json(spec.to_json()) == spec
+
+
+def test_what_a_configuration_sets_cannot_be_fixed_too():
+    with pytest.raises(UsageError, match="'placement' is also fixed") as refused:
+        plan_of(CONFIGURATIONS + "fixed: {placement: ssd-both}\n")
+    assert refused.value.asked == "p.yml:8"
+
+
+def test_a_bad_value_in_a_configuration_is_named_with_its_line():
+    with pytest.raises(UsageError, match="backwards") as refused:
+        plan_of(CONFIGURATIONS.replace('"3,0-1"', '"3-1"'))
+    assert refused.value.asked.startswith("p.yml:9: ")
+
+
+@pytest.mark.parametrize(
+    ("position", "emulate", "modes"),
+    [(0, (), "Default AppDirect"), (1, (), "AppDirect"), (2, (), "Memory"),
+     # What stands in for PMem stands in for the mode that gives it; nothing does for Memory.
+     (1, ("pmem",), "Default AppDirect"), (2, ("pmem",), "Memory")],
+)  # fmt: skip
+def test_a_run_is_made_in_the_modes_it_names(position, emulate, modes):
+    spec = plan_of(CONFIGURATIONS, emulate=emulate).runs[position]
+    every = ("Default", "AppDirect", "Memory", "Mixed", "unknown")
+    assert [mode for mode in every if spec.runs_in(mode)] == modes.split()
+
+
+def test_specs_without_processors_do_not_mention_them():
+    assert "cpus" not in plan_of(PROFILE).runs[0].to_json()
+
+
+def test_another_size_scales_all_that_depends_on_it(tmp_path):
+    file = tmp_path / "p.yml"
+    file.write_text(PROFILE)
+    spec = load_profile(file, normalise, size=0.5).runs[0]
+    assert (spec.params["scale"], spec.memory_limit_bytes) == (0.5, 2**28)
+    file.write_text(PROFILE.replace("size: 2\n", "").replace("size", "2"))
+    with pytest.raises(UsageError, match="no size"):
+        load_profile(file, normalise, size=0.5)
+
+
+def test_a_parameter_of_the_command_line_stands_in_all_runs_unless_it_is_an_axis(tmp_path):
+    file = tmp_path / "p.yml"
+    file.write_text(PROFILE)
+    runs = load_profile(file, normalise, params={"scale": 0.1}).runs
+    assert {run.params["scale"] for run in runs} == {0.1}
+    file.write_text(TOGETHER)
+    with pytest.raises(UsageError, match="'queries' is an axis"):
+        load_profile(file, normalise, params={"queries": [1]})
+
+
+def test_a_profile_names_the_figures_that_it_repeats(tmp_path):
+    file = tmp_path / "p.yml"
+    file.write_text(PROFILE + "published: [fig2]\n")
+    with pytest.raises(UsageError, match=r"no published\.csv"):
+        load_profile(file, normalise)
+    points = "fig2,postgres/pmem-both,1,106,s,0.5\nfig4,postgres/pmem-both,15,9,x,0\n"
+    (tmp_path / "published.csv").write_text(f"figure,series,x,y,unit,read_off_error\n{points}")
+    assert load_profile(file, normalise).figures == ("fig2",)
+    file.write_text(PROFILE + "published: [fig3]\n")
+    with pytest.raises(UsageError, match="no figure 'fig3'") as refused:
+        load_profile(file, normalise)
+    assert refused.value.asked.endswith("p.yml:14")
+
+
+TOGETHER = """\
+schema: 1
+name: plans
+description: each engine with its own queries
+workload: tpch
+axes:
+  configuration:
+    - {engine: postgres, params: {queries: [1, 3]}}
+    - {engine: duckdb, params: {queries: [2]}}
+  placement: [ssd-both, pmem-both]
+"""
+
+
+def test_an_engine_can_have_parameters_of_its_own():
+    runs = plan_of(TOGETHER).runs
+    assert [(r.engine, r.params["queries"], r.placement.name) for r in runs] == [
+        ("postgres", [1, 3], "ssd-both"),
+        ("postgres", [1, 3], "pmem-both"),
+        ("duckdb", [2], "ssd-both"),
+        ("duckdb", [2], "pmem-both"),
+    ]
+    with pytest.raises(UsageError, match="'queries' is also fixed") as refused:
+        plan_of(TOGETHER + "fixed: {params: {queries: [1]}}\n")
+    assert refused.value.asked == "p.yml:7"
+    with pytest.raises(UsageError, match="not a query of TPC-H") as refused:
+        expand(parse_yaml(TOGETHER.replace("[2]", "[23]"), "p.yml"), registry.normalise)
+    assert refused.value.asked.startswith("p.yml:8: ")
+
+
+def test_a_scan_without_its_filter_is_not_laid_beside_one_with_it():
+    path, figures = published_of("nvm-for-databases-query-plans")
+    series = [one for one in read_published(path, figures) if one.engine == "mysql"]
+    assert {one.metric for one in series} == {"table_read_ns", "index_lookup_ns"}
+
+
+def test_an_experiment_of_the_paper_has_the_paper_s_numbers():
+    path, figures = published_of("nvm-for-databases-query-plans")
+    assert path is not None and path.name == "published.csv"
+    assert figures == ("sec4.5.1", "sec4.5.2", "sec4.5.3")
+    assert published_of("demo") == (None, ())
+    read = read_published(path, figures)
+    assert {(one.engine, one.arm) for one in read} == {
+        (engine, arm)
+        for engine in ("postgres", "mysql", "duckdb")
+        for arm in ("ssd-both", "pmem-both")
+    } - {("postgres", "ssd-both")}
+    [whole] = [one for one in read if one.metric == "query_duration_ns"]
+    assert (whole.engine, whole.arm, whole.points[0].y_base) == ("postgres", "pmem-both", 106e9)

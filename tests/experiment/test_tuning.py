@@ -1,0 +1,204 @@
+"""Tuning profiles: settings from cores and memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engines._innodb.installation import Flavour
+from harness.errors import UsageError
+from harness.experiment.tuning import settings_for, tunings
+from harness.units import GIB
+
+HOST = {"memory": 16.0 * GIB, "cores": 8.0, "scale": math.nan, "connections": 0.0,
+        "window": 60.0, "data": 0.0}  # fmt: skip
+
+
+def test_computed_from_memory_and_cores() -> None:
+    settings = settings_for("computed", "postgres", HOST)
+    assert settings["shared_buffers"] == "4194304kB"  # a quarter of 16 GiB
+    assert settings["max_parallel_workers"] == "8"
+    assert settings_for("computed", "duckdb", HOST) == {
+        "threads": "8",
+        "memory_limit": "13421772KiB",
+    }
+
+
+@pytest.mark.parametrize(
+    ("window_s", "interval"),
+    # 20 s cannot hold an interval: 30 s is the least that PostgreSQL takes
+    [(1, 30), (20, 30), (45, 45), (60, 60), (90, 45), (180, 60), (200, 50), (540, 60), (7200, 60)],
+)
+def test_a_window_holds_a_whole_number_of_checkpoints(window_s: float, interval: int) -> None:
+    settings = settings_for("computed", "postgres", HOST | {"window": window_s})
+    assert settings["checkpoint_timeout"] == str(interval)
+
+
+def test_innodb_s_redo_log_is_in_proportion_to_processors() -> None:
+    """Flushing settles when a part of it is full, which must not take longer than the ramp-up."""
+    name = "loose_innodb_redo_log_capacity"
+    for cores, mib in ((1.0, 256), (2.0, 256), (8.0, 1024), (64.0, 2048)):
+        large = HOST | {"memory": 64.0 * GIB, "cores": cores}
+        assert settings_for("computed", "mysql", large)[name] == f"{mib}M"
+        assert settings_for("computed", "mariadb", large)["innodb_log_file_size"] == f"{mib}M"
+
+
+@pytest.mark.parametrize(("memory_gib", "share"), [(0.25, 10.0), (4.0, 5.43), (1024.0, 0.1)])
+def test_mariadb_flushes_from_the_same_number_of_dirty_pages(
+    memory_gib: float, share: float
+) -> None:
+    """128 MiB of pages, whatever the pool's size, where that is within 0.1 and 10 % of it."""
+    settings = settings_for("computed", "mariadb", HOST | {"memory": memory_gib * GIB})
+    assert float(settings["innodb_max_dirty_pages_pct_lwm"]) == pytest.approx(share, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("data", "memtable_mib"),
+    [(110e6, 4), (4.0 * GIB, 32), (32.0 * GIB, 256), (1000.0 * GIB, 256)],
+)
+def test_rocksdb_s_levels_are_in_proportion_to_the_data(data: float, memtable_mib: int) -> None:
+    settings = settings_for("computed", "rocksdb", HOST | {"data": data})
+    sizes = [int(settings[name]) >> 20 for name in (
+        "write_buffer_size", "target_file_size_base", "max_bytes_for_level_base")]  # fmt: skip
+    assert sizes == [memtable_mib, memtable_mib, 4 * memtable_mib]
+    small = settings_for("computed", "rocksdb", HOST | {"data": data, "memory": 0.25 * GIB})
+    assert int(small["write_buffer_size"]) >> 20 == min(8, memtable_mib)
+    assert small["max_bytes_for_level_base"] == settings["max_bytes_for_level_base"]
+
+
+def test_the_paper_s_settings() -> None:
+    """VLDB 2023 §3.1: 16 GB of buffers on a socket with 64 GB; checkpoints at 30 s or 5 GB."""
+    settings = settings_for("paper", "postgres", HOST | {"memory": 64.0 * GIB, "cores": 48.0})
+    assert settings["shared_buffers"] == f"{16 * 1024 * 1024}kB"
+    assert (settings["checkpoint_timeout"], settings["max_wal_size"]) == ("30s", "5GB")
+    assert settings["max_parallel_workers_per_gather"] == "24"
+    assert (settings["work_mem"], settings["effective_cache_size"]) == ("17476kB", "50331648kB")
+
+
+def test_the_paper_s_settings_for_rocksdb() -> None:
+    """Those of YCSB 0.17.0's binding: optimizeLevelStyleCompaction, 2 × processors compactions."""
+    settings = settings_for("paper", "rocksdb", HOST | {"cores": 48.0})
+    assert (settings["max_background_jobs"], settings["max_background_compactions"]) == ("96", "96")
+    levels = settings["compression_per_level"].split(":")
+    assert levels == ["kNoCompression"] * 2 + ["kLZ4Compression"] * 5
+    assert settings["level_compaction_dynamic_level_bytes"] in ("false", "False", "off")
+    assert (settings["block_cache"], settings["write_buffer_size"]) == (
+        str(8 << 20),
+        str(128 << 20),
+    )
+
+
+@pytest.mark.parametrize("tuning", ["computed", "paper"])
+def test_one_core_gets_no_helpers(tuning: str) -> None:
+    """VLDB 2023 §7.1 iv: a query has one process or thread."""
+    alone = {
+        "postgres": ("max_parallel_workers_per_gather", "0"),
+        "duckdb": ("threads", "1"),
+        "mysql": ("loose_innodb_parallel_read_threads", "1"),
+    }
+    for engine, (setting, value) in alone.items():
+        assert settings_for(tuning, engine, HOST | {"cores": 1.0})[setting] == value
+        assert settings_for(tuning, engine, HOST | {"cores": 2.0})[setting] != value
+
+
+def test_memory_mode_keeps_the_buffers_of_the_other_modes() -> None:
+    """VLDB 2023 §3.1: 16 GB of buffers, beside 64 GB of DRAM or in 256 GB of Memory Mode."""
+    for engine in ("postgres", "duckdb", "mysql", "mariadb"):
+        dram = settings_for("paper", engine, HOST | {"memory": 64.0 * GIB})
+        mode = settings_for("paper-memory-mode", engine, HOST | {"memory": 256.0 * GIB})
+        assert mode == dram
+
+
+def test_the_paper_s_settings_for_tpcc() -> None:
+    """VLDB 2023 §3.1: 48 GB of buffers for 1000 warehouses; checkpoints at 30 s or 5 GB."""
+    host = HOST | {"memory": 64e9, "cores": 24.0, "scale": 1000.0, "connections": 128.0}
+    postgres = settings_for("paper-tpcc", "postgres", host)
+    assert postgres["shared_buffers"] == f"{48 * 10**9 // 1024}kB"
+    assert (postgres["checkpoint_timeout"], postgres["max_wal_size"]) == ("30s", "5GB")
+    mysql = settings_for("paper-tpcc", "mysql", host)
+    assert mysql["innodb_buffer_pool_size"] == f"{48 * 10**9 // 2**20}M"
+    assert mysql["innodb_flush_method"] == "fsync" and "log_bin" not in mysql
+    tenth = settings_for("paper-tpcc", "postgres", host | {"scale": 10.0, "memory": 2e9})
+    assert tenth["shared_buffers"] == f"{48 * 10**7 // 1024}kB"
+
+
+@pytest.mark.parametrize("tuning", tunings())
+@pytest.mark.parametrize("engine", ["postgres", "mysql", "mariadb"])
+def test_there_are_connections_for_every_user_and_for_who_watches(tuning: str, engine: str) -> None:
+    defaults = {"postgres": 100, "mysql": 151, "mariadb": 151}
+    for connections in (0, 1, 128, 1000):
+        host = HOST | {"scale": 10.0, "connections": float(connections)}
+        settings = settings_for(tuning, engine, host)
+        found = int(settings.get("max_connections", defaults[engine]))
+        assert found >= connections + 20, (connections, settings)
+
+
+def test_overrides_win() -> None:
+    settings = settings_for("computed", "postgres", HOST, {"shared_buffers": "1GB", "jit": "off"})
+    assert settings["shared_buffers"] == "1GB" and settings["jit"] == "off"
+
+
+#: Small, ordinary and large: memory in GiB, scale, connections.
+HOSTS = ((0.25, 1.0, 0.0), (2.0, 10.0, 8.0), (64.0, 1000.0, 128.0), (1024.0, 10000.0, 1000.0))
+
+
+def settings_of_every_profile(engine: str) -> Iterator[dict[str, str]]:
+    for tuning in tunings():
+        for memory, scale, connections in HOSTS:
+            values = {"memory": memory * GIB, "scale": scale, "connections": connections}
+            yield settings_for(tuning, engine, HOST | values)
+
+
+def test_every_profile_gives_settings_that_postgresql_takes() -> None:
+    from engines.postgres.configuration import check_settings
+    from engines.postgres.installation import choose
+    from harness.paths import engines_prefix
+
+    for version in ("", "18.4"):
+        installation = choose({"version": version}, engines_prefix())
+        for settings in settings_of_every_profile("postgres"):
+            check_settings(installation, settings)
+
+
+@pytest.mark.parametrize("flavour", ["mysql", "mariadb"])
+def test_every_profile_gives_settings_that_innodb_s_servers_take(flavour: Flavour) -> None:
+    """Of every release in the private prefix: what one of them lacks is ``loose_``."""
+    from engines._innodb.configuration import check_settings
+    from engines._innodb.installation import _private, choose
+    from harness.paths import engines_prefix
+
+    prefix = engines_prefix()
+    for installation in {choose(flavour, {}, prefix), *_private(flavour, prefix)}:
+        for settings in settings_of_every_profile(flavour):
+            check_settings(installation, settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("engins: {}", r"t\.yml:2: unknown key 'engins' \(did you mean 'engines'"),
+        ("engines:\n  postgre: {}", r"t\.yml:3: unknown engine 'postgre' \(did you mean 'postgr"),
+        ("engines:\n  postgres:\n    work_mem: '= memry'", r"t\.yml:4: .*did you mean 'memory'"),
+        ("engines:\n  postgres:\n    work_mem: [1]", r"t\.yml:4: \[1\] is not a setting's value"),
+        ("engines:\n  postgres:\n    work_mem: '= scale'", r"unknown name 'scale'"),
+        ("engines: [postgres]", "not a tuning profile"),
+        ("base: papr", "did you mean 'paper'"),
+        ("base: paper-memory-mode", r"t\.yml:2: 'paper-memory-mode' has a base itself"),
+        ("base: paper\nmemory: 4GiB", r"t\.yml:3: '4GiB' is no expression"),
+        ("engines: {}\nmemory: '= memory'", r"t\.yml:3: memory without a base"),
+        ("name: x", "'engines' is missing"),
+    ],
+)
+def test_mistakes_are_named_by_file_and_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "t.yml"
+    path.write_text(f"schema: 1\n{text}\n")
+    with pytest.raises(UsageError, match=message):
+        settings_for(path, "postgres", HOST)
+
+
+def test_an_unknown_profile_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean 'computed'"):
+        settings_for("compute", "postgres", HOST)

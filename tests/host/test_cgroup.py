@@ -1,0 +1,275 @@
+"""The memory cap, on the real controller where there is one, else on a directory tree."""
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from patience import PATIENCE_S
+
+from harness.host.cgroup import available, memory_cap
+from harness.host.page_cache import evict, residency
+from harness.host.tmpfs_room import TmpfsRoom
+from harness.supervise.credentials import unprivileged
+from harness.supervise.supervisor import Supervisor
+from harness.units import MIB
+
+LIMIT = 64 * MIB
+needs_a_cap = pytest.mark.skipif(
+    available().method == "none", reason=f"no cap can be made here: {available().reason}"
+)
+
+
+@pytest.fixture
+def supervisor(tmp_path):
+    with Supervisor(tmp_path / "state") as supervisor:
+        yield supervisor
+
+
+@pytest.fixture
+def big_file(tmp_path):
+    path = tmp_path / "big"
+    path.write_bytes(os.urandom(MIB) * 160)
+    evict([path])
+    return path
+
+
+@pytest.mark.counts_pages
+@needs_a_cap
+def test_the_cap_covers_the_page_cache(supervisor, big_file):
+    with memory_cap(LIMIT, supervisor) as cap:
+        assert cap.limit_bytes == LIMIT
+        reader = supervisor.capped_by(cap).spawn(["cat", str(big_file)])
+        assert reader.wait(PATIENCE_S) == 0
+        found = residency([big_file])
+        events = cap.events()
+    assert 0 < found.resident_bytes <= LIMIT
+    assert events.oom_kills == 0
+    assert events.limit_hits > 0
+    assert LIMIT / 2 < events.peak_bytes <= LIMIT
+
+
+@pytest.mark.counts_pages
+@needs_a_cap
+def test_what_is_outside_the_cap_is_not_held_to_it(supervisor, big_file):
+    with memory_cap(LIMIT, supervisor) as cap:
+        starter = supervisor.capped_by(cap)
+        assert starter.spawn(["cat", str(big_file)], capped=False).wait(PATIENCE_S) == 0
+        assert residency([big_file]).resident_bytes > LIMIT
+        assert cap.events().usage_bytes < LIMIT / 2
+
+
+#: Writes 16 MiB to the file for each line that it reads, then prints a line.
+WRITER = """import sys
+for line in sys.stdin:
+    with open(sys.argv[1], "ab", 0) as file:
+        file.write(bytes(16 << 20))
+    print(flush=True)
+"""
+
+
+def until(condition):
+    while not condition():
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def tmpfs_directory():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        yield Path(directory)
+
+
+@pytest.mark.counts_pages
+@needs_a_cap
+def test_files_on_a_tmpfs_leave_the_rest_of_the_cap_as_it_is(supervisor, big_file, tmpfs_directory):
+    """Three times the limit in a log on a tmpfs; the page cache still has the limit's room."""
+    (tmpfs_directory / "restored").write_bytes(bytes(32 * MIB))  # charged to us, not to the cap
+    with memory_cap(LIMIT, supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
+        starter = supervisor.capped_by(cap)
+        log = tmpfs_directory / "log"
+        writer = starter.spawn(["/usr/bin/python3", "-c", WRITER, str(log)], pipes=True)
+        for written in range(16, 208, 16):
+            writer.stdin.write(b"\n")
+            writer.stdin.flush()
+            assert writer.stdout.readline()
+            until(lambda expected=written * MIB: room.given_bytes == expected)
+        assert room.peak_bytes >= 192 * MIB
+        assert starter.spawn(["cat", str(big_file)]).wait(60) == 0
+        cached = residency([big_file]).resident_bytes
+        log.unlink()
+        until(lambda: room.given_bytes == 0)
+        assert starter.spawn(["cat", str(big_file)]).wait(60) == 0
+        later = residency([big_file]).resident_bytes
+        assert cap.events().oom_kills == 0
+    assert LIMIT / 2 < cached <= LIMIT
+    assert LIMIT / 2 < later <= LIMIT
+
+
+#: Holds 16 MiB in a file without a name in the directory, then prints a line and waits.
+NAMELESS = """import os, sys
+file = os.open(sys.argv[1], os.O_TMPFILE | os.O_RDWR)
+os.write(file, bytes(16 << 20))
+print(flush=True)
+sys.stdin.readline()
+"""
+
+
+@needs_a_cap
+def test_files_without_a_name_have_room_as_long_as_they_are_open(supervisor, tmpfs_directory):
+    tmpfs_directory.chmod(0o1777)
+    with memory_cap(LIMIT, supervisor) as cap, TmpfsRoom(cap, [tmpfs_directory]) as room:
+        holder = supervisor.capped_by(cap).spawn(
+            ["/usr/bin/python3", "-c", NAMELESS, str(tmpfs_directory)], pipes=True
+        )
+        assert holder.stdout.readline()
+        until(lambda: room.charged_bytes == 16 * MIB)
+        holder.stdin.close()
+        holder.wait(60)
+        until(lambda: room.given_bytes == 0)
+
+
+@needs_a_cap
+def test_no_room_is_added_where_nothing_is_on_a_tmpfs(supervisor, tmp_path):
+    with memory_cap(LIMIT, supervisor) as cap, TmpfsRoom(cap, [tmp_path]) as room:
+        (tmp_path / "log").write_bytes(bytes(MIB))
+    assert room.peak_bytes == 0
+
+
+@needs_a_cap
+def test_a_server_that_needs_more_is_killed_and_that_is_told(supervisor):
+    with memory_cap(LIMIT, supervisor) as cap:
+        greedy = "b = bytearray(200 << 20); print(len(b))"
+        executable = sys.executable if os.geteuid() else "/usr/bin/python3"
+        process = supervisor.capped_by(cap).spawn(
+            [executable, "-c", greedy], credentials=unprivileged()
+        )
+        assert process.wait(PATIENCE_S) == -9
+        assert cap.events().oom_kills == 1
+
+
+@needs_a_cap
+def test_the_cap_is_gone_with_its_processes(supervisor):
+    with memory_cap(LIMIT, supervisor) as cap:
+        process = supervisor.capped_by(cap).spawn(["sh", "-c", "setsid sleep 1000 & sleep 1000"])
+        assert cap.path.is_dir()
+    assert not cap.path.exists()
+    assert process.wait(PATIENCE_S) == -9
+
+
+def test_no_limit_no_cap(supervisor):
+    with memory_cap(None, supervisor) as cap:
+        assert cap is None
+        assert supervisor.capped_by(cap).spawn(["true"]).wait(PATIENCE_S) == 0
+
+
+def test_where_no_cap_can_be_made_it_says_so(supervisor, monkeypatch, host):
+    proc = host("", "")
+    monkeypatch.setattr("harness.host.cgroup.available", lambda: available(proc))
+    with memory_cap(LIMIT, supervisor) as cap:
+        assert (cap.method, cap.path) == ("none", None)
+        assert cap.reason == "no memory control group is mounted"
+        assert cap.events().peak_bytes is None
+        assert supervisor.capped_by(cap).spawn(["true"]).wait(PATIENCE_S) == 0
+
+
+# Which way is taken: on directory trees laid out as the kernel does ----------------------
+
+
+@pytest.fixture
+def host(tmp_path):
+    """A /proc/self with these mounts (TREE stands for the tree's root) and groups."""
+
+    def make(mountinfo, groups):
+        proc = tmp_path / "proc"
+        proc.mkdir()
+        (proc / "mountinfo").write_text(mountinfo.replace("TREE", str(tmp_path / "cgroup")))
+        (proc / "cgroup").write_text(groups)
+        return proc
+
+    return make
+
+
+def group(path, **files):
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "cgroup.procs").touch()
+    for name, text in files.items():
+        (path / f"cgroup.{name}").write_text(text)
+    return path
+
+
+V1 = "31 25 0:26 / TREE/memory rw,nosuid shared:9 - cgroup cgroup rw,memory\n"
+V2 = "35 25 0:30 / TREE rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+
+
+def test_v1_below_our_own_group(host, tmp_path):
+    own = group(tmp_path / "cgroup/memory/user/1")
+    site = available(host(V1, "4:memory:/user/1\n3:cpu,cpuacct:/x\n0::/\n"))
+    assert (site.method, site.parent) == ("cgroup-v1", own)
+
+
+def test_v1_in_a_container_that_sees_a_part_of_the_tree(host, tmp_path):
+    top = group(tmp_path / "cgroup/memory")
+    mount = V1.replace("0:26 /", "0:26 /docker/abc")
+    site = available(host(mount, "4:memory:/docker/abc\n"))
+    assert (site.method, site.parent) == ("cgroup-v1", top)
+
+
+def test_v2_in_the_nearest_group_whose_children_have_the_controller(host, tmp_path):
+    app = group(tmp_path / "cgroup/user.slice/app.slice", subtree_control="cpu memory pids\n")
+    group(app / "run-1.scope", subtree_control="")
+    group(tmp_path / "cgroup/user.slice", subtree_control="memory\n")
+    site = available(host(V2, "0::/user.slice/app.slice/run-1.scope\n"))
+    assert (site.method, site.parent) == ("cgroup-v2", app)
+
+
+def test_v2_without_the_controller(host, tmp_path):
+    group(tmp_path / "cgroup/a", subtree_control="cpu\n")
+    group(tmp_path / "cgroup", subtree_control="cpu\n")
+    site = available(host(V2, "0::/a\n"))
+    assert site.method == "none"
+    assert "gives its children the memory controller" in site.reason
+
+
+def test_v2_of_another_user(host, tmp_path, monkeypatch):
+    group(tmp_path / "cgroup", subtree_control="memory\n")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    proc = host(V2, "0::/\n")
+    site = available(proc)
+    assert site.method == "none"
+    assert "not delegated to us" in site.reason
+    assert "no systemd user manager" in site.reason
+
+    (tmp_path / "run" / "systemd").mkdir(parents=True)
+    (tmp_path / "run" / "systemd" / "private").touch()
+    manager = group(
+        tmp_path / "cgroup/user.slice/user-1000.slice/user@1000.service",
+        controllers="cpu memory pids\n",
+    )
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    assert (available(proc).method, available(proc).parent) == ("systemd-run", manager)
+
+
+def test_v2_limits_as_written(tmp_path):
+    """File names and values of cgroup-v2.rst; the controller itself is not on every test host."""
+    from harness.host.cgroup import _make_group
+
+    path = tmp_path / "tierbench-1"
+    mkdir = type(path).mkdir
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(path), "mkdir", lambda self: (mkdir(self), swap_file(self)))
+        cap = _make_group(path, LIMIT, "cgroup-v2")
+    assert (path / "memory.max").read_text() == str(LIMIT)
+    assert (path / "memory.swap.max").read_text() == "0"
+    (path / "memory.events").write_text("low 0\nhigh 0\nmax 17\noom 1\noom_kill 1\n")
+    (path / "memory.current").write_text("1000\n")
+    events = cap.events()
+    assert (events.usage_bytes, events.peak_bytes) == (1000, None)  # peak: Linux 5.19
+    assert (events.limit_hits, events.oom_kills) == (17, 1)
+
+
+def swap_file(path):
+    (path / "memory.swap.max").touch()

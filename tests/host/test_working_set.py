@@ -1,0 +1,110 @@
+"""What a process touches from a cold start: real files, a real process, the kernel's word."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.engine import ProcessId
+from harness.host.page_cache import evict
+from harness.host.working_set import Footprint
+from harness.supervise.process import process_identity
+
+pytestmark = pytest.mark.counts_pages
+
+MIB = 1 << 20
+#: Says that it is up, waits for a line, reads the first half of a file, holds memory for a while,
+#: lets it go.
+WORKER = """
+import os, sys
+print("up", flush=True)
+sys.stdin.readline()
+f = os.open(sys.argv[1], os.O_RDONLY)
+os.posix_fadvise(f, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
+for at in range(0, int(sys.argv[2]), 4096): os.pread(f, 4096, at)
+held = bytearray(int(sys.argv[3])); held[::4096] = b"x" * len(held[::4096]); del held
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def cold_file() -> Iterator[Path]:
+    """16 MiB on a disk, none of it in the page cache."""
+    with tempfile.TemporaryDirectory(prefix="tierbench-test-", dir="/var/tmp") as folder:
+        path = Path(folder) / "data"
+        path.write_bytes(os.urandom(16 * MIB))
+        os.sync()
+        evict([path])
+        yield path
+
+
+def work(path: Path, read: int, held: int, cached: bool = True) -> dict[str, float]:
+    argv = [sys.executable, "-c", WORKER, str(path), str(read), str(held)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin and child.stdout
+        identity = process_identity(child.pid)
+        assert identity is not None
+        assert child.stdout.readline() == "up\n"  # what it takes to start is over
+        footprint = Footprint(lambda: [path], lambda: [identity], cached)
+        child.stdin.write("go\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "done\n"
+        found = footprint.taken()
+        child.communicate("\n")
+    return found
+
+
+def test_file_bytes_and_the_peak_of_memory_are_found(cold_file: Path):
+    found = work(cold_file, read=8 * MIB, held=32 * MIB)
+    assert found["touched_file_bytes"] == 8 * MIB
+    # Although it was let go; the kernel counts in batches of pages, so a little may lack.
+    assert 31 * MIB <= found["anonymous_peak_bytes"] < 40 * MIB
+    assert found["working_set_bytes"] == found["anonymous_peak_bytes"]
+
+
+def test_a_query_that_mostly_reads_has_its_files_as_working_set(cold_file: Path):
+    found = work(cold_file, read=16 * MIB, held=MIB)
+    assert found["working_set_bytes"] == found["touched_file_bytes"] == 16 * MIB
+
+
+def test_what_does_not_stay_in_the_page_cache_is_no_touched_byte(cold_file: Path):
+    script = (
+        "import mmap, os, sys; b = mmap.mmap(-1, 1 << 20); sys.stdin.readline();"
+        "f = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT);"
+        "[os.preadv(f, [b], at << 20) for at in range(8)]; print('x', flush=True);"
+        "sys.stdin.readline()"
+    )
+    argv = [sys.executable, "-c", script, str(cold_file)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin and child.stdout
+        identity = process_identity(child.pid)
+        assert identity is not None
+        footprint = Footprint(lambda: [cold_file], lambda: [identity])
+        child.stdin.write("go\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "x\n"
+        found = footprint.taken()
+        child.communicate("\n")
+    assert set(found) == {"anonymous_peak_bytes", "working_set_bytes"}
+
+
+def test_past_the_page_cache_nothing_is_known_of_the_files(cold_file: Path):
+    assert set(work(cold_file, read=MIB, held=MIB, cached=False)) == {"anonymous_peak_bytes"}
+
+
+def test_of_no_files_and_no_processes_nothing_is_said():
+    assert Footprint(lambda: [], lambda: []).taken() == {}
+
+
+def test_a_process_that_is_another_by_now_adds_nothing(cold_file: Path):
+    me = process_identity(os.getpid())
+    assert me is not None
+    stranger = ProcessId(me.pid, me.start_ticks + 1)
+    assert "anonymous_peak_bytes" not in Footprint(lambda: [cold_file], lambda: [stranger]).taken()

@@ -1,0 +1,118 @@
+"""Processors near and far, and what may be taken, on a made-up host with a CXL node."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from harness.micro.host_capacity import llc_bytes, room_of
+from harness.micro.overrides import Limits
+from harness.tiers.linux.kernel import Kernel
+from harness.tiers.linux.model import Tier, TierClaim, TierFacts
+from harness.units import GIB, MIB
+
+NODES = {0: ("0-1,4-5", "10 21 14"), 1: ("2-3,6-7", "21 10 24"), 2: ("", "14 24 10")}
+ENV = SimpleNamespace(memory_bytes=64 * GIB, cores=8)
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch) -> Kernel:
+    def write(name: str, text: str) -> None:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+
+    for node, (cpus, distances) in NODES.items():
+        folder = f"sys/devices/system/node/node{node}"
+        write(f"{folder}/cpulist", cpus)
+        write(f"{folder}/distance", distances)
+        write(f"{folder}/meminfo", f"Node {node} MemTotal: 33554432 kB\n"
+              f"Node {node} MemFree: {8388608 * (node + 1)} kB")  # fmt: skip
+    for cpu in range(8):
+        siblings = f"{cpu % 4},{cpu % 4 + 4}"
+        write(f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", siblings)
+    for index, (level, size) in enumerate([(1, "32K"), (2, "1024K"), (3, "36M")]):
+        write(f"sys/devices/system/cpu/cpu0/cache/index{index}/level", str(level))
+        write(f"sys/devices/system/cpu/cpu0/cache/index{index}/size", size)
+    write("sys/devices/system/cpu/online", "0-7")
+    write("proc/meminfo", "MemTotal: 100663296 kB\nMemAvailable: 52428800 kB")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    return Kernel(tmp_path)
+
+
+def numa(node: int) -> Tier:
+    return Tier(TierClaim(f"node{node}", "numa", node=node, nodes=(node,)), TierFacts("numa"))
+
+
+def test_the_processors_of_a_nodes_own_socket_are_near_one_of_each_core_first(kernel):
+    room = room_of(numa(1), ENV, Limits(), kernel)
+    assert room.near == (2, 3, 6, 7)
+    assert room.far == (0, 1, 4, 5)
+    assert (room.in_memory, room.pages_matter, room.page_cached) == (True, True, False)
+
+
+def test_memory_without_processors_is_near_those_at_the_least_distance(kernel):
+    room = room_of(numa(2), ENV, Limits(), kernel)
+    assert (room.near, room.far) == ((0, 1, 4, 5), (2, 3, 6, 7))
+
+
+def test_no_more_is_taken_than_the_node_has_free(kernel):
+    assert room_of(numa(0), ENV, Limits(), kernel).bytes_free == {
+        "tier": 8 * GIB, "dram": int(0.6 * 50 * GIB)}  # fmt: skip
+    assert room_of(numa(2), ENV, Limits(), kernel).bytes_free["tier"] == 24 * GIB
+
+
+def test_memory_beside_the_tier_is_that_of_the_near_processors_where_there_are_several_nodes(
+    kernel, tmp_path
+):
+    near = {
+        node: (room.near_node, room.near_free_bytes)
+        for node in (0, 1, 2)
+        for room in [room_of(numa(node), ENV, Limits(), kernel)]
+    }
+    assert near == {0: (0, 8 * GIB), 1: (1, 16 * GIB), 2: (0, 8 * GIB)}
+    unknown = Tier(TierClaim("ssd", "block", path=str(tmp_path)), TierFacts("block"))
+    assert room_of(unknown, ENV, Limits(), kernel).near_node is None
+
+
+def test_processors_that_are_named_are_the_only_ones(kernel):
+    room = room_of(numa(1), ENV, Limits(cpus="0,2"), kernel)
+    assert (room.near, room.far) == ((2,), (0,))
+
+
+def test_processors_of_another_node_are_far_though_no_others_may_be_used(kernel):
+    room = room_of(numa(0), ENV, Limits(cpus="node:1"), kernel)
+    assert (room.near, room.far, room.near_node) == ((), (2, 3, 6, 7), 0)
+
+
+def test_a_file_without_dax_takes_page_cache_and_so_no_more_than_memory(kernel, tmp_path):
+    facts = TierFacts("block", free_bytes=1 << 50)
+    disk = Tier(TierClaim("ssd", "block", path=str(tmp_path)), facts)
+    room = room_of(disk, ENV, Limits(), kernel)
+    assert room.bytes_free["tier"] <= int(0.6 * 50 * GIB)
+    assert (room.page_cached, room.in_memory, room.far) == (True, True, ())
+
+
+def test_a_raw_device_is_as_large_as_it_is_and_near_its_node(kernel):
+    facts = TierFacts("devdax", size_bytes=3 * GIB, numa_node=1)
+    device = Tier(TierClaim("raw", "devdax", device="/dev/dax1.0"), facts)
+    room = room_of(device, ENV, Limits(), kernel)
+    assert room.bytes_free["tier"] == 3 * GIB
+    assert room.near == (2, 3, 6, 7)
+    assert not room.in_memory
+
+
+def test_pmem_is_no_memory_of_the_hosts_but_what_stands_in_for_it_is(kernel, tmp_path):
+    claim = TierClaim("pmem", "fsdax", path=str(tmp_path))
+    pmem = Tier(claim, TierFacts("fsdax", dax=True))
+    assert not room_of(pmem, ENV, Limits(), kernel).in_memory
+    standing_in = Tier(replace(claim, emulates="pmem"), TierFacts("tmpfs"))
+    assert room_of(standing_in, ENV, Limits(), kernel).in_memory
+
+
+def test_the_last_level_cache_is_that_of_the_highest_level(kernel):
+    assert llc_bytes(kernel) == 36 * MIB
+    assert llc_bytes(Kernel(kernel.root / "nowhere")) == 0

@@ -1,0 +1,233 @@
+"""Memory-controller traffic: events found in sysfs, counted by the kernel, attributed to queries.
+
+The sysfs trees follow the kernel's documentation and drivers (Documentation/ABI/testing/
+sysfs-bus-event_source-devices-events and -format; arch/x86/events/intel/uncore_snbep.c and
+arch/x86/events/amd/uncore.c), not a recording. What is counted is real: software events of
+the running kernel stand behind the same files.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.counters import bandwidths, counter_metrics
+from harness.host.uncore import traffic_events
+from harness.monitors.memory_traffic import MemoryTraffic
+from harness.monitors.perf_event import PerfCounter, PerfEvent, Reading, Total
+from harness.tiers.linux.kernel import Kernel
+
+PERF_TYPE_SOFTWARE = 1  # linux/perf_event.h
+CPU_CLOCK, PAGE_FAULTS = 0, 2  # PERF_COUNT_SW_…
+MIB_A_LINE = "6.103515625e-5"
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="system-wide counters are root's")
+
+
+class Sysfs:
+    """A tree of files that a Kernel reads."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.write("proc/cpuinfo", "processor : 0\nvendor_id : GenuineIntel\ncpu family : 6\n")
+        self.write("sys/devices/system/cpu/online", "0-3")
+        for cpu in range(4):
+            self.write(f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id", cpu // 2)
+
+    def write(self, name: str, text: object) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+
+    def pmu(self, name: str, number: int, cpumask: str, **terms: str) -> None:
+        folder = f"sys/bus/event_source/devices/{name}"
+        self.write(f"{folder}/type", number)
+        self.write(f"{folder}/cpumask", cpumask)
+        formats = {"event": "config:0-7", "umask": "config:8-15"} | terms
+        for term, bits in formats.items():
+            self.write(f"{folder}/format/{term}", bits)
+
+    def event(
+        self, pmu: str, name: str, terms: str, scale: str = MIB_A_LINE, unit: str = "MiB"
+    ) -> None:
+        path = f"sys/bus/event_source/devices/{pmu}/events/{name}"
+        self.write(path, terms)
+        self.write(f"{path}.scale", scale)
+        self.write(f"{path}.unit", unit)
+
+    @property
+    def kernel(self) -> Kernel:
+        return Kernel(self.root)
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path) -> Sysfs:
+    return Sysfs(tmp_path)
+
+
+def test_an_intel_server_counts_on_every_channel_of_every_socket(sysfs: Sysfs) -> None:
+    for channel in (0, 1):
+        sysfs.pmu(f"uncore_imc_{channel}", 20 + channel, "0,2")
+        sysfs.event(f"uncore_imc_{channel}", "cas_count_read", "event=0x04,umask=0x03")
+        sysfs.event(f"uncore_imc_{channel}", "cas_count_write", "event=0x04,umask=0x0c")
+        sysfs.event(f"uncore_imc_{channel}", "clockticks", "event=0x00")
+    events = traffic_events(sysfs.kernel)
+    assert len(events) == 2 * 2 * 2
+    assert {(e.cpu, e.socket) for e in events} == {(0, 0), (2, 1)}
+    assert {e.bytes_per_count for e in events} == {64.0}
+    reads = {e.event for e in events if e.counts == "dram_read_bytes"}
+    assert reads == {PerfEvent(20, 0x0304), PerfEvent(21, 0x0304)}
+    writes = {e.event for e in events if e.counts == "dram_write_bytes"}
+    assert writes == {PerfEvent(20, 0x0C04), PerfEvent(21, 0x0C04)}
+
+
+@pytest.mark.parametrize(
+    ("model", "stepping", "counted"),
+    [(85, 7, True), (85, 4, False), (106, 6, True), (79, 1, False)],
+)  # Cascade Lake, Skylake, Ice Lake, Broadwell
+def test_traffic_of_optane_modules_where_the_controller_has_their_queues(
+    sysfs: Sysfs, model: int, stepping: int, counted: bool
+) -> None:
+    sysfs.write(
+        "proc/cpuinfo",
+        f"processor : 0\nvendor_id : GenuineIntel\ncpu family : 6\nmodel : {model}\n"
+        f"stepping : {stepping}",
+    )
+    sysfs.pmu("uncore_imc_0", 20, "0")
+    found = {e.counts: e.event.config for e in traffic_events(sysfs.kernel)}
+    assert found == ({"pmem_read_bytes": 0xE3, "pmem_write_bytes": 0xE7} if counted else {})
+
+
+def test_an_amd_server_s_controllers_are_asked_by_the_vendor_s_codes(sysfs: Sysfs) -> None:
+    sysfs.pmu("amd_umc_0", 30, "0", rdwrmask="config:8-9")
+    found = {e.counts: e.event for e in traffic_events(sysfs.kernel)}
+    assert found == {
+        "dram_read_bytes": PerfEvent(30, 0x10A),
+        "dram_write_bytes": PerfEvent(30, 0x20A),
+    }
+
+
+@pytest.mark.parametrize(
+    ("scale", "unit"), [("3.814697266e-6", "MiB"), ("1", "MiB"), ("", "MiB"), (MIB_A_LINE, "")]
+)
+def test_a_scale_that_is_no_line_of_memory_is_not_believed(
+    sysfs: Sysfs, scale: str, unit: str
+) -> None:
+    """Linux before 6.1 had 3.8e-6 MiB (4 bytes) for the free-running counters."""
+    sysfs.pmu("uncore_imc_free_running", 25, "0")
+    sysfs.event("uncore_imc_free_running", "data_read", "event=0xff,umask=0x20", scale, unit)
+    assert traffic_events(sysfs.kernel) == []
+    sysfs.event("uncore_imc_free_running", "data_read", "event=0xff,umask=0x20")
+    assert [e.event.config for e in traffic_events(sysfs.kernel)] == [0x20FF]
+
+
+def test_bits_of_a_term_may_be_scattered_and_unknown_terms_leave_an_event_out(
+    sysfs: Sysfs,
+) -> None:
+    sysfs.pmu("uncore_imc_0", 20, "0", event="config:0-3,8", edge="config1:1")
+    sysfs.event("uncore_imc_0", "cas_count_read", "event=0x1f,edge")
+    sysfs.event("uncore_imc_0", "cas_count_write", "event=0x04,thresh=1")
+    assert [e.event for e in traffic_events(sysfs.kernel)] == [PerfEvent(20, 0x10F, 0x2)]
+
+
+@as_root
+def test_a_processor_s_clock_is_counted_as_it_passes() -> None:
+    counter = PerfCounter(PerfEvent(PERF_TYPE_SOFTWARE, CPU_CLOCK), min(os.sched_getaffinity(0)))
+    outside = time.monotonic_ns()
+    before = counter.read()
+    inside = time.monotonic_ns()
+    time.sleep(0.3)
+    least = time.monotonic_ns() - inside
+    after = counter.read()
+    most = time.monotonic_ns() - outside
+    counter.close()
+    assert 0.99 * least <= after.since(before) <= 1.01 * most
+
+
+def test_a_counter_that_shared_its_hardware_is_scaled_over_the_span_asked_for() -> None:
+    """Alone for 100 ns, then for half of 100 ns: what the second half had is not in the first."""
+    total = Total()
+    assert total.at(Reading(1000, 100, 100)) == 1000
+    assert total.at(Reading(1000, 200, 150)) == 1000, "it counted nothing while it ran"
+    assert total.at(Reading(1300, 300, 250)) == 1300
+
+
+def test_a_span_in_which_a_counter_did_not_run_has_no_number_and_goes_to_the_next() -> None:
+    total = Total()
+    assert total.at(Reading(0, 10, 0)) is None, "it never ran"
+    assert total.at(Reading(50, 100, 50)) == 100
+    assert total.at(Reading(50, 140, 50)) is None
+    assert total.at(Reading(90, 200, 90)) == 100 + 40 * (100 / 40)
+
+
+@pytest.fixture
+def two_sockets(sysfs: Sysfs) -> Sysfs:
+    """Controllers of two sockets whose counters are the kernel's page faults and clock."""
+    first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+    for socket, cpu in enumerate((first, last)):
+        sysfs.write(f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id", socket)
+    sysfs.write("sys/devices/system/cpu/online", f"0-{last}")
+    sysfs.pmu("uncore_imc_0", PERF_TYPE_SOFTWARE, f"{first},{last}")
+    sysfs.event("uncore_imc_0", "cas_count_read", f"event={PAGE_FAULTS:#x}")
+    sysfs.event("uncore_imc_0", "cas_count_write", f"event={CPU_CLOCK:#x}")
+    return sysfs
+
+
+def _touch(pages: int) -> None:
+    with mmap.mmap(-1, pages * mmap.PAGESIZE) as memory:
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        for page in range(pages):
+            memory[page * mmap.PAGESIZE] = 1
+
+
+@as_root
+def test_what_happens_on_a_socket_is_in_its_count_and_in_the_sum(two_sockets: Sysfs) -> None:
+    cpus = os.sched_getaffinity(0)
+    pages = 2000
+    with MemoryTraffic(two_sockets.kernel, interval_s=0.02) as traffic:
+        assert traffic.missing is None
+        before = traffic.read()
+        os.sched_setaffinity(0, {max(cpus)})
+        _touch(pages)
+        os.sched_setaffinity(0, cpus)
+        after = traffic.read()
+        touched = time.monotonic_ns()
+        while sum(one["monotonic_ns"] > touched for one in traffic.series()["samples"]) < 3:
+            time.sleep(0.01)
+    moved = {name: after[name] - before[name] for name in after}
+    assert moved["socket_dram_read_bytes[socket=1]"] >= pages * 64
+    by_socket = [moved[f"socket_dram_read_bytes[socket={socket}]"] for socket in (0, 1)]
+    assert moved["dram_read_bytes"] == sum(by_socket)
+    series = traffic.series()
+    assert series["events"] == ["uncore_imc_0/cas_count_read/", "uncore_imc_0/cas_count_write/"]
+    stamps = [sample["monotonic_ns"] for sample in series["samples"]]
+    counts = [sample["dram_read_bytes"] for sample in series["samples"]]
+    assert len(stamps) > 2 and stamps == sorted(stamps) and counts == sorted(counts)
+    assert counts[-1] >= pages * 64  # since it was opened: the first sample may hold some already
+
+
+@as_root
+def test_a_counter_that_cannot_be_opened_leaves_out_all_of_them(two_sockets: Sysfs) -> None:
+    two_sockets.pmu("uncore_imc_1", 4095, "0")
+    two_sockets.event("uncore_imc_1", "cas_count_read", "event=0x04")
+    with MemoryTraffic(two_sockets.kernel) as traffic:
+        assert traffic.read() == {}
+    assert traffic.missing and traffic.missing.startswith("uncore_imc_1/cas_count_read/ on")
+    assert traffic.series()["samples"] == []
+
+
+def test_a_host_without_such_counters_says_so_and_invents_nothing(sysfs: Sysfs) -> None:
+    with MemoryTraffic(sysfs.kernel) as traffic:
+        assert traffic.read() == {}
+    assert traffic.missing is not None and traffic.missing.startswith("the kernel offers none")
+
+
+def test_bandwidth_is_bytes_over_the_query_s_own_time() -> None:
+    found = bandwidths({"dram_read_bytes": 3e9, "cpu_ns": 5.0}, 1_500_000_000)
+    assert found == {"dram_read_bytes_per_s": 2e9}
+    [metric] = counter_metrics("query_", {"query": "6"}, found)
+    assert (metric.name, metric.unit) == ("query_dram_read_bytes_per_s", "B/s")

@@ -1,0 +1,81 @@
+"""Percentiles of few operations: p99.99 of 2,000 would be the maximum of one set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from micro_runs import KINDS, duration, micro_run
+
+from harness import hdr
+from harness.micro.fio_result import histogram
+from reports.micro import percentiles
+from reports.micro.figures import measurements
+from reports.micro.findings import Finding, findings
+from reports.micro.points import Device, devices
+
+_TAIL = "Tail of overwrites around a buffer"
+
+
+def _overwrites(root: Path, counts: dict[int, int]) -> Device:
+    """So many of 90 ns and one of 9 µs, for each range in bytes."""
+    metrics = [
+        duration("overwrite_tail", {"90": count - 1, "9000": 1}, pattern="sequential",
+                 range_bytes=size)
+        for size, count in counts.items()
+    ]  # fmt: skip
+    (device,) = devices([micro_run(root, metrics)])
+    return device
+
+
+def _finding(device: Device, question: str) -> Finding:
+    (found,) = [one for one in findings(device) if one.question == question]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("percent", "count"), [(50.0, 1), (99.0, 100), (99.9, 1_000), (99.99, 10_000)]
+)
+def test_a_percentile_takes_as_many_operations_as_have_one_beyond_it(
+    percent: float, count: int
+) -> None:
+    assert hdr.fewest(percent) == count
+    assert percentiles.told(histogram({"90": count}), percent) == 90
+    assert percentiles.told(histogram({"90": count - 1}), percent) is None
+
+
+def test_no_tail_is_answered_of_2000_overwrites(tmp_path: Path) -> None:
+    told = _finding(_overwrites(tmp_path, {4096: 2_000, 65536: 2_000}), _TAIL)
+    assert told.answer == "— (too few operations for p99.99)"
+    assert "64 KiB: p99.9 90 ns, p99.99 —, most 9" in told.figures
+    assert told.figures.endswith("—: too few operations, p99.99 takes 10,000")
+
+
+def test_the_worst_tail_is_of_those_with_operations_enough(tmp_path: Path) -> None:
+    told = _finding(_overwrites(tmp_path, {4096: 10_000, 65536: 2_000}), _TAIL)
+    assert told.answer == "p99.99 90 ns at 4 KiB (too few operations at 1 other size)"
+
+
+def test_enough_operations_need_no_word(tmp_path: Path) -> None:
+    told = _finding(_overwrites(tmp_path, {4096: 10_000}), _TAIL)
+    assert told.answer == "p99.99 90 ns at 4 KiB"
+    assert "few" not in told.figures
+
+
+def test_latencies_of_few_operations_have_no_tail_either(tmp_path: Path) -> None:
+    loads = duration("latency", {"90": 99, "9000": 1}, **KINDS["load"], pattern="random",
+                     access_size_bytes=64)  # fmt: skip
+    (device,) = devices([micro_run(tmp_path, [loads])])
+    told = _finding(device, "Latency, load, 64 B")
+    assert told.answer == "random 90 ns"
+    assert "random p99 90 ns, p99.99 —, most 9" in told.figures
+    assert "p99.99 takes 10,000" in told.figures
+
+
+def test_a_table_says_beside_the_count_what_it_is_too_few_for(tmp_path: Path) -> None:
+    (table,) = measurements(_overwrites(tmp_path, {4096: 500, 65536: 10_000}), "d")
+    few, enough = table.rows
+    told = dict(zip(table.head, few, strict=True))
+    assert (told["p99"], told["p99.9"], told["p99.99"]) == ("90 ns", "—", "—")
+    assert told["count"] == "500 (too few for p99.9, p99.99)"
+    assert "—" not in enough and enough[-1] == "10,000"

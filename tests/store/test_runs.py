@@ -1,0 +1,331 @@
+"""The store: a run without run.json is unfinished, whatever else is there."""
+
+import json
+import shutil
+import threading
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from harness.errors import RunFailed, UsageError
+from harness.experiment.placement import parse_placement
+from harness.store import schemas
+from harness.store.index import StoreIndex
+from harness.store.runs import Store, write_json_atomically
+from harness.store.spec import RUN_SCHEMA, RunSpec
+
+SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
+
+
+def result(writer, status="complete"):
+    return {
+        "schema": RUN_SCHEMA,
+        "run_id": writer.run_id,
+        "status": status,
+        "spec": SPEC.to_json(),
+        "spec_hash": SPEC.hash(),
+        "experiment": {"name": "x", "hash": "0"},
+        "started_unix_ns": 1,
+        "duration_ns": 1,
+        "host_mode": "Default",
+        "emulated": [],
+        "uncontrolled": [],
+        "data_bytes": None,
+        "memory_bytes": None,
+        "residency": [],
+        "metrics": [],
+        "checks": [],
+        "error": None,
+    }
+
+
+def test_a_run_is_unfinished_until_its_result_is_written(tmp_path):
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    assert [u.run_id for u in store.unfinished()] == [writer.run_id]
+    assert store.runs() == []
+    writer.finish(result(writer))
+    assert [r.run_id for r in store.runs()] == [writer.run_id]
+    assert store.unfinished() == []
+    assert store.run(writer.run_id).spec == SPEC
+
+
+def test_a_result_cut_off_while_it_was_written_does_not_count(tmp_path):
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    (writer.directory / ".run.json.partial").write_text(json.dumps(result(writer))[:50])
+    assert store.runs() == []
+
+
+def test_a_result_outside_the_contract_is_never_written(tmp_path):
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    with pytest.raises(UsageError, match="status"):
+        writer.finish(result(writer, status="great"))
+    assert store.runs() == []
+
+
+def test_two_runs_of_one_second_have_directories_of_their_own(tmp_path):
+    store = Store(tmp_path)
+    assert len({store.begin(SPEC).run_id for _ in range(5)}) == 5
+
+
+def test_a_label_of_any_kind_makes_a_name_that_a_result_may_have(tmp_path):
+    spec = RunSpec("tpch", "postgres", None, {"scale": 1}, label="../Lab 3 / räck")
+    writer = Store(tmp_path).begin(spec)
+    assert writer.directory.parent == tmp_path / "runs"
+    writer.finish({**result(writer), "spec": spec.to_json()})
+
+
+def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_told(tmp_path):
+    store = Store(tmp_path)
+    writers = [store.begin(SPEC) for _ in range(2)]
+    for writer in writers:
+        writer.finish(result(writer))
+    assert store.run(writers[1].run_id).run_id == writers[1].run_id
+    with pytest.raises(UsageError, match="2 runs match"):
+        store.run(writers[0].run_id[:4])
+    with pytest.raises(UsageError, match="no such run"):
+        store.run("nothing")
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"schema": 1}', "\x00"])
+@pytest.mark.parametrize("file", ["run.json", "manifest.json"])
+def test_one_unreadable_run_is_skipped_with_its_remedy(tmp_path, file, damage):
+    said = []
+    store = Store(tmp_path, warn=lambda *told: said.append(told))
+    good, bad = store.begin(SPEC), store.begin(SPEC)
+    for writer in (good, bad):
+        writer.finish(result(writer))
+        writer.close()
+    (bad.directory / file).write_text(damage)
+    for _ in range(2):
+        assert [r.run_id for r in store.runs()] == [good.run_id]
+    ((code, text),) = said
+    assert code == "run-unreadable"
+    assert f"harness runs rm {bad.run_id}" in text
+    store.remove(store.directory(bad.run_id))
+    assert not bad.directory.exists()
+
+
+def test_a_run_of_another_schema_version_is_skipped(tmp_path):
+    said = []
+    store = Store(tmp_path, warn=lambda *told: said.append(told))
+    writer = store.begin(SPEC)
+    writer.finish(result(writer))
+    path = writer.directory / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": RUN_SCHEMA - 1}))
+    assert store.runs() == []
+    assert writer.run_id in said[0][1]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "20", "../results"])
+def test_a_piece_of_an_id_names_no_run_to_remove(tmp_path, name):
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    writer.finish(result(writer))
+    for piece in (name, writer.run_id[:-1], writer.run_id[1:]):
+        with pytest.raises(UsageError):
+            store.directory(piece)
+
+
+def test_an_unfinished_run_is_not_read_as_a_result(tmp_path):
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    with pytest.raises(UsageError, match="unfinished"):
+        store.run(writer.run_id)
+
+
+def test_only_runs_of_the_store_can_be_removed(tmp_path):
+    store = Store(tmp_path / "results")
+    writer = store.begin(SPEC)
+    other = tmp_path / "other"
+    other.mkdir()
+    writer.close()
+    with pytest.raises(UsageError, match="not a run"):
+        store.remove(other)
+    store.remove(writer.directory)
+    assert other.exists()
+    assert not writer.directory.exists()
+
+
+def test_a_run_killed_before_its_spec_was_written_is_listed_and_can_be_removed(tmp_path):
+    store = Store(tmp_path)
+    writer = store.begin(SPEC)
+    writer.close()
+    (writer.directory / "spec.json").unlink()
+    assert [u.run_id for u in store.unfinished()] == [writer.run_id]
+    store.remove(writer.directory)
+    assert store.unfinished() == []
+
+
+def test_a_spec_outside_the_contract_leaves_no_directory(tmp_path):
+    with pytest.raises(UsageError, match="emulate"):
+        Store(tmp_path).begin(replace(SPEC, emulate=("pmem=/dev/shm",)))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_results_removed_under_way_are_told_with_their_directory(tmp_path):
+    writer = Store(tmp_path).begin(SPEC)
+    shutil.rmtree(tmp_path / "runs")
+    for write in (
+        lambda: writer.write_artifact("plans", {}),
+        lambda: writer.finish(result(writer)),
+    ):
+        with pytest.raises(RunFailed, match="removed") as refused:
+            write()
+        assert str(writer.directory) in refused.value.asked
+
+
+def test_a_full_disk_is_told_and_leaves_no_partial_file(tmp_path):
+    """/dev/full is the kernel's own full disk; the partial file is made to be it."""
+    (tmp_path / ".run.json.partial").symlink_to("/dev/full")
+    with pytest.raises(RunFailed, match="No space left") as refused:
+        write_json_atomically(tmp_path / "run.json", {"a": 1})
+    assert str(tmp_path) in refused.value.asked
+    assert list(tmp_path.iterdir()) == []
+    assert Path("/dev/full").exists()
+
+
+# The index ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def validated(monkeypatch):
+    """The documents that are validated from now on, by schema."""
+    seen = []
+    really = schemas.validate
+    monkeypatch.setattr(
+        schemas,
+        "validate",
+        lambda doc, name, source: seen.append(name) or really(doc, name, source),
+    )
+    return seen
+
+
+def stored(store, count=1):
+    """Finished runs."""
+    made = []
+    for _ in range(count):
+        writer = store.begin(SPEC)
+        made.append(writer.finish(result(writer)))
+        writer.close()
+    return made
+
+
+def cloned(store, count):
+    """So many runs, written by somebody else's hand."""
+    (one,) = stored(store)
+    for number in range(count - 1):
+        shutil.copytree(one.directory, f"{one.directory}-{number}")
+
+
+def test_listing_validates_what_is_new_once_and_nothing_again(tmp_path, validated):
+    cloned(Store(tmp_path), 1000)
+    validated.clear()
+    assert len(Store(tmp_path).runs()) == 1000
+    assert len(validated) == 999
+    validated.clear()
+    runs = Store(tmp_path).runs()
+    assert [run.head["status"] for run in runs] == ["complete"] * 1000
+    assert validated == []
+
+
+def test_selecting_reads_no_document_and_a_named_run_reads_one(tmp_path, validated, monkeypatch):
+    stored(Store(tmp_path), 20)
+    validated.clear()
+    read = []
+    really = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or really(path))
+    store = Store(tmp_path)
+    last = store.runs()[-1]
+    assert read == ["runs.index"]
+    assert store.run(last.run_id).run["status"] == "complete"
+    assert read == ["runs.index", "run.json"]
+    assert validated == []
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda index: index.unlink(),
+        lambda index: index.write_text(""),
+        lambda index: index.write_bytes(index.read_bytes()[:-40]),
+        lambda index: index.write_bytes(index.read_bytes().replace(b"complete", b"failed  ")),
+        lambda index: index.write_bytes(b"\xff" * 1000),
+        lambda index: (index.unlink(), index.mkdir()),
+    ],
+    ids=["removed", "empty", "cut off", "changed", "noise", "a directory"],
+)
+def test_the_index_may_be_lost_or_damaged_at_any_time(tmp_path, spoil):
+    made = stored(Store(tmp_path), 3)
+    spoil(tmp_path / "runs.index")
+    for _ in range(2):
+        assert [run.head["status"] for run in Store(tmp_path).runs()] == ["complete"] * 3
+    assert Store(tmp_path).run(made[0].run_id).run["status"] == "complete"
+
+
+def test_a_document_changed_behind_the_index_is_validated_and_told_from_before(tmp_path):
+    good, bad = stored(Store(tmp_path), 2)
+    for run, status in ((good, "failed"), (bad, "splendid")):
+        path = run.directory / "run.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"status": status}))
+    said = []
+    (run,) = Store(tmp_path, warn=lambda *told: said.append(told)).runs()
+    assert (run.run_id, run.head["status"]) == (good.run_id, "failed")
+    assert [code for code, _ in said] == ["run-unreadable"]
+
+
+def test_a_document_changed_after_it_was_listed_is_validated_when_read(tmp_path):
+    stored(Store(tmp_path))
+    (run,) = Store(tmp_path).runs()
+    (run.directory / "run.json").write_text('{"schema": 2}')
+    with pytest.raises(UsageError):
+        run.run  # noqa: B018
+
+
+def test_other_schemas_make_the_index_anew(tmp_path, validated, monkeypatch):
+    stored(Store(tmp_path), 3)
+    monkeypatch.setattr(schemas, "fingerprint", lambda roots: "another release's")
+    validated.clear()
+    assert len(Store(tmp_path).runs()) == 3
+    assert len(validated) == 3
+
+
+def test_writers_at_the_same_time_spoil_no_entry(tmp_path, validated):
+    made = stored(Store(tmp_path), 4)
+    entries = {run.run_id: run.entry for run in made}
+    (tmp_path / "runs.index").unlink()
+    writers = [
+        threading.Thread(target=lambda: [StoreIndex(tmp_path).add(entries) for _ in range(50)])
+        for _ in range(4)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    validated.clear()
+    assert len(Store(tmp_path).runs()) == 4
+    assert validated == []
+
+
+def test_the_index_does_not_grow_for_ever(tmp_path):
+    made = stored(Store(tmp_path), 2)
+    index = StoreIndex(tmp_path)
+    for _ in range(600):
+        index.add({run.run_id: run.entry for run in made})
+    before = (tmp_path / "runs.index").stat().st_size
+    Store(tmp_path).runs()
+    assert (tmp_path / "runs.index").stat().st_size < before / 100
+    assert StoreIndex(tmp_path).entries().keys() == {run.run_id for run in made}
+
+
+def test_a_store_that_cannot_be_written_is_read_all_the_same(tmp_path):
+    made = stored(Store(tmp_path / "results"), 2)
+    (tmp_path / "results" / "runs.index").unlink()
+    with mock.patch("os.open", side_effect=PermissionError(13, "Permission denied")):
+        runs = Store(tmp_path / "results").runs()
+    assert [run.run["run_id"] for run in runs] == [run.run_id for run in made]
+    assert not (tmp_path / "results" / "runs.index").exists()

@@ -1,0 +1,158 @@
+"""Runs of another host are taken over whole, or not at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from test_store import SPEC, result
+
+from harness.errors import UsageError
+from harness.store import transfer
+from harness.store.runs import Store
+from harness.store.transfer import import_archive
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """One finished run of another host's store."""
+    writer = Store(tmp_path / "there").begin(SPEC)
+    writer.write_artifact("plans", {"some": "plan"})
+    writer.finish(result(writer))
+    writer.close()
+    return writer.directory
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Store:
+    return Store(tmp_path / "here")
+
+
+def packed(tmp_path: Path, *runs: Path) -> Path:
+    archive = tmp_path / "runs.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        for one in runs:
+            file.add(one, arcname=one.name)
+    return archive
+
+
+def files_of(store: Store) -> list[str]:
+    return sorted(str(path.relative_to(store.root)) for path in store.root.rglob("*"))
+
+
+def test_a_run_comes_whole_and_once(tmp_path: Path, run: Path, here: Store) -> None:
+    archive = packed(tmp_path, run)
+    first = import_archive(archive, here, "optane1")
+    assert [stored.run_id for stored in first.new] == [run.name]
+    assert here.run(run.name).artifact("plans") == {"some": "plan"}
+    again = import_archive(archive, here, "optane1")
+    assert (again.new, again.known) == ((), (run.name,))
+    assert [stored.run_id for stored in here.runs()] == [run.name]
+
+
+def test_another_run_of_the_same_name_is_named_by_its_host(
+    tmp_path: Path, run: Path, here: Store
+) -> None:
+    import_archive(packed(tmp_path, run), here, "optane1")
+    document = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**document, "started_unix_ns": 2}))
+    for _ in range(2):  # a second time it is known by that name
+        import_archive(packed(tmp_path, run), here, "optane2")
+    assert [stored.run_id for stored in here.runs()] == [run.name, f"{run.name}@optane2"]
+    (run / "run.json").write_text(json.dumps({**document, "started_unix_ns": 3}))
+    with pytest.raises(UsageError, match="other runs of these names"):
+        import_archive(packed(tmp_path, run), here, "optane2")
+
+
+def test_one_that_is_no_run_keeps_all_out(tmp_path: Path, run: Path, here: Store) -> None:
+    broken = run.parent / f"{run.name}.1"
+    broken.mkdir()
+    (broken / "run.json").write_text('{"schema": 1}')
+    with pytest.raises(UsageError, match=r"import .*runs.tar.gz"):
+        import_archive(packed(tmp_path, run, broken), here)
+    assert files_of(here) == ["runs"]
+
+
+def test_one_without_a_result_is_refused(tmp_path: Path, run: Path, here: Store) -> None:
+    (run / "run.json").unlink()
+    with pytest.raises(UsageError, match=r"run.json cannot be read"):
+        import_archive(packed(tmp_path, run), here)
+    assert files_of(here) == ["runs"]
+
+
+@pytest.mark.parametrize("name", ["../out", "/etc/out", "run/../../out", ".hidden/x", "loose"])
+def test_no_way_out_of_the_store(tmp_path: Path, here: Store, name: str) -> None:
+    archive = tmp_path / "runs.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        member = tarfile.TarInfo(name)
+        member.size = 4
+        file.addfile(member, io.BytesIO(b"text"))
+    with pytest.raises(UsageError, match=r"harness runs export|is no run's|does not belong"):
+        import_archive(archive, here)
+    assert files_of(here) == ["runs"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_links_are_refused(tmp_path: Path, run: Path, here: Store) -> None:
+    (run / "artifacts" / "link.json").symlink_to("/etc/passwd")
+    with pytest.raises(UsageError, match="does not belong into an archive of runs"):
+        import_archive(packed(tmp_path, run), here)
+    assert files_of(here) == ["runs"]
+
+
+def test_what_is_no_archive_is_told(tmp_path: Path, here: Store) -> None:
+    (tmp_path / "text.tar.gz").write_text("not an archive")
+    with pytest.raises(UsageError, match="import "):
+        import_archive(tmp_path / "text.tar.gz", here)
+
+
+def bomb(tmp_path: Path, *members: tarfile.TarInfo) -> Path:
+    """An archive of members that are nothing but zeros."""
+    archive = tmp_path / "bomb.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        for member in members:
+            file.addfile(member, io.BytesIO(bytes(member.size)))
+    return archive
+
+
+def of_size(name: str, size: int = 0) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size = size
+    return member
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [of_size("run/artifacts/zeros.json", 3_000_000)],
+        [of_size(f"run/{number}") for number in range(4_000)],
+        [of_size("run/" + "long" * 500_000)],
+    ],
+    ids=["one large file", "many files", "a long name"],
+)
+def test_an_archive_that_unpacks_to_far_more_is_refused_and_leaves_nothing(
+    tmp_path: Path, here: Store, members: list[tarfile.TarInfo]
+) -> None:
+    archive = bomb(tmp_path, *members)
+    with pytest.raises(UsageError, match="unpacks to more") as refused:
+        import_archive(archive, here, limit_bytes=1_000_000)
+    assert "--max-size" in refused.value.do
+    assert files_of(here) == ["runs"]
+
+
+def test_what_an_archive_may_unpack_to_follows_its_size(
+    tmp_path: Path, here: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "_LIMIT_BYTES", 1000)
+    with pytest.raises(UsageError, match="unpacks to more"):
+        import_archive(bomb(tmp_path, of_size("run/zeros.json", 3_000_000)), here)
+
+
+@pytest.mark.parametrize("name", ["run/" + "deep/" * 500 + "x", "run/a\0b", "run/" + "long" * 100])
+def test_names_that_no_file_has_are_refused(tmp_path: Path, here: Store, name: str) -> None:
+    with pytest.raises(UsageError, match="import"):
+        import_archive(bomb(tmp_path, of_size(name)), here)
+    assert files_of(here) == ["runs"]

@@ -1,0 +1,109 @@
+"""A plan's times held against the measured time: what fits says nothing, what does not says why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.query_plan import ExecutedPlan, Operator, account
+
+MS = 1_000_000
+
+
+def plan(
+    scan: int, aggregate: int, duration: int, outside: int = 0, note: str = ""
+) -> ExecutedPlan:
+    """Times in milliseconds."""
+    root = Operator(
+        "aggregate", "Agg", 1, aggregate * MS, children=(Operator("scan", "Scan", 9, scan * MS),)
+    )
+    return ExecutedPlan(root, duration * MS, "{}", note=note, outside_ns={"planning": outside * MS})
+
+
+def test_planning_is_other():
+    assert plan(70, 20, 100, outside=8).time_by_kind_ns() == {
+        "aggregate": 20 * MS, "scan": 70 * MS, "other": 8 * MS,
+    }  # fmt: skip
+    assert "other" not in plan(70, 20, 100).time_by_kind_ns()
+
+
+LEFT = {"planning": 2 * MS, "no thread at work": 25 * MS, "client": 13 * MS, "executor": 0}
+
+
+def test_what_was_left_over_does_not_make_a_plan_add_up():
+    rest = replace(plan(50, 10, 100), outside_ns=LEFT)
+    assert rest.time_by_kind_ns() == {
+        "aggregate": 10 * MS, "scan": 50 * MS, "other": 2 * MS, "outside": 38 * MS,
+    }  # fmt: skip
+    found = account(rest, 100 * MS)
+    assert (found.share, found.remainder_ns) == (
+        0.62, {"no thread at work": 25 * MS, "client": 13 * MS},
+    )  # fmt: skip
+    assert found.why == (
+        "38 % of the profiled execution lies outside the operators: "
+        "no thread at work 25 %, client 13 %"
+    )
+
+
+def test_operators_that_reach_the_measured_time_by_their_own_distortion_do_not_fit():
+    rest = replace(plan(80, 18, 140), outside_ns=LEFT)
+    found = account(rest, 100 * MS)
+    assert found.share == 1.0
+    assert "took 1.40 times as long" in found.why and "lies outside the operators" in found.why
+
+
+def test_a_small_remainder_is_no_reason_and_a_missing_part_is_one_of_its_own():
+    small = replace(plan(80, 12, 100), outside_ns={"client": 8 * MS})
+    assert account(small, 100 * MS).why == ""
+    both = replace(plan(40, 10, 100), outside_ns={"client": 20 * MS})
+    assert account(both, 100 * MS).why == (
+        "20 % of the profiled execution lies outside the operators: client 20 %; "
+        "the plan's times add up to 50 % of the execution they come from"
+    )
+
+
+@pytest.mark.parametrize("measured", [91, 100, 109])
+def test_within_a_tenth_nothing_has_to_be_said(measured: int):
+    found = account(plan(70, 20, 100, outside=9), measured * MS)
+    assert found.why == ""
+    assert found.share == pytest.approx(99 / measured)
+
+
+def test_profiling_that_costs_processor_time_is_named():
+    found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=630e6, measured_cpu_ns=300e6)
+    assert "took 2.00 times as long as the timed one" in found.why
+    assert "2.10 times its processor time: profiling cost that" in found.why
+
+
+def test_a_slower_execution_with_the_same_work_is_not_blamed_on_profiling():
+    found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=297e6, measured_cpu_ns=300e6)
+    assert "not profiling" in found.why
+    assert "cost" not in found.why
+
+
+def test_a_little_more_of_both_has_no_certain_cause():
+    found = account(plan(100, 7, 112, outside=4), 100 * MS, cpu_ns=318e6, measured_cpu_ns=300e6)
+    assert found.why.endswith("with 1.06 times its processor time")
+
+
+def test_processor_times_of_a_few_ticks_tell_no_cause():
+    found = account(plan(150, 40, 200, outside=8), 100 * MS, cpu_ns=20e6, measured_cpu_ns=10e6)
+    assert "processor time" not in found.why
+
+
+def test_without_processor_times_no_cause_is_claimed():
+    found = account(plan(150, 40, 200), 100 * MS)
+    assert found.why == "the profiled execution took 2.00 times as long as the timed one"
+
+
+def test_operators_that_do_not_add_up_say_so_with_the_engine_s_note():
+    found = account(plan(40, 20, 100, note="no times below a view"), 100 * MS)
+    assert found.why == (
+        "the plan's times add up to 60 % of the execution they come from (no times below a view)"
+    )
+
+
+def test_both_reasons_stand_where_both_hold():
+    both = account(plan(40, 80, 200), 100 * MS)
+    assert "2.00 times as long" in both.why and "60 % of the execution" in both.why

@@ -1,0 +1,81 @@
+"""What makes the numbers of a window doubtful, told from what the driver saw."""
+
+from __future__ import annotations
+
+import pytest
+from hdrh.histogram import HdrHistogram
+
+from harness.drivers.result import SERIES_NS, Operation
+from harness.workloads.tpcc import run
+from harness.workloads.tpcc.drivers import Driven
+
+CLOSED = {"rate_per_s": None, "think_time": True, "users": 10, "connections": 4, "warehouses": 1}
+
+
+def doubts(driven: Driven, **params: object) -> dict[str, str]:
+    given = CLOSED | params
+    return {finding["what"]: finding["found"] for finding in run._doubts(given, driven)}
+
+
+@pytest.mark.parametrize(("connections", "took_ms", "told"), [(4, 37, True), (4, 20, False),
+                                                              (10, 99, False)])  # fmt: skip
+def test_waiting_for_a_shared_connection_is_told(connections, took_ms, told):
+    """Little's law: 1,000 transactions of 37 ms in 10 s are 3.7 at a time, on 4 connections."""
+    recorded = HdrHistogram(1, 3_600_000_000_000, 3)
+    recorded.record_value(took_ms * 1_000_000, 1000)
+    done = Operation(1000, duration_hdr=recorded.encode().decode())
+    driven = Driven("loadgen", "1", 10 * SERIES_NS, {"payment": done}, new_orders_per_minute=1)
+    found = doubts(driven, connections=connections)
+    assert ("shared connections" in found) == told
+    if told:
+        assert found["shared connections"].startswith("3.7 transactions on average")
+
+
+def test_more_users_than_a_warehouse_has_terminals_are_told_if_they_think():
+    driven = Driven("loadgen", "1", 60 * SERIES_NS, new_orders_per_minute=1)
+    assert "10 terminals" in doubts(driven, users=11)["users that think"]
+    assert "users that think" not in doubts(driven, users=10)
+    assert "users that think" not in doubts(driven, users=11, think_time=False)
+
+
+@pytest.mark.parametrize(
+    ("skipped", "done", "told"),
+    [(None, 500, False), (1, 5, False), (5, 500, False), (6, 500, True), (2, 5, True)],
+)
+def test_deliveries_without_orders_are_told_above_one_per_cent(skipped, done, told):
+    """Clause 2.7.4.2: in more than 1 %, or in more than one, whichever is greater."""
+    delivery = Operation(done, skipped_count=skipped)
+    found = doubts(
+        Driven("loadgen", "1", 60 * SERIES_NS, {"delivery": delivery}, new_orders_per_minute=1)
+    )
+    assert ("skipped deliveries" in found) == told
+    if told:
+        assert found["skipped deliveries"].startswith(f"{skipped} of {done} deliveries")
+
+
+def series(*done: int) -> list[dict[str, object]]:
+    return [
+        {"monotonic_ns": second * SERIES_NS, "counts": {"new_order": count}}
+        for second, count in enumerate(done)
+    ]
+
+
+def test_an_interval_that_is_cut_off_is_no_trend():
+    """Ten and a half seconds at an even rate, and as many whose rate has halved."""
+    flat, fallen = [100] * 10 + [50], [100] * 5 + [50] * 5 + [25]
+    for done, told in ((flat, False), (fallen, True)):
+        window_ns = 10 * SERIES_NS + SERIES_NS // 2
+        found = doubts(
+            Driven("loadgen", "1", window_ns, series=series(*done), new_orders_per_minute=1)
+        )
+        assert ("steady state" in found) == told
+
+
+def test_transactions_without_an_answer_are_reported():
+    ages = HdrHistogram(1, 3_600_000_000_000, 3)
+    ages.record_value(10**10, 1000)
+    delivery = Operation(990, unfinished_count=10, duration_hdr=ages.encode().decode())
+    found = doubts(
+        Driven("loadgen", "1", 60 * SERIES_NS, {"delivery": delivery}, new_orders_per_minute=1)
+    )
+    assert "unanswered operations" in found
