@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from test_store import SPEC, result
+from example_run import SPEC, result
 
 from harness.errors import UsageError
 from harness.execution import checkpoint as steps_module

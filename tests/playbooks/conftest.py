@@ -6,5 +6,6 @@ from pathlib import Path
 import ansible.module_utils
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "playbooks" / "module_utils"))
+PLAYBOOKS = ROOT / "playbooks"
+sys.path.insert(0, str(PLAYBOOKS / "module_utils"))
 ansible.module_utils.__path__.append(str(ROOT / "harness" / "tiers"))

@@ -8,37 +8,13 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from example_run import SPEC, result
 
 from harness.errors import RunFailed, UsageError
-from harness.experiment.placement import parse_placement
 from harness.store import schemas
 from harness.store.index import StoreIndex
 from harness.store.runs import Store, write_json_atomically
 from harness.store.spec import RUN_SCHEMA, RunSpec
-
-SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
-
-
-def result(writer, status="complete"):
-    return {
-        "schema": RUN_SCHEMA,
-        "run_id": writer.run_id,
-        "status": status,
-        "spec": SPEC.to_json(),
-        "spec_hash": SPEC.hash(),
-        "experiment": {"name": "x", "hash": "0"},
-        "started_unix_ns": 1,
-        "duration_ns": 1,
-        "host_mode": "Default",
-        "emulated": [],
-        "uncontrolled": [],
-        "data_bytes": None,
-        "memory_bytes": None,
-        "residency": [],
-        "metrics": [],
-        "checks": [],
-        "error": None,
-    }
 
 
 def test_a_run_is_unfinished_until_its_result_is_written(tmp_path):

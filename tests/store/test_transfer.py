@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from test_store import SPEC, result
+from example_run import SPEC, result
 
 from harness.errors import UsageError
 from harness.store import transfer

@@ -1,0 +1,28 @@
+"""A run's specification and the smallest result that the store takes."""
+
+from harness.experiment.placement import parse_placement
+from harness.store.spec import RUN_SCHEMA, RunSpec
+
+SPEC = RunSpec("tpch", "duckdb", parse_placement("ssd-both"), {"scale": 1})
+
+
+def result(writer, status="complete"):
+    return {
+        "schema": RUN_SCHEMA,
+        "run_id": writer.run_id,
+        "status": status,
+        "spec": SPEC.to_json(),
+        "spec_hash": SPEC.hash(),
+        "experiment": {"name": "x", "hash": "0"},
+        "started_unix_ns": 1,
+        "duration_ns": 1,
+        "host_mode": "Default",
+        "emulated": [],
+        "uncontrolled": [],
+        "data_bytes": None,
+        "memory_bytes": None,
+        "residency": [],
+        "metrics": [],
+        "checks": [],
+        "error": None,
+    }
