@@ -13,12 +13,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from harness.engine import Places
+from harness.engine import DataDirectories
 from harness.execution import runner
 from harness.execution.environment import Environment
 from harness.execution.opening import open_environment
 from harness.experiment.placement import DIRECTORY_PARTS, parse_placement
-from harness.experiment.preflight import Prepared, prepare
+from harness.experiment.preflight import ResolvedRun, prepare
 from harness.progress import SilentProgress
 from harness.store.spec import RunSpec
 from harness.workload import Clients, Loading
@@ -39,12 +39,12 @@ def tables_of(source: Path) -> dict[str, list[Path]]:
     return {table: tables[table] for table in largest}
 
 
-def timed(by_hand: ByHand | None, prepared: Prepared, env: Environment, source: Path) -> float:
+def timed(by_hand: ByHand | None, prepared: ResolvedRun, env: Environment, source: Path) -> float:
     """Seconds from an empty server to a loaded, durable one; None is the harness's own load."""
     with ExitStack() as stack:
         engine: Any = runner.make_engine(prepared, env, stack, None)
         base = Path(prepared.tiers["data"].claim.path or "") / "tierbench-work"
-        places = Places(
+        places = DataDirectories(
             {
                 part: stack.enter_context(env.directory(base / f"bench-{part}"))
                 for part in DIRECTORY_PARTS

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from harness.engine import Places
+from harness.engine import DataDirectories
 from harness.execution import runner
 from harness.execution.opening import open_environment
 from harness.experiment.placement import DIRECTORY_PARTS, parse_placement
@@ -62,7 +62,7 @@ def main() -> None:
         golden = runner.golden_data(prepared, env)
         engine: Any = runner.make_engine(prepared, env, stack, None)
         base = Path(prepared.tiers["data"].claim.path or "") / "tierbench-work"
-        places = Places(
+        places = DataDirectories(
             {
                 part: stack.enter_context(env.directory(base / f"bench-{part}"))
                 for part in DIRECTORY_PARTS

@@ -23,7 +23,7 @@ from typing import Any
 from engines._sqlfiles import text_of
 from harness.drivers import hammerdb
 from harness.drivers.loadgen import processes
-from harness.engine import EngineContext, Places
+from harness.engine import DataDirectories, EngineContext
 from harness.errors import RunFailed
 from harness.execution.environment import Environment
 from harness.execution.opening import open_environment
@@ -156,7 +156,7 @@ class Bench:
                 engine.kill()
 
     @contextmanager
-    def _places(self) -> Iterator[Places]:
+    def _places(self) -> Iterator[DataDirectories]:
         base = self.root / f"run-{self._made}"
         with self.env.directory(base):
             directories = {}
@@ -165,7 +165,7 @@ class Bench:
                 directories[part].mkdir(mode=0o700)
                 if (user := self.env.credentials) is not None:
                     os.chown(directories[part], user.uid, user.gid)
-            yield Places(directories)
+            yield DataDirectories(directories)
 
     def keep(self, name: str, server: Server) -> None:
         """Stop the server and keep its database under ``name``."""

@@ -114,7 +114,7 @@ def peers() -> dict[str, Load]:
         hammerdb.find()
         found["HammerDB"] = hammerdbs
     except UsageError as error:
-        print(f"HammerDB is left out: {error.found}")
+        print(f"HammerDB is left out: {error.context}")
     if shutil.which(os.environ.get("GO_TPC", "")):
         found["go-tpc"] = go_tpc
     else:
@@ -123,7 +123,7 @@ def peers() -> dict[str, Load]:
         benchbase.find()
         found["BenchBase"] = benchbase.load
     except UsageError as error:
-        print(f"BenchBase is left out: {error.found}")
+        print(f"BenchBase is left out: {error.context}")
     return found
 
 

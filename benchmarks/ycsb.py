@@ -32,8 +32,8 @@ from typing import Any
 
 from harness import hdr
 from harness.drivers.loadgen import processes
-from harness.drivers.result import Drives
-from harness.engine import EngineContext, Places
+from harness.drivers.result import WindowCallbacks
+from harness.engine import DataDirectories, EngineContext
 from harness.execution.environment import Environment
 from harness.execution.opening import open_environment
 from harness.execution.session import RunSession
@@ -127,7 +127,7 @@ class Bench:
         session = RunSession(
             self.engine, SilentProgress(), None, drop_caches=False, client_starter=self.clients
         )
-        seen = Official().drive(params, session, Drives(_nothing, _nothing))
+        seen = Official().drive(params, session, WindowCallbacks(_nothing, _nothing))
         done = seen.done_count or 0
         return Seen(done / seen.window_ns * 1e9, (seen.client_cpu_ns or 0) / done)
 
@@ -185,10 +185,10 @@ def made(env: Environment, stack: ExitStack, given: argparse.Namespace, params: 
         env.credentials, threads=max(given.threads), memory_limit_bytes=None,
     )  # fmt: skip
     engine: Any = engine_factory("rocksdb").create(context)
-    places = Places(
+    places = DataDirectories(
         {part: stack.enter_context(env.directory(root / part)) for part in DIRECTORY_PARTS}
     )
-    again = Places(
+    again = DataDirectories(
         {part: stack.enter_context(env.directory(root / f"r{part}")) for part in DIRECTORY_PARTS}
     )
     clients = Clients(env.supervisor, env.credentials, stack.enter_context(env.scratch()), engine)

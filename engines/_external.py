@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from harness.engine import EngineKind, Places, ProcessId, SqlConnection
+from harness.engine import DataDirectories, EngineKind, ProcessId, SqlConnection
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 
@@ -92,7 +92,7 @@ class ExternalServer(ABC, Generic[_Connection]):
         """None: its owner has made it."""
         return {}
 
-    def initialise(self, places: Places) -> None:
+    def initialise(self, places: DataDirectories) -> None:
         """Refused: there is nothing of ours to make."""
         raise UsageError(f"place an external {self._title}", "its owner decides where it lies")
 
@@ -127,7 +127,7 @@ class ExternalServer(ABC, Generic[_Connection]):
         """Refused."""
         raise UsageError(f"copy an external {self._title}", "its files are not ours")
 
-    def restore(self, golden: Path, places: Places) -> None:
+    def restore(self, golden: Path, places: DataDirectories) -> None:
         """Refused."""
         raise UsageError(f"restore into an external {self._title}", "its files are not ours")
 

@@ -42,7 +42,7 @@ class MemoryPolicy:
 
 
 @dataclass(frozen=True)
-class Places:
+class DataDirectories:
     """The directories of one run, one per directory part, absolute and existing.
 
     Parts on the same tier have different directories. They are empty at
@@ -173,7 +173,7 @@ class Engine(Protocol):
     def format_options(self) -> Mapping[str, str]:
         """Settings that change the data's format (page size …): part of the golden key."""
 
-    def initialise(self, places: Places) -> None:
+    def initialise(self, places: DataDirectories) -> None:
         """Make an empty database in the places; nothing runs afterwards."""
 
     def start(self) -> None:
@@ -200,7 +200,7 @@ class Engine(Protocol):
     def snapshot(self, golden: Path) -> None:
         """Of the stopped engine leave a self-contained copy in ``golden`` (moved if it can be)."""
 
-    def restore(self, golden: Path, places: Places) -> None:
+    def restore(self, golden: Path, places: DataDirectories) -> None:
         """Bring ``golden`` into the places by full copy; owns rewriting of paths."""
 
 

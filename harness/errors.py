@@ -1,6 +1,6 @@
 """What can go wrong, sorted by when it can be known.
 
-Every message has three parts: what was asked, what was found, what to do.
+Every message has three parts: the problem, its context (value found, value expected), the fix.
 The command line turns the class into the exit code: what can be known before
 anything is touched is 2, what fails under way is 1, Ctrl-C is 130.
 """
@@ -14,26 +14,26 @@ from typing import ClassVar
 class HarnessError(Exception):
     """A failure that is explained to the user, without a traceback.
 
-    ``asked``: what the user or the profile asked for.
-    ``found``: what the harness found instead.
-    ``do``: what to do next (may be empty).
+    ``problem``: what cannot be done, or is wrong.
+    ``context``: the value found, and the one expected.
+    ``hint``: the option or command that fixes it (may be empty).
     """
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, asked: str, found: str, do: str = "") -> None:
-        self.asked = asked
-        self.found = found
-        self.do = do
-        super().__init__(": ".join(part for part in (asked, found) if part))
+    def __init__(self, problem: str, context: str, hint: str = "") -> None:
+        self.problem = problem
+        self.context = context
+        self.hint = hint
+        super().__init__(": ".join(part for part in (problem, context) if part))
 
     def to_json(self) -> dict[str, str]:
-        """The error as it stands in run.json and in ``--json`` output."""
+        """The error as in run.json and in ``--json`` output."""
         return {
             "type": type(self).__name__,
-            "asked": self.asked,
-            "found": self.found,
-            "do": self.do,
+            "problem": self.problem,
+            "context": self.context,
+            "hint": self.hint,
         }
 
 

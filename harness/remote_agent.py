@@ -89,7 +89,7 @@ def _run(backend: str, tunnel: Path | None) -> int:
             ["/bin/sh", "-c", 'exec "$0" - 3>&1', str(program)], check=False
         ).returncode
     except HarnessError as error:
-        print(f"{error}; {error.do}", file=sys.stderr)
+        print(f"{error}; {error.hint}", file=sys.stderr)
         return 2
     finally:
         if tunnel is not None and tunnel.is_socket():

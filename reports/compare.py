@@ -239,7 +239,7 @@ def _comparable(side: str, runs: Sequence[StoredRun]) -> list[StoredRun]:
 def _why_failed(run: StoredRun) -> str:
     if run.run["error"]:
         error = run.run["error"]
-        return f"{error['asked']}: {error['found']}"
+        return f"{error['problem']}: {error['context']}"
     failed = [check["name"] for check in run.run["checks"] if check["status"] == "failed"]
     return f"failed checks: {', '.join(failed[:5])}" if failed else "failed"
 

@@ -314,7 +314,7 @@ def _comparisons(
         try:
             found.append(_arms_compared(panel.arms[0], arm, over, force, beside))
         except UsageError as error:
-            refused[arm.name] = f"{error.asked}: {error.found}"
+            refused[arm.name] = f"{error.problem}: {error.context}"
     return found, refused
 
 

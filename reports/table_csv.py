@@ -115,7 +115,14 @@ def _metrics(run: StoredRun) -> Iterable[tuple[object, ...]]:
         yield one.metric, labels, one.unit, one.better, value, one.note
     if not found:
         error = run.run["error"]
-        yield "", "", "", "", "", f"{error['asked']}: {error['found']}" if error else "no metrics"
+        yield (
+            "",
+            "",
+            "",
+            "",
+            "",
+            f"{error['problem']}: {error['context']}" if error else "no metrics",
+        )
 
 
 def _inert(cell: object) -> object:

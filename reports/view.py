@@ -195,7 +195,7 @@ def _troubles(runs: Sequence[StoredRun]) -> Iterable[Trouble]:
             if check["status"] != "passed"
         ]
         if error := run.run["error"]:
-            reasons.insert(0, f"{error['asked']}: {error['found']}. {error['do']}".strip())
+            reasons.insert(0, f"{error['problem']}: {error['context']}. {error['hint']}".strip())
         more = [f"and {len(reasons) - 5} more"] if len(reasons) > 5 else []
         yield Trouble(run.run_id, run.run["status"], "; ".join([*reasons[:5], *more]))
 

@@ -20,13 +20,13 @@ def test_the_folders_are_the_list() -> None:
 def test_an_unknown_engine_names_the_nearest(name: str, near: str) -> None:
     with pytest.raises(UsageError, match=f"did you mean '{near}'") as caught:
         registry.engine(name)
-    assert "duckdb, " in caught.value.do
+    assert "duckdb, " in caught.value.hint
 
 
 def test_an_unknown_workload_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no such workload") as caught:
         registry.workload("tpcz9")
-    assert "tpch" in caught.value.do
+    assert "tpch" in caught.value.hint
 
 
 def test_a_broken_engine_is_named_and_the_others_stay(

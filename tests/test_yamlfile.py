@@ -22,22 +22,22 @@ def test_an_unknown_key_is_named_with_its_line_and_the_nearest_valid_one(tmp_pat
     file.write_text(PROFILE)
     with pytest.raises(UsageError) as refused:
         load_yaml(file, "profile")
-    assert refused.value.asked == f"{file}:8"
-    assert "unknown key 'parms' (did you mean 'params'?)" in refused.value.found
-    assert "params" in refused.value.do
+    assert refused.value.problem == f"{file}:8"
+    assert "unknown key 'parms' (did you mean 'params'?)" in refused.value.context
+    assert "params" in refused.value.hint
 
 
 def test_a_key_that_stands_twice_is_refused():
     with pytest.raises(UsageError) as refused:
         parse_yaml("a: 1\nb: 2\na: 3\n", "x.yml")
-    assert refused.value.asked == "x.yml:3"
-    assert "twice" in refused.value.found
+    assert refused.value.problem == "x.yml:3"
+    assert "twice" in refused.value.context
 
 
 def test_what_is_not_yaml_is_refused_with_its_line():
     with pytest.raises(UsageError) as refused:
         parse_yaml("a: 1\nb: [1,\n", "x.yml")
-    assert refused.value.asked.startswith("x.yml:")
+    assert refused.value.problem.startswith("x.yml:")
 
 
 def test_lines_reach_into_lists():
@@ -49,7 +49,7 @@ def test_lines_reach_into_lists():
 def test_a_missing_file_is_told():
     with pytest.raises(UsageError) as refused:
         load_yaml("/nonexistent/x.yml")
-    assert "No such file" in refused.value.found
+    assert "No such file" in refused.value.context
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_a_missing_file_is_told():
 def test_what_json_cannot_say_is_refused_with_its_line(text, line, found):
     with pytest.raises(UsageError) as refused:
         parse_yaml(text, "x.yml")
-    assert refused.value.asked == f"x.yml:{line}"
-    assert found in refused.value.found
+    assert refused.value.problem == f"x.yml:{line}"
+    assert found in refused.value.context
 
 
 def test_an_alias_to_another_place_and_a_date_are_what_they_look_like():
@@ -90,7 +90,7 @@ def test_a_key_that_is_a_number_is_refused_where_the_file_has_a_schema(tmp_path)
     file.write_text(PROFILE.replace("  parms: {scale: 1}", "  settings:\n    1: 2"))
     with pytest.raises(UsageError, match="key 1 is not a text") as refused:
         load_yaml(file, "profile")
-    assert refused.value.asked == f"{file}:8"
+    assert refused.value.problem == f"{file}:8"
 
 
 @pytest.mark.parametrize("each", ["a{n}: &a{n} [{uses}]", "a{n}: &a{n}\n  <<: [{uses}]\n  k{n}: 1"])
@@ -100,7 +100,7 @@ def test_aliases_of_aliases_are_refused_before_they_are_expanded(each):
         lines.append(each.format(n=level, uses=", ".join([f"*a{level - 1}"] * 9)))
     with pytest.raises(UsageError) as refused:
         parse_yaml("\n".join(lines), "bomb.yml")
-    assert "aliases expanded" in refused.value.found
+    assert "aliases expanded" in refused.value.context
 
 
 def test_a_few_aliases_are_what_they_name():

@@ -22,7 +22,7 @@ from pathlib import Path
 from engines._innodb.installation import Installation
 from engines._server import make_folder, run_once
 from harness.copytree import copy_tree, make_durable, move_tree
-from harness.engine import EngineContext, Places
+from harness.engine import DataDirectories, EngineContext
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.supervise.user_files import acting_as
@@ -45,7 +45,7 @@ class Cluster:
         self,
         installation: Installation,
         context: EngineContext,
-        places: Places,
+        places: DataDirectories,
         doublewrite: Part = "data",
     ) -> None:
         self._installation = installation

@@ -40,11 +40,11 @@ from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
 from engines._tls import Listening
 from harness.engine import (
+    DataDirectories,
     Engine,
     EngineContext,
     EngineKind,
     EngineVersion,
-    Places,
     Tunnel,
 )
 from harness.experiment.placement import Part
@@ -100,7 +100,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         """After its shutdown nothing is left to purge or merge in golden data."""
         return {**self.stored_settings(), "innodb_fast_shutdown": "0"}
 
-    def initialise(self, places: Places) -> None:
+    def initialise(self, places: DataDirectories) -> None:
         """An empty server in the places, from now on with the settings for loading."""
         self._loading = True
         cluster = self._use(places)
@@ -120,7 +120,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         found["log_redo_access"] = "memory-mapped" if mapped else "system calls"
         return found
 
-    def restore(self, golden: Path, places: Places) -> None:
+    def restore(self, golden: Path, places: DataDirectories) -> None:
         """Copy ``golden`` into the places; nothing in it says where it lies."""
         self._loading = False
         self._use(places).restore(golden)
@@ -223,7 +223,7 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
             listening,
         )  # fmt: skip
 
-    def _use(self, places: Places) -> Cluster:
+    def _use(self, places: DataDirectories) -> Cluster:
         self._cluster = Cluster(self._installation, self._context, places, self._doublewrite)
         self._server = Server(
             self._installation, self._context, self._cluster, places.memory, self._timeouts

@@ -309,10 +309,10 @@ def load_file(
             rf"LINES TERMINATED BY '\n'{header}"
         )
     except RunFailed as error:
-        do = error.do
-        if "error 3948" in error.found or "error 4166" in error.found:
+        do = error.hint
+        if "error 3948" in error.context or "error 4166" in error.context:
             do = "let the server take files from clients: SET GLOBAL local_infile = ON"
-        raise RunFailed(f"load table {table} from {path.name}", error.found, do) from error
+        raise RunFailed(f"load table {table} from {path.name}", error.context, do) from error
     finally:
         connection.raw.local_file = None
     if result.warning_count:

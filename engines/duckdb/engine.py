@@ -24,13 +24,13 @@ from engines.duckdb.client import DuckDBConnection, Worker, WorkerError
 from engines.duckdb.load import load
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
+    DataDirectories,
     Engine,
     EngineContext,
     EngineFactory,
     EngineKind,
     EngineVersion,
     LoadFormat,
-    Places,
     ProcessId,
     SqlConnection,
 )
@@ -73,7 +73,7 @@ class DuckDB:
         self._context = context
         self._settings = _settings(context)
         self._loading = False
-        self._places: Places | None = None
+        self._places: DataDirectories | None = None
         self._worker: Worker | None = None
         self._numbers = itertools.count()
         self._user = context.credentials
@@ -87,7 +87,7 @@ class DuckDB:
         """Block size, compression and so on, where a setting changes them."""
         return {name: self._settings[name] for name in _STORED if name in self._settings}
 
-    def initialise(self, places: Places) -> None:
+    def initialise(self, places: DataDirectories) -> None:
         """An empty database file, from now on with the settings for loading."""
         self._loading = True
         self._use(places)
@@ -236,7 +236,7 @@ class DuckDB:
         move_tree(self._database.parent, golden / _FOLDER, self._user)
         make_durable(golden)
 
-    def restore(self, golden: Path, places: Places) -> None:
+    def restore(self, golden: Path, places: DataDirectories) -> None:
         """Copy the database file into the data place."""
         self._loading = False
         self._use(places)
@@ -266,7 +266,7 @@ class DuckDB:
         return self._opened.with_name(f"{_FILE}.wal")
 
     @property
-    def _placed(self) -> Places:
+    def _placed(self) -> DataDirectories:
         if self._places is None:
             raise RuntimeError("initialise or restore comes first")
         return self._places
@@ -277,7 +277,7 @@ class DuckDB:
             raise RuntimeError("start comes first")
         return self._worker
 
-    def _use(self, places: Places) -> None:
+    def _use(self, places: DataDirectories) -> None:
         self._places = places
         if self._wal_apart:
             write_text(self._opened, "", self._user)

@@ -24,7 +24,7 @@ from pathlib import Path
 from engines._server import make_folder, run_once
 from engines.postgres.installation import Installation
 from harness.copytree import copy_tree, make_durable, move_tree
-from harness.engine import EngineContext, Places
+from harness.engine import DataDirectories, EngineContext
 from harness.errors import RunFailed
 from harness.experiment.placement import Part
 from harness.supervise.failures import log_tail
@@ -59,7 +59,9 @@ def scram_verifier(password: str) -> str:
 class Cluster:
     """One cluster in the places of a run; nothing of it runs while these verbs work."""
 
-    def __init__(self, installation: Installation, context: EngineContext, places: Places) -> None:
+    def __init__(
+        self, installation: Installation, context: EngineContext, places: DataDirectories
+    ) -> None:
         self._installation = installation
         self._context = context
         self.data = places["data"] / "pgdata"

@@ -35,12 +35,12 @@ from engines.postgres.server import Server
 from engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
 from engines.postgres.verify import verify_settings
 from harness.engine import (
+    DataDirectories,
     Engine,
     EngineContext,
     EngineFactory,
     EngineKind,
     EngineVersion,
-    Places,
     Tunnel,
 )
 from harness.errors import UsageError
@@ -107,12 +107,12 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         given = {name: self._settings.get(name, usual) for name, usual in _STORED.items()}
         return {name: value for name, value in given.items() if value is not None}
 
-    def initialise(self, places: Places) -> None:
+    def initialise(self, places: DataDirectories) -> None:
         """An empty cluster in the places, from now on with the settings for loading."""
         self._loading = True
         self._use(places).create(self._initdb_options, self._password)
 
-    def restore(self, golden: Path, places: Places) -> None:
+    def restore(self, golden: Path, places: DataDirectories) -> None:
         """Copy ``golden`` into the places and link its parts together."""
         self._loading = False
         self._use(places).restore(golden, self._password)
@@ -197,7 +197,7 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
             self._used().kill()
             raise
 
-    def _use(self, places: Places) -> Cluster:
+    def _use(self, places: DataDirectories) -> Cluster:
         self._client_role_made = False
         self._cluster = Cluster(self._installation, self._context, places)
         self._server = Server(

@@ -33,13 +33,13 @@ from engines.rocksdb.optionsfile import OptionsFile, parse_options, read_options
 from engines.rocksdb.window import warnings as window_warnings
 from harness.copytree import copy_tree, make_durable, move_tree
 from harness.engine import (
+    DataDirectories,
     Engine,
     EngineContext,
     EngineFactory,
     EngineKind,
     EngineVersion,
     Fill,
-    Places,
     ProcessId,
     WriteBackWarning,
 )
@@ -76,7 +76,7 @@ class RocksDb(OfficialClient):
         self._options = read_settings(self._installation, context.settings)
         self._statistics = _statistics(context.options)
         check_reachable("RocksDB", self._installation.library.parent)
-        self._places: Places | None = None
+        self._places: DataDirectories | None = None
         self._loading = False
         self._client: ProcessId | None = None
         #: The OPTIONS files that were there before a client of this run opened the database.
@@ -95,7 +95,7 @@ class RocksDb(OfficialClient):
         """Options that decide what a load leaves in files and levels."""
         return self._options.stored()
 
-    def initialise(self, places: Places) -> None:
+    def initialise(self, places: DataDirectories) -> None:
         """Empty directories; the client that loads makes the database, from now on with the
         options for loading.
         """
@@ -168,7 +168,7 @@ class RocksDb(OfficialClient):
             move_tree(folder, golden / name, self._user)
         make_durable(golden)
 
-    def restore(self, golden: Path, places: Places) -> None:
+    def restore(self, golden: Path, places: DataDirectories) -> None:
         """Copy both directories into the places."""
         self._loading = False
         self._places = places
@@ -244,7 +244,7 @@ class RocksDb(OfficialClient):
                 f"load {workload} into RocksDB", f"stored {dict(stored)}", f"wanted {wrong}"
             )
 
-    def _placed(self) -> Places:
+    def _placed(self) -> DataDirectories:
         if self._places is None:
             raise RuntimeError("initialise or restore comes first")
         return self._places

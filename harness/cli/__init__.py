@@ -69,16 +69,16 @@ def _ended_by(error: BaseException) -> int:
     raise error
 
 
-def _print_error(asked: str, found: str, do: str = "", type: str = "Interrupted") -> None:
+def _print_error(problem: str, context: str, hint: str = "", type: str = "Interrupted") -> None:
     """On stderr; as JSON on stdout too where --json was given."""
-    print(f"harness: {asked}: {found}", file=sys.stderr)
-    if do:
-        print(f"  {do}", file=sys.stderr)
+    print(f"harness: {problem}: {context}", file=sys.stderr)
+    if hint:
+        print(f"  {hint}", file=sys.stderr)
     if "--json" in sys.argv:
         import json
 
         document: dict[str, object] = {
-            "error": {"type": type, "asked": asked, "found": found, "do": do}
+            "error": {"type": type, "problem": problem, "context": context, "hint": hint}
         }
         if {"run", "repro"} & set(sys.argv[1:3]):
             document["runs"] = []  # always there; what had finished is in the store

@@ -105,7 +105,7 @@ def _problems(directory: Path, progress: Progress) -> list[str]:
     try:
         dataset = Dataset.read(directory)
     except UsageError as error:
-        return [f"{error.found}; {error.do}"]
+        return [f"{error.context}; {error.hint}"]
     return dataset.verify(progress) if dataset is not None else []
 
 

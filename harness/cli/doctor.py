@@ -108,7 +108,7 @@ def _official_ycsb() -> dict[str, Any]:
         try:
             find()
         except UsageError as error:
-            missing.append(f"{error.found}; {error.do}")
+            missing.append(f"{error.context}; {error.hint}")
     return {"version": ycsb.VERSION, "built": ycsb.builds(), "missing": missing}
 
 

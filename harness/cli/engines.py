@@ -25,7 +25,7 @@ def engine_rows() -> list[dict[str, Any]]:
             version = factory.available({}, paths.engines_prefix())
             row |= {"version": version.version, "source": version.source, "missing": None}
         except UsageError as error:
-            row |= {"version": None, "source": None, "missing": f"{error.found}; {error.do}"}
+            row |= {"version": None, "source": None, "missing": f"{error.context}; {error.hint}"}
         rows.append(row)
     return rows
 
@@ -68,7 +68,7 @@ def install(
                 failed.append(error)
     if len(failed) > 1:
         raise RunFailed(
-            f"install {len(failed)} engines", "; ".join(map(str, failed)), failed[-1].do
+            f"install {len(failed)} engines", "; ".join(map(str, failed)), failed[-1].hint
         )
     if failed:
         raise failed[0]

@@ -142,7 +142,7 @@ def _variables(items: Sequence[str] | None) -> dict[str, Any]:
         try:
             found[key] = parse_yaml(text, f"--set {key}").value
         except UsageError as error:
-            raise UsageError(f"--set {key}={text}", error.found, "quote it") from error
+            raise UsageError(f"--set {key}={text}", error.context, "quote it") from error
     return found
 
 

@@ -26,7 +26,7 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
     for stored in finished:
         if stored.run["error"]:
             error = stored.run["error"]
-            print(f"{stored.run_id}: {error['asked']}: {error['found']}\n  {error['do']}")
+            print(f"{stored.run_id}: {error['problem']}: {error['context']}\n  {error['hint']}")
         for check in stored.run["checks"]:
             if check["status"] != "passed":
                 labels = " ".join(check["labels"].values())

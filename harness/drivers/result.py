@@ -59,7 +59,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Driven:
+class DriverResult:
     """The measured window, as its driver tells it.
 
     ``window_ns``: its length. ``operations``: by name. ``client_cpu_ns``: of the client's
@@ -128,7 +128,7 @@ def cpu_per_operation(
 
 
 @dataclass(frozen=True)
-class Drives:
+class WindowCallbacks:
     """What a driver calls as the measured window begins and ends, in the calling thread or not."""
 
     on_measuring: Callable[[], None]
@@ -136,7 +136,7 @@ class Drives:
 
 
 @dataclass
-class Counted:
+class WindowCounters:
     """Counters at the two ends of the measured window.
 
     A first reading when it is made connects and calibrates what reads the engine's counters,
@@ -153,9 +153,9 @@ class Counted:
     def __post_init__(self) -> None:
         self._start = self.session.counters()
 
-    def drives(self) -> Drives:
+    def drives(self) -> WindowCallbacks:
         """What the driver is to call."""
-        return Drives(self.begin, self.end)
+        return WindowCallbacks(self.begin, self.end)
 
     def begin(self) -> None:
         """The window begins now."""

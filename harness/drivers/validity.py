@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.drivers.result import SERIES_NS, Counted, Driven
+from harness.drivers.result import SERIES_NS, DriverResult, WindowCounters
 from harness.engine import Engine, Listens, TellsDurability
 from harness.host.confounders import Finding
 from harness.units import format_ns
@@ -33,7 +33,7 @@ class Nouns:
     users_option: str
 
 
-def saturation(driven: Driven) -> Iterator[Finding]:
+def saturation(driven: DriverResult) -> Iterator[Finding]:
     """A client that had no time to wait for the server."""
     share = driven.busiest_thread_share
     if share is None and driven.client_cpu_ns is not None and driven.client_threads:
@@ -47,7 +47,7 @@ def saturation(driven: Driven) -> Iterator[Finding]:
         )
 
 
-def backlog(driven: Driven, nouns: Nouns) -> Iterator[Finding]:
+def backlog(driven: DriverResult, nouns: Nouns) -> Iterator[Finding]:
     """A rate that was offered and not kept, in the ramp-up or in the window."""
     if driven.backlog_count is None or not driven.offered_count:
         return
@@ -70,7 +70,7 @@ def backlog(driven: Driven, nouns: Nouns) -> Iterator[Finding]:
         )
 
 
-def unanswered(driven: Driven, nouns: Nouns) -> Iterator[Finding]:
+def unanswered(driven: DriverResult, nouns: Nouns) -> Iterator[Finding]:
     """Percentiles that are ages of operations without an answer."""
     for name, one in driven.operations.items():
         share = one.answered_share if one.unfinished_count else 1.0
@@ -87,7 +87,7 @@ def unanswered(driven: Driven, nouns: Nouns) -> Iterator[Finding]:
         yield Finding(what="unanswered operations", found=found, do="lower --rate")
 
 
-def trend(driven: Driven, nouns: Nouns) -> Iterator[Finding]:
+def trend(driven: DriverResult, nouns: Nouns) -> Iterator[Finding]:
     """A window whose end is another than its beginning."""
     whole = driven.window_ns // SERIES_NS  # a last interval that is cut off has fewer
     done = [sum(point["counts"].values()) for point in driven.series[:whole]]
@@ -103,7 +103,7 @@ def trend(driven: Driven, nouns: Nouns) -> Iterator[Finding]:
         )
 
 
-def late_counters(driven: Driven, counted: Counted) -> Iterator[Finding]:
+def late_counters(driven: DriverResult, counted: WindowCounters) -> Iterator[Finding]:
     """Counters that were not read at the ends of the window."""
     off_ns = counted.off_ns(driven.window_ns)
     if driven.counters_late_ns is not None:

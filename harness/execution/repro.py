@@ -97,7 +97,7 @@ def repeat(original: StoredRun, env: Environment, store: Store, tolerance: float
     (prepared,) = prepare_all([original.spec], env)
     again = runner.run(
         prepared, env, store,
-        runner.Standing({"name": "repro", "hash": original.run["spec_hash"]}, None),
+        runner.ResumePolicy({"name": "repro", "hash": original.run["spec_hash"]}, None),
     )  # fmt: skip
     return judge(original, again, tolerance)
 
@@ -116,8 +116,8 @@ def judge(original: StoredRun, again: StoredRun, tolerance: float) -> Verdict:
 
 def _differences(original: StoredRun, again: StoredRun) -> list[str]:
     if not again.manifest:
-        error = again.run["error"] or {"asked": "run", "found": "no manifest"}
-        return [f"it failed this time: {error['asked']}: {error['found']}"]
+        error = again.run["error"] or {"problem": "run", "context": "no manifest"}
+        return [f"it failed this time: {error['problem']}: {error['context']}"]
     pairs: dict[str, Callable[[dict[str, Any]], Any]] = {
         "engine build": lambda m: m["engine"]["build"],
         "data": lambda m: m["dataset"],

@@ -13,7 +13,7 @@ from harness.errors import HarnessError, UsageError, interruption
 from harness.execution import runner
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
-from harness.experiment.preflight import Prepared, prepare_all
+from harness.experiment.preflight import ResolvedRun, prepare_all
 from harness.experiment.profile import Plan
 from harness.host.processors import format_cpus
 from harness.store.runs import Store, StoredRun
@@ -43,7 +43,7 @@ class Step:
     """
 
     spec: RunSpec
-    prepared: Prepared | None
+    prepared: ResolvedRun | None
     done: StoredRun | None
     why: str = ""
 
@@ -73,7 +73,7 @@ def _step_elsewhere(spec: RunSpec, candidates: Sequence[StoredRun]) -> Step:
     return Step(spec, None, None, f"needs the host in {_modes(spec)} mode")
 
 
-def _step(prepared: Prepared, candidates: Sequence[StoredRun], env: Environment) -> Step:
+def _step(prepared: ResolvedRun, candidates: Sequence[StoredRun], env: Environment) -> Step:
     """The newest complete run under the same conditions, or why none of them will do."""
     now = conditions(prepared, env)
     why = ""
@@ -104,7 +104,7 @@ def run_plan(
             if step.done:
                 runs.append(step.done)
             elif step.prepared:
-                standing = runner.Standing(
+                standing = runner.ResumePolicy(
                     experiment, _standing_conditions(step.prepared, env, experiment), anew
                 )
                 runs.append(_one(step.prepared, env, store, standing))
@@ -141,7 +141,7 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
                 # those of other engines go on.
                 if interruption(error) is not None:
                     raise
-                env.progress.say(f"{error.asked}: {error.found}")
+                env.progress.say(f"{error.problem}: {error.context}")
         os.sync()
 
 
@@ -165,11 +165,11 @@ def _modes(spec: RunSpec) -> str:
 
 
 def _one(
-    prepared: Prepared, env: Environment, store: Store, standing: runner.Standing
+    prepared: ResolvedRun, env: Environment, store: Store, standing: runner.ResumePolicy
 ) -> StoredRun:
     stored = runner.run(prepared, env, store, standing)
     error = stored.run["error"]
-    detail = f": {error['asked']}: {error['found']}" if error else ""
+    detail = f": {error['problem']}: {error['context']}" if error else ""
     env.progress.say(f"{stored.run_id}: {stored.run['status']}{detail}")
     return stored
 
@@ -189,7 +189,7 @@ def _complete(store: Store, env: Environment) -> dict[str, list[StoredRun]]:
     return found
 
 
-def conditions(prepared: Prepared, env: Environment) -> dict[str, Any]:
+def conditions(prepared: ResolvedRun, env: Environment) -> dict[str, Any]:
     """What decides a run and is not in its spec: names there, what they stand for here."""
     return {
         "engine build": prepared.version.build,
@@ -203,7 +203,7 @@ def conditions(prepared: Prepared, env: Environment) -> dict[str, Any]:
 
 
 def _standing_conditions(
-    prepared: Prepared, env: Environment, experiment: Mapping[str, str]
+    prepared: ResolvedRun, env: Environment, experiment: Mapping[str, str]
 ) -> dict[str, Any] | None:
     """``conditions``, and what besides must not change within a run that was cut off.
 

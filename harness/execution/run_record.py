@@ -13,7 +13,7 @@ from harness.errors import HarnessError
 from harness.execution.environment import Environment
 from harness.execution.provenance import revision, tool_versions
 from harness.execution.session import RunSession
-from harness.experiment.preflight import Prepared
+from harness.experiment.preflight import ResolvedRun
 from harness.host.cgroup import MemoryCap
 from harness.host.confounders import Finding, uncontrolled
 from harness.host.processors import format_cpus
@@ -28,7 +28,11 @@ class Recorder:
     """Collects what a run is found to be, and writes it in the store's order."""
 
     def __init__(
-        self, prepared: Prepared, env: Environment, writer: RunWriter, experiment: Mapping[str, Any]
+        self,
+        prepared: ResolvedRun,
+        env: Environment,
+        writer: RunWriter,
+        experiment: Mapping[str, Any],
     ) -> None:
         self.prepared = prepared
         self.env = env

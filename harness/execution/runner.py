@@ -12,9 +12,9 @@ from typing import Any
 from harness.engine import (
     CountsLoadRetries,
     Credentials,
+    DataDirectories,
     Engine,
     KeepsOwnData,
-    Places,
     ProcessStarter,
     RunsInClient,
 )
@@ -24,13 +24,13 @@ from harness.execution.host_lock import one_at_a_time
 from harness.execution.run_record import Recorder
 from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS, Part
-from harness.experiment.preflight import Prepared, engine_context, golden_key, work_directory
+from harness.experiment.preflight import ResolvedRun, engine_context, golden_key, work_directory
 from harness.host.cgroup import MemoryCap, memory_cap
 from harness.host.processors import affinity_check
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.monitors.memory_traffic import MemoryTraffic
 from harness.monitors.process import ProcessMonitor
-from harness.store.datasets import Building, Dataset, dataset_name
+from harness.store.datasets import Dataset, DatasetBuilder, dataset_name
 from harness.store.result import Check, Metric
 from harness.store.runs import Store, StoredRun
 from harness.supervise.user_files import regular_bytes
@@ -45,7 +45,7 @@ _HOLDING: tuple[Part, ...] = ("data", "index")
 
 
 @dataclass(frozen=True)
-class Standing:
+class ResumePolicy:
     """What a run belongs to, and under what it stands.
 
     ``conditions``: what must be the same for a run that was cut off to be gone on with;
@@ -57,7 +57,7 @@ class Standing:
     anew: bool = False
 
 
-def run(prepared: Prepared, env: Environment, store: Store, standing: Standing) -> StoredRun:
+def run(prepared: ResolvedRun, env: Environment, store: Store, standing: ResumePolicy) -> StoredRun:
     """Do one run and store it; a failure under way is stored as such and returned.
 
     One that was cut off earlier is gone on with. KeyboardInterrupt leaves no run
@@ -90,7 +90,9 @@ def run(prepared: Prepared, env: Environment, store: Store, standing: Standing) 
         writer.close()
 
 
-def _run(prepared: Prepared, env: Environment, recorder: Recorder, standing: Standing) -> StoredRun:
+def _run(
+    prepared: ResolvedRun, env: Environment, recorder: Recorder, standing: ResumePolicy
+) -> StoredRun:
     writer = recorder.writer
     try:
         with (
@@ -120,10 +122,10 @@ def _run(prepared: Prepared, env: Environment, recorder: Recorder, standing: Sta
 
 
 def _walk(
-    prepared: Prepared,
+    prepared: ResolvedRun,
     env: Environment,
     recorder: Recorder,
-    standing: Standing,
+    standing: ResumePolicy,
     stack: ExitStack,
 ) -> None:
     """place → restore golden → start → (workload) → counters → stop."""
@@ -192,12 +194,12 @@ def _walk(
     engine.stop()
 
 
-def data_bytes(places: Places, user: Credentials | None) -> int:
+def data_bytes(places: DataDirectories, user: Credentials | None) -> int:
     """Size of tables and indexes. A redo log is as large as it is set to be, whatever is in it."""
     return sum(regular_bytes(places[part], user) for part in _HOLDING)
 
 
-def _page_cached(prepared: Prepared) -> bool:
+def _page_cached(prepared: ResolvedRun) -> bool:
     """Whether the page cache stands between the engine and its tables and indexes."""
     holding = [tier for part, tier in prepared.tiers.items() if part in _HOLDING]
     return bool(holding) and not any(t.facts.dax or t.facts.kind == "tmpfs" for t in holding)
@@ -211,12 +213,12 @@ def _blaming(cap: MemoryCap | None) -> Iterator[None]:
     except HarnessError as error:
         if not (cap and cap.events().oom_kills):
             raise
-        found = f"{error.found}; the kernel killed for memory inside the limit"
+        found = f"{error.context}; the kernel killed for memory inside the limit"
         do = "raise --memory-limit, or lower the engine's memory with --set or --tuning"
-        raise RunFailed(error.asked, found, do) from error
+        raise RunFailed(error.problem, found, do) from error
 
 
-def _memory_check(prepared: Prepared, engine: Engine) -> list[Check]:
+def _memory_check(prepared: ResolvedRun, engine: Engine) -> list[Check]:
     """Whether the engine's memory is where the placement says, from numa_maps."""
     policy = prepared.memory_policy
     if policy is None:
@@ -231,7 +233,7 @@ def _memory_check(prepared: Prepared, engine: Engine) -> list[Check]:
     return [Check("memory-policy", "passed" if kept else "failed", detail)]
 
 
-def _cpu_check(prepared: Prepared, engine: Engine) -> list[Check]:
+def _cpu_check(prepared: ResolvedRun, engine: Engine) -> list[Check]:
     """Whether the engine was held to the processors that the spec names."""
     return [affinity_check(prepared.cpus, engine.processes())] if prepared.cpus else []
 
@@ -258,7 +260,7 @@ def _cap_metrics(cap: MemoryCap | None, room: TmpfsRoom | None) -> list[Metric]:
 
 
 @contextmanager
-def _places(prepared: Prepared, env: Environment, run_id: str) -> Iterator[Places]:
+def _places(prepared: ResolvedRun, env: Environment, run_id: str) -> Iterator[DataDirectories]:
     """The run's directories on their tiers, removed at the end."""
     with ExitStack() as stack:
         directories: dict[Part, Path] = {
@@ -267,11 +269,11 @@ def _places(prepared: Prepared, env: Environment, run_id: str) -> Iterator[Place
             )
             for part in DIRECTORY_PARTS
         }
-        yield Places(directories, prepared.memory_policy)
+        yield DataDirectories(directories, prepared.memory_policy)
 
 
 def make_engine(
-    prepared: Prepared,
+    prepared: ResolvedRun,
     env: Environment,
     stack: ExitStack,
     starter: ProcessStarter,
@@ -290,7 +292,7 @@ def make_engine(
 # Data --------------------------------------------------------------------------
 
 
-def golden_data(prepared: Prepared, env: Environment) -> Dataset:
+def golden_data(prepared: ResolvedRun, env: Environment) -> Dataset:
     """The golden data of a run, loaded first where they are missing."""
     with ExitStack() as stack:
         engine = make_engine(prepared, env, stack, env.supervisor)  # may use all processors
@@ -308,15 +310,15 @@ def golden_data(prepared: Prepared, env: Environment) -> Dataset:
 
 
 def _load(
-    prepared: Prepared,
+    prepared: ResolvedRun,
     env: Environment,
     engine: Engine,
     source: Dataset | None,
-    building: Building,
+    building: DatasetBuilder,
 ) -> dict[str, Any]:
     """Load in directories beside the content, stop, and move the result into it."""
     spec = prepared.spec
-    places = Places(
+    places = DataDirectories(
         {part: building.directory(f"load-{part}", env.credentials) for part in DIRECTORY_PARTS},
         prepared.memory_policy,
     )
@@ -332,7 +334,7 @@ def _load(
 
 
 def _loaded(
-    prepared: Prepared, env: Environment, engine: Engine, source: Dataset | None
+    prepared: ResolvedRun, env: Environment, engine: Engine, source: Dataset | None
 ) -> dict[str, Any]:
     """The workload's load into the started engine; its facts."""
     spec = prepared.spec
@@ -357,7 +359,11 @@ def _load_retries(engine: Engine) -> Mapping[str, int]:
 
 
 def _clients(
-    prepared: Prepared, env: Environment, stack: ExitStack, engine: Engine, starter: ProcessStarter
+    prepared: ResolvedRun,
+    env: Environment,
+    stack: ExitStack,
+    engine: Engine,
+    starter: ProcessStarter,
 ) -> Clients:
     """``starter``: of an engine inside the client, since it is the client then."""
     scratch = stack.enter_context(env.scratch())
@@ -366,7 +372,7 @@ def _clients(
     return Clients(env.supervisor, env.credentials, scratch)
 
 
-def source_data(prepared: Prepared, env: Environment, engine: Engine) -> Dataset | None:
+def source_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> Dataset | None:
     """Generated source files, made first where they are missing; None: loaded from no files."""
     workload, params = prepared.workload, prepared.spec.params
     name = prepared.source_name
@@ -381,7 +387,7 @@ def source_data(prepared: Prepared, env: Environment, engine: Engine) -> Dataset
     return found
 
 
-def changes_data(prepared: Prepared, env: Environment) -> Dataset | None:
+def changes_data(prepared: ResolvedRun, env: Environment) -> Dataset | None:
     """What the run changes its data by, made first where it is missing; None: nothing."""
     workload, params = prepared.workload, prepared.spec.params
     name = workload.changes_key(params) if isinstance(workload, ChangesData) else None
@@ -396,12 +402,12 @@ def changes_data(prepared: Prepared, env: Environment) -> Dataset | None:
     return found
 
 
-def _existing_source(prepared: Prepared, env: Environment) -> Path | None:
+def _existing_source(prepared: ResolvedRun, env: Environment) -> Path | None:
     found = env.source.find(prepared.source_name) if prepared.source_name else None
     return found.content if found else None
 
 
-def _external_data(prepared: Prepared, env: Environment, engine: KeepsOwnData) -> dict[str, Any]:
+def _external_data(prepared: ResolvedRun, env: Environment, engine: KeepsOwnData) -> dict[str, Any]:
     """Load into the user's server, in a schema of ours, unless it is there already.
 
     Data that runs change are loaded for each of them, and are never marked as complete.

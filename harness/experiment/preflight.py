@@ -51,7 +51,7 @@ _NOWHERE = Path("/nonexistent")
 
 
 @dataclass(frozen=True)
-class Prepared:
+class ResolvedRun:
     """A spec with everything it names found and checked."""
 
     spec: RunSpec
@@ -81,7 +81,7 @@ class Prepared:
         return self.spec.placement is None
 
 
-def prepare(spec: RunSpec, env: Environment) -> Prepared:
+def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
     """Check one spec; UsageError for the first thing that cannot work."""
     factory = registry.engine(spec.engine)
     workload = registry.workload(spec.workload)
@@ -117,7 +117,7 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
     addresses: tuple[str, ...] = ()
     if listen is not None:
         addresses = ClientHosts(tuple(spec.params["client_hosts"])).addresses(listen.host)
-    prepared = Prepared(
+    prepared = ResolvedRun(
         spec, factory, version, workload, tiers, policy, settings, threads, cpus, listen, addresses
     )
     _check_cache(prepared)
@@ -140,7 +140,7 @@ def prepare(spec: RunSpec, env: Environment) -> Prepared:
 
 
 def engine_context(
-    prepared: Prepared, env: Environment, processes: ProcessStarter, scratch: Path
+    prepared: ResolvedRun, env: Environment, processes: ProcessStarter, scratch: Path
 ) -> EngineContext:
     """What an engine of this run is made with; making one checks its settings and options."""
     return EngineContext(
@@ -158,7 +158,7 @@ def engine_context(
     )
 
 
-def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[Prepared]:
+def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[ResolvedRun]:
     """Check every spec of a plan, and that its data and the largest of its runs fit."""
     prepared = [prepare(spec, env) for spec in specs]
     once = {run.spec.series(): run for run in prepared if not run.external}
@@ -277,7 +277,7 @@ def _listen(spec: RunSpec, factory: EngineFactory) -> Address | None:
     return address
 
 
-def _check_cache(prepared: Prepared) -> None:
+def _check_cache(prepared: ResolvedRun) -> None:
     cache = prepared.spec.params.get("cache", "warm")
     if prepared.external and cache != "warm":
         raise UsageError(
@@ -307,19 +307,19 @@ def _check_cache(prepared: Prepared) -> None:
         )
 
 
-def _changes_data(prepared: Prepared) -> bool:
+def _changes_data(prepared: ResolvedRun) -> bool:
     workload = prepared.workload
     return (
         isinstance(workload, ChangesData) and workload.changes_key(prepared.spec.params) is not None
     )
 
 
-def needed_bytes(prepared: Prepared) -> Mapping[Part, int]:
+def needed_bytes(prepared: ResolvedRun) -> Mapping[Part, int]:
     """Upper estimate per directory part."""
     return prepared.workload.estimate_bytes(prepared.spec.params, prepared.load_format)
 
 
-def _parts_wanted(prepared: Prepared) -> list[tuple[Tier, str, int]]:
+def _parts_wanted(prepared: ResolvedRun) -> list[tuple[Tier, str, int]]:
     estimate = needed_bytes(prepared)
     return [
         (prepared.tiers[part], str(part), estimate.get(part, 0))
@@ -328,7 +328,7 @@ def _parts_wanted(prepared: Prepared) -> list[tuple[Tier, str, int]]:
     ]
 
 
-def _data_wanted(runs: Sequence[Prepared], env: Environment) -> list[tuple[Tier, str, int]]:
+def _data_wanted(runs: Sequence[ResolvedRun], env: Environment) -> list[tuple[Tier, str, int]]:
     """Golden copies and source files that the whole plan has still to make, each once."""
     golden: dict[str, int] = {}
     source: dict[str, int] = {}
@@ -344,7 +344,7 @@ def _data_wanted(runs: Sequence[Prepared], env: Environment) -> list[tuple[Tier,
     return [(store_tier(root), what, sum(sizes.values())) for root, what, sizes in wanted if sizes]
 
 
-def _changes_wanted(run: Prepared, env: Environment) -> Mapping[str, int]:
+def _changes_wanted(run: ResolvedRun, env: Environment) -> Mapping[str, int]:
     """What the data are changed by, where it is still to be made."""
     workload, params = run.workload, run.spec.params
     if not isinstance(workload, ChangesData) or (name := workload.changes_key(params)) is None:
@@ -357,13 +357,13 @@ def placement_label(placement: Placement | None, label: str | None) -> str:
     return placement.name if placement else (label or "external")
 
 
-def golden_name(prepared: Prepared, engine: Engine) -> str:
+def golden_name(prepared: ResolvedRun, engine: Engine) -> str:
     """Name of the golden data of a run."""
     spec = prepared.spec
     return dataset_name(f"{spec.workload}-{spec.engine}", golden_key(prepared, engine))
 
 
-def golden_key(prepared: Prepared, engine: Engine) -> dict[str, Any]:
+def golden_key(prepared: ResolvedRun, engine: Engine) -> dict[str, Any]:
     """What golden data depend on (design: engine build × driver × workload × …)."""
     spec = prepared.spec
     folder = engine.sql_folder / spec.workload if isinstance(engine, RunsSql) else None

@@ -298,8 +298,8 @@ def _check_engine_options(document: Document, profile: Mapping[str, Any]) -> Non
 
 def _quoted(document: Document, error: UsageError) -> Where | None:
     """Where the first key or value of ``axes`` or ``fixed`` stands that an error quotes."""
-    found = error.found.partition("(did you mean")[0]
-    for word in re.findall(r"""['"]([^'"]+)['"]""", f"{error.asked} {found}"):
+    found = error.context.partition("(did you mean")[0]
+    for word in re.findall(r"""['"]([^'"]+)['"]""", f"{error.problem} {found}"):
         for where in document.lines:
             if where[:1] in (("axes",), ("fixed",)) and len(where) > 1:
                 value = reduce(getitem, where, document.value)
@@ -355,8 +355,8 @@ def _blaming(document: Document, where: Where) -> Iterator[None]:
     except UsageError as error:
         if not document.lines:  # not from a file
             raise
-        asked = f"{document.at(where)}: {error.asked}"
-        raise UsageError(asked, error.found, error.do) from error
+        asked = f"{document.at(where)}: {error.problem}"
+        raise UsageError(asked, error.context, error.hint) from error
 
 
 def _point(

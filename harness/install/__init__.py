@@ -109,7 +109,7 @@ def install(
     if len(failures) == 1:
         raise failures[0]
     found = "; ".join(map(str, failures))
-    raise RunFailed(f"install {engine}", found, failures[-1].do)
+    raise RunFailed(f"install {engine}", found, failures[-1].hint)
 
 
 def installed(engine: str, prefix: Path) -> list[Installed]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.micro.chains import LINE_BYTES
-from harness.micro.host_capacity import Room
+from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import Job, Measurement
 from harness.micro.scaling import TargetKey, targets_of
 from harness.units import GIB
@@ -45,7 +45,7 @@ class Estimate:
         return self.measuring_ns + self.setup_ns
 
 
-def estimate(measurements: Sequence[Measurement], room: Room, repeats: int) -> Estimate:
+def estimate(measurements: Sequence[Measurement], room: HostCapacity, repeats: int) -> Estimate:
     """Of the whole command."""
     sizes: dict[TargetKey, int] = {}
     for one in measurements:

@@ -34,7 +34,7 @@ _SIZE = re.compile(r"^(\d+)([KM]?)$")
 
 
 @dataclass(frozen=True)
-class Room:
+class HostCapacity:
     """What the host has: processors near and far, bytes of each place, the last-level cache.
 
     ``bytes_free``: what one run may take of the tier and of DRAM; ``in_memory``: the tier's
@@ -58,7 +58,7 @@ class Room:
     instructions: frozenset[str] | None = None
 
 
-def room_of(tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE) -> Room:
+def room_of(tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE) -> HostCapacity:
     """The room for a tier now; UsageError for processors that cannot be had."""
     usable = resolve_cpus(limits.cpus, kernel) if limits.cpus else os.sched_getaffinity(0)
     near, far, node = _processors(tier, tuple(usable), nodes(kernel), kernel)
@@ -71,7 +71,7 @@ def room_of(tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE)
     else:
         of_tier = int(_OF_FILES * (free_now(tier) or 0))
         of_tier = of_tier if tier.facts.dax else min(of_tier, memory)  # its page cache
-    return Room(
+    return HostCapacity(
         near=near,
         far=far,
         bytes_free={"tier": of_tier, "dram": memory},

@@ -152,7 +152,9 @@ def check_written(document: Document, part: Mapping[str, Any], where: Where) -> 
             at = (*where, "params", "measurements", name)
             list(_jobs(str(name), body))
     except UsageError as error:
-        raise UsageError(f"{document.at(at)}, {error.asked}", error.found, error.do) from error
+        raise UsageError(
+            f"{document.at(at)}, {error.problem}", error.context, error.hint
+        ) from error
 
 
 def _bodies(params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -171,7 +173,7 @@ def size_of(key: str, value: Any) -> int:
     try:
         size = parse_size(value)
     except UsageError as error:
-        raise UsageError(f"{key} {value!r}", error.found, error.do) from error
+        raise UsageError(f"{key} {value!r}", error.context, error.hint) from error
     if size > 0:
         return size
     raise UsageError(f"{key} {value!r}", "it is nothing", "write 4KiB, say")
@@ -199,7 +201,7 @@ def _jobs(name: str, body: Any) -> Iterator[IoJob]:
         try:
             job = _job(name, dict(zip(values, point, strict=True)), swept)
         except UsageError as error:
-            raise UsageError(f"{asked}: {error.asked}", error.found, error.do) from error
+            raise UsageError(f"{asked}: {error.problem}", error.context, error.hint) from error
         _refuse_senseless(job)
         yield job
 

@@ -59,7 +59,7 @@ def _parsed_size(value: Any, source: str) -> int:
     try:
         return parse_size(value)
     except UsageError as error:
-        raise UsageError(source, f"{value!r} is {error.found}", error.do) from error
+        raise UsageError(source, f"{value!r} is {error.context}", error.hint) from error
 
 
 def _bytes(value: Any, variables: Variables, source: str) -> int:
@@ -74,7 +74,7 @@ def _duration(value: Any, variables: Variables, source: str) -> int:
     try:
         return parse_duration_ns(str(value))
     except UsageError as error:
-        raise UsageError(source, f"{value!r} is {error.found}", error.do) from error
+        raise UsageError(source, f"{value!r} is {error.context}", error.hint) from error
 
 
 def _some_time(value: Any, variables: Variables, source: str) -> int:
@@ -236,4 +236,4 @@ def read_key(key: str, value: Any, variables: Variables, source: str) -> Any:
     try:
         return read(value, variables, source)
     except UsageError as error:
-        raise UsageError(error.asked, f"{key}: {error.found}", error.do) from error
+        raise UsageError(error.problem, f"{key}: {error.context}", error.hint) from error

@@ -13,13 +13,13 @@ from typing import Any
 from harness import native_programs
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
-from harness.micro.host_capacity import Room
+from harness.micro.host_capacity import HostCapacity
 from harness.micro.metrics import NOTHING_DONE, collected, metrics_of
 from harness.micro.model import Suite
 from harness.micro.program import run_program
 from harness.micro.protocol import Measured, Workplace, failed_in
 from harness.micro.result_warnings import findings_of
-from harness.micro.scaling import Fitted
+from harness.micro.scaling import ScaledSuite
 from harness.micro.spec import BLOCK, spec_json
 from harness.progress import Task
 from harness.store.result import Check, CheckStatus
@@ -39,7 +39,7 @@ def check() -> None:
     native_programs.microbench_program()
 
 
-def refuse(suite: Fitted, tier: Tier, room: Room) -> None:
+def refuse(suite: ScaledSuite, tier: Tier, room: HostCapacity) -> None:
     """UsageError for what the program itself would refuse, before anything is started."""
     there = Path(tier.claim.path or "/")
     while not there.is_dir():  # an emulated tier's is made by its first run
@@ -63,7 +63,7 @@ def refuse(suite: Fitted, tier: Tier, room: Room) -> None:
     )  # fmt: skip
 
 
-def measure(work: Workplace, fitted: Fitted, room: Room, suite: Suite) -> Measured:
+def measure(work: Workplace, fitted: ScaledSuite, room: HostCapacity, suite: Suite) -> Measured:
     """Run all measurements of a fitted suite, interleaved, and tell what came of them."""
     env = work.env
     spec = spec_json(
@@ -100,7 +100,7 @@ def measure(work: Workplace, fitted: Fitted, room: Room, suite: Suite) -> Measur
 class _UnderWay:
     """Which configuration is being measured: for progress, and for what fails meanwhile."""
 
-    fitted: Fitted
+    fitted: ScaledSuite
     repeats: int
     task: Task
     said: str = ""
@@ -115,9 +115,11 @@ class _UnderWay:
     def named(self, error: RunFailed) -> RunFailed:
         """The failure with the configuration in it; before the first one there is none."""
         if not self.said:
-            return RunFailed(f"{error.asked}, before its first measurement", error.found, error.do)
-        found = _OF_MEASUREMENT.sub("", error.found)
-        return failed_in(self.said, RunFailed(error.asked, found, error.do))
+            return RunFailed(
+                f"{error.problem}, before its first measurement", error.context, error.hint
+            )
+        found = _OF_MEASUREMENT.sub("", error.context)
+        return failed_in(self.said, RunFailed(error.problem, found, error.hint))
 
 
 def _user(work: Workplace) -> Credentials | None:
@@ -125,7 +127,7 @@ def _user(work: Workplace) -> Credentials | None:
     return None if work.tier.facts.kind == "devdax" else work.env.credentials
 
 
-def _plausible(fitted: Fitted, repeats: int) -> Check:
+def _plausible(fitted: ScaledSuite, repeats: int) -> Check:
     """The program ends with a failure where a figure is not plausible or a check of it fails."""
     return Check(
         "plausible",
@@ -135,7 +137,7 @@ def _plausible(fitted: Fitted, repeats: int) -> Check:
     )
 
 
-def _got_nothing_done(fitted: Fitted, result: dict[str, Any], repeats: int) -> Iterator[Check]:
+def _got_nothing_done(fitted: ScaledSuite, result: dict[str, Any], repeats: int) -> Iterator[Check]:
     """Configurations without figures: their threads never ran at the same time."""
     for one in collected(fitted.measurements, result, repeats):
         if one.idle:

@@ -143,5 +143,5 @@ def parse_limits(given: Mapping[str, str]) -> Limits:
         try:
             fields[field] = read(str(text))
         except UsageError as error:
-            raise UsageError(f"--param {key}={text}", error.found, error.do) from error
+            raise UsageError(f"--param {key}={text}", error.context, error.hint) from error
     return Limits(**fields)

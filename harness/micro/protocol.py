@@ -83,7 +83,7 @@ def failed_in(configuration: str, error: RunFailed | OSError) -> RunFailed:
     """The same failure, with the configuration that was being measured in what was asked."""
     if isinstance(error, OSError):
         return RunFailed(f"measure {configuration}", str(error))
-    return RunFailed(f"measure {configuration}: {error.asked}", error.found, error.do)
+    return RunFailed(f"measure {configuration}: {error.problem}", error.context, error.hint)
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def _version(find: Callable[[], str]) -> dict[str, Any]:
     try:
         return {"version": find(), "missing": None}
     except UsageError as error:
-        return {"version": None, "missing": f"{error.found}; {error.do}"}
+        return {"version": None, "missing": f"{error.context}; {error.hint}"}
 
 
 def _microbench() -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _microbench() -> dict[str, Any]:
         )  # fmt: skip
         result = of_printed(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
     except (UsageError, RunFailed) as error:
-        return told | {"missing": f"{error.found}{'; ' * bool(error.do)}{error.do}"}
+        return told | {"missing": f"{error.context}{'; ' * bool(error.hint)}{error.hint}"}
     except (OSError, subprocess.TimeoutExpired) as error:
         return told | {"missing": str(error)}
     has = result["cpu"]["isa"]

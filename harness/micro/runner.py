@@ -24,11 +24,11 @@ from harness.experiment.preflight import work_directory
 from harness.host.confounders import Finding, uncontrolled
 from harness.micro import native
 from harness.micro.estimate import Estimate, estimate
-from harness.micro.host_capacity import Room, llc_bytes, room_of
+from harness.micro.host_capacity import HostCapacity, llc_bytes, room_of
 from harness.micro.model import Suite
 from harness.micro.overrides import Limits, parse_limits
 from harness.micro.protocol import Measured, Planned, Workplace
-from harness.micro.scaling import Fitted, fit
+from harness.micro.scaling import ScaledSuite, fit
 from harness.micro.suite import cpus_and_more, suite_of
 from harness.store.result import run_status
 from harness.store.runs import RunWriter, Store, StoredRun
@@ -74,8 +74,8 @@ class Ready:
     program: str
     params: Mapping[str, Any]
     limits: Limits
-    room: Room | None
-    fitted: Fitted | None
+    room: HostCapacity | None
+    fitted: ScaledSuite | None
 
     @property
     def repeats(self) -> int:

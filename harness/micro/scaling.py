@@ -9,7 +9,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.host.confounders import Finding
 from harness.micro.chains import LINE_BYTES
-from harness.micro.host_capacity import Room
+from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import VECTORED, Axis, Job, Measurement, Numa, Pages, Place, Suite
 from harness.micro.overrides import Limits, chosen
 from harness.micro.scaling_warnings import NO_PROCESSORS, Steps, findings_of
@@ -31,20 +31,20 @@ _CHANGED: Mapping[str, Callable[[Job], Any]] = {
 
 
 @dataclass(frozen=True)
-class Fitted:
+class ScaledSuite:
     """What will be measured, and how it differs from what the suite asks for."""
 
     measurements: tuple[Measurement, ...]
     findings: tuple[Finding, ...]
 
 
-def target_of(job: Job, room: Room) -> TargetKey:
+def target_of(job: Job, room: HostCapacity) -> TargetKey:
     """Where a job's range lies."""
     pages = job.pages if job.place == "dram" or room.pages_matter else "base"
     return job.place, pages
 
 
-def targets_of(measurement: Measurement, room: Room) -> dict[TargetKey, int]:
+def targets_of(measurement: Measurement, room: HostCapacity) -> dict[TargetKey, int]:
     """Bytes of each target that the jobs cover together: each has a range of its own."""
     found: dict[TargetKey, int] = {}
     for job in measurement.jobs:
@@ -56,7 +56,7 @@ def targets_of(measurement: Measurement, room: Room) -> dict[TargetKey, int]:
     return found
 
 
-def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
+def fit(suite: Suite, room: HostCapacity, limits: Limits) -> ScaledSuite:
     """The suite on this host; UsageError where nothing of it is left, or nothing fits."""
     asked = _asked(suite, room, limits)
     _, limited, threaded, sized = _fitted(asked, room, limits)
@@ -72,13 +72,13 @@ def fit(suite: Suite, room: Room, limits: Limits) -> Fitted:
     refuse_jobs(kept, room)
     refuse_cached(steps, room)
     refuse_gigantic(*_gigantic(kept, room), room)
-    return Fitted(tuple(kept), findings)
+    return ScaledSuite(tuple(kept), findings)
 
 
 _Fitting = tuple[list[Measurement], list[Measurement], list[Measurement], list[Measurement]]
 
 
-def _fitted(asked: Sequence[Measurement], room: Room, limits: Limits) -> _Fitting:
+def _fitted(asked: Sequence[Measurement], room: HostCapacity, limits: Limits) -> _Fitting:
     """Behind each step: those with processors, limited, on so many threads, in so much room."""
     near = [_whole(one) for one in _with_processors(asked, room)]
     limited = [_whole(_limited(one, limits)) for one in near]
@@ -86,7 +86,7 @@ def _fitted(asked: Sequence[Measurement], room: Room, limits: Limits) -> _Fittin
     return near, limited, threaded, _renamed(near, _sized(threaded, room))
 
 
-def _asked(suite: Suite, room: Room, limits: Limits) -> list[Measurement]:
+def _asked(suite: Suite, room: HostCapacity, limits: Limits) -> list[Measurement]:
     """Those that ``only`` names: as the suite calls them, or as they are called here."""
     every = suite.measurements
     try:
@@ -102,7 +102,9 @@ def _asked(suite: Suite, room: Room, limits: Limits) -> list[Measurement]:
     )
 
 
-def _gigantic(measurements: Sequence[Measurement], room: Room) -> tuple[dict[Place, int], str]:
+def _gigantic(
+    measurements: Sequence[Measurement], room: HostCapacity
+) -> tuple[dict[Place, int], str]:
     """By place, what lies on pages of 1 GiB, and which measurement wants it first.
 
     Each target is as large as its largest use.
@@ -117,7 +119,7 @@ def _gigantic(measurements: Sequence[Measurement], room: Room) -> tuple[dict[Pla
     return found, first
 
 
-def _with_processors(measurements: Sequence[Measurement], room: Room) -> list[Measurement]:
+def _with_processors(measurements: Sequence[Measurement], room: HostCapacity) -> list[Measurement]:
     """Without those that want near or far processors where none of these may be used."""
     lacking = _lacking(room)
     without = [one for one in measurements if {job.numa for job in one.jobs} & lacking]
@@ -131,12 +133,12 @@ def _with_processors(measurements: Sequence[Measurement], room: Room) -> list[Me
     return [one for one in measurements if one not in without]
 
 
-def _lacking(room: Room) -> set[Numa]:
+def _lacking(room: HostCapacity) -> set[Numa]:
     processors: dict[Numa, tuple[int, ...]] = {"near": room.near, "far": room.far}
     return {numa for numa, cpus in processors.items() if not cpus}
 
 
-def _left_out(asked: Sequence[Measurement], room: Room) -> dict[Numa, int]:
+def _left_out(asked: Sequence[Measurement], room: HostCapacity) -> dict[Numa, int]:
     """How many configurations want near, and far processors that may not be used."""
     return {numa: sum(any(job.numa == numa for job in one.jobs) for one in asked)
             for numa in sorted(_lacking(room))}  # fmt: skip
@@ -187,7 +189,7 @@ def _with_isa(job: Job, isa: str | None) -> Mapping[str, Any]:
     return job.keys if isa is None or job.kind not in VECTORED else {**job.keys, "isa": isa}
 
 
-def _threads(one: Measurement, room: Room) -> Measurement:
+def _threads(one: Measurement, room: HostCapacity) -> Measurement:
     """No more threads than processors: all jobs together, each in proportion and one at least."""
     jobs = list(one.jobs)
     for numa in ("near", "far"):
@@ -242,7 +244,7 @@ def _has(one: Measurement, axis: Axis) -> Any:
     return _CHANGED[axis.key](jobs[0]) if jobs and axis.key in _CHANGED else None
 
 
-def _sized(measurements: Sequence[Measurement], room: Room) -> list[Measurement]:
+def _sized(measurements: Sequence[Measurement], room: HostCapacity) -> list[Measurement]:
     """Ranges halved until they fit, alike for all configurations of a measurement."""
     most = _most(measurements, room)
     factors: dict[str, int] = {}
@@ -255,7 +257,7 @@ def _sized(measurements: Sequence[Measurement], room: Room) -> list[Measurement]
     return [_smaller(one, factors[one.name]) for one in measurements]
 
 
-def _most(measurements: Sequence[Measurement], room: Room) -> Callable[[TargetKey], float]:
+def _most(measurements: Sequence[Measurement], room: HostCapacity) -> Callable[[TargetKey], float]:
     """So much each target may have: what lies in memory shares it."""
     keys = {key for one in measurements for key in targets_of(one, room)}
     of_memory = [key for key in keys if key[0] == "dram" or room.in_memory]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.host.confounders import Finding
-from harness.micro.host_capacity import Room
+from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import VECTORED, Measurement, Numa
 from harness.micro.overrides import Limits
 from harness.units import counted, format_bytes
@@ -50,7 +50,7 @@ class Steps:
     kept: Sequence[Measurement]
 
 
-def findings_of(steps: Steps, room: Room, limits: Limits) -> tuple[Finding, ...]:
+def findings_of(steps: Steps, room: HostCapacity, limits: Limits) -> tuple[Finding, ...]:
     """All that differs from what was asked for, and what of it doubts a figure."""
     return (
         *_processors_told(steps.left_out),
@@ -171,7 +171,7 @@ def _size(size_bytes: int, beside: int) -> str:
     return text if text != format_bytes(beside) else f"{size_bytes:,} B"
 
 
-def _caches_told(measurements: Sequence[Measurement], room: Room) -> list[Finding]:
+def _caches_told(measurements: Sequence[Measurement], room: HostCapacity) -> list[Finding]:
     """Ranges that the last-level cache holds to a good part, where nobody asked for that.
 
     A chase, a hot spot and a log are made small on purpose, and streaming stores go past it.

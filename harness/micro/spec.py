@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.micro.chains import SAMPLE_EVERY
-from harness.micro.host_capacity import Room
+from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import Job, Measurement
 from harness.micro.scaling import TargetKey, target_of, targets_of
 from harness.tiers.explain import node_list
@@ -23,7 +23,7 @@ def spec_json(
     measurements: Sequence[Measurement],
     tier: Tier,
     directory: Path | None,
-    room: Room,
+    room: HostCapacity,
     *,
     seed: int,
     repeats: int,
@@ -61,7 +61,7 @@ def _target_name(key: TargetKey) -> str:
 
 
 def _target(
-    key: TargetKey, size: int, tier: Tier, directory: Path | None, room: Room
+    key: TargetKey, size: int, tier: Tier, directory: Path | None, room: HostCapacity
 ) -> dict[str, Any]:
     place, pages = key
     if place == "dram":
@@ -90,7 +90,7 @@ def _target(
     }
 
 
-def _measurement(one: Measurement, index: int, block: int, room: Room) -> dict[str, Any]:
+def _measurement(one: Measurement, index: int, block: int, room: HostCapacity) -> dict[str, Any]:
     taken: dict[TargetKey, int] = {}
     processors = {"near": 0, "far": 0}
     jobs = []
@@ -109,7 +109,9 @@ def _measurement(one: Measurement, index: int, block: int, room: Room) -> dict[s
     }
 
 
-def _job(job: Job, cpus: list[int], taken: dict[TargetKey, int], room: Room) -> dict[str, Any]:
+def _job(
+    job: Job, cpus: list[int], taken: dict[TargetKey, int], room: HostCapacity
+) -> dict[str, Any]:
     """``taken``: how far the targets belong to the jobs before it; it is moved on."""
     key = target_of(job, room)
     told: dict[str, Any] = {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.errors import UsageError
 from harness.micro.chains import LINE_BYTES, PERSIST
-from harness.micro.host_capacity import Room
+from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import Job, Kind, Measurement, Place
 from harness.micro.scaling_warnings import Steps
 from harness.units import GIB, MIB, format_bytes
@@ -26,7 +26,7 @@ _MOST_DISTANCE = 1 << 20
 _FLUSHES = frozenset({"clwb", "clflushopt", "clflush"})
 
 
-def refuse_jobs(measurements: Sequence[Measurement], room: Room) -> None:
+def refuse_jobs(measurements: Sequence[Measurement], room: HostCapacity) -> None:
     """UsageError for the first job that cannot be measured as it is asked for."""
     for one in measurements:
         for job in one.jobs:
@@ -34,7 +34,7 @@ def refuse_jobs(measurements: Sequence[Measurement], room: Room) -> None:
                 raise UsageError(_asked(one, job), found, do)
 
 
-def refuse_cached(steps: Steps, room: Room) -> None:
+def refuse_cached(steps: Steps, room: HostCapacity) -> None:
     """UsageError where want of room moves a range into the last-level cache.
 
     What would be measured there is another thing than the suite asks for.
@@ -58,7 +58,7 @@ def refuse_cached(steps: Steps, room: Room) -> None:
                     )
 
 
-def refuse_gigantic(sizes: Mapping[Place, int], origin: str, room: Room) -> None:
+def refuse_gigantic(sizes: Mapping[Place, int], origin: str, room: HostCapacity) -> None:
     """UsageError where pages of 1 GiB are wanted that are not free.
 
     ``sizes``: bytes on them, by place; ``origin``: which measurement wants them first. Memory
@@ -204,7 +204,7 @@ _OF_KIND: Mapping[Kind, Callable[[Job], Iterator[_Refusal]]] = {
 }
 
 
-def _processor(job: Job, room: Room) -> Iterator[_Refusal]:
+def _processor(job: Job, room: HostCapacity) -> Iterator[_Refusal]:
     """Instructions that the processor has not."""
     if room.instructions is None:
         return

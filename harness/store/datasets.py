@@ -135,7 +135,7 @@ class Dataset:
 
 
 @dataclass
-class Building:
+class DatasetBuilder:
     """A dataset being built in ``partial``; its files go into ``content``, which is ours alone."""
 
     store: DatasetStore
@@ -216,7 +216,7 @@ class DatasetStore:
             try:
                 dataset = Dataset.read(directory)
             except UsageError as error:
-                self._warn("dataset-unreadable", f"{error} ({error.do})")
+                self._warn("dataset-unreadable", f"{error} ({error.hint})")
             else:
                 found += [dataset] if dataset is not None else []
         return found
@@ -231,7 +231,7 @@ class DatasetStore:
         return Dataset.read(self.root / name)
 
     @contextmanager
-    def building(self, name: str) -> Iterator[Building | None]:
+    def building(self, name: str) -> Iterator[DatasetBuilder | None]:
         """Yield where to build ``name``, or None when another has built it meanwhile.
 
         Two processes never build the same name: the second waits for the first.
@@ -255,7 +255,7 @@ class DatasetStore:
                 return
             partial = self.root / f"{name}.partial-{os.getpid()}"
             self._keeper.register_directory(partial, mode=0o755)
-            building = Building(self, self._keeper, partial, self.root / name)
+            building = DatasetBuilder(self, self._keeper, partial, self.root / name)
             try:
                 building.directory("content", None)
                 yield building

@@ -125,7 +125,9 @@ def _read(run: StoredRun, asked: str) -> StoredRun:
         told = run.run
         found = run.indexed()
     except HarnessError as error:
-        raise UsageError(asked, error.found, error.do or "export it from its host again") from error
+        raise UsageError(
+            asked, error.context, error.hint or "export it from its host again"
+        ) from error
     if told["run_id"] != run.run_id and not run.run_id.startswith(told["run_id"]):
         raise UsageError(asked, f"{run.run_id} says that it is {told['run_id']}",
                          "export it from its host again")  # fmt: skip

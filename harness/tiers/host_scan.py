@@ -91,7 +91,7 @@ def _verified_or(claim: TierClaim, facts: TierFacts, kernel: Kernel) -> Tier:
     try:
         return verify(claim, None, kernel)
     except UsageError as error:
-        return Tier(claim, facts, (*directory_warnings(facts), error.found))
+        return Tier(claim, facts, (*directory_warnings(facts), error.context))
 
 
 def _pmem_facts(mount: Mount, kernel: Kernel) -> TierFacts | None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.drivers.result import Counted, Driven
+from harness.drivers.result import DriverResult, WindowCounters
 from harness.engine import ChecksWriteBack, Engine
 from harness.host.confounders import Finding
 
 
-def write_back_warnings(engine: Engine, driven: Driven, counted: Counted) -> Iterator[Finding]:
+def write_back_warnings(
+    engine: Engine, driven: DriverResult, counted: WindowCounters
+) -> Iterator[Finding]:
     """Those of the engine, where it has them and counters are the window's."""
     if not isinstance(engine, ChecksWriteBack) or driven.counters_late_ns is not None:
         return

@@ -70,7 +70,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.tierbench.commands import Commands
-from ansible.module_utils.tierbench.run import Leave, run
+from ansible.module_utils.tierbench.run import Consent, run
 from ansible.module_utils.tierbench.state import Files
 
 
@@ -89,7 +89,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     asked = module.params
-    leave = Leave(
+    leave = Consent(
         confirm_destroy=asked["confirm_destroy"],
         destroy=tuple(asked["destroy"]),
         several_hosts=asked["several_hosts"],

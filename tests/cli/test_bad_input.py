@@ -67,7 +67,7 @@ def test_a_run_without_an_engine_names_those_there_are(harness):
 def test_errors_are_json_too(harness):
     done = harness(*changed(scale="0"), "--json")
     assert done.code == 2
-    assert set(done.json["error"]) == {"type", "asked", "found", "do"}
+    assert set(done.json["error"]) == {"type", "problem", "context", "hint"}
     assert done.json["runs"] == []
 
 

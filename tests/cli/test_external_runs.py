@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from harness import paths, registry
-from harness.engine import EngineContext, Places
+from harness.engine import DataDirectories, EngineContext
 from harness.execution.checkpoint import steps_kept
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.supervise.credentials import unprivileged
@@ -36,7 +36,7 @@ def dsn() -> Iterator[str]:
             {}, {}, made["s"], paths.engines_prefix(), supervisor, user, 2, None
         )
         engine: Any = registry.engine("postgres").create(context)
-        engine.initialise(Places({part: made[part] for part in DIRECTORY_PARTS}))
+        engine.initialise(DataDirectories({part: made[part] for part in DIRECTORY_PARTS}))
         engine.start()
         password = engine._password
         yield f"host={made['s']} port=5432 user=harness dbname=harness password={password}"

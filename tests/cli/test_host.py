@@ -74,8 +74,8 @@ def test_a_value_that_the_host_does_not_take_is_refused_with_its_name(tuned):
     (tuned.root / THP).write_text("always [madvise] never\n")
     refused = tuned("apply", "--set=tune_host_transparent_huge_pages=sometimes", "--json")
     assert refused.code == 2
-    assert refused.json["error"]["do"] == "choose of always, madvise, never"
-    assert f"/{THP}" in refused.json["error"]["found"]
+    assert refused.json["error"]["hint"] == "choose of always, madvise, never"
+    assert f"/{THP}" in refused.json["error"]["context"]
     assert tuned.value == "2"
 
 

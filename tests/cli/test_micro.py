@@ -279,8 +279,8 @@ def test_a_program_that_dies_is_told_with_the_configuration_that_it_measured(har
     assert process.returncode == 1
     (run,) = json.loads(out)["runs"]
     assert run["status"] == "failed"
-    assert run["error"]["asked"] == "measure chase (repeat 1 of 1): measure with microbench"
-    assert "killed by signal 9" in run["error"]["found"]
+    assert run["error"]["problem"] == "measure chase (repeat 1 of 1): measure with microbench"
+    assert "killed by signal 9" in run["error"]["context"]
     stored = harness("runs", "show", run["run_id"]).out
     assert "measure chase (repeat 1 of 1)" in stored
 

@@ -109,8 +109,8 @@ def test_a_window_without_a_new_order_is_a_failed_run_and_no_rate_of_nothing(loa
     assert done.code == 1, done.err + done.out
     (run,) = done.json["runs"]
     assert run["status"] == "failed"
-    assert "not one transaction was done" in run["error"]["found"]
-    assert "--duration" in run["error"]["do"]
+    assert "not one transaction was done" in run["error"]["context"]
+    assert "--duration" in run["error"]["hint"]
     assert run["metrics"] == []
 
 
@@ -278,8 +278,8 @@ def test_a_server_that_dies_fails_the_run_at_once(loaded):
     process, pid = started(loaded)
     os.kill(pid, signal.SIGKILL)
     run = failed_run(loaded, process)
-    assert "loadgen" in run["error"]["asked"]
-    assert run["error"]["found"]
+    assert "loadgen" in run["error"]["problem"]
+    assert run["error"]["context"]
 
 
 def test_a_lost_connection_fails_the_run_at_once(loaded):
@@ -294,7 +294,7 @@ def test_a_lost_connection_fails_the_run_at_once(loaded):
     run = failed_run(loaded, process)
     # The server's farewell, or that there was none where it came between two transactions.
     told = ("terminating connection", "server closed the connection")
-    assert any(words in run["error"]["found"] for words in told), run["error"]
+    assert any(words in run["error"]["context"] for words in told), run["error"]
 
 
 def _backends(server: int) -> list[int]:

@@ -206,7 +206,7 @@ def test_a_client_that_dies_with_the_engine_in_it_fails_the_run_at_once(loaded):
     process = loaded.start(*RUN, *LONG, "--engine", "rocksdb")
     os.kill(client(loaded, process).pid, signal.SIGKILL)
     run = failed_run(loaded, process)
-    assert "killed by signal 9" in run["error"]["found"]
+    assert "killed by signal 9" in run["error"]["context"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
@@ -220,4 +220,4 @@ def test_a_disk_that_fills_up_fails_the_run_with_its_reason(harness, small_disk)
     small_disk.fill()
     run = failed_run(harness, process)
     small_disk.free()
-    assert "No space left" in run["error"]["found"], run["error"]
+    assert "No space left" in run["error"]["context"], run["error"]

@@ -82,7 +82,7 @@ def test_a_failed_build_that_goes_on_waiting_is_ended_at_once(replay, clients):
     with pytest.raises(RunFailed, match="password authentication failed") as failed:
         build(hammerdb, TARGET, clients, Build(2, 2), SilentProgress())
     assert time.monotonic() - started < PATIENCE_S
-    assert "Vuser 1:FINISHED FAILED" in failed.value.found
+    assert "Vuser 1:FINISHED FAILED" in failed.value.context
     assert nothing_left(clients)
 
 
@@ -110,7 +110,7 @@ def test_a_run_that_hangs_is_ended_with_its_last_lines(replay, clients):
     hammerdb = cut(replay, "postgres-15.18-timed.log", "Vuser 1:TEST RESULT", "exec sleep 3600")
     with pytest.raises(RunFailed, match="it hangs: its result is not there") as failed:
         run(hammerdb, clients, margin_s=1.0)
-    assert "Active Virtual Users configured" in failed.value.found
+    assert "Active Virtual Users configured" in failed.value.context
     assert nothing_left(clients)
 
 
@@ -143,7 +143,7 @@ def test_its_script_is_private_and_its_password_in_no_message(replay, clients):
     with pytest.raises(RunFailed) as failed:
         run(hammerdb, clients)
     assert "pw-4711" not in str(failed.value.to_json())
-    assert "{…}" in failed.value.found  # its stderr had the script, without the password
+    assert "{…}" in failed.value.context  # its stderr had the script, without the password
 
 
 def test_a_password_is_not_in_its_arguments(replay, clients):

@@ -11,7 +11,7 @@ import pytest
 
 from harness import paths, registry
 from harness.drivers.hammerdb import Build, Timed, build, find, measure, target_of
-from harness.engine import EngineContext, Places
+from harness.engine import DataDirectories, EngineContext
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
@@ -41,7 +41,7 @@ def started(folder, clients):
             credentials=clients.credentials, threads=2, memory_limit_bytes=1 << 30,
         )  # fmt: skip
         engine = registry.engine(name).create(context)
-        places = Places({p: directory(folder, p, clients) for p in DIRECTORY_PARTS})
+        places = DataDirectories({p: directory(folder, p, clients) for p in DIRECTORY_PARTS})
         engine.initialise(places)
         engine.start()
         engines.append(engine)
@@ -90,7 +90,7 @@ def test_a_server_that_dies_ends_the_run(name, started, clients):
 
     with pytest.raises(RunFailed) as failed:
         measure(hammerdb, target, clients, Timed(1, 0, 5), SilentProgress(), die)
-    assert "it hangs" not in failed.value.found
+    assert "it hangs" not in failed.value.context
     assert target.password not in str(failed.value.to_json())
     assert not list(clients.scratch.iterdir())
 

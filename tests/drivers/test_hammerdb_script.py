@@ -76,7 +76,7 @@ def test_a_target_does_not_show_its_password():
 def test_what_hammerdb_would_take_apart_is_refused(name):
     with pytest.raises(UsageError) as refused:
         connected("maria", **{name: "a b[exec id]"})
-    assert refused.value.asked == f"HammerDB with this {name}"
+    assert refused.value.problem == f"HammerDB with this {name}"
     if name == "password":
         assert "exec" not in str(refused.value.to_json())
 
@@ -94,15 +94,15 @@ def test_minutes_are_whole():
             whole_minutes("duration", wrong, least=1)
     with pytest.raises(UsageError) as refused:
         whole_minutes("ramp_up", 30 * 10**9, least=0)
-    assert "--ramp-up 1m" in refused.value.do
+    assert "--ramp-up 1m" in refused.value.hint
 
 
 def test_where_it_comes_from_is_said(monkeypatch, tmp_path):
     monkeypatch.delenv("HAMMERDB_HOME", raising=False)
     with pytest.raises(UsageError) as missing:
         find()
-    assert "HAMMERDB_HOME is not set" in missing.value.found
-    assert "hammerdb.com" in missing.value.do
+    assert "HAMMERDB_HOME is not set" in missing.value.context
+    assert "hammerdb.com" in missing.value.hint
     monkeypatch.setenv("HAMMERDB_HOME", str(tmp_path))
     with pytest.raises(UsageError, match="has no hammerdbcli"):
         find()
@@ -112,7 +112,7 @@ def test_where_it_comes_from_is_said(monkeypatch, tmp_path):
 def test_other_major_versions_are_refused(replay, version, said):
     with pytest.raises(UsageError, match=said) as refused:
         replay("postgres-15.18-timed.log", version=version)
-    assert "4.x is driven" in refused.value.do
+    assert "4.x is driven" in refused.value.hint
 
 
 def test_its_version_is_read(replay):
@@ -128,7 +128,7 @@ def test_a_missing_tcl_package_is_known_beforehand(replay):
     )
     with pytest.raises(UsageError, match="can't find package Pgtcl") as missing:
         hammerdb.check(dialect_of("pg"), None)
-    assert "docs/hammerdb.md" in missing.value.do
+    assert "docs/hammerdb.md" in missing.value.hint
 
 
 class Stranger:

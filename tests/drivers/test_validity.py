@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.drivers import result as module
-from harness.drivers.result import Counted, Driven
+from harness.drivers.result import DriverResult, WindowCounters
 from harness.drivers.validity import Nouns, backlog, late_counters
 
 S = 10**9
@@ -32,8 +32,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return instants
 
 
-def counted() -> Counted:
-    counters = Counted(Session())  # type: ignore[arg-type]
+def counted() -> WindowCounters:
+    counters = WindowCounters(Session())  # type: ignore[arg-type]
     counters.begin()
     counters.end()
     return counters
@@ -54,14 +54,14 @@ def counted() -> Counted:
 )
 def test_counters_of_another_time_than_the_window_are_told(clock, began, ended, told):
     clock[:] = [*began, *ended]
-    found = [one["found"] for one in late_counters(Driven("loadgen", "1", 10 * S), counted())]
+    found = [one["found"] for one in late_counters(DriverResult("loadgen", "1", 10 * S), counted())]
     assert len(found) == bool(told)
     assert told in "".join(found)
 
 
 def test_what_a_driver_says_of_its_counters_is_told_instead(clock):
     clock[:] = [0, 0, 20, 20]
-    late = Driven("ycsb", "1", 10 * S, counters_late_ns=round(1.83 * S))
+    late = DriverResult("ycsb", "1", 10 * S, counters_late_ns=round(1.83 * S))
     (finding,) = late_counters(late, counted())
     assert "1.83 s from an end of it" in finding["found"]
     assert "left out" in finding["found"]
@@ -70,10 +70,10 @@ def test_what_a_driver_says_of_its_counters_is_told_instead(clock):
 def test_counters_that_were_not_read_twice_are_of_no_time_at_all():
     """A driver that does not tell the window's ends: what counts then says so by itself."""
 
-    def told(counters: Counted) -> Iterator[object]:
-        return late_counters(Driven("loadgen", "1", 10 * S), counters)
+    def told(counters: WindowCounters) -> Iterator[object]:
+        return late_counters(DriverResult("loadgen", "1", 10 * S), counters)
 
-    counters = Counted(Session())  # type: ignore[arg-type]
+    counters = WindowCounters(Session())  # type: ignore[arg-type]
     assert not list(told(counters))
     counters.begin()
     assert not list(told(counters))
@@ -94,7 +94,7 @@ def test_counters_that_were_not_read_twice_are_of_no_time_at_all():
 )
 def test_a_queue_at_either_end_of_the_window_is_reported(begin, end, left_out, codes):
     """Two thousand a second for a minute."""
-    queued = Driven(
+    queued = DriverResult(
         "loadgen", "1", 60 * S, offered_count=120_000, backlog_count=(begin, end),
         backlog_left_out=left_out,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness import paths, registry
-from harness.engine import Credentials, EngineContext, Places
+from harness.engine import Credentials, DataDirectories, EngineContext
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
 from harness.supervise.credentials import unprivileged
@@ -38,8 +38,8 @@ class Lab:
             os.chown(path, self.credentials.uid, self.credentials.gid)
         return path
 
-    def places(self, **elsewhere: Path) -> Places:
-        return Places({p: elsewhere.get(p) or self.directory(p) for p in DIRECTORY_PARTS})
+    def places(self, **elsewhere: Path) -> DataDirectories:
+        return DataDirectories({p: elsewhere.get(p) or self.directory(p) for p in DIRECTORY_PARTS})
 
     def engine(
         self,

@@ -113,7 +113,7 @@ def is_refused(native: Native, statement: str, words: str) -> None:
             statements={"order_status": statement},
             mix={"order_status": 100},
         )
-    assert "order_status" in caught.value.found
+    assert "order_status" in caught.value.context
     assert time.monotonic() - began < PATIENCE_S
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.drivers.loadgen import processes
-from harness.engine import Places
+from harness.engine import DataDirectories
 from harness.progress import SilentProgress
 from harness.workload import Clients
 
@@ -45,7 +45,7 @@ class Store:
             **more,
         }
 
-    def load(self, places: Places) -> None:
+    def load(self, places: DataDirectories) -> None:
         self.engine.initialise(places)
         self.engine.start()
 
@@ -57,7 +57,7 @@ class Store:
         self.engine.native_load("ycsb", fill, {"usertable": RECORDS}, SilentProgress())
         self.engine.stop()
 
-    def restored(self, golden: Path, places: Places) -> Store:
+    def restored(self, golden: Path, places: DataDirectories) -> Store:
         self.engine.restore(golden, places)
         self.engine.start()
         return self

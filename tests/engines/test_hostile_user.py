@@ -25,7 +25,7 @@ from rocksdb_store import loaded
 
 from engines.duckdb import engine as duckdb
 from harness import paths, registry
-from harness.engine import EngineContext, Places
+from harness.engine import DataDirectories, EngineContext
 from harness.errors import HarnessError
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.host.listen_address import Address
@@ -172,7 +172,7 @@ def attempt(own: Own, work: Callable[[], Any]) -> bool:
     return not failed
 
 
-def place(lab: Any) -> tuple[Places, Path, list[Path]]:
+def place(lab: Any) -> tuple[DataDirectories, Path, list[Path]]:
     """Places and a scratch directory as a run has them, removed by the supervisor."""
     lab.made += 1
     made = {
@@ -180,7 +180,7 @@ def place(lab: Any) -> tuple[Places, Path, list[Path]]:
         for name in (*DIRECTORY_PARTS, "s")
     }
     scratch = made.pop("s")
-    return Places(made), scratch, [*made.values(), scratch]
+    return DataDirectories(made), scratch, [*made.values(), scratch]
 
 
 def engine_in(lab: Any, name: str, scratch: Path, listen: bool, **options: str) -> Any:
@@ -199,7 +199,7 @@ def engine_in(lab: Any, name: str, scratch: Path, listen: bool, **options: str) 
     return registry.engine(name).create(context)
 
 
-def verbs(lab: Any, engine: Any, golden: Path, places: Places, kept: Path) -> list[Any]:
+def verbs(lab: Any, engine: Any, golden: Path, places: DataDirectories, kept: Path) -> list[Any]:
     """What a run does with an engine, in its order."""
     user = lab.credentials
     return [

@@ -178,9 +178,9 @@ def test_what_would_be_cut_is_an_error(connection: Any) -> None:
 def test_an_error_names_the_statement_the_server_and_its_words(connection: Any) -> None:
     with pytest.raises(RunFailed) as caught:
         connection.execute("select *\n from nowhere")
-    assert caught.value.asked.endswith(": select * from nowhere")
-    assert caught.value.asked.startswith(("MySQL", "MariaDB"))
-    assert "doesn't exist (error 1146)" in caught.value.found
+    assert caught.value.problem.endswith(": select * from nowhere")
+    assert caught.value.problem.startswith(("MySQL", "MariaDB"))
+    assert "doesn't exist (error 1146)" in caught.value.context
 
 
 def test_files_of_the_client_are_not_sent_unless_asked_for(innodb: Any, tmp_path: Path) -> None:

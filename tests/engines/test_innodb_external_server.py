@@ -68,7 +68,7 @@ def test_the_other_engine_is_refused(server: Any, dsn: str) -> None:
     other = {"mysql": "mariadb", "mariadb": "mysql"}[server.name]
     with pytest.raises(UsageError, match="it is M") as caught:
         registry.engine(other).available({"dsn": "env"}, paths.engines_prefix())
-    assert caught.value.do == f"say --engine {server.name}"
+    assert caught.value.hint == f"say --engine {server.name}"
 
 
 def test_data_are_loaded_once_and_kept_under_our_mark(
@@ -148,7 +148,7 @@ def test_what_its_owner_put_into_our_database_is_not_dropped(
     connection.execute(statement)
     with pytest.raises(RunFailed) as refused:
         external.prepare(KEY)
-    assert refused.value.found.endswith(f": {named}")
+    assert refused.value.context.endswith(f": {named}")
     assert ("region",) in connection.execute("show tables").rows
 
 
@@ -158,7 +158,7 @@ def test_two_harnesses_do_not_use_one_server(external: Any, server: Any, lab: An
     external.stop()  # as for a cold start
     with pytest.raises(RunFailed) as refused:
         another.start()
-    assert f"user owner from localhost, connection {number}" in refused.value.found
+    assert f"user owner from localhost, connection {number}" in refused.value.context
     external.kill()
     another.start()
     another.kill()
@@ -174,7 +174,7 @@ def test_what_the_user_may_not_do_is_told(
     engine = lab.engine(server.name, options={"dsn": "env"})
     with pytest.raises(RunFailed, match="Access denied") as caught:
         engine.prepare(KEY)
-    assert "GRANT ALL" in caught.value.do
+    assert "GRANT ALL" in caught.value.hint
 
 
 def test_a_failure_in_one_query_stream_ends_what_the_others_run_on_the_users_server(
@@ -241,4 +241,4 @@ def test_a_dsn_that_cannot_be_is_refused(
     with pytest.raises(UsageError, match=told) as caught:
         registry.engine(name).available({"dsn": dsn}, paths.engines_prefix())
     error = caught.value
-    assert "secret" not in f"{error.asked} {error.found} {error.do}"
+    assert "secret" not in f"{error.problem} {error.context} {error.hint}"

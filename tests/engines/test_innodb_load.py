@@ -113,7 +113,7 @@ def test_a_row_that_does_not_fit_is_an_error(
                        "r_name char(25) not null, r_comment varchar(152) not null)")  # fmt: skip
     with pytest.raises(RunFailed, match=words) as caught:
         load_file(connection, "region", file, REGION, by_server)
-    assert caught.value.asked == "load table region from region.1.csv"
+    assert caught.value.problem == "load table region from region.1.csv"
     connection.close()
 
 
@@ -153,7 +153,7 @@ def test_a_missing_row_fails_the_load(innodb: Any, elsewhere: Any, tpch_csv: Any
     load = partial(Loader(elsewhere, innodb.flavour, threads=2).load, folder)
     with pytest.raises(RunFailed) as caught:
         load(files, {"region": 5, "nation": 26}, SilentProgress())
-    assert (caught.value.asked, caught.value.found) == (
+    assert (caught.value.problem, caught.value.context) == (
         "load 26 rows into nation",
         "25 were loaded",
     )
@@ -226,7 +226,7 @@ def test_a_server_that_takes_no_files_is_told_how_to(
     file.write_text("1\n")
     with pytest.raises(RunFailed) as caught:
         load_file(sender, "t", file, ["i"], by_server=False)
-    assert "SET GLOBAL local_infile = ON" in caught.value.do
+    assert "SET GLOBAL local_infile = ON" in caught.value.hint
     sender.close()
 
 

@@ -288,7 +288,7 @@ def test_a_start_that_takes_too_long_is_ended(lab: Any, golden: tuple[str, Path]
     engine.restore(folder, lab.places())
     with pytest.raises(RunFailed, match=r"not ready after 0\.001 s") as caught:
         engine.start()
-    assert "raise the engine option start_timeout_s" in caught.value.do
+    assert "raise the engine option start_timeout_s" in caught.value.hint
     assert engine.processes() == []
 
 
@@ -454,14 +454,14 @@ def test_what_is_missing_is_told_with_the_command(name: str, prefix: Path) -> No
     factory = registry.engine(name)
     with pytest.raises(UsageError) as caught:
         factory.available({"version": "99.9"}, prefix)
-    assert f"harness engines install {name}" in caught.value.do
+    assert f"harness engines install {name}" in caught.value.hint
     with pytest.raises(UsageError, match="no mariadbd or mysqld that runs"):
         factory.available({"prefix": str(prefix)}, prefix)
     prefix.chmod(0o700)
     if os.geteuid() == 0:
         with pytest.raises(UsageError, match="cannot enter") as caught:
             factory.available({"prefix": str(prefix)}, prefix)
-        assert f"chmod o+x {prefix}" in caught.value.do
+        assert f"chmod o+x {prefix}" in caught.value.hint
 
 
 def test_libraries_other_than_the_pinned_ones_make_another_build() -> None:

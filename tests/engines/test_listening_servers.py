@@ -324,7 +324,7 @@ def test_a_build_without_tls_is_refused(lab: Any) -> None:
     """The pinned PostgreSQL of the private prefix is such a one."""
     with pytest.raises(UsageError, match="it was built without TLS") as refused:
         _engine(lab, "postgres", version="18.4")
-    assert "version or prefix" in refused.value.do
+    assert "version or prefix" in refused.value.hint
     _engine(lab, "postgres", listen=None, version="18.4")
 
 
@@ -353,7 +353,7 @@ def test_addresses_are_written_in_one_form() -> None:
 def test_another_hosts_address_is_refused_with_those_of_this_one() -> None:
     with pytest.raises(UsageError, match="not an address of this host, which has") as refused:
         check_listen(parse_listen("203.0.113.9"))  # RFC 5737: of nobody
-    assert all(address in refused.value.found for address in own_addresses())
+    assert all(address in refused.value.context for address in own_addresses())
     assert "127.0.0.1" in own_addresses()
 
 

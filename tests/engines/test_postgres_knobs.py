@@ -72,8 +72,8 @@ def test_a_compression_that_the_build_lacks_is_refused_with_those_it_has(
         engine = kept.restored({"wal_compression": method})
     except UsageError as error:
         assert (
-            "Available values: pglz" in error.found
-            and method not in error.found.split("Available values")[1]
+            "Available values: pglz" in error.context
+            and method not in error.context.split("Available values")[1]
         )
         return
     engine.start()

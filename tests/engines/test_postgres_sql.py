@@ -122,7 +122,7 @@ def test_a_bad_row_names_table_and_line(lab: Any, tpch_csv: Any, empty_cluster: 
     engine.start()
     with pytest.raises(RunFailed, match="load table nation: invalid input syntax") as caught:
         engine.bulk_load("tpch", tpch_csv.files | {"nation": [bad]}, {}, SilentProgress())
-    assert "line 2" in caught.value.do
+    assert "line 2" in caught.value.hint
 
 
 def test_files_that_the_server_may_not_read_are_found(loaded: Any, tpch_csv: Any) -> None:
@@ -246,7 +246,7 @@ class TestExternal:
         owner.execute(f"create view {schema}.mine as select i from tierbench_tpch_mine.region")
         with pytest.raises(RunFailed) as refused:
             external.prepare("tpch-mine")
-        assert "view " in refused.value.found and "mine depends on" in refused.value.found
+        assert "view " in refused.value.context and "mine depends on" in refused.value.context
         assert owner.execute(f"select * from {schema}.mine").rows == []
         owner.execute(f"drop view {schema}.mine")
         external.prepare("tpch-mine")
@@ -271,7 +271,7 @@ class TestExternal:
         external.stop()  # as for a cold start
         with pytest.raises(RunFailed) as refused:
             another.start()
-        assert f"process {os.getpid()} (user harness, database harness" in refused.value.found
+        assert f"process {os.getpid()} (user harness, database harness" in refused.value.context
         external.kill()
         another.start()
         another.kill()
@@ -304,7 +304,7 @@ def test_a_dsn_that_cannot_work_is_told_before_the_run(
     monkeypatch.delenv("HARNESS_DSN", raising=False)
     with pytest.raises(UsageError, match=message) as caught:
         registry.engine("postgres").available({"dsn": dsn}, engines_prefix())
-    assert "secret" not in f"{caught.value}{caught.value.do}"
+    assert "secret" not in f"{caught.value}{caught.value.hint}"
 
 
 def test_a_window_is_compared_with_the_server_s_own_checkpoint_interval(loaded: Any) -> None:

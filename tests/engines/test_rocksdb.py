@@ -255,7 +255,7 @@ def test_options_that_rocksdb_does_not_take_are_refused_beforehand(
 ) -> None:
     with pytest.raises(UsageError) as caught:
         lab.engine("rocksdb", settings)
-    assert words in f"{caught.value} {caught.value.do}" and caught.value.do
+    assert words in f"{caught.value} {caught.value.hint}" and caught.value.hint
 
 
 def test_only_what_decides_the_files_is_in_the_golden_key(lab: Any) -> None:

@@ -111,7 +111,7 @@ def test_without_the_log_that_tells_of_it_it_is_refused(lab: Any) -> None:
     assert lab.engine("rocksdb", {"info_log_level": "WARN_LEVEL"})
     with pytest.raises(UsageError, match="info log alone") as caught:
         lab.engine("rocksdb", {"row_cache": "16M", "info_log_level": "WARN_LEVEL"})
-    assert "info_log_level" in caught.value.do
+    assert "info_log_level" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_run_with_another_one_fails(lab: Any, golden: Path, line: str, words: 
 def test_a_size_that_is_none_is_refused(lab: Any, settings: dict[str, str], words: str) -> None:
     with pytest.raises(UsageError) as caught:
         lab.engine("rocksdb", settings)
-    assert words in f"{caught.value} {caught.value.do}" and caught.value.do
+    assert words in f"{caught.value} {caught.value.hint}" and caught.value.hint
 
 
 def test_an_options_file_that_names_it_is_refused_with_its_line(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_an_options_file_that_names_it_is_refused_with_its_line(tmp_path: Path) 
     path.write_text("[DBOptions]\n  max_background_jobs=3\n  row_cache=67108864\n")
     with pytest.raises(UsageError) as caught:
         factory_of("rocksdb").settings_of_file({"options_file": str(path)})  # type: ignore[attr-defined]
-    assert f"{path}:3" in str(caught.value) and "--set row_cache=" in caught.value.do
+    assert f"{path}:3" in str(caught.value) and "--set row_cache=" in caught.value.hint
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from engines._innodb.window import warnings as of_innodb
 from engines.postgres.window import warnings as of_postgres
 from engines.rocksdb.window import warnings as of_rocksdb
-from harness.drivers.result import Counted, Driven
+from harness.drivers.result import DriverResult, WindowCounters
 from harness.engine import WriteBackWarning
 from harness.workloads.representative import write_back_warnings
 
@@ -127,12 +127,12 @@ def test_an_engine_is_given_what_ramp_up_and_window_added_to_its_counters():
     session: Any = SimpleNamespace(
         engine=engine, counters=lambda moment="after": {"pages": next(pages)}
     )
-    counted = Counted(session)
+    counted = WindowCounters(session)
     counted.begin()
     counted.end()
-    driven = Driven("loadgen", "1", S, engine_counters={"inside": 7})
+    driven = DriverResult("loadgen", "1", S, engine_counters={"inside": 7})
     (found,) = write_back_warnings(engine, driven, counted)
     assert found["what"] == "seen"
     assert found["found"] == "{'pages': 10} {'pages': 30, 'inside': 7} 1000000000"
-    late = Driven("ycsb", "1", S, counters_late_ns=S)  # counters are not the window's
+    late = DriverResult("ycsb", "1", S, counters_late_ns=S)  # counters are not the window's
     assert not list(write_back_warnings(engine, late, counted))

@@ -82,7 +82,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
 try:
     steps.append({{**line, "document": "x" * 1000}})
 except RunFailed as error:
-    print(error.asked)
+    print(error.problem)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -193,7 +193,7 @@ def test_a_run_that_its_owner_finishes_meanwhile_is_not_gone_on_with(
 def test_steps_that_another_took_and_finished_meanwhile_are_not_there(tmp_path, monkeypatch):
     store = Store(tmp_path)
     failed = cut_off(store, "q14")
-    error = {"type": "RunFailed", "asked": "a", "found": "No space left", "do": ""}
+    error = {"type": "RunFailed", "problem": "a", "context": "No space left", "hint": ""}
     failed.finish({**result(failed, "failed"), "error": error})
     failed.close()
     lock = steps_module._lock
@@ -213,7 +213,7 @@ def test_steps_that_another_took_and_finished_meanwhile_are_not_there(tmp_path, 
 def test_the_steps_of_a_failed_run_go_to_one_run_and_to_no_second(tmp_path):
     store = Store(tmp_path)
     failed = cut_off(store, "q14", "q2")
-    error = {"type": "RunFailed", "asked": "a", "found": "No space left", "do": ""}
+    error = {"type": "RunFailed", "problem": "a", "context": "No space left", "hint": ""}
     failed.finish({**result(failed, "failed"), "error": error})
     failed.close()
     again = store.resume(SPEC, CONDITIONS, print)

@@ -35,5 +35,5 @@ def test_only_text_that_begins_with_an_equals_sign_is_one():
 def test_anything_else_is_refused_naming_the_line(text, found):
     with pytest.raises(UsageError) as refused:
         evaluate(text, {"memory": 1}, "x.yml:3")
-    assert refused.value.asked == "x.yml:3"
-    assert found in refused.value.found
+    assert refused.value.problem == "x.yml:3"
+    assert found in refused.value.context

@@ -45,6 +45,6 @@ def test_parts_are_named_one_by_one_and_the_unnamed_follow_data():
 def test_what_is_not_a_placement_is_refused_with_what_to_write(text, found):
     with pytest.raises(UsageError) as refused:
         parse_placement(text)
-    assert found in refused.value.found
+    assert found in refused.value.context
     assert refused.value.exit_code == 2
-    assert "data" in refused.value.do
+    assert "data" in refused.value.hint

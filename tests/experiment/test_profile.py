@@ -112,15 +112,15 @@ def test_a_slip_in_a_value_is_named_with_its_line(old, new, line, found):
     assert text != PROFILE
     with pytest.raises(UsageError) as refused:
         expand(parse_yaml(text, "p.yml"), registry.normalise)
-    assert refused.value.asked.startswith(f"p.yml:{line}"), refused.value.asked
-    assert found in refused.value.found
+    assert refused.value.problem.startswith(f"p.yml:{line}"), refused.value.problem
+    assert found in refused.value.context
 
 
 def test_a_slip_in_one_value_of_an_axis_is_named_with_the_line_of_that_value():
     text = PROFILE.replace("fixed:\n", "  params:\n    queries:\n      - 1\n      - 23\nfixed:\n")
     with pytest.raises(UsageError) as refused:
         expand(parse_yaml(text, "p.yml"), registry.normalise)
-    assert refused.value.asked.startswith("p.yml:12: ")
+    assert refused.value.problem.startswith("p.yml:12: ")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_slip_in_one_value_of_an_axis_is_named_with_the_line_of_that_value():
 def test_what_engines_and_host_refuse_is_named_with_its_line(error, asked):
     with pytest.raises(UsageError) as refused, plan_of(PROFILE).blaming():
         raise error
-    assert refused.value.asked == asked
+    assert refused.value.problem == asked
 
 
 def test_repeats_have_an_end(tmp_path):
@@ -150,8 +150,8 @@ def test_repeats_have_an_end(tmp_path):
 def test_what_varies_cannot_be_fixed_too():
     with pytest.raises(UsageError) as refused:
         plan_of(PROFILE.replace("fixed:\n", "fixed:\n  engine: duckdb\n"))
-    assert "'engine' is both an axis and fixed" in refused.value.found
-    assert refused.value.asked == "p.yml:7"
+    assert "'engine' is both an axis and fixed" in refused.value.context
+    assert refused.value.problem == "p.yml:7"
 
 
 def test_shuffled_order_is_seeded_and_stays_within_its_block():
@@ -164,7 +164,7 @@ def test_profiles_that_come_along_are_found_by_name_and_a_typo_is_told():
     assert find_profile("demo").name == "demo.yml"
     with pytest.raises(UsageError) as refused:
         find_profile("dmeo")
-    assert "did you mean 'demo'" in refused.value.found
+    assert "did you mean 'demo'" in refused.value.context
 
 
 @pytest.mark.parametrize("name", sorted(known_profiles()))
@@ -204,13 +204,13 @@ def test_a_configuration_sets_what_belongs_together():
 def test_what_a_configuration_sets_cannot_be_fixed_too():
     with pytest.raises(UsageError, match="'placement' is also fixed") as refused:
         plan_of(CONFIGURATIONS + "fixed: {placement: ssd-both}\n")
-    assert refused.value.asked == "p.yml:8"
+    assert refused.value.problem == "p.yml:8"
 
 
 def test_a_bad_value_in_a_configuration_is_named_with_its_line():
     with pytest.raises(UsageError, match="backwards") as refused:
         plan_of(CONFIGURATIONS.replace('"3,0-1"', '"3-1"'))
-    assert refused.value.asked.startswith("p.yml:9: ")
+    assert refused.value.problem.startswith("p.yml:9: ")
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_profile_names_the_figures_that_it_repeats(tmp_path):
     file.write_text(PROFILE + "published: [fig3]\n")
     with pytest.raises(UsageError, match="no figure 'fig3'") as refused:
         load_profile(file, normalise)
-    assert refused.value.asked.endswith("p.yml:14")
+    assert refused.value.problem.endswith("p.yml:14")
 
 
 TOGETHER = """\
@@ -286,10 +286,10 @@ def test_an_engine_can_have_parameters_of_its_own():
     ]
     with pytest.raises(UsageError, match="'queries' is also fixed") as refused:
         plan_of(TOGETHER + "fixed: {params: {queries: [1]}}\n")
-    assert refused.value.asked == "p.yml:7"
+    assert refused.value.problem == "p.yml:7"
     with pytest.raises(UsageError, match="not a query of TPC-H") as refused:
         expand(parse_yaml(TOGETHER.replace("[2]", "[23]"), "p.yml"), registry.normalise)
-    assert refused.value.asked.startswith("p.yml:8: ")
+    assert refused.value.problem.startswith("p.yml:8: ")
 
 
 def test_a_scan_without_its_filter_is_not_laid_beside_one_with_it():

@@ -26,7 +26,7 @@ def test_there_is_no_more_room_than_the_kernel_has_numbers() -> None:
 def test_more_users_than_the_host_has_tasks_are_refused_before_anything_is_loaded() -> None:
     with pytest.raises(UsageError, match="process or thread for each") as refused:
         check_connections(10_000_000, SERVER, {}, "users or connections")
-    assert "users or connections" in refused.value.do
+    assert "users or connections" in refused.value.hint
     check_connections(10, SERVER, {}, "users or connections")
 
 

@@ -324,7 +324,7 @@ def test_what_was_not_built_is_named_with_its_packages(tmp_path, monkeypatch, th
         (tmp_path / name).touch()
     with pytest.raises(UsageError) as raised:
         loadgen_program("postgres")
-    assert f"sudo apt install {packages})" in raised.value.do
+    assert f"sudo apt install {packages})" in raised.value.hint
     assert native_programs.loadgen_backends() == []
     assert set(packages.split()) <= set(native_programs.missing_packages())
 

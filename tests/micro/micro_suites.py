@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.micro.scaling import Room
+from harness.micro.scaling import HostCapacity
 from harness.micro.suite import suite_of
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.units import GIB, MIB
@@ -13,8 +13,8 @@ RANDOM = "args: {kernel: load, access: 64, pattern: random}"
 HERE = {"cpus": 4.0, "llc": 32.0 * MIB, "memory": 64.0 * GIB}
 
 
-def room(cpus: int = 4, far: int = 0, tier: int = 64 * GIB, dram: int = 64 * GIB) -> Room:
-    return Room(
+def room(cpus: int = 4, far: int = 0, tier: int = 64 * GIB, dram: int = 64 * GIB) -> HostCapacity:
+    return HostCapacity(
         near=tuple(range(cpus)),
         far=tuple(range(cpus, cpus + far)),
         bytes_free={"tier": tier, "dram": dram},

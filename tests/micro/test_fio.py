@@ -255,7 +255,7 @@ def test_what_ioping_would_not_ask_for_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=found) as refused:
         ioping.planned(params, repeats=1)
-    assert refused.value.asked.startswith(named)
+    assert refused.value.problem.startswith(named)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_a_missing_program_is_named_with_its_package(
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(UsageError, match=f"{name} is not installed") as told:
         external_tools.require(name, ["--version"])
-    assert f"apt install {name}" in told.value.do
+    assert f"apt install {name}" in told.value.hint
 
 
 def test_an_old_fio_is_refused() -> None:

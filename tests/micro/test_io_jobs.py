@@ -55,7 +55,7 @@ def test_wrong_parameters_are_named(params: dict[str, Any], said: str) -> None:
 def test_past_the_page_cache_go_whole_blocks_only() -> None:
     with pytest.raises(UsageError, match="only whole blocks") as told:
         plan_of({"measurements": {"r": READ | {"access": 3000, "direct": True}}})
-    assert told.value.asked.startswith("r/access=3000") and "512" in told.value.do
+    assert told.value.problem.startswith("r/access=3000") and "512" in told.value.hint
     for fits in ({"access": 512, "direct": True}, {"access": 3000, "direct": "auto"}):
         (job,) = plan_of({"measurements": {"r": READ | fits}}).jobs
         assert job.access_bytes == fits["access"]
@@ -73,5 +73,5 @@ def test_past_the_page_cache_go_whole_blocks_only() -> None:
 )  # fmt: skip
 def test_in_a_file_the_line_is_named(params: str, asked: str, found: str) -> None:
     error = written(params)
-    assert error.asked.startswith(asked)
-    assert found in error.found
+    assert error.problem.startswith(asked)
+    assert found in error.context

@@ -50,9 +50,9 @@ def test_what_matches_by_itself_is_a_pattern_of_its_own() -> None:
 def test_what_matches_nothing_is_refused_by_name(text: str, missing: str) -> None:
     with pytest.raises(UsageError) as refused:
         only(text)
-    assert refused.value.asked == f"--param only={text}"
-    assert f"the name {missing!r}" in refused.value.found
-    assert "its measurements: sequential, latency;" in refused.value.do
+    assert refused.value.problem == f"--param only={text}"
+    assert f"the name {missing!r}" in refused.value.context
+    assert "its measurements: sequential, latency;" in refused.value.hint
 
 
 def test_without_patterns_it_is_all() -> None:

@@ -121,8 +121,8 @@ def test_suffixes_of_sizes_are_1024_based(text, size):
 )
 def test_what_perma_bench_refuses_is_refused_with_the_line(args, words):
     error = refusal_of(args)
-    assert error.asked == "bench.yaml:2"
-    assert words in f"{error.found}: {error.do}"
+    assert error.problem == "bench.yaml:2"
+    assert words in f"{error.context}: {error.hint}"
     assert error.exit_code == 2
 
 
@@ -139,12 +139,12 @@ def test_what_perma_bench_refuses_is_refused_with_the_line(args, words):
 )
 def test_a_file_of_another_shape_is_refused(text, words):
     error = refusal(text)
-    assert words in f"{error.found}: {error.do}"
+    assert words in f"{error.context}: {error.hint}"
 
 
 def test_a_value_of_the_matrix_that_is_wrong_is_named_by_its_line():
     error = refusal("b:\n  matrix:\n    access_size:\n      - 64\n      - 65\n  args: {}\n")
-    assert error.asked == "bench.yaml:5"
+    assert error.problem == "bench.yaml:5"
 
 
 def test_a_file_of_ours_says_which_schema_it_has():
@@ -179,8 +179,8 @@ def test_a_chain_is_printed_as_it_was_written_with_the_tiers_letter():
 def test_a_chain_that_cannot_be_is_refused(text, words):
     with pytest.raises(UsageError) as refused:
         parse_chain(text, "bench.yaml:3")
-    assert words in f"{refused.value.found}: {refused.value.do}"
-    assert refused.value.asked == "bench.yaml:3"
+    assert words in f"{refused.value.context}: {refused.value.hint}"
+    assert refused.value.problem == "bench.yaml:3"
 
 
 # What is measured for it ---------------------------------------------------------------

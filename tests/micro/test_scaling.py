@@ -141,7 +141,7 @@ def test_only_chooses_by_measurement_or_configuration_and_names_what_there_is():
     assert names(fit(asked, room(), Limits(only=("b", "a/threads=2")))) == ["a/threads=2", "b"]
     with pytest.raises(UsageError) as refused:
         fit(asked, room(), Limits(only=("c",)))
-    assert "its measurements: a, b" in refused.value.do
+    assert "its measurements: a, b" in refused.value.hint
 
 
 def test_only_takes_the_names_that_configurations_have_here():

@@ -72,7 +72,7 @@ def test_configurations_without_far_processors_are_counted():
     assert "1 configuration left out" in told(suite(asked), room())["far processors"]
     with pytest.raises(UsageError) as refused:
         told(suite(asked.replace("near, ", "")), room())
-    assert "1 configuration left out" in refused.value.do
+    assert "1 configuration left out" in refused.value.hint
 
 
 SMALL = "{range: 64MiB, duration: 1s}"

@@ -28,9 +28,9 @@ def test_idle_stands_beside_other_jobs_only(tmp_path):
         "defaults: {range: 1MiB, duration: 1s}\nmeasurements:\n  m:\n"
         f"    matrix:\n      pace: [idle, 1GB/s]\n    {RANDOM}\n",
     )
-    assert error.asked == f"{tmp_path}/mine.yml:8, measurement m"
-    assert "pace: idle, and nothing else runs" in error.found
-    assert "one of several jobs" in error.do
+    assert error.problem == f"{tmp_path}/mine.yml:8, measurement m"
+    assert "pace: idle, and nothing else runs" in error.context
+    assert "one of several jobs" in error.hint
 
 
 @pytest.mark.parametrize(
@@ -55,22 +55,22 @@ def test_an_expression_without_a_size_is_refused(tmp_path, key, value):
         f"defaults: {{range: 1MiB, duration: 1s}}\nmeasurements:\n  m: {{{BODY}, "
         f"{key}: '{value}'}}}}\n",
     )
-    assert error.asked == f"{tmp_path}/mine.yml:6, measurement m"
-    assert error.found.startswith(f"{key}: ") and value in error.found
+    assert error.problem == f"{tmp_path}/mine.yml:6, measurement m"
+    assert error.context.startswith(f"{key}: ") and value in error.context
 
 
 def test_a_suite_of_microbench_needs_measurements(tmp_path):
     error = refusal(tmp_path, "program: microbench\n")
-    assert error.asked == f"{tmp_path}/mine.yml:4"
-    assert error.found == "program: microbench, and no measurements"
+    assert error.problem == f"{tmp_path}/mine.yml:4"
+    assert error.context == "program: microbench, and no measurements"
 
 
 @pytest.mark.parametrize("program", ["fio", "microbench"])
 def test_measurements_beside_a_program_are_not_that_programs(tmp_path, program):
     measured = f"measurements: {{m: {{{RANDOM}}}}}\nprogram: {program}\n"
     error = refusal(tmp_path, "defaults: {range: 1MiB, duration: 1s}\n" + measured)
-    assert error.asked == f"{tmp_path}/mine.yml:6"
-    assert "a program beside measurements" in error.found
+    assert error.problem == f"{tmp_path}/mine.yml:6"
+    assert "a program beside measurements" in error.context
 
 
 def test_what_fio_measures_on_a_block_device_is_looked_at_too(tmp_path):
@@ -79,10 +79,10 @@ def test_what_fio_measures_on_a_block_device_is_looked_at_too(tmp_path):
         f"defaults: {{range: 1MiB, duration: 1s}}\nmeasurements: {{m: {{{RANDOM}}}}}\n"
         "block:\n  program: fio\n  params: {measurements: [1]}\n",
     )
-    assert error.asked.startswith(f"{tmp_path}/mine.yml:8, measurements of a suite of fio")
+    assert error.problem.startswith(f"{tmp_path}/mine.yml:8, measurements of a suite of fio")
 
 
 def test_a_file_of_another_form_is_sent_to_the_page_about_suites(tmp_path):
     error = refusal(tmp_path, "measurements: 3\n")
-    assert error.asked == f"{tmp_path}/mine.yml:4"
-    assert error.do == "see docs/micro.md"
+    assert error.problem == f"{tmp_path}/mine.yml:4"
+    assert error.hint == "see docs/micro.md"

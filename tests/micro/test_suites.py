@@ -187,13 +187,13 @@ def test_a_kernel_in_words_is_store_flush_and_fence():
 )  # fmt: skip
 def test_what_is_wrong_with_a_suite_is_said_with_its_line(measurements, words):
     error = refusal(measurements)
-    assert error.asked.startswith("mine.yml:")
-    assert words in f"{error.found}: {error.do}"
+    assert error.problem.startswith("mine.yml:")
+    assert words in f"{error.context}: {error.hint}"
 
 
 def test_a_measurement_that_would_never_end_is_refused():
     error = refusal("  m: {args: {kernel: load, access: 64, pattern: random}}", "{range: 1GiB}")
-    assert "never ends" in error.found
+    assert "never ends" in error.context
 
 
 def test_an_unknown_suite_names_the_nearest():
@@ -231,8 +231,8 @@ def test_a_suite_that_comes_along_goes_before_a_folder_of_its_name(tmp_path, mon
 def test_what_is_neither_suite_nor_folder_is_told_as_both():
     with pytest.raises(UsageError) as refused:
         find_suite("./nowhere")
-    assert "no such suite" in refused.value.found and "no such folder" in refused.value.found
-    assert "a .yml file, or a folder of them" in refused.value.do
+    assert "no such suite" in refused.value.context and "no such folder" in refused.value.context
+    assert "a .yml file, or a folder of them" in refused.value.hint
 
 
 def test_parameters_of_the_command_line_are_read_with_their_units():

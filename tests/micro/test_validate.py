@@ -72,10 +72,10 @@ def refusal(args: str, here=None, limits: Limits | None = None) -> UsageError:
 )  # fmt: skip
 def test_a_value_that_cannot_be_is_refused_with_file_measurement_and_key(args, found):
     error = refusal(args)
-    assert error.asked.startswith("mine.yml:6")
-    assert error.asked.endswith((", m", ", measurement m"))
-    assert found in error.found
-    assert error.do
+    assert error.problem.startswith("mine.yml:6")
+    assert error.problem.endswith((", m", ", measurement m"))
+    assert found in error.context
+    assert error.hint
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_what_is_at_the_edge_is_measured(args):
 def test_what_the_command_line_makes_impossible_is_refused_too():
     error = refusal("kernel: load, access: 64, pattern: random, hotspot: 64MiB", None,
                     Limits(range_bytes=16 * MIB))  # fmt: skip
-    assert "hotspot: 64 MiB in 16 MiB" in error.found
+    assert "hotspot: 64 MiB in 16 MiB" in error.context
     error = refusal(f"{ACCESSES}, threads: 2, count: 10", None, Limits(operations=1))
-    assert "count: 1 for 2 threads" in error.found
+    assert "count: 1 for 2 threads" in error.context
     for key in ("duration=0s", "range=0", "range=0.1"):
         name, _, text = key.partition("=")
         with pytest.raises(UsageError, match=f"--param {key}: nothing"):
@@ -115,12 +115,12 @@ def test_partitions_divide_the_threads_that_the_command_line_leaves():
 def test_want_of_room_moves_no_range_into_the_cache():
     full = room(tier=48 * MIB, dram=64 * GIB)  # the cache has 32 MiB
     error = refusal(ACCESSES, full)
-    assert error.found.startswith("range: 1 GiB, and no more than 48 MiB may be taken")
-    assert "halved to 32 MiB" in error.found
+    assert error.context.startswith("range: 1 GiB, and no more than 48 MiB may be taken")
+    assert "halved to 32 MiB" in error.context
     asked = perma("b: {args: {memory_range: 200G, run_time: 1}}")
     with pytest.raises(UsageError, match=r"range: 200 GiB.* 1.56 MiB .*cache of 32 MiB") as refused:
         fit(asked, room(tier=2 * MIB, dram=2 * MIB), Limits())
-    assert "-p range=1MiB" in refused.value.do
+    assert "-p range=1MiB" in refused.value.hint
 
 
 def test_a_range_in_the_cache_is_measured_where_it_is_asked_for():
@@ -177,8 +177,8 @@ def test_memory_without_nodes_of_its_own_shares_the_pages_of_1_gib():
 def test_instructions_that_the_processor_has_not_are_refused(args, isa, found):
     old = replace(room(), instructions=frozenset({"avx2", "sse2", "clflush"}))
     error = refusal(args, old, Limits(isa=isa))
-    assert found in error.found
-    assert "it has avx2, clflush, sse2" in error.do
+    assert found in error.context
+    assert "it has avx2, clflush, sse2" in error.hint
     fit(suite(f"  m: {{args: {{{ACCESSES}, isa: auto}}}}"), old, Limits(isa="avx2"))
 
 

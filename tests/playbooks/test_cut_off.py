@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from simulated import GIB, Cut, Region_, SimulatedHost, Space_
-from tierbench.apply import Hands, carry_out
+from tierbench.apply import CommandRunner, carry_out
 from tierbench.commands import Done, StepFailed
 from tierbench.draft import Step
 from tierbench.record import Record, load_record
-from tierbench.run import Leave, Outcome, run
+from tierbench.run import Consent, Outcome, run
 from tierbench.state import State
 from tierbench.wish import Wish
 
@@ -36,7 +36,7 @@ def memmap(host: BootLoader, do: str, loader: str) -> Record:
     state = State(boot_loader=loader, record=load_record(host.files.record))
     step = Step(do, "memmap", "", "", (), {"parameter": PARAMETER})
     try:
-        carry_out(step, Hands(state, Wish("emulated"), host, host.files))
+        carry_out(step, CommandRunner(state, Wish("emulated"), host, host.files))
     except StepFailed:
         assert host.fails
     return load_record(host.files.record)
@@ -75,9 +75,9 @@ def host(tmp_path: Path) -> SimulatedHost:
     return made
 
 
-def provision(host: SimulatedHost, leave: Leave | None = None) -> Outcome:
+def provision(host: SimulatedHost, leave: Consent | None = None) -> Outcome:
     wish = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
-    return run(wish, leave or Leave(), host, host.files, host.kernel())
+    return run(wish, leave or Consent(), host, host.files, host.kernel())
 
 
 def owners_own(host: SimulatedHost) -> None:
@@ -127,7 +127,7 @@ def test_a_namespace_that_came_of_a_command_that_failed_is_gone_on_with(
     host._ndctl_create_namespace = make_and_fail  # type: ignore[method-assign]
     assert provision(host).failures
     # By consent, since the xfs of before shows through; not refused as somebody's.
-    outcome = provision(host, Leave(True, ("namespace0.0",)))
+    outcome = provision(host, Consent(True, ("namespace0.0",)))
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert (host.spaces["namespace0.0"].signature or ())[:2] == ("ext4", "tierbench")
 

@@ -19,14 +19,14 @@ from simulated import GIB, Cut, Dax_, Region_, SimulatedHost
 from tierbench.ndctl import DaxDevice
 from tierbench.plan import make_plan
 from tierbench.record import load_record
-from tierbench.run import Leave, Outcome, run
+from tierbench.run import Consent, Outcome, run
 from tierbench.state import State, read_state
 from tierbench.use import Content, Use
 from tierbench.wish import Wish, parse_wish
 
 CXL = "platform/ACPI0017:00/root0/decoder0.0/region0/dax_region0"
 HMEM = "platform/hmem.0"
-CONFIRMED = Leave(True, ("dax1.0",))
+CONFIRMED = Consent(True, ("dax1.0",))
 
 
 @pytest.fixture
@@ -38,13 +38,13 @@ def host(tmp_path: Path) -> SimulatedHost:
     return made
 
 
-def memory(host: SimulatedHost, leave: Leave = CONFIRMED, **more: Any) -> Outcome:
+def memory(host: SimulatedHost, leave: Consent = CONFIRMED, **more: Any) -> Outcome:
     wish = {"mode": "system-ram", "regions": [], "devices": ["dax1.0"], **more}
     return run(wish, leave, host, host.files, host.kernel())
 
 
 def teardown(host: SimulatedHost) -> Outcome:
-    return run({"mode": "teardown"}, Leave(), host, host.files, host.kernel())
+    return run({"mode": "teardown"}, Consent(), host, host.files, host.kernel())
 
 
 def refused(outcome: Outcome) -> str:
@@ -84,7 +84,7 @@ def test_a_cxl_device_becomes_a_node_and_goes_back(host: SimulatedHost) -> None:
     assert backing[2] == "dax1.0, CXL memory"
     ran = len(host.ran)
     assert memory(host).steps == []
-    assert memory(host, Leave(verify_only=True)).failures == []
+    assert memory(host, Consent(verify_only=True)).failures == []
     assert len(host.ran) == ran
     back = teardown(host)
     assert (back.refusals, back.failures) == ([], [])
@@ -97,7 +97,7 @@ def test_a_cxl_device_becomes_a_node_and_goes_back(host: SimulatedHost) -> None:
 def test_all_are_those_on_no_nvdimm(host: SimulatedHost) -> None:
     host.devices["dax0.0"] = Dax_("dax0.0", "ndbus0/region0/dax0.1", node=4)
     host.write_tree()
-    outcome = memory(host, Leave(True, ("dax1.0", "dax2.0")), devices="all")
+    outcome = memory(host, Consent(True, ("dax1.0", "dax2.0")), devices="all")
     assert (outcome.refusals, outcome.failures) == ([], [])
     modes = {name: device.mode for name, device in host.devices.items()}
     assert modes == {"dax0.0": "devdax", "dax1.0": "system-ram", "dax2.0": "system-ram"}
@@ -105,9 +105,9 @@ def test_all_are_those_on_no_nvdimm(host: SimulatedHost) -> None:
 
 
 @pytest.mark.parametrize(
-    "leave", [Leave(), Leave(True), Leave(True, ("dax2.0",)), Leave(False, ("dax1.0",))]
+    "leave", [Consent(), Consent(True), Consent(True, ("dax2.0",)), Consent(False, ("dax1.0",))]
 )
-def test_unconfirmed_it_stays_as_it_is(host: SimulatedHost, leave: Leave) -> None:
+def test_unconfirmed_it_stays_as_it_is(host: SimulatedHost, leave: Consent) -> None:
     outcome = memory(host, leave)
     assert outcome.destroy == ["dax1.0"]
     assert "dax1.0" in refused(outcome)
@@ -128,7 +128,7 @@ def test_refused_by_name(
 ) -> None:
     host.devices["dax1.0"] = replace(host.devices["dax1.0"], **change)
     host.write_tree()
-    outcome = memory(host, Leave(True, (name,)), devices=[name])
+    outcome = memory(host, Consent(True, (name,)), devices=[name])
     assert words in refused(outcome)
     assert host.ran == []
 
@@ -162,7 +162,7 @@ def test_memory_of_before_stays_memory(host: SimulatedHost) -> None:
     """CXL memory is the kernel's from its start mostly; that is nothing of ours to undo."""
     device = host.devices["dax1.0"]
     device.mode, device.online = "system-ram", 6
-    outcome = memory(host, Leave())
+    outcome = memory(host, Consent())
     assert [step["do"] for step in outcome.steps] == ["online-memory"]
     assert device.online == 8
     assert teardown(host).steps == []
@@ -220,9 +220,9 @@ def pmem(tmp_path: Path) -> SimulatedHost:
     return made
 
 
-def devdax(host: SimulatedHost, leave: Leave | None = None, **wish: Any) -> Outcome:
+def devdax(host: SimulatedHost, leave: Consent | None = None, **wish: Any) -> Outcome:
     given = {"mode": "devdax", "regions": ["region0"], "owner": "nobody", **wish}
-    return run(given, leave or Leave(), host, host.files, host.kernel())
+    return run(given, leave or Consent(), host, host.files, host.kernel())
 
 
 NOBODY = (pwd.getpwnam("nobody").pw_uid, pwd.getpwnam("nobody").pw_gid)
@@ -244,14 +244,14 @@ def test_a_device_is_given_now_and_by_a_rule(pmem: SimulatedHost) -> None:
     assert ["udevadm", "control", "--reload"] in pmem.ran
     ran = len(pmem.ran)
     assert devdax(pmem).steps == []
-    assert devdax(pmem, Leave(verify_only=True)).failures == []
+    assert devdax(pmem, Consent(verify_only=True)).failures == []
     assert len(pmem.ran) == ran
 
 
 def test_a_device_that_is_not_theirs_any_more_deviates(pmem: SimulatedHost) -> None:
     devdax(pmem)
     pmem.owners[NODE] = (0, 0, 0o600)
-    seen = devdax(pmem, Leave(verify_only=True))
+    seen = devdax(pmem, Consent(verify_only=True))
     assert [step["object"] for step in seen.steps] == [NODE]
     assert devdax(pmem).failures == []
     assert pmem.owners[NODE] == (*NOBODY, 0o660)
@@ -265,18 +265,18 @@ def test_nobody_named_it_is_roots_again_and_teardown_takes_the_rule(pmem: Simula
     assert not pmem.files.udev_rules.exists()
     devdax(pmem)
     back = run(
-        {"mode": "teardown"}, Leave(True, ("namespace0.0",)), pmem, pmem.files, pmem.kernel()
+        {"mode": "teardown"}, Consent(True, ("namespace0.0",)), pmem, pmem.files, pmem.kernel()
     )
     assert (back.refusals, back.failures) == ([], [])
     assert not pmem.files.udev_rules.exists()
     assert not pmem.files.record.exists()
 
 
-def system_ram(host: SimulatedHost, leave: Leave | None = None) -> Outcome:
+def system_ram(host: SimulatedHost, leave: Consent | None = None) -> Outcome:
     return devdax(host, leave, mode="system-ram", owner=None)
 
 
-OF_NAMESPACE = Leave(True, ("namespace0.0",))
+OF_NAMESPACE = Consent(True, ("namespace0.0",))
 
 
 def test_as_memory_it_is_nobodys(pmem: SimulatedHost) -> None:
@@ -288,9 +288,9 @@ def test_as_memory_it_is_nobodys(pmem: SimulatedHost) -> None:
     assert pmem.files.daxctl_conf.exists()
 
 
-@pytest.mark.parametrize("leave", [Leave(), Leave(True), Leave(False, ("namespace0.0",))])
+@pytest.mark.parametrize("leave", [Consent(), Consent(True), Consent(False, ("namespace0.0",))])
 def test_a_device_that_was_given_away_becomes_memory_by_consent_alone(
-    pmem: SimulatedHost, leave: Leave
+    pmem: SimulatedHost, leave: Consent
 ) -> None:
     """What a program keeps in it is lost: daxctl-reconfigure-device(1)."""
     devdax(pmem)

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from faults import Faults
 from simulated import GIB, Cut, Region_, SimulatedHost, Space_
-from tierbench.run import Leave, Outcome, run
+from tierbench.run import Consent, Outcome, run
 
 Signature = tuple[str, str, str]
 #: The plan of the host below, and of its teardown.
-CONFIRMED = Leave(True, ("namespace0.0",))
+CONFIRMED = Consent(True, ("namespace0.0",))
 #: What shows through on a new namespace: somebody's, and a file system of ours that is no more.
 GHOSTS = (("xfs", "ghost", "dead-1"), ("ext4", "tierbench", "dead-2"))
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO)
@@ -46,12 +46,12 @@ def new_host(root: Path, ghost: Signature = GHOSTS[0]) -> SimulatedHost:
     return host
 
 
-def provision(host: SimulatedHost, leave: Leave = CONFIRMED) -> Outcome:
+def provision(host: SimulatedHost, leave: Consent = CONFIRMED) -> Outcome:
     wish = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
     return run(wish, leave, host, host.files, host.kernel())
 
 
-def teardown(host: SimulatedHost, leave: Leave = CONFIRMED) -> Outcome:
+def teardown(host: SimulatedHost, leave: Consent = CONFIRMED) -> Outcome:
     return run({"mode": "teardown"}, leave, host, host.files, host.kernel())
 
 
@@ -76,23 +76,23 @@ def with_data(host: SimulatedHost) -> set[str]:
     return {space.uuid or space.name for space in host.spaces.values() if space.data}
 
 
-def finished(host: SimulatedHost, act: Callable[[SimulatedHost, Leave], Outcome]) -> None:
+def finished(host: SimulatedHost, act: Callable[[SimulatedHost, Consent], Outcome]) -> None:
     """After an accident: without consent nothing is lost, and by exact consent it is finished."""
     precious = put_data(host)
-    outcome = act(host, Leave())
+    outcome = act(host, Consent())
     assert with_data(host) == precious
     if outcome.failures:  # a region had been disabled: what is on it was not seen before
-        outcome = act(host, Leave())
+        outcome = act(host, Consent())
         assert with_data(host) == precious
     if outcome.refusals:
         assert outcome.destroy == ["namespace0.0"]
         assert all(each.do for each in outcome.refusals)
-        outcome = act(host, Leave(True, outcome.destroy))
+        outcome = act(host, Consent(True, outcome.destroy))
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert not [note for note in outcome.notes if note.startswith("record-lost")]
     assert "theirs" in with_data(host)
-    assert act(host, Leave(verify_only=True)).failures == []
-    assert act(host, Leave()).steps == []
+    assert act(host, Consent(verify_only=True)).failures == []
+    assert act(host, Consent()).steps == []
 
 
 def provisioned_and_back(host: SimulatedHost, before: tuple[object, ...]) -> None:
@@ -188,7 +188,7 @@ def test_a_record_that_is_lost_anywhere_costs_nobody_his_data(tmp_path: Path) ->
         host.files.record.unlink(missing_ok=True)
         precious = put_data(host)
         labelled = [space for space in host.spaces.values() if space.label == "tierbench"]
-        outcome = provision(host, Leave())
+        outcome = provision(host, Consent())
         assert with_data(host) == precious
         assert all(each.do for each in outcome.refusals + outcome.failures)
         told = [note for note in outcome.notes if note.startswith("record-lost")]
@@ -201,7 +201,7 @@ def test_a_torn_file_system_is_told_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(Cut):
         provision(host)
     host.tears_mkfs = False
-    outcome = provision(host, Leave())
+    outcome = provision(host, Consent())
     assert "wipefs -a /dev/pmem0" in outcome.failures[0].do
     host.run(["wipefs", "-a", "/dev/pmem0"])
     finished(host, provision)

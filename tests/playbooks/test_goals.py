@@ -11,7 +11,7 @@ from simulated import GIB, Space_
 from simulated_optane import Goal_, OptaneHost
 from tierbench.commands import Done
 from tierbench.ipmctl import Goals, ratio_note, read_goals
-from tierbench.run import Leave, Outcome, run
+from tierbench.run import Consent, Outcome, run
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def host(tmp_path: Path) -> OptaneHost:
 
 
 def given(host: OptaneHost, *names: str, **wish: Any) -> Outcome:
-    leave = Leave(True, names or ("namespace0.0",))
+    leave = Consent(True, names or ("namespace0.0",))
     outcome = run(wish, leave, host, host.files, host.kernel())
     assert (outcome.refusals, outcome.failures) == ([], [])
     return outcome
@@ -71,14 +71,14 @@ def test_teardown_makes_the_goal_of_before_and_then_what_was_in_its_regions(
         ("region0", "sector", 8 * GIB)
     ]
     assert not host.files.record.exists()
-    assert run({"mode": "teardown"}, Leave(), host, host.files, host.kernel()).steps == []
+    assert run({"mode": "teardown"}, Consent(), host, host.files, host.kernel()).steps == []
 
 
 def test_one_region_alone_does_not_go_back_and_its_past_is_not_forgotten(
     host: OptaneHost,
 ) -> None:
     split(host)
-    leave = Leave(True, ("namespace0.0",))
+    leave = Consent(True, ("namespace0.0",))
     wish = {"mode": "teardown", "regions": ["region0"]}
     outcome = run(wish, leave, host, host.files, host.kernel())
     assert "of another goal (0 AppDirect 0)" in outcome.refusals[0].why
@@ -107,7 +107,7 @@ def test_regions_are_named_that_only_the_goal_makes(host: OptaneHost) -> None:
     assert not given(host, **wish).reboot_needed
     assert sorted(host.spaces) == ["namespace0.0", "namespace1.0"]
     absent = {**wish, "regions": ["region0", "region2"]}
-    refused = run(absent, Leave(), host, host.files, host.kernel()).refusals
+    refused = run(absent, Consent(), host, host.files, host.kernel()).refusals
     assert [(each.object, each.why) for each in refused] == [("region2", "there is no such region")]
 
 

@@ -11,7 +11,7 @@ from tierbench.ipmctl import Goals
 from tierbench.ndctl import DaxDevice
 from tierbench.plan import Plan, make_plan
 from tierbench.record import Record
-from tierbench.run import Leave, confirmation
+from tierbench.run import Consent, confirmation
 from tierbench.state import Place, State
 from tierbench.use import Content, MountedAt, Use
 from tierbench.wish import Wish, parse_wish
@@ -205,7 +205,7 @@ def test_a_region_without_labels_is_named_with_what_labels_would_cost() -> None:
     assert plan.steps[0].command == (
         "ndctl disable-region region0; ndctl init-labels -f nmem0; ndctl enable-region region0"
     )
-    refusal = confirmation(plan, state_of("blank-labels"), Leave())
+    refusal = confirmation(plan, state_of("blank-labels"), Consent())
     assert refusal is not None
     assert refusal.object == "namespace0.0, namespace1.0"
 
@@ -348,28 +348,28 @@ def test_a_disabled_region_is_refused() -> None:
 @pytest.mark.parametrize(
     ("leave", "words"),
     [
-        (Leave(), "confirm_destroy is not true"),
-        (Leave(destroy=("namespace0.0",)), "confirm_destroy is not true"),
-        (Leave(True), "destroy does not name namespace0.0"),
-        (Leave(True, ("namespace0.1",)), "destroy does not name namespace0.0"),
-        (Leave(True, ("namespace0.0", "namespace1.0")), "which the plan does not destroy"),
-        (Leave(True, ("namespace0.0",), several_hosts=True), "there are several hosts"),
+        (Consent(), "confirm_destroy is not true"),
+        (Consent(destroy=("namespace0.0",)), "confirm_destroy is not true"),
+        (Consent(True), "destroy does not name namespace0.0"),
+        (Consent(True, ("namespace0.1",)), "destroy does not name namespace0.0"),
+        (Consent(True, ("namespace0.0", "namespace1.0")), "which the plan does not destroy"),
+        (Consent(True, ("namespace0.0",), several_hosts=True), "there are several hosts"),
     ],
 )
-def test_only_both_words_and_the_exact_names_confirm(leave: Leave, words: str) -> None:
+def test_only_both_words_and_the_exact_names_confirm(leave: Consent, words: str) -> None:
     state = state_of("everything")
     plan = make_plan(state, REGION0)
     assert plan.destroys == ("namespace0.0",)
     refusal = confirmation(plan, state, leave)
     assert refusal is not None
     assert words in refusal.why
-    assert confirmation(plan, state, Leave(True, ("namespace0.0",))) is None
+    assert confirmation(plan, state, Consent(True, ("namespace0.0",))) is None
 
 
 def test_a_run_that_was_cut_off_goes_on_with_the_same_names() -> None:
     state = state_of("everything", record=Record(approved={"namespace9.0": "destroyed"}))
     plan = make_plan(state, REGION0)
-    assert confirmation(plan, state, Leave(True, ("namespace0.0", "namespace9.0"))) is None
+    assert confirmation(plan, state, Consent(True, ("namespace0.0", "namespace9.0"))) is None
 
 
 # Goals -----------------------------------------------------------------------------
@@ -515,7 +515,7 @@ def test_teardown_takes_ours_away_and_brings_back_what_was_there() -> None:
         "ndctl create-namespace -r region0 -m sector -s 268435456 -n old -l 4096"
     )
     assert plan.destroys == ("namespace0.0",)
-    assert confirmation(plan, state, Leave()) is not None
+    assert confirmation(plan, state, Consent()) is not None
 
 
 def test_teardown_of_what_had_no_labels_takes_them_away() -> None:

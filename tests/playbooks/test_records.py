@@ -12,7 +12,7 @@ import host_settings as settings
 import pytest
 from mutations import mutated
 from simulated import GIB, Region_, SimulatedHost, Space_
-from tierbench.run import Leave, Outcome, run
+from tierbench.run import Consent, Outcome, run
 
 NAMES = ("namespace0.0", "namespace1.0")
 
@@ -27,18 +27,18 @@ def host(tmp_path: Path) -> SimulatedHost:
     (tmp_path / "mnt").mkdir()
     made.files.fstab.write_text("# mine\n")
     made.write_tree()
-    outcome = provision(made, Leave(True, NAMES[:1]))
+    outcome = provision(made, Consent(True, NAMES[:1]))
     assert (outcome.refusals, outcome.failures) == ([], [])
     made.ran.clear()
     return made
 
 
-def provision(host: SimulatedHost, leave: Leave, **more: Any) -> Outcome:
+def provision(host: SimulatedHost, leave: Consent, **more: Any) -> Outcome:
     wish = {"mode": "appdirect", "mount_root": str(host.mount_root), **more}
     return run(wish, leave, host, host.files, host.kernel())
 
 
-def teardown(host: SimulatedHost, leave: Leave) -> Outcome:
+def teardown(host: SimulatedHost, leave: Consent) -> Outcome:
     return run({"mode": "teardown"}, leave, host, host.files, host.kernel())
 
 
@@ -59,7 +59,7 @@ def test_no_damage_is_a_traceback_and_what_cannot_be_read_changes_nothing(
     for damaged in mutated(document, 200):
         host.files.record.write_bytes(damaged)
         for act in (provision, teardown):
-            outcome = act(host, Leave())
+            outcome = act(host, Consent())
             json.dumps(outcome.to_json()).encode()
             if any("cannot be read" in each.why for each in outcome.refusals):
                 refused += 1
@@ -114,7 +114,7 @@ def test_where_no_record_can_be_kept_nothing_is_begun(host: SimulatedHost) -> No
     (host.root / "var/provisioning.json.lock").unlink()
     (host.root / "var").rename(host.root / "away")
     (host.root / "var").write_text("no folder")
-    outcome = provision(host, Leave(True, NAMES))
+    outcome = provision(host, Consent(True, NAMES))
     assert "no record can be kept" in outcome.refusals[0].why
     assert host.ran == []
 
@@ -125,26 +125,26 @@ def test_where_no_record_can_be_kept_nothing_is_begun(host: SimulatedHost) -> No
 def test_a_set_up_notices_the_loss_and_keeps_what_is_ours(host: SimulatedHost) -> None:
     told = host.files.host_file.read_text()
     host.files.record.unlink()
-    check = provision(host, Leave(change=False))
+    check = provision(host, Consent(change=False))
     assert [step["do"] for step in check.steps] == ["write-record"]
-    assert provision(host, Leave(verify_only=True)).steps  # which fails: it deviates
-    outcome = provision(host, Leave())
+    assert provision(host, Consent(verify_only=True)).steps  # which fails: it deviates
+    outcome = provision(host, Consent())
     assert (outcome.refusals, outcome.failures, outcome.changed) == ([], [], True)
     (note,) = losses(outcome)
     assert "namespace0.0" in note
     assert "provisioning.json" in note
     assert host.ran == []
     assert host.files.host_file.read_text() == told
-    again = provision(host, Leave())
+    again = provision(host, Consent())
     assert (again.steps, again.changed, losses(again)) == ([], False, [])
 
 
 def test_a_teardown_notices_the_loss_and_says_what_does_not_come_back(host: SimulatedHost) -> None:
     host.files.record.unlink()
-    refused = teardown(host, Leave())
+    refused = teardown(host, Consent())
     assert refused.destroy == list(NAMES)
     assert losses(refused)
-    outcome = teardown(host, Leave(True, NAMES))
+    outcome = teardown(host, Consent(True, NAMES))
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert losses(outcome)
     assert "region0: its earlier namespaces are not on record" in " ".join(outcome.notes)
@@ -153,15 +153,15 @@ def test_a_teardown_notices_the_loss_and_says_what_does_not_come_back(host: Simu
 
 
 def test_with_its_record_a_host_lost_nothing(host: SimulatedHost) -> None:
-    assert losses(provision(host, Leave())) == []
-    assert losses(teardown(host, Leave())) == []
+    assert losses(provision(host, Consent())) == []
+    assert losses(teardown(host, Consent())) == []
 
 
 def test_a_kernel_parameter_in_our_file_is_taken_away_without_a_record(host: SimulatedHost) -> None:
-    teardown(host, Leave(True, NAMES))
+    teardown(host, Consent(True, NAMES))
     host.files.grub.write_text('GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX memmap=4G!8G"\n')
     host._update_grub = host._systemctl  # type: ignore[attr-defined]
-    outcome = teardown(host, Leave())
+    outcome = teardown(host, Consent())
     assert [step["do"] for step in outcome.steps] == ["remove-memmap"]
     assert losses(outcome)
     assert not host.files.grub.exists()
@@ -174,6 +174,6 @@ def test_one_region_of_which_the_record_knows_nothing_leaves_the_others_alone(
     gone = host.spaces["namespace1.0"].uuid
     del document["namespaces"][gone], document["before"]["region1"]
     host.files.record.write_text(json.dumps(document))
-    (note,) = losses(provision(host, Leave(change=False)))
+    (note,) = losses(provision(host, Consent(change=False)))
     assert "namespace1.0" in note
     assert "namespace0.0" not in note

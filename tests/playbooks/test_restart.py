@@ -13,9 +13,9 @@ from conftest import PLAYBOOKS
 from recorded import optane
 from simulated import GIB, Region_, SimulatedHost, Space_
 from tierbench.commands import Done
-from tierbench.run import Leave, Outcome, run
+from tierbench.run import Consent, Outcome, run
 
-CONFIRMED = Leave(True, ("namespace0.0",))
+CONFIRMED = Consent(True, ("namespace0.0",))
 
 
 class OptaneHost(SimulatedHost):
@@ -50,12 +50,12 @@ def host(tmp_path: Path) -> OptaneHost:
     return made
 
 
-def goal(host: OptaneHost, leave: Leave) -> Outcome:
+def goal(host: OptaneHost, leave: Consent) -> Outcome:
     return run({"mode": "memory-mode"}, leave, host, host.files, host.kernel())
 
 
 def test_all_done_but_the_restart(host: OptaneHost) -> None:
-    for leave in (CONFIRMED, Leave()):  # the second: nothing is left to confirm
+    for leave in (CONFIRMED, Consent()):  # the second: nothing is left to confirm
         outcome = goal(host, leave)
         assert (outcome.refusals, outcome.failures) == ([], [])
         assert outcome.steps[-1]["do"] == "reboot"
@@ -64,8 +64,8 @@ def test_all_done_but_the_restart(host: OptaneHost) -> None:
     assert host.spaces == {}
 
 
-@pytest.mark.parametrize("leave", [Leave(), Leave(True), Leave(True, ("namespace0.1",))])
-def test_what_is_not_confirmed_restarts_nothing(host: OptaneHost, leave: Leave) -> None:
+@pytest.mark.parametrize("leave", [Consent(), Consent(True), Consent(True, ("namespace0.1",))])
+def test_what_is_not_confirmed_restarts_nothing(host: OptaneHost, leave: Consent) -> None:
     outcome = goal(host, leave)
     assert outcome.refusals
     assert "namespace0.0" in host.spaces

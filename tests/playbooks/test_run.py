@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from simulated import GIB, Cut, Region_, SimulatedHost, Space_
-from tierbench.run import Leave, Outcome, run
+from tierbench.run import Consent, Outcome, run
 
-CONFIRMED = Leave(True, ("namespace0.0",))
+CONFIRMED = Consent(True, ("namespace0.0",))
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ def host(tmp_path: Path) -> SimulatedHost:
     return made
 
 
-def provision(host: SimulatedHost, leave: Leave = CONFIRMED, **wish: Any) -> Outcome:
+def provision(host: SimulatedHost, leave: Consent = CONFIRMED, **wish: Any) -> Outcome:
     given = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
     return run({**given, **wish}, leave, host, host.files, host.kernel())
 
 
-def teardown(host: SimulatedHost, leave: Leave = CONFIRMED) -> Outcome:
+def teardown(host: SimulatedHost, leave: Consent = CONFIRMED) -> Outcome:
     return run({"mode": "teardown"}, leave, host, host.files, host.kernel())
 
 
@@ -84,24 +84,24 @@ def test_a_second_run_changes_nothing(host: SimulatedHost) -> None:
     assert (again.steps, again.changed, again.refusals, again.failures) == ([], False, [], [])
     assert everything(host) == before
     assert len(host.ran) == ran
-    assert provision(host, Leave(verify_only=True)).failures == []
+    assert provision(host, Consent(verify_only=True)).failures == []
 
 
 @pytest.mark.parametrize(
     "leave",
     [
-        Leave(change=False),
-        Leave(True, ("namespace0.0",), change=False),
-        Leave(True, ("namespace0.0",), verify_only=True),
-        Leave(),
-        Leave(True),
-        Leave(False, ("namespace0.0",)),
-        Leave(True, ("namespace0.0", "namespace1.0")),
-        Leave(True, ("namespace1.0",)),
+        Consent(change=False),
+        Consent(True, ("namespace0.0",), change=False),
+        Consent(True, ("namespace0.0",), verify_only=True),
+        Consent(),
+        Consent(True),
+        Consent(False, ("namespace0.0",)),
+        Consent(True, ("namespace0.0", "namespace1.0")),
+        Consent(True, ("namespace1.0",)),
     ],
 )
 def test_without_leave_nothing_changes_and_the_plan_is_told(
-    host: SimulatedHost, leave: Leave
+    host: SimulatedHost, leave: Consent
 ) -> None:
     before = everything(host)
     outcome = provision(host, leave)
@@ -115,7 +115,7 @@ def test_without_leave_nothing_changes_and_the_plan_is_told(
 
 def test_somebodys_mounted_namespace_stays_whatever_is_confirmed(host: SimulatedHost) -> None:
     before = everything(host)
-    leave = Leave(True, ("namespace0.0", "namespace1.0"))
+    leave = Consent(True, ("namespace0.0", "namespace1.0"))
     outcome = provision(host, leave, regions="all")
     assert {each.object for each in outcome.refusals} >= {"namespace1.0"}
     assert any(f"mounted at {host.root}/srv" in each.why for each in outcome.refusals)
@@ -179,7 +179,7 @@ def test_programs_words_are_in_the_failure(host: SimulatedHost) -> None:
     host._ndctl_create_namespace = (  # type: ignore[method-assign]
         lambda words: type(host._daxctl_list(words))(234, "", "region0: misaligned")
     )
-    outcome = provision(host, Leave())
+    outcome = provision(host, Consent())
     assert "exit 234: region0: misaligned" in outcome.failures[0].why
     assert outcome.steps[0]["done"] is False
 
@@ -195,7 +195,7 @@ def test_the_same_command_goes_on_wherever_it_was_cut_off(
     setattr(host, where, None)
     outcome = provision(host)
     assert (outcome.refusals, outcome.failures) == ([], [])
-    assert provision(host, Leave(verify_only=True)).failures == []
+    assert provision(host, Consent(verify_only=True)).failures == []
     signature = host.spaces["namespace0.0"].signature
     assert signature is not None
     assert signature[:2] == ("ext4", "tierbench")
@@ -206,12 +206,12 @@ def test_the_same_command_goes_on_wherever_it_was_cut_off(
 def test_teardown_goes_back_to_what_was_there(host: SimulatedHost) -> None:
     before = everything(host)
     provision(host)
-    assert teardown(host, Leave()).refusals  # not confirmed
+    assert teardown(host, Consent()).refusals  # not confirmed
     assert "namespace0.0" in host.spaces
     outcome = teardown(host)
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert everything(host) == before
-    assert teardown(host, Leave()).steps == []
+    assert teardown(host, Consent()).steps == []
 
 
 def test_a_kernel_that_shows_zeroed_labels_until_a_restart(host: SimulatedHost) -> None:
@@ -223,13 +223,13 @@ def test_a_kernel_that_shows_zeroed_labels_until_a_restart(host: SimulatedHost) 
         assert (outcome.refusals, outcome.failures) == ([], [])
         assert any("after a restart" in note for note in outcome.notes)
         assert "namespace0.0" not in host.spaces
-        assert teardown(host, Leave()).steps == []
+        assert teardown(host, Consent()).steps == []
         if again:
-            assert provision(host, Leave()).failures == []
+            assert provision(host, Consent()).failures == []
             assert host.spaces["namespace0.0"].mode == "fsdax"
     host.restart()
     assert host.spaces["namespace0.0"].mode == "raw"
-    assert teardown(host, Leave()).steps == []
+    assert teardown(host, Consent()).steps == []
 
 
 @pytest.mark.parametrize("where", ["cut_at", "cut_after"])

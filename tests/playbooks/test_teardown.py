@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from simulated import Cut, Region_, SimulatedHost
-from tierbench.run import Leave, Outcome, run
+from tierbench.run import Consent, Outcome, run
 
-CONFIRMED = Leave(True, ("namespace0.0", "namespace1.0"))
+CONFIRMED = Consent(True, ("namespace0.0", "namespace1.0"))
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def host(tmp_path: Path) -> SimulatedHost:
     return made
 
 
-def given(host: SimulatedHost, leave: Leave = CONFIRMED, **wish: Any) -> Outcome:
+def given(host: SimulatedHost, leave: Consent = CONFIRMED, **wish: Any) -> Outcome:
     return run(wish, leave, host, host.files, host.kernel())
 
 
@@ -73,7 +73,7 @@ def test_one_regions_line_and_folder_go_with_it_and_the_others_stay(host: Simula
     lines = host.files.fstab.read_text().splitlines(keepends=True)
     gone = [line for line in lines if f"{host.mount_root}/pmem0 " in line]
     assert len(gone) == 1
-    outcome = given(host, Leave(True, ("namespace0.0",)), mode="teardown", regions=["region0"])
+    outcome = given(host, Consent(True, ("namespace0.0",)), mode="teardown", regions=["region0"])
     assert (outcome.refusals, outcome.failures) == ([], [])
     assert host.files.fstab.read_text() == "".join(line for line in lines if line not in gone)
     assert [path.name for path in host.mount_root.iterdir()] == ["pmem1"]
@@ -84,6 +84,6 @@ def test_cut_off_before_the_destruction_there_is_no_dead_line(host: SimulatedHos
     """Behind the unmounting, the first command of it."""
     host.changing, host.cut_at = 0, 2
     with pytest.raises(Cut):
-        given(host, Leave(True, ("namespace0.0",)), mode="teardown", regions=["region0"])
+        given(host, Consent(True, ("namespace0.0",)), mode="teardown", regions=["region0"])
     assert "namespace0.0" in host.spaces
     assert f"{host.mount_root}/pmem0 " not in host.files.fstab.read_text()

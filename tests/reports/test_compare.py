@@ -107,8 +107,8 @@ def test_what_differs_beside_the_placement_is_refused_by_name(
     a, b = sides(tmp_path, 2, b=change)
     with pytest.raises(UsageError) as refusal:
         compare(a, b)
-    assert named in refusal.value.found
-    assert "--anyway" in refusal.value.do
+    assert named in refusal.value.context
+    assert "--anyway" in refusal.value.hint
     forced = compare(a, b, ["placement"], force=True)
     assert any(named in str(difference) for difference in forced.differences)
     assert "differ in more than is compared" in printed(forced)

@@ -242,8 +242,8 @@ def test_a_bad_published_row_is_named_by_its_line(tmp_path: Path, row: str, foun
     path.write_text(f"figure,series,x,y,unit,read_off_error\n{row}\n")
     with pytest.raises(UsageError) as refusal:
         read_published(path)
-    assert found in f"{refusal.value.asked} {refusal.value.found}"
-    assert "published.csv:2" in refusal.value.asked
+    assert found in f"{refusal.value.problem} {refusal.value.context}"
+    assert "published.csv:2" in refusal.value.problem
 
 
 def test_no_runs_and_no_place_to_write(tmp_path: Path) -> None:

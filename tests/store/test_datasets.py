@@ -112,7 +112,7 @@ def test_a_record_that_cannot_be_read_is_told_and_disables_no_other(store, damag
     (broken.directory / "golden.json").write_text(damage)
     with pytest.raises(UsageError, match=r"golden\.json cannot be read") as refused:
         store.find("tpch-x")
-    assert "harness data rm tpch-x" in refused.value.do
+    assert "harness data rm tpch-x" in refused.value.hint
     said = []
     reader = DatasetStore(store.root, warn=lambda *told: said.append(told))
     assert reader.datasets() == [sound]

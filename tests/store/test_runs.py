@@ -152,7 +152,7 @@ def test_results_removed_under_way_are_told_with_their_directory(tmp_path):
     ):
         with pytest.raises(RunFailed, match="removed") as refused:
             write()
-        assert str(writer.directory) in refused.value.asked
+        assert str(writer.directory) in refused.value.problem
 
 
 def test_a_full_disk_is_told_and_leaves_no_partial_file(tmp_path):
@@ -160,7 +160,7 @@ def test_a_full_disk_is_told_and_leaves_no_partial_file(tmp_path):
     (tmp_path / ".run.json.partial").symlink_to("/dev/full")
     with pytest.raises(RunFailed, match="No space left") as refused:
         write_json_atomically(tmp_path / "run.json", {"a": 1})
-    assert str(tmp_path) in refused.value.asked
+    assert str(tmp_path) in refused.value.problem
     assert list(tmp_path.iterdir()) == []
     assert Path("/dev/full").exists()
 

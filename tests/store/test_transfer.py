@@ -139,7 +139,7 @@ def test_an_archive_that_unpacks_to_far_more_is_refused_and_leaves_nothing(
     archive = bomb(tmp_path, *members)
     with pytest.raises(UsageError, match="unpacks to more") as refused:
         import_archive(archive, here, limit_bytes=1_000_000)
-    assert "--max-size" in refused.value.do
+    assert "--max-size" in refused.value.hint
     assert files_of(here) == ["runs"]
 
 

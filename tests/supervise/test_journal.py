@@ -201,7 +201,7 @@ def test_no_journal_on_a_full_disk_is_an_error_with_a_remedy(tmp_path):
         fill(disk / "rows")
         with pytest.raises(UsageError, match="No space left") as refused:
             Journal(disk / "state")
-        assert "HARNESS_STATE" in refused.value.do
+        assert "HARNESS_STATE" in refused.value.hint
 
 
 def test_a_note_cut_off_by_a_full_disk_spoils_no_other(journal, state, tmp_path):

@@ -146,8 +146,8 @@ def test_the_directory_a_user_cannot_enter_is_named(supervisor, tmp_path):
     (tmp_path / "link").symlink_to(closed)
     with pytest.raises(RunFailed) as failure:
         supervisor.spawn([tmp_path / "link" / "postgres"], credentials=unprivileged())
-    assert f"cannot enter {closed} (mode 0700, owner root:root)" in failure.value.found
-    assert "$HARNESS_USER" in failure.value.do
+    assert f"cannot enter {closed} (mode 0700, owner root:root)" in failure.value.context
+    assert "$HARNESS_USER" in failure.value.hint
     with pytest.raises(RunFailed, match=f"cannot enter {closed} "):
         supervisor.spawn(["true"], cwd=closed, credentials=unprivileged())
 

@@ -76,8 +76,8 @@ def test_a_slip_in_the_host_file_is_named_with_its_line(
     path = host_file(tmp_path, tiers)
     with pytest.raises(UsageError) as refused:
         load_host_file(path)
-    assert refused.value.asked == f"{path}:{line}"
-    assert found in refused.value.found
+    assert refused.value.problem == f"{path}:{line}"
+    assert found in refused.value.context
 
 
 def test_the_named_file_comes_before_the_environment_and_the_usual_places(
@@ -107,7 +107,7 @@ def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPat
     for place in (paths.data_root, paths.state_dir):
         with pytest.raises(UsageError, match="no home directory") as refused:
             place()
-        assert refused.value.do == "set HOME or HARNESS_DATA"
+        assert refused.value.hint == "set HOME or HARNESS_DATA"
 
 
 def test_the_example_host_file_shows_every_kind() -> None:

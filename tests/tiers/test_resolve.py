@@ -58,8 +58,8 @@ def test_a_placement_gets_the_tier_of_each_part_and_a_memory_policy() -> None:
 def test_tiers_of_the_wrong_sort_are_refused(placement: str, found: str, do: str) -> None:
     with pytest.raises(UsageError) as refused:
         resolve(parse_placement(placement), TIERS)
-    assert found in refused.value.found
-    assert do in refused.value.do
+    assert found in refused.value.context
+    assert do in refused.value.hint
 
 
 def test_parts_on_one_file_system_are_added_up() -> None:
@@ -67,17 +67,17 @@ def test_parts_on_one_file_system_are_added_up() -> None:
     check_space([(ssd, "data", 600), (pmem, "wal", 400)], free=lambda _: 1000)
     with pytest.raises(UsageError) as refused:
         check_space([(ssd, "data", 600), (pmem, "wal", 500)], lambda _: 1000, "fewer --warehouses")
-    assert refused.value.asked == "1.07 KiB on tier 'ssd' and 'pmem' (data 600 B, wal 500 B)"
-    assert "1000 B are free" in refused.value.found
-    assert "take fewer --warehouses, or" in refused.value.do
+    assert refused.value.problem == "1.07 KiB on tier 'ssd' and 'pmem' (data 600 B, wal 500 B)"
+    assert "1000 B are free" in refused.value.context
+    assert "take fewer --warehouses, or" in refused.value.hint
 
 
 def test_a_file_system_of_the_kernel_is_not_called_full() -> None:
     facts = TierFacts("block", mount_point="/sys", filesystem="sysfs", filesystem_id="0:21")
     with pytest.raises(UsageError) as refused:
         check_space([(Tier(TierClaim("ssd", "block", path="/sys/kernel"), facts), "data", 1)])
-    assert "/sys (sysfs) is the kernel's own" in refused.value.found
-    assert "free space" not in refused.value.do
+    assert "/sys (sysfs) is the kernel's own" in refused.value.context
+    assert "free space" not in refused.value.hint
 
 
 def test_free_space_is_that_of_now_and_of_the_nearest_existing_directory(tmp_path: Path) -> None:

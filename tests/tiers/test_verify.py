@@ -42,9 +42,9 @@ def test_pmem_that_is_no_pmem_is_refused_before_the_root_disk_is_written(tmp_pat
     claim = TierClaim("pmem", "fsdax", path=str(tmp_path), source="host.yml:4")
     with pytest.raises(UsageError) as refused:
         verify(claim)
-    assert refused.value.asked == f"tier 'pmem' in host.yml:4 says kind fsdax at {tmp_path}"
-    assert "the kernel says: " in refused.value.found
-    assert f"nothing is mounted at {tmp_path}" in refused.value.do
+    assert refused.value.problem == f"tier 'pmem' in host.yml:4 says kind fsdax at {tmp_path}"
+    assert "the kernel says: " in refused.value.context
+    assert f"nothing is mounted at {tmp_path}" in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_pmem_that_is_no_pmem_is_refused_before_the_root_disk_is_written(tmp_pat
 def test_paths_that_cannot_be_tiers(path: str, found: str) -> None:
     with pytest.raises(UsageError) as refused:
         verify(TierClaim("pmem", "fsdax", path=path))
-    assert found in refused.value.found
+    assert found in refused.value.context
 
 
 def test_a_tier_that_stands_in_for_pmem_is_marked_whoever_named_it() -> None:
@@ -100,8 +100,8 @@ def test_a_user_who_may_not_enter_is_found_beforehand(tmp_path: Path) -> None:
     closed.chmod(0o700)
     with pytest.raises(UsageError) as refused:
         verify(TierClaim("ssd", kind, path=str(closed / "tier")), _Nobody())
-    assert "user 'nobody', who runs the engines, may not enter" in refused.value.found
-    assert refused.value.do.startswith("chmod o+x ")
+    assert "user 'nobody', who runs the engines, may not enter" in refused.value.context
+    assert refused.value.hint.startswith("chmod o+x ")
 
 
 def test_numa_claims(nvdimms: RecordedKernel) -> None:
@@ -130,10 +130,10 @@ def test_devdax_claims(nvdimms: RecordedKernel) -> None:
     assert tier.facts.persistence_domain == "cpu_cache"
     with pytest.raises(UsageError) as refused:
         verify(TierClaim("raw", "devdax", device="/dev/dax1.5"), kernel=nvdimms)
-    assert "driver kmem" in refused.value.found
+    assert "driver kmem" in refused.value.context
     with pytest.raises(UsageError) as refused:
         verify(TierClaim("raw", "devdax", device="/dev/dax7.0"), kernel=nvdimms)
-    assert "/dev/dax1.4" in refused.value.do
+    assert "/dev/dax1.4" in refused.value.hint
 
 
 def test_the_sector_trap_in_words(nvdimms: RecordedKernel) -> None:

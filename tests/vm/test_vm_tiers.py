@@ -112,11 +112,11 @@ def test_xfs_took_dax_always_on_a_sector_namespace_and_the_claim_is_refused(
     answer: dict[str, Any],
 ) -> None:
     error = answer["claims"]["trap"]["error"]
-    assert error["asked"] == "tier 'trap' in host.yml:12 says kind fsdax at /mnt/xfs-on-sector"
-    assert "xfs on sector namespace namespace0.2 (/dev/pmem0.2s)" in error["found"]
-    assert "statx shows no DAX" in error["found"]
-    assert "without a word" in error["do"]
-    assert "create-namespace -f -e namespace0.2 -m fsdax" in error["do"]
+    assert error["problem"] == "tier 'trap' in host.yml:12 says kind fsdax at /mnt/xfs-on-sector"
+    assert "xfs on sector namespace namespace0.2 (/dev/pmem0.2s)" in error["context"]
+    assert "statx shows no DAX" in error["context"]
+    assert "without a word" in error["hint"]
+    assert "create-namespace -f -e namespace0.2 -m fsdax" in error["hint"]
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_what_the_kernel_denies_is_refused_with_its_reason(
 ) -> None:
     error = answer["claims"][claim]["error"]
     assert error["type"] == "UsageError"
-    assert found in error["found"]
-    assert do in error["do"]
+    assert found in error["context"]
+    assert do in error["hint"]
 
 
 @pytest.mark.parametrize("claim", ["ext4_dax", "dax_device", "system_ram"])

@@ -20,7 +20,7 @@ import pytest
 from vm_machine import Vm
 
 from harness import paths, registry
-from harness.drivers.result import Drives
+from harness.drivers.result import WindowCallbacks
 from harness.engine import EngineContext
 from harness.errors import HarnessError
 from harness.progress import SilentProgress
@@ -120,7 +120,7 @@ def drive_until_power_loss(
         engine=served.engine, seed=seed, progress=_PROGRESS, clients=lambda: served.clients
     )
     try:
-        driver.drive(params, session, Drives(timer.start, lambda: None), journal=folder)
+        driver.drive(params, session, WindowCallbacks(timer.start, lambda: None), journal=folder)
     except HarnessError:
         if not dark.is_set():
             raise  # the client failed before the power was lost

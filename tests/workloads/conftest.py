@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from harness import paths, registry
-from harness.engine import EngineContext, Places, RunsInClient
+from harness.engine import DataDirectories, EngineContext, RunsInClient
 from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
@@ -63,7 +63,7 @@ def running(root: Path) -> Running:
                 )
             )
             stack.callback(engine.kill)
-            engine.initialise(Places(directories))
+            engine.initialise(DataDirectories(directories))
             engine.start()
             inside = engine if isinstance(engine, RunsInClient) else None
             clients = Clients(supervisor, credentials, directory("c"), inside)

@@ -165,7 +165,7 @@ def _judge(asked: str, told: dict[str, object]) -> None:
         )
     error = told["error"]
     if isinstance(error, dict):
-        raise UsageError(asked, f"{error['asked']}: {error['found']}", str(error["do"]))
+        raise UsageError(asked, f"{error['problem']}: {error['context']}", str(error["hint"]))
 
 
 def _clock(questions: IO[str], answers: IO[str]) -> Clock:

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.client_hosts import ClientHosts
-from harness.drivers.result import Drives, Operation
+from harness.drivers.result import Operation, WindowCallbacks
 from harness.engine import (
     CallsNatively,
     Engine,
@@ -138,7 +138,7 @@ class Clock:
         #: The last that was told: when all is over, everything that was done.
         self.counts: Mapping[str, int] = {}
 
-    def watch(self, drives: Drives) -> processes.Watch:
+    def watch(self, drives: WindowCallbacks) -> processes.Watch:
         """What the client is to call under way."""
         return processes.Watch(
             self._entering("measuring", drives.on_measuring),

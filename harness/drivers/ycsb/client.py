@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.drivers.result import Drives
+from harness.drivers.result import WindowCallbacks
 from harness.drivers.ycsb.build import Build
 from harness.drivers.ycsb.histograms import Interval, read_logs
 from harness.drivers.ycsb.java import Java
@@ -74,7 +74,7 @@ def run(
     clients: Clients,
     asked: Asked,
     progress: Progress,
-    drives: Drives | None = None,
+    drives: WindowCallbacks | None = None,
     silence_s: float = SILENCE_S,
 ) -> Done:
     """Have the client do it; RunFailed with its own last words where it did not go well.
@@ -88,7 +88,7 @@ def run(
         Conversation.open(build, java, clients, asked, f"run {what}", silence_s) as talk,
         progress.task(what, total, unit) as task,
     ):
-        window = _Window(talk, asked, drives or Drives(_nothing, _nothing), task)
+        window = _Window(talk, asked, drives or WindowCallbacks(_nothing, _nothing), task)
         window.listen()
         talk.expect_success()
         if window.end is None or window.begin is None or window.is_cut_off:
@@ -115,7 +115,7 @@ class _Window:
 
     talk: Conversation
     asked: Asked
-    drives: Drives
+    drives: WindowCallbacks
     task: Task
     ticks: list[Tick] = field(default_factory=list)
     begin: int | None = None

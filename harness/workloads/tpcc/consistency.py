@@ -20,7 +20,7 @@ from harness.errors import HarnessError
 from harness.progress import Progress
 from harness.store.result import Check
 from harness.workloads.outliers import off
-from harness.workloads.tpcc.drivers import Driven
+from harness.workloads.tpcc.drivers import DriverResult
 from harness.workloads.tpcc.options import shares
 
 _FOLDER = Path(__file__).parent / "conditions"
@@ -85,7 +85,9 @@ def _violations(number: int, found: SqlResult) -> str:
     return f"clause 3.3.2.{number} does not hold: {'; '.join(rows)}{more}"
 
 
-def check_mix(params: Mapping[str, Any], driven: Driven, asked: str | Mapping[str, float]) -> Check:
+def check_mix(
+    params: Mapping[str, Any], driven: DriverResult, asked: str | Mapping[str, float]
+) -> Check:
     """Whether the transactions were mixed, and New-Orders rolled back, as they should be.
 
     ``asked``: the mix. A transaction that was under way at an end of the window may be missing.

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from harness.drivers import result
-from harness.drivers.result import Drives
+from harness.drivers.result import WindowCallbacks
 from harness.engine import Engine
 from harness.workload import Loading, Session
 
 
 @dataclass(frozen=True)
-class Driven(result.Driven):
+class DriverResult(result.DriverResult):
     """The measured window, as its driver tells it; ``operations`` by transaction.
 
     ``new_orders_per_minute``: committed ones. ``database_transactions_per_minute``: as the
@@ -48,5 +48,7 @@ class Driver(Protocol):
     def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
         """Schema and data into the started, empty engine; facts for the fingerprint."""
 
-    def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
+    def drive(
+        self, params: Mapping[str, Any], session: Session, drives: WindowCallbacks
+    ) -> DriverResult:
         """Offer the load and return what was seen; RunFailed where it did not go well."""

@@ -20,13 +20,13 @@ from harness.drivers.hammerdb import (
     target_of,
     whole_minutes,
 )
-from harness.drivers.result import Drives, Operation
+from harness.drivers.result import Operation, WindowCallbacks
 from harness.engine import Engine
 from harness.errors import UsageError
 from harness.supervise.credentials import unprivileged
 from harness.workload import Loading, Session
 from harness.workloads.parameters import duration_ns
-from harness.workloads.tpcc.drivers import Driven
+from harness.workloads.tpcc.drivers import DriverResult
 
 #: Parameters that HammerDB has nothing for, with the value that leaves them alone.
 _OURS_ALONE: Mapping[str, Any] = {
@@ -80,7 +80,9 @@ class HammerDbDriver:
         target = target_of(loading.engine)
         return build(find(), target, loading.clients, options, loading.progress)
 
-    def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
+    def drive(
+        self, params: Mapping[str, Any], session: Session, drives: WindowCallbacks
+    ) -> DriverResult:
         """Have it drive what it has built."""
         calls = {"before": drives.on_measuring, "after": drives.on_measured}
         found = measure(
@@ -104,7 +106,7 @@ def _timed(params: Mapping[str, Any]) -> Timed:
     )
 
 
-def _driven(found: Measured) -> Driven:
+def _driven(found: Measured) -> DriverResult:
     times = {
         name: Operation(
             percentiles_ns={"50": one.p50_ns, "95": one.p95_ns, "99": one.p99_ns},
@@ -112,7 +114,7 @@ def _driven(found: Measured) -> Driven:
         )
         for name, one in found.response_times.items()
     }
-    return Driven(
+    return DriverResult(
         driver="hammerdb",
         version=found.version,
         window_ns=found.duration_ns,

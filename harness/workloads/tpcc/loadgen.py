@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import processes
-from harness.drivers.result import SERIES_NS, Drives, Operation
+from harness.drivers.result import SERIES_NS, Operation, WindowCallbacks
 from harness.engine import Engine, RunsSql
 from harness.errors import RunFailed, UsageError
 from harness.native_programs import loadgen_program
@@ -18,7 +18,7 @@ from harness.workload import Loading, Session
 from harness.workloads.parameters import duration_ns
 from harness.workloads.tpcc import data
 from harness.workloads.tpcc.consistency import check_conditions
-from harness.workloads.tpcc.drivers import Driven
+from harness.workloads.tpcc.drivers import DriverResult
 from harness.workloads.tpcc.options import TRANSACTIONS
 
 _NS_PER_MIN = 60e9
@@ -99,9 +99,9 @@ class Loadgen:
         self,
         params: Mapping[str, Any],
         session: Session,
-        drives: Drives,
+        drives: WindowCallbacks,
         journal: Path | None = None,
-    ) -> Driven:
+    ) -> DriverResult:
         """Offer the load; ``journal``: a folder for what is told to be committed."""
         spec = _spec(params, session.engine, session.seed, journal)
         seconds = (duration_ns(params, "ramp_up") + duration_ns(params, "duration")) / 1e9
@@ -163,12 +163,12 @@ def _mode(params: Mapping[str, Any]) -> dict[str, Any]:
     return {"kind": "closed", "think_time": params["think_time"]}
 
 
-def _driven(result: Mapping[str, Any], committed_so_far: Mapping[str, int]) -> Driven:
+def _driven(result: Mapping[str, Any], committed_so_far: Mapping[str, int]) -> DriverResult:
     seen = client.seen(result)
     transactions = {name: _transaction(name, one) for name, one in seen["operations"].items()}
     done = {name: one.count or 0 for name, one in transactions.items()}
     per_minute = _NS_PER_MIN / seen["window_ns"]
-    return Driven(
+    return DriverResult(
         **{**seen, "operations": transactions},
         new_orders_per_minute=done["new_order"] * per_minute,
         transactions_per_minute=sum(done.values()) * per_minute,

@@ -43,12 +43,12 @@ from collections.abc import Iterator, Mapping
 from harness.counters import bandwidths, counter_metrics
 from harness.drivers.result import Operation, cpu_per_operation
 from harness.store.result import Metric
-from harness.workloads.tpcc.drivers import Driven
+from harness.workloads.tpcc.drivers import DriverResult
 
 _COUNTS = ("rolled_back_count", "skipped_count", "retried_count", "unfinished_count")
 
 
-def metrics(driven: Driven, counters: Mapping[str, float]) -> list[Metric]:
+def metrics(driven: DriverResult, counters: Mapping[str, float]) -> list[Metric]:
     """All of a run; what the driver or the host does not tell is left out."""
     return [
         *_rates(driven),
@@ -63,7 +63,7 @@ def metrics(driven: Driven, counters: Mapping[str, float]) -> list[Metric]:
     ]
 
 
-def _rates(driven: Driven) -> Iterator[Metric]:
+def _rates(driven: DriverResult) -> Iterator[Metric]:
     per_minute = {
         "transactions_per_minute": driven.transactions_per_minute,
         "database_transactions_per_minute": driven.database_transactions_per_minute,
@@ -93,7 +93,7 @@ def _of_transaction(name: str, one: Operation) -> Iterator[Metric]:
         yield Metric("transaction_percentile_ns", "ns", "lower", both, value=value_ns)
 
 
-def _cpu(driven: Driven, counters: Mapping[str, float]) -> Iterator[Metric]:
+def _cpu(driven: DriverResult, counters: Mapping[str, float]) -> Iterator[Metric]:
     spent = cpu_per_operation(driven.done_count, driven.client_cpu_ns, counters.get("cpu_ns"))
     for side, each_ns in spent.items():
         yield Metric(f"{side}_cpu_per_transaction_ns", "ns", "lower", value=each_ns)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import hdr
-from harness.drivers.result import Counted, Drives
+from harness.drivers.result import WindowCallbacks, WindowCounters
 from harness.drivers.validity import (
     Nouns,
     backlog,
@@ -50,7 +50,7 @@ from harness.workloads.tpcc.counted import (
     loaded_traces,
     read_traces,
 )
-from harness.workloads.tpcc.drivers import Driven, Driver
+from harness.workloads.tpcc.drivers import Driver, DriverResult
 from harness.workloads.tpcc.durability import Journal, check_durability
 from harness.workloads.tpcc.loadgen import Loadgen
 from harness.workloads.tpcc.options import TERMINALS_PER_WAREHOUSE, shares
@@ -73,7 +73,7 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
         return _durability(params, session)
     engine = _sql(session)
     traces = _traces_before(params, session)
-    counted = Counted(session)
+    counted = WindowCounters(session)
     driven = driver.drive(params, session, counted.drives())
     _expect_work(params, driven, shares(driver.mix(params))["new_order"] > 0)
     checks = [
@@ -106,12 +106,14 @@ def _traces_before(params: Mapping[str, Any], session: Session) -> Traces:
     return loaded_traces(params["warehouses"])
 
 
-def _committed(driven: Driven, before: Traces, engine: RunsSql, users: int) -> Iterator[Check]:
+def _committed(
+    driven: DriverResult, before: Traces, engine: RunsSql, users: int
+) -> Iterator[Check]:
     if driven.committed_so_far is not None:
         yield check_counted(driven.committed_so_far, before, engine, users)
 
 
-def _expect_work(params: Mapping[str, Any], driven: Driven, new_orders_asked: bool) -> None:
+def _expect_work(params: Mapping[str, Any], driven: DriverResult, new_orders_asked: bool) -> None:
     """RunFailed for a window in which nothing was done: it would be a rate of 0, and no answer."""
     done = driven.done_count
     if done != 0 and (driven.new_orders_per_minute > 0 or not new_orders_asked):
@@ -137,7 +139,7 @@ def _sql(session: Session) -> RunsSql:
 # What makes the numbers doubtful ------------------------------------------------
 
 
-def _doubts(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
+def _doubts(params: Mapping[str, Any], driven: DriverResult) -> Iterator[Finding]:
     yield from saturation(driven)
     yield from backlog(driven, _NOUNS)
     yield from unanswered(driven, _NOUNS)
@@ -149,7 +151,7 @@ def _doubts(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
         yield closed_loop(_NOUNS)
 
 
-def _shared_connections(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
+def _shared_connections(params: Mapping[str, Any], driven: DriverResult) -> Iterator[Finding]:
     """By Little's law, how many transactions were under way or waited for a connection."""
     times = [hdr.decode(one.duration_hdr) for one in driven.operations.values() if one.duration_hdr]
     mean = sum(one.mean * one.total for one in times if one.total) / driven.window_ns
@@ -174,7 +176,7 @@ def _crowded(params: Mapping[str, Any]) -> Iterator[Finding]:
         )
 
 
-def _skipped(driven: Driven) -> Iterator[Finding]:
+def _skipped(driven: DriverResult) -> Iterator[Finding]:
     delivery = driven.operations.get("delivery")
     skipped, done = (delivery.skipped_count, delivery.count) if delivery else (None, 0)
     if skipped and done and skipped > max(1.0, _SKIPPED * done):
@@ -270,7 +272,7 @@ def _journal_until_kill(params: Mapping[str, Any], session: Session) -> tuple[Jo
     folder = session.clients().scratch
     driver = Loadgen()
     try:
-        driver.drive(params, session, Drives(killer.begin, lambda: None), journal=folder)
+        driver.drive(params, session, WindowCallbacks(killer.begin, lambda: None), journal=folder)
     except HarnessError:
         if killer.killed_ns is None:
             raise

@@ -203,10 +203,10 @@ def named_failure(what: str) -> Iterator[None]:
     try:
         yield
     except RunFailed as error:
-        if error.asked.startswith(what):
+        if error.problem.startswith(what):
             raise
-        found = ": ".join(part for part in (error.asked, error.found) if part)
-        raise RunFailed(what, found, error.do) from error
+        found = ": ".join(part for part in (error.problem, error.context) if part)
+        raise RunFailed(what, found, error.hint) from error
 
 
 def _plan_metrics(statement: Statement, plan: ExecutedPlan) -> list[dict[str, Any]]:

@@ -8,11 +8,11 @@ from typing import Any
 from harness.drivers.result import total
 from harness.store.result import Check
 from harness.workloads.outliers import off
-from harness.workloads.ycsb.drivers import Driven
+from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.options import shares
 
 
-def check_mix(params: Mapping[str, Any], driven: Driven) -> Check:
+def check_mix(params: Mapping[str, Any], driven: DriverResult) -> Check:
     """Whether each operation has its share of all.
 
     Operations that were under way at an end of the window may be missing.
@@ -29,7 +29,7 @@ def check_mix(params: Mapping[str, Any], driven: Driven) -> Check:
     return Check("mix", "failed" if found else "passed", found or f"{all_done:,} operations")
 
 
-def check_found(driven: Driven) -> Check:
+def check_found(driven: DriverResult) -> Check:
     """Whether every record that was asked for was there: none is ever removed."""
     missed = {
         name: one.not_found_count

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from harness.drivers import result
-from harness.drivers.result import Drives
+from harness.drivers.result import WindowCallbacks
 from harness.engine import Engine
 from harness.store.result import Check
 from harness.workload import Loading, Session
@@ -32,7 +32,7 @@ class KeyCount:
 
 
 @dataclass(frozen=True)
-class Driven(result.Driven):
+class DriverResult(result.DriverResult):
     """The measured window, as its driver tells it; ``operations`` by :data:`OPERATIONS`.
 
     A read-modify-write counts once, as that: neither as the read nor as the update that
@@ -72,8 +72,12 @@ class Driver(Protocol):
     def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
         """Schema and records into the started, empty engine; facts for the fingerprint."""
 
-    def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
+    def drive(
+        self, params: Mapping[str, Any], session: Session, drives: WindowCallbacks
+    ) -> DriverResult:
         """Offer the load and return what was seen; RunFailed where it did not go well."""
 
-    def verify(self, params: Mapping[str, Any], session: Session, driven: Driven) -> list[Check]:
+    def verify(
+        self, params: Mapping[str, Any], session: Session, driven: DriverResult
+    ) -> list[Check]:
         """Read every record back, and say whether each is there and well formed."""

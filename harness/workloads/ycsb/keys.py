@@ -21,7 +21,7 @@ import numpy.typing as npt
 from harness.store.result import Check
 from harness.workloads.outliers import off
 from harness.workloads.parameters import given_or
-from harness.workloads.ycsb.drivers import Driven, KeyCount
+from harness.workloads.ycsb.drivers import DriverResult, KeyCount
 from harness.workloads.ycsb.options import loaded_records
 
 _THETA = 0.99
@@ -176,7 +176,7 @@ def _hotspot(params: Mapping[str, Any], start: int, count: int) -> Expected:
     return Expected(hottest, max(each, cold))
 
 
-def check_keys(params: Mapping[str, Any], driven: Driven) -> list[Check]:
+def check_keys(params: Mapping[str, Any], driven: DriverResult) -> list[Check]:
     """Whether the hottest keys were chosen as often as the distribution says.
 
     Empty where the driver counts no keys, or nothing can be said of them beforehand.

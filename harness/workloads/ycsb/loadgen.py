@@ -9,7 +9,7 @@ from typing import Any
 from harness.counters import difference
 from harness.drivers.loadgen import driver as client
 from harness.drivers.loadgen import processes
-from harness.drivers.result import SERIES_NS, Drives
+from harness.drivers.result import SERIES_NS, WindowCallbacks
 from harness.engine import Engine, RunsInClient, RunsSql
 from harness.errors import UsageError
 from harness.native_programs import loadgen_program
@@ -18,7 +18,7 @@ from harness.workload import Loading, Session
 from harness.workloads.parameters import duration_ns
 from harness.workloads.ycsb import data
 from harness.workloads.ycsb.checks import check_records
-from harness.workloads.ycsb.drivers import Driven, KeyCount
+from harness.workloads.ycsb.drivers import DriverResult, KeyCount
 from harness.workloads.ycsb.keys import COUNTED
 from harness.workloads.ycsb.options import loaded_records, shares
 
@@ -92,7 +92,9 @@ class Loadgen:
             **(told.get("engine") or {}).get("text", {}),
         }
 
-    def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
+    def drive(
+        self, params: Mapping[str, Any], session: Session, drives: WindowCallbacks
+    ) -> DriverResult:
         """Offer the load."""
         spec = _spec(params, session.engine, session.seed)
         what = f"YCSB, {params['threadcount']} client threads"
@@ -104,7 +106,9 @@ class Loadgen:
             result = processes.drive(specs, session.clients(), clock.watch(drives), afar)
         return _driven(result, shares(params))
 
-    def verify(self, params: Mapping[str, Any], session: Session, driven: Driven) -> list[Check]:
+    def verify(
+        self, params: Mapping[str, Any], session: Session, driven: DriverResult
+    ) -> list[Check]:
         """Read every record back, in pages of many where the engine scans."""
         engine = session.engine
         native = client.loadable(engine, "ycsb")
@@ -215,13 +219,13 @@ def _seconds(params: Mapping[str, Any]) -> float | None:
     return (duration_ns(params, "ramp_up") + duration_ns(params, "duration")) / 1e9
 
 
-def _driven(result: Mapping[str, Any], asked: Mapping[str, float]) -> Driven:
+def _driven(result: Mapping[str, Any], asked: Mapping[str, float]) -> DriverResult:
     """``asked``: shares of the operations; the result has all that there are."""
     engine = result.get("engine") or {}
     counted = result.get("key_counts")
     seen = client.seen(result)
     done = {name: one for name, one in seen["operations"].items() if asked[name] or one.count}
-    return Driven(
+    return DriverResult(
         **{**seen, "operations": done},
         engine_counters=difference(engine.get("begin", {}), engine.get("end", {})),
         engine_text=engine.get("text", {}),

@@ -40,12 +40,12 @@ from harness.counters import bandwidths, counter_metrics
 from harness.drivers.result import Operation, cpu_per_operation
 from harness.store.result import Metric
 from harness.units import NS_PER_S
-from harness.workloads.ycsb.drivers import Driven
+from harness.workloads.ycsb.drivers import DriverResult
 
 _COUNTS = ("count", "not_found_count", "retried_count", "unfinished_count")
 
 
-def metrics(driven: Driven, counters: Mapping[str, float], inside: bool) -> list[Metric]:
+def metrics(driven: DriverResult, counters: Mapping[str, float], inside: bool) -> list[Metric]:
     """All of a run; what the driver or the host does not tell is left out.
 
     ``inside``: whether the engine works inside the client.
@@ -65,7 +65,7 @@ def metrics(driven: Driven, counters: Mapping[str, float], inside: bool) -> list
     ]
 
 
-def _rates(driven: Driven) -> Iterator[Metric]:
+def _rates(driven: DriverResult) -> Iterator[Metric]:
     if (done := driven.done_count) is not None:
         rate = done * NS_PER_S / driven.window_ns
         yield Metric("operations_per_second", "1/s", "higher", value=rate)
@@ -86,7 +86,7 @@ def _of_operation(name: str, one: Operation) -> Iterator[Metric]:
         yield Metric("operation_percentile_ns", "ns", "lower", both, value=value_ns)
 
 
-def _cpu(driven: Driven, counters: Mapping[str, float], inside: bool) -> Iterator[Metric]:
+def _cpu(driven: DriverResult, counters: Mapping[str, float], inside: bool) -> Iterator[Metric]:
     if inside and driven.offered_count is not None:
         return
     server_cpu_ns = None if inside else counters.get("cpu_ns")

@@ -15,7 +15,7 @@ from typing import Any
 from harness.counters import difference
 from harness.drivers import ycsb as client
 from harness.drivers.loadgen import driver as native
-from harness.drivers.result import Drives
+from harness.drivers.result import WindowCallbacks
 from harness.drivers.ycsb import Asked
 from harness.engine import DrivenByYcsb, Engine, LoadsNatively, RunsInClient
 from harness.errors import UsageError
@@ -24,7 +24,7 @@ from harness.units import MIB, NS_PER_S
 from harness.workload import Clients, Loading, Session
 from harness.workloads.parameters import duration_ns
 from harness.workloads.ycsb import data
-from harness.workloads.ycsb.drivers import Driven
+from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.options import PROPORTIONS, loaded_records, shares
 
 _NAME = "ycsb"
@@ -121,7 +121,9 @@ class Official:
         engine.native_load("ycsb", fill, {"usertable": records}, loading.progress, params)
         return {**data.key(params), **self.key(params), "row_counts": stored}
 
-    def drive(self, params: Mapping[str, Any], session: Session, drives: Drives) -> Driven:
+    def drive(
+        self, params: Mapping[str, Any], session: Session, drives: WindowCallbacks
+    ) -> DriverResult:
         """Offer the load."""
         drivable = _drivable(session.engine)
         asked = _asked(params, drivable)
@@ -135,7 +137,7 @@ class Official:
             late_ns = abs(done.counted_ns() - found.window_ns)
         in_time = late_ns <= found.window_ns * _LATE
         inserted = done.words.total("INSERT", "Return=OK")
-        return Driven(
+        return DriverResult(
             driver=self.name,
             version=client.NAME,
             window_ns=found.window_ns,
@@ -155,7 +157,9 @@ class Official:
             notes={**_notes(params, asked), "counters_late_ns": late_ns},
         )
 
-    def verify(self, params: Mapping[str, Any], session: Session, driven: Driven) -> list[Check]:
+    def verify(
+        self, params: Mapping[str, Any], session: Session, driven: DriverResult
+    ) -> list[Check]:
         """Have it read every record once more, and say which is what it wrote."""
         drivable = _drivable(session.engine)
         records = loaded_records(params) + (driven.inserted_count or 0)
@@ -329,7 +333,7 @@ def _run(
     clients: Clients,
     asked: Asked,
     progress: Any,
-    drives: Drives | None = None,
+    drives: WindowCallbacks | None = None,
 ) -> client.Done:
     build = client.built(engine.ycsb_binding(), progress)
     return client.run(build, client.find_java(), clients, asked, progress, drives)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from harness.drivers.result import Counted
+from harness.drivers.result import WindowCounters
 from harness.drivers.validity import (
     Nouns,
     backlog,
@@ -32,7 +32,7 @@ from harness.workloads.parameters import duration_ns
 from harness.workloads.representative import write_back_warnings
 from harness.workloads.ycsb import metrics as run_metrics
 from harness.workloads.ycsb.checks import check_found, check_mix
-from harness.workloads.ycsb.drivers import Driven, Driver
+from harness.workloads.ycsb.drivers import Driver, DriverResult
 from harness.workloads.ycsb.keys import HOTTEST, check_keys
 
 #: A window of less than this share of what was asked for is told; and one of so many more
@@ -44,7 +44,7 @@ _NOUNS = Nouns(operation="operation", user="client thread", users_option="--thre
 def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outcome:
     """See harness.workload.Workload.measure; the metrics are listed in metrics.py."""
     inside = isinstance(session.engine, RunsInClient)
-    counted = Counted(session)
+    counted = WindowCounters(session)
     driven = driver.drive(params, session, counted.drives())
     _expect_work(params, driven)
     checks = [
@@ -75,7 +75,7 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     )
 
 
-def _keys(driven: Driven) -> dict[str, Any]:
+def _keys(driven: DriverResult) -> dict[str, Any]:
     """The keys that were chosen most often, as they are kept with the run."""
     if not driven.key_counts:
         return {}
@@ -86,7 +86,7 @@ def _keys(driven: Driven) -> dict[str, Any]:
     return {"chosen": driven.chosen_count, "hottest": hottest}
 
 
-def _expect_work(params: Mapping[str, Any], driven: Driven) -> None:
+def _expect_work(params: Mapping[str, Any], driven: DriverResult) -> None:
     """RunFailed for a window in which nothing was done: it would be a rate of 0, and no answer."""
     if driven.done_count != 0:
         return
@@ -98,7 +98,7 @@ def _expect_work(params: Mapping[str, Any], driven: Driven) -> None:
 
 
 def _doubts(
-    params: Mapping[str, Any], session: Session, driven: Driven, inside: bool
+    params: Mapping[str, Any], session: Session, driven: DriverResult, inside: bool
 ) -> Iterator[Finding]:
     if not inside:  # else it is the engine that computes in the client's threads
         yield from saturation(driven)
@@ -112,7 +112,7 @@ def _doubts(
     yield from clients_elsewhere(params.get("client_hosts", ()), session.engine)
 
 
-def _window(params: Mapping[str, Any], driven: Driven) -> Iterator[Finding]:
+def _window(params: Mapping[str, Any], driven: DriverResult) -> Iterator[Finding]:
     """A window that is not the one that was asked for, and operations whose windows differ."""
     asked_ns = duration_ns(params, "duration") if params["duration"] else driven.window_ns
     if driven.window_ns < asked_ns * _SHORT:

@@ -30,7 +30,7 @@ from .wish import Wish
 
 
 @dataclass
-class Hands:
+class CommandRunner:
     """What a step works with: the state it was planned from, and the record to keep.
 
     ``made``: UUIDs of the namespaces that this run has made and not yet put a file system on.
@@ -68,7 +68,7 @@ class Hands:
         return ours[0]
 
 
-def carry_out(step: Step, hands: Hands) -> None:
+def carry_out(step: Step, hands: CommandRunner) -> None:
     """Do one step; StepFailed where the host says no."""
     if step.destroys:
         _remember_before(step, hands)
@@ -79,7 +79,7 @@ def carry_out(step: Step, hands: Hands) -> None:
         raise StepFailed(step.object, why, "put that right, then run this again") from error
 
 
-def _remember_before(step: Step, hands: Hands) -> None:
+def _remember_before(step: Step, hands: CommandRunner) -> None:
     """What a region was before our first change of it, so that teardown.yml can go back."""
     for region in hands.state.inventory.regions:
         theirs = hands.state.of_region(region)
@@ -106,7 +106,7 @@ def _remember_before(step: Step, hands: Hands) -> None:
 # Namespaces ----------------------------------------------------------------------
 
 
-def _create_namespace(step: Step, hands: Hands) -> None:
+def _create_namespace(step: Step, hands: CommandRunner) -> None:
     region = step.object
     if region not in hands.record.before:
         there = next(r for r in hands.state.inventory.regions if r.name == region)
@@ -118,7 +118,7 @@ def _create_namespace(step: Step, hands: Hands) -> None:
     _keep_uuid(step, hands, hands.must(step, *step.args["argv"]))
 
 
-def _keep_uuid(step: Step, hands: Hands, told: str) -> None:
+def _keep_uuid(step: Step, hands: CommandRunner, told: str) -> None:
     """What ndctl says it made goes on record as ours."""
     if step.args.get("theirs") or step.args.get("raw"):
         return
@@ -144,22 +144,22 @@ def _keep_uuid(step: Step, hands: Hands, told: str) -> None:
     hands.save()
 
 
-def _keep(namespace: Namespace, hands: Hands) -> None:
+def _keep(namespace: Namespace, hands: CommandRunner) -> None:
     """One that a run which was cut off made, or that somebody else left to us, is ours by now."""
     if namespace.uuid and namespace.uuid not in hands.record.namespaces:
         size = hands.wish.size_bytes
         hands.record.made(namespace.uuid, str(namespace.mode), size, hands.wish.mode)
 
 
-def _reconfigure_namespace(step: Step, hands: Hands) -> None:
+def _reconfigure_namespace(step: Step, hands: CommandRunner) -> None:
     _keep_uuid(step, hands, hands.must(step, *step.args["argv"]))
 
 
-def _destroy_namespace(step: Step, hands: Hands) -> None:
+def _destroy_namespace(step: Step, hands: CommandRunner) -> None:
     hands.must(step, "ndctl", "destroy-namespace", "-f", step.object)
 
 
-def _write_labels(step: Step, hands: Hands) -> None:
+def _write_labels(step: Step, hands: CommandRunner) -> None:
     if step.object not in hands.record.before:  # nothing was there that this destroys
         hands.record.before[step.object] = {"labelled": False, "namespaces": []}
         hands.save()
@@ -169,13 +169,13 @@ def _write_labels(step: Step, hands: Hands) -> None:
         hands.save()
 
 
-def _zero_labels(step: Step, hands: Hands) -> None:
+def _zero_labels(step: Step, hands: CommandRunner) -> None:
     _labels(step, hands, "zero-labels")
     hands.record.zeroed[step.object] = hands.state.boot_id
     hands.save()
 
 
-def _labels(step: Step, hands: Hands, *words: str) -> None:
+def _labels(step: Step, hands: CommandRunner, *words: str) -> None:
     """A region is disabled for as long as its labels are written, whatever comes of it."""
     hands.must(step, "ndctl", "disable-region", step.object)
     try:
@@ -184,14 +184,14 @@ def _labels(step: Step, hands: Hands, *words: str) -> None:
         hands.must(step, "ndctl", "enable-region", step.object)
 
 
-def _enable_region(step: Step, hands: Hands) -> None:
+def _enable_region(step: Step, hands: CommandRunner) -> None:
     hands.must(step, "ndctl", "enable-region", step.object)
 
 
 # Memory --------------------------------------------------------------------------
 
 
-def _to_system_ram(step: Step, hands: Hands) -> None:
+def _to_system_ram(step: Step, hands: CommandRunner) -> None:
     """Movable, so that it can be given back. Which of them are memory by us goes on record."""
     device = next((each for each in hands.state.dax if each.name in step.destroys), None)
     if device is not None:
@@ -207,7 +207,7 @@ def _to_system_ram(step: Step, hands: Hands) -> None:
             hands.save()
 
 
-def _dax_name(step: Step, hands: Hands) -> str:
+def _dax_name(step: Step, hands: CommandRunner) -> str:
     known = [device.name for device in hands.state.dax]
     if step.object not in known:
         raise StepFailed(
@@ -216,11 +216,11 @@ def _dax_name(step: Step, hands: Hands) -> str:
     return step.object
 
 
-def _online_memory(step: Step, hands: Hands) -> None:
+def _online_memory(step: Step, hands: CommandRunner) -> None:
     hands.must(step, "daxctl", "online-memory", _dax_name(step, hands))
 
 
-def _release_memory(step: Step, hands: Hands) -> None:
+def _release_memory(step: Step, hands: CommandRunner) -> None:
     device = _dax_name(step, hands)
     done = hands.commands.run(["daxctl", "offline-memory", device])
     if done.rc:
@@ -237,7 +237,7 @@ def _release_memory(step: Step, hands: Hands) -> None:
 # File systems --------------------------------------------------------------------
 
 
-def _make_filesystem(step: Step, hands: Hands) -> None:
+def _make_filesystem(step: Step, hands: CommandRunner) -> None:
     """Record the file system's UUID before mkfs: after an interruption anywhere, a finished file
     system of ours is told apart from an older one that shows through.
     """
@@ -272,7 +272,7 @@ def _region_number(namespace: Namespace) -> str:
     return namespace.region.replace("region", "")
 
 
-def _mount(step: Step, hands: Hands) -> None:
+def _mount(step: Step, hands: CommandRunner) -> None:
     point = Path(step.object)
     if not point.exists():
         if step.object not in hands.record.folders:
@@ -297,11 +297,11 @@ def _mount(step: Step, hands: Hands) -> None:
         hands.save()
 
 
-def _unmount(step: Step, hands: Hands) -> None:
+def _unmount(step: Step, hands: CommandRunner) -> None:
     hands.must(step, "umount", step.object)
 
 
-def _write_fstab(step: Step, hands: Hands) -> None:
+def _write_fstab(step: Step, hands: CommandRunner) -> None:
     namespace = hands.namespace(step)
     uuid = hands.state.use(namespace).content.uuid
     if uuid is None:
@@ -310,18 +310,18 @@ def _write_fstab(step: Step, hands: Hands) -> None:
     _change_fstab(hands, fstab.with_line(hands.state.fstab, line))
 
 
-def _remove_fstab(step: Step, hands: Hands) -> None:
+def _remove_fstab(step: Step, hands: CommandRunner) -> None:
     _change_fstab(hands, fstab.without_point(hands.state.fstab, step.object))
 
 
-def _change_fstab(hands: Hands, text: str) -> None:
+def _change_fstab(hands: CommandRunner, text: str) -> None:
     """And tell systemd, which makes its mount units from it."""
     write_durably(hands.files.fstab, text, 0o644)
     if Path("/run/systemd/system").is_dir():
         hands.commands.run(["systemctl", "daemon-reload"])
 
 
-def _remove_folder(step: Step, hands: Hands) -> None:
+def _remove_folder(step: Step, hands: CommandRunner) -> None:
     """Ours, and only while it is empty: what somebody put there stays."""
     with contextlib.suppress(OSError):
         Path(step.object).rmdir()
@@ -329,7 +329,7 @@ def _remove_folder(step: Step, hands: Hands) -> None:
     hands.save()
 
 
-def _own(step: Step, hands: Hands) -> None:
+def _own(step: Step, hands: CommandRunner) -> None:
     uid, gid = step.args["ids"]
     os.chown(step.object, uid, gid)
 
@@ -337,23 +337,23 @@ def _own(step: Step, hands: Hands) -> None:
 # The host ------------------------------------------------------------------------
 
 
-def _write_daxctl_conf(step: Step, hands: Hands) -> None:
+def _write_daxctl_conf(step: Step, hands: CommandRunner) -> None:
     _replace(hands.files.daxctl_conf, daxctl_conf(hands.state))
 
 
-def _own_device(step: Step, hands: Hands) -> None:
+def _own_device(step: Step, hands: CommandRunner) -> None:
     """Now; the rule is for the next time that the kernel makes the node."""
     uid, gid = step.args["ids"]
     hands.must(step, "chown", f"{uid}:{gid}", step.object)
     hands.must(step, "chmod", f"{step.args['mode']:o}", step.object)
 
 
-def _write_udev_rules(step: Step, hands: Hands) -> None:
+def _write_udev_rules(step: Step, hands: CommandRunner) -> None:
     _replace(hands.files.udev_rules, udev_rules(hands.state, hands.wish))
     hands.commands.run(["udevadm", "control", "--reload"])  # none where no udev runs
 
 
-def _write_host_file(step: Step, hands: Hands) -> None:
+def _write_host_file(step: Step, hands: CommandRunner) -> None:
     if hands.state.host_file is None:
         hands.record.host_file_made = True
         hands.save()
@@ -373,7 +373,7 @@ def _replace(path: Path, text: str | None) -> None:
         write_durably(path, text, 0o644)
 
 
-def _create_goal(step: Step, hands: Hands) -> None:
+def _create_goal(step: Step, hands: CommandRunner) -> None:
     goals = hands.state.goals
     if hands.record.goal_before is None and goals is not None and hands.wish.mode != "teardown":
         hands.record.goal_before = current_goal(goals)
@@ -385,7 +385,7 @@ def _create_goal(step: Step, hands: Hands) -> None:
     hands.save()
 
 
-def _set_memmap(step: Step, hands: Hands) -> None:
+def _set_memmap(step: Step, hands: CommandRunner) -> None:
     hands.record.memmap, hands.record.memmap_done = step.args["parameter"], False
     hands.save()
     if hands.state.boot_loader == "grubby":
@@ -398,7 +398,7 @@ def _set_memmap(step: Step, hands: Hands) -> None:
     hands.save()
 
 
-def _remove_memmap(step: Step, hands: Hands) -> None:
+def _remove_memmap(step: Step, hands: CommandRunner) -> None:
     hands.record.memmap_done = False  # from here on the boot loader may not have it any more
     hands.save()
     if hands.state.boot_loader == "grubby":
@@ -410,12 +410,12 @@ def _remove_memmap(step: Step, hands: Hands) -> None:
     hands.save()
 
 
-def _write_record(step: Step, hands: Hands) -> None:
+def _write_record(step: Step, hands: CommandRunner) -> None:
     """Save the record as losses.py has completed it."""
     hands.save()
 
 
-_STEPS: dict[str, Callable[[Step, Hands], None]] = {
+_STEPS: dict[str, Callable[[Step, CommandRunner], None]] = {
     "write-record": _write_record,
     "create-namespace": _create_namespace,
     "reconfigure-namespace": _reconfigure_namespace,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .apply import Hands, carry_out
+from .apply import CommandRunner, carry_out
 from .commands import Commands, StepFailed
 from .draft import Draft, Refusal, Step
 from .linux import LIVE, Kernel
@@ -27,7 +27,7 @@ _DONE = "destroyed"
 
 
 @dataclass(frozen=True)
-class Leave:
+class Consent:
     """What the user allows."""
 
     confirm_destroy: bool = False
@@ -66,7 +66,7 @@ class Outcome:
 
 def run(
     given: Mapping[str, Any],
-    leave: Leave,
+    leave: Consent,
     commands: Commands,
     files: Files,
     kernel: Kernel = LIVE,
@@ -87,7 +87,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _alone(files: Files, leave: Leave) -> Iterator[None]:
+def _alone(files: Files, leave: Consent) -> Iterator[None]:
     """One run at a time changes a host. Unreadable where no record could be kept there."""
     if not leave.change or leave.verify_only:
         yield
@@ -127,7 +127,7 @@ class Host:
         return replace(state, made=frozenset(self.made))
 
 
-def _run(host: Host, leave: Leave, outcome: Outcome) -> None:
+def _run(host: Host, leave: Consent, outcome: Outcome) -> None:
     state, wish = host.state(), host.wish
     outcome.missing_tools = list(state.missing_tools)
     if state.missing_tools:
@@ -180,7 +180,7 @@ def _waits_for_restart(plan: Plan) -> bool:
 # Confirmation ----------------------------------------------------------------------
 
 
-def confirmation(plan: Plan, state: State, leave: Leave) -> Refusal | None:
+def confirmation(plan: Plan, state: State, leave: Consent) -> Refusal | None:
     """Why what the plan destroys is not confirmed; None where it is, or where it destroys nothing.
 
     The names must be those of the plan, all and no other. Names that a run which was cut off has
@@ -211,7 +211,7 @@ def confirmation(plan: Plan, state: State, leave: Leave) -> Refusal | None:
 # Steps -----------------------------------------------------------------------------
 
 
-def _carry_out_all(plan: Plan, state: State, host: Host, leave: Leave, outcome: Outcome) -> State:
+def _carry_out_all(plan: Plan, state: State, host: Host, leave: Consent, outcome: Outcome) -> State:
     """The first step, then everything anew, until the plan is empty; the last state."""
     outcome.steps = [s.to_json(done=True) for s in plan.steps if s.do == "write-record"]
     outcome.changed, outcome.reboot_needed = bool(outcome.steps), False
@@ -236,7 +236,7 @@ def _carry_out_all(plan: Plan, state: State, host: Host, leave: Leave, outcome: 
             return state
         _check_approved(step, state)
         try:
-            carry_out(step, Hands(state, host.wish, host.commands, host.files, host.made))
+            carry_out(step, CommandRunner(state, host.wish, host.commands, host.files, host.made))
         except StepFailed:
             outcome.changed = True
             outcome.steps += [each.to_json() for each in plan.steps]

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from harness import paths, registry
-from harness.drivers.result import Drives
+from harness.drivers.result import WindowCallbacks
 from harness.drivers.ycsb import Build, built
 from harness.drivers.ycsb.properties import properties_text
-from harness.engine import EngineContext, Places, RunsInClient
+from harness.engine import DataDirectories, EngineContext, RunsInClient
 from harness.errors import RunFailed
 from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS
@@ -26,7 +26,7 @@ from harness.progress import SilentProgress
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients, Loading
-from harness.workloads.ycsb.drivers import Driven
+from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.options import normalise
 
@@ -91,8 +91,8 @@ class Bench:
             os.chown(path, user.uid, user.gid)
         return path
 
-    def places(self) -> Places:
-        return Places({part: self.directory(part) for part in DIRECTORY_PARTS})
+    def places(self) -> DataDirectories:
+        return DataDirectories({part: self.directory(part) for part in DIRECTORY_PARTS})
 
     def clients(self) -> Clients:
         inside = self.engine if isinstance(self.engine, RunsInClient) else None
@@ -121,20 +121,22 @@ class Bench:
             client_starter=self.clients(),
         )  # fmt: skip
 
-    def drive(self, params: Mapping[str, Any], drives: Drives | None = None) -> Driven:
+    def drive(
+        self, params: Mapping[str, Any], drives: WindowCallbacks | None = None
+    ) -> DriverResult:
         """Again, on data as they were loaded, where the machine stood still meanwhile."""
-        drives = drives or Drives(lambda: None, lambda: None)
+        drives = drives or WindowCallbacks(lambda: None, lambda: None)
         for _ in range(4):
             try:
                 return Official().drive(params, self.session(), drives)
             except RunFailed as failure:
-                if not re.search(_MACHINE, failure.found):
+                if not re.search(_MACHINE, failure.context):
                     raise
                 self.engine.stop()
                 self.restore()
         return Official().drive(params, self.session(), drives)
 
-    def drive_in_time(self, params: Mapping[str, Any]) -> Driven:
+    def drive_in_time(self, params: Mapping[str, Any]) -> DriverResult:
         """Again where the machine was too busy to read the counters of the window in time, or
         stood still for all of it.
         """
@@ -145,7 +147,7 @@ class Bench:
                 break
         return driven
 
-    def verify(self, params: Mapping[str, Any], driven: Driven) -> Sequence[Any]:
+    def verify(self, params: Mapping[str, Any], driven: DriverResult) -> Sequence[Any]:
         return Official().verify(params, self.session(), driven)
 
 

@@ -51,7 +51,7 @@ def test_changed_sources_are_built_anew(changed, client, monkeypatch, tmp_path):
     only(monkeypatch, tmp_path / "bin", "java")
     with pytest.raises(UsageError, match="no javac") as failure:
         check_buildable(changed)
-    assert "maven" in failure.value.do
+    assert "maven" in failure.value.hint
 
 
 def test_another_version_is_built_anew(client, monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ from conftest import params
 from harness import hdr
 from harness.drivers.ycsb.histograms import STORED
 from harness.native_programs import loadgen_program
-from harness.workloads.ycsb.drivers import Driven, KeyCount
+from harness.workloads.ycsb.drivers import DriverResult, KeyCount
 from harness.workloads.ycsb.keys import COUNTED, check_keys
 from harness.workloads.ycsb.options import PARAMETERS, PROPORTIONS
 
@@ -68,7 +68,7 @@ def test_the_official_choices_are_what_is_expected(one, java):
     given = asked(one)
     counts, total = official(java, given)
     known = numbers(given)
-    driven = Driven(
+    driven = DriverResult(
         "ycsb", "0.17.0", 1, chosen_count=total,
         key_counts=[KeyCount(key, known[key], count) for key, count in counts.items()],
     )  # fmt: skip

@@ -9,9 +9,9 @@ import pytest
 from conftest import params  # of this folder
 
 from harness import hdr
-from harness.drivers.result import Drives
+from harness.drivers.result import WindowCallbacks
 from harness.errors import RunFailed
-from harness.workloads.ycsb.drivers import Driven
+from harness.workloads.ycsb.drivers import DriverResult
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ def test_rocksdb_is_driven_for_a_window_and_verified(bench):
     bench.load("rocksdb", asked)
     assert bench.facts["row_counts"] == {"usertable": 2000}
     moments = []
-    drives = Drives(
+    drives = WindowCallbacks(
         lambda: moments.append(("begin", len(bench.engine.processes()))),
         lambda: moments.append(("end", len(bench.engine.processes()))),
     )
@@ -135,9 +135,11 @@ def test_a_server_that_dies_ends_the_run_with_its_reason(bench):
     bench.load("postgres", asked)
     begun = time.monotonic()
     with pytest.raises(RunFailed) as failure:
-        bench.drive(params(workload="a", duration="10m"), Drives(bench.engine.kill, lambda: None))
+        bench.drive(
+            params(workload="a", duration="10m"), WindowCallbacks(bench.engine.kill, lambda: None)
+        )
     assert time.monotonic() - begun < 300
-    assert "read" in failure.value.found or "update" in failure.value.found
+    assert "read" in failure.value.context or "update" in failure.value.context
     assert bench.engine.native_connection()["password"] not in str(failure.value)
 
 
@@ -184,7 +186,7 @@ def test_scans_go_through_all_keys_whatever_the_prefix_extractor(java, bench):
 def test_records_that_are_not_whole_or_not_as_they_were_made_fail_the_check(bench):
     asked = params(workload="c", fieldcount=3, fieldlength=20, recordcount=500)
     bench.load("rocksdb", asked)
-    driven = Driven("ycsb", "", 10**9)
+    driven = DriverResult("ycsb", "", 10**9)
     (check,) = bench.verify(asked, driven)
     assert check.status == "passed", check.detail
     for planted in ({"fieldcount": 4}, {"fieldlength": 21}, {"fieldlength": 19}):

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 
 from engines._sqlfiles import statements
 from harness.engine import (
+    DataDirectories,
     EngineContext,
     EngineKind,
     EngineVersion,
     LoadFormat,
-    Places,
     ProcessId,
     SqlResult,
 )
@@ -72,12 +72,12 @@ class Sqlite:
     def format_options(self) -> Mapping[str, str]:
         return {}
 
-    def _use(self, places: Places) -> None:
+    def _use(self, places: DataDirectories) -> None:
         if places["wal"].stat().st_dev != places["data"].stat().st_dev:
             raise RunFailed("SQLite's journal on another tier", "it lies beside the database file")
         self.file = places["data"] / "bench.sqlite"
 
-    def initialise(self, places: Places) -> None:
+    def initialise(self, places: DataDirectories) -> None:
         self._use(places)
         self.connect().close()
 
@@ -108,7 +108,7 @@ class Sqlite:
     def snapshot(self, golden: Path) -> None:
         shutil.move(self.path, golden / "bench.sqlite")
 
-    def restore(self, golden: Path, places: Places) -> None:
+    def restore(self, golden: Path, places: DataDirectories) -> None:
         self._use(places)
         shutil.copyfile(golden / "bench.sqlite", self.file)
 

@@ -8,13 +8,13 @@ from harness.drivers.hammerdb import Measured
 from harness.drivers.hammerdb.time_profile import ResponseTimes
 from harness.drivers.result import Operation
 from harness.workloads.tpcc.consistency import check_mix
-from harness.workloads.tpcc.drivers import Driven
+from harness.workloads.tpcc.drivers import DriverResult
 from harness.workloads.tpcc.hammerdb import _driven
 
 DECK = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}
 
 
-def by_hammerdb(**calls: int) -> Driven:
+def by_hammerdb(**calls: int) -> DriverResult:
     times = {name: ResponseTimes(count, 1, 1, 1, 1, 1, 1) for name, count in calls.items()}
     return _driven(Measured("HammerDB 4.12", None, 2, 1, 2, 0, 60, None, {}, times))
 
@@ -34,7 +34,7 @@ def test_calls_in_another_mix_are_seen():
 
 @pytest.mark.parametrize("transactions", [{}, {"payment": Operation()}])
 def test_what_is_not_told_is_unknown(transactions):
-    silent = Driven("hammerdb", "HammerDB 4.12", 60, transactions, new_orders_per_minute=1)
+    silent = DriverResult("hammerdb", "HammerDB 4.12", 60, transactions, new_orders_per_minute=1)
     assert check_mix({"users": 2}, silent, "deck").status == "unknown"
 
 
@@ -45,7 +45,7 @@ def test_a_short_run_is_not_failed_by_chance(rolled_back, status):
     of["new_order"] = Operation(10 - rolled_back, rolled_back_count=rolled_back)
     assert (
         check_mix(
-            {"users": 2}, Driven("loadgen", "1", 60, of, new_orders_per_minute=1), "deck"
+            {"users": 2}, DriverResult("loadgen", "1", 60, of, new_orders_per_minute=1), "deck"
         ).status
         == status
     )

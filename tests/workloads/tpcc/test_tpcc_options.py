@@ -96,7 +96,7 @@ def test_weights_are_of_their_sum():
 def test_what_is_refused_says_what_is_right(params, words):
     with pytest.raises(UsageError) as error:
         normalise(params)
-    text = " ".join((error.value.asked, error.value.found, error.value.do))
+    text = " ".join((error.value.problem, error.value.context, error.value.hint))
     for word in words:
         assert word in text
 

@@ -7,12 +7,12 @@ from hdrh.histogram import HdrHistogram
 
 from harness.drivers.result import SERIES_NS, Operation
 from harness.workloads.tpcc import run
-from harness.workloads.tpcc.drivers import Driven
+from harness.workloads.tpcc.drivers import DriverResult
 
 CLOSED = {"rate_per_s": None, "think_time": True, "users": 10, "connections": 4, "warehouses": 1}
 
 
-def doubts(driven: Driven, **params: object) -> dict[str, str]:
+def doubts(driven: DriverResult, **params: object) -> dict[str, str]:
     given = CLOSED | params
     return {finding["what"]: finding["found"] for finding in run._doubts(given, driven)}
 
@@ -24,7 +24,9 @@ def test_waiting_for_a_shared_connection_is_told(connections, took_ms, told):
     recorded = HdrHistogram(1, 3_600_000_000_000, 3)
     recorded.record_value(took_ms * 1_000_000, 1000)
     done = Operation(1000, duration_hdr=recorded.encode().decode())
-    driven = Driven("loadgen", "1", 10 * SERIES_NS, {"payment": done}, new_orders_per_minute=1)
+    driven = DriverResult(
+        "loadgen", "1", 10 * SERIES_NS, {"payment": done}, new_orders_per_minute=1
+    )
     found = doubts(driven, connections=connections)
     assert ("shared connections" in found) == told
     if told:
@@ -32,7 +34,7 @@ def test_waiting_for_a_shared_connection_is_told(connections, took_ms, told):
 
 
 def test_more_users_than_a_warehouse_has_terminals_are_told_if_they_think():
-    driven = Driven("loadgen", "1", 60 * SERIES_NS, new_orders_per_minute=1)
+    driven = DriverResult("loadgen", "1", 60 * SERIES_NS, new_orders_per_minute=1)
     assert "10 terminals" in doubts(driven, users=11)["users that think"]
     assert "users that think" not in doubts(driven, users=10)
     assert "users that think" not in doubts(driven, users=11, think_time=False)
@@ -46,7 +48,9 @@ def test_deliveries_without_orders_are_told_above_one_per_cent(skipped, done, to
     """Clause 2.7.4.2: in more than 1 %, or in more than one, whichever is greater."""
     delivery = Operation(done, skipped_count=skipped)
     found = doubts(
-        Driven("loadgen", "1", 60 * SERIES_NS, {"delivery": delivery}, new_orders_per_minute=1)
+        DriverResult(
+            "loadgen", "1", 60 * SERIES_NS, {"delivery": delivery}, new_orders_per_minute=1
+        )
     )
     assert ("skipped deliveries" in found) == told
     if told:
@@ -66,7 +70,7 @@ def test_an_interval_that_is_cut_off_is_no_trend():
     for done, told in ((flat, False), (fallen, True)):
         window_ns = 10 * SERIES_NS + SERIES_NS // 2
         found = doubts(
-            Driven("loadgen", "1", window_ns, series=series(*done), new_orders_per_minute=1)
+            DriverResult("loadgen", "1", window_ns, series=series(*done), new_orders_per_minute=1)
         )
         assert ("steady state" in found) == told
 
@@ -76,6 +80,8 @@ def test_transactions_without_an_answer_are_reported():
     ages.record_value(10**10, 1000)
     delivery = Operation(990, unfinished_count=10, duration_hdr=ages.encode().decode())
     found = doubts(
-        Driven("loadgen", "1", 60 * SERIES_NS, {"delivery": delivery}, new_orders_per_minute=1)
+        DriverResult(
+            "loadgen", "1", 60 * SERIES_NS, {"delivery": delivery}, new_orders_per_minute=1
+        )
     )
     assert "unanswered operations" in found

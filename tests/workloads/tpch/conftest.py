@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import paths, registry
-from harness.engine import EngineContext, Places
+from harness.engine import DataDirectories, EngineContext
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.progress import SilentProgress
 from harness.supervise.credentials import unprivileged
@@ -70,7 +70,7 @@ def running(name, root, source, progress):
             )
         )
         stack.callback(engine.kill)
-        engine.initialise(Places(directories))
+        engine.initialise(DataDirectories(directories))
         engine.start()
         clients = Clients(supervisor, credentials, scratch)
         loading = Loading(engine, "native", source, clients, 2, progress)

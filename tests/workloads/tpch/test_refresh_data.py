@@ -166,7 +166,7 @@ def test_a_full_disk_is_named_with_the_room_that_is_needed(tmp_path, quiet):
     try:
         with pytest.raises(RunFailed) as failure:
             prepare(1, range(1, 4), tmp_path, quiet)
-        assert "make room" in failure.value.do
+        assert "make room" in failure.value.hint
         assert not [path for path in tmp_path.iterdir() if path.name.startswith("set-")]
     finally:
         subprocess.run(["umount", tmp_path], check=True)

@@ -150,7 +150,7 @@ def test_a_statement_that_fails_ends_the_test_and_names_query_and_stream(session
     session.engine.together = 3
     with pytest.raises(RunFailed, match="deadlock detected") as failed:
         run(session)
-    assert failed.value.asked == f"TPC-H query {query_order(2)[5]} of stream 2"
+    assert failed.value.problem == f"TPC-H query {query_order(2)[5]} of stream 2"
     assert session.engine.killed.is_set()
     assert session.steps == {}
     assert not session.engine.running

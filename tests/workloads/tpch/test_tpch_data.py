@@ -82,7 +82,7 @@ def test_a_full_disk_is_named_with_the_room_that_is_needed(tmp_path, quiet):
     try:
         with pytest.raises(RunFailed, match="disk full") as failure:
             data.generate(0.1, "csv", tmp_path, quiet)
-        assert "make room" in failure.value.do
+        assert "make room" in failure.value.hint
     finally:
         subprocess.run(["umount", tmp_path], check=True)
 

@@ -82,13 +82,13 @@ def test_queries_keep_their_order_and_equal_scales_are_equal():
 def test_nonsense_is_refused_with_what_is_allowed(params, says):
     with pytest.raises(UsageError, match=says) as refusal:
         WORKLOAD.normalise(params)
-    assert refusal.value.do
+    assert refusal.value.hint
 
 
 def test_a_refused_scale_names_one_that_works():
     with pytest.raises(UsageError) as refusal:
         WORKLOAD.normalise({"scale": 0.001})
-    assert "0.0031" in refusal.value.do
+    assert "0.0031" in refusal.value.hint
     assert WORKLOAD.normalise({"scale": 0.0031})["scale"] == 0.0031
 
 
@@ -139,8 +139,8 @@ def test_throughput_has_the_streams_of_its_scale_cold_once(scale, streams):
 def test_what_a_test_does_not_have_is_refused(params, says):
     with pytest.raises(UsageError) as refused:
         WORKLOAD.normalise(params)
-    assert says in f"{refused.value.asked}: {refused.value.found}"
-    assert refused.value.do
+    assert says in f"{refused.value.problem}: {refused.value.context}"
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize("refresh", [True, False])

@@ -14,7 +14,7 @@ from harness.execution.session import RunSession
 from harness.store.result import run_status
 from harness.workloads.ycsb import WORKLOAD
 from harness.workloads.ycsb.checks import check_found, check_mix, check_records
-from harness.workloads.ycsb.drivers import Driven
+from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.loadgen import Loadgen
 from harness.workloads.ycsb.options import PROPORTIONS, normalise
 from harness.workloads.ycsb.run import measure
@@ -40,7 +40,7 @@ def loaded(request: pytest.FixtureRequest, running) -> Iterator[RunSession]:
 
 def verified(session: RunSession, inserted: int = 0, **params: object):
     """The check of records, as another run of these parameters would find it."""
-    driven = Driven("loadgen", "1", 1, inserted_count=inserted)
+    driven = DriverResult("loadgen", "1", 1, inserted_count=inserted)
     (check,) = Loadgen().verify({**PARAMS, **params}, session, driven)
     assert check.name == "records"
     return check
@@ -164,8 +164,8 @@ MIX = {name: 0.5 if name in ("readproportion", "updateproportion") else 0
        for name in PARAMS if name.endswith("proportion")}  # fmt: skip
 
 
-def seen(**operations: Operation) -> Driven:
-    return Driven("loadgen", "1", 10**9, operations=operations)
+def seen(**operations: Operation) -> DriverResult:
+    return DriverResult("loadgen", "1", 10**9, operations=operations)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from harness.workloads.ycsb.drivers import Driven, KeyCount
+from harness.workloads.ycsb.drivers import DriverResult, KeyCount
 from harness.workloads.ycsb.keys import COUNTED, check_keys, expected, fnv_hash, zeta_of, zipfian
 from harness.workloads.ycsb.options import normalise
 
@@ -71,9 +71,9 @@ def drawn(kind: str) -> Counter[int]:
     return counts
 
 
-def driven(counts: Counter[int], inserted: int = 0) -> Driven:
+def driven(counts: Counter[int], inserted: int = 0) -> DriverResult:
     hottest = [KeyCount(f"user{n}", n, count) for n, count in counts.most_common(COUNTED)]
-    return Driven(
+    return DriverResult(
         "loadgen",
         "1",
         10**9,
@@ -135,7 +135,7 @@ def test_what_is_not_drawn_or_not_told_is_not_checked():
     in_turn = params(requestdistribution="sequential")
     assert expected(in_turn, inserted=0) is None
     assert check_keys(in_turn, driven(drawn("uniform"))) == []
-    assert check_keys(params(requestdistribution="latest"), Driven("ycsb", "1", 10**9)) == []
+    assert check_keys(params(requestdistribution="latest"), DriverResult("ycsb", "1", 10**9)) == []
 
 
 @pytest.mark.parametrize("kind", ["latest", "exponential"])

@@ -170,6 +170,6 @@ def test_room_grows_with_records_and_with_what_is_written():
 def test_what_is_refused_says_what_is_right(params, words):
     with pytest.raises(UsageError) as error:
         normalise(params)
-    text = " ".join((error.value.asked, error.value.found, error.value.do))
+    text = " ".join((error.value.problem, error.value.context, error.value.hint))
     for word in words:
         assert word in text

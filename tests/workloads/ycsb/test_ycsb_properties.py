@@ -110,8 +110,8 @@ def test_what_has_no_effect_here_is_told(written):
 def test_what_would_change_the_numbers_is_refused(written, text, words):
     with pytest.raises(UsageError) as error:
         parameters([written(text)])
-    assert words in " ".join((error.value.asked, error.value.found, error.value.do))
-    assert "workload" in error.value.asked
+    assert words in " ".join((error.value.problem, error.value.context, error.value.hint))
+    assert "workload" in error.value.problem
 
 
 def test_values_mean_what_they_mean_to_the_client(written):
@@ -166,7 +166,7 @@ def test_the_command_line_refuses_for_the_same_reason_as_a_file(written, text):
     for refuse in (lambda: parameters([written(text)]), lambda: given(dict([text.split("=")]))):
         with pytest.raises(UsageError) as error:
             refuse()
-        found.append(error.value.found)
+        found.append(error.value.context)
     assert found[0] == found[1]
 
 

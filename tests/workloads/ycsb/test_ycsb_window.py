@@ -13,7 +13,7 @@ from harness.hdr import Histogram, Layout
 from harness.store.result import Check
 from harness.workload import Outcome
 from harness.workloads.ycsb import metrics as run_metrics
-from harness.workloads.ycsb.drivers import Driven
+from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.options import normalise
 from harness.workloads.ycsb.run import measure
 
@@ -25,7 +25,7 @@ class Seen:
 
     unseeded = None
 
-    def __init__(self, driven: Driven) -> None:
+    def __init__(self, driven: DriverResult) -> None:
         self.driven = driven
 
     def drive(self, params, session, drives):
@@ -50,7 +50,7 @@ class Session:
 
 def measured(window_ns: int = 10 * 10**9, **seen: object) -> Outcome:
     reads = {"read": Operation(1000, not_found_count=0)}
-    return measure(PARAMS, Session(), Seen(Driven("ycsb", "", window_ns, reads, **seen)))
+    return measure(PARAMS, Session(), Seen(DriverResult("ycsb", "", window_ns, reads, **seen)))
 
 
 def told(outcome: Outcome) -> set[str]:
@@ -91,7 +91,9 @@ def test_ages_of_operations_that_nobody_answered_are_told_as_such():
         (0, "", True), (200, "above p80", True), (1000, "not one read", False),
     ):  # fmt: skip
         reads = Operation(500, unfinished_count=unfinished, duration_hdr=histogram(1000))
-        outcome = measure(PARAMS, Session(), Seen(Driven("ycsb", "", 10**10, {"read": reads})))
+        outcome = measure(
+            PARAMS, Session(), Seen(DriverResult("ycsb", "", 10**10, {"read": reads}))
+        )
         words = [f["found"] for f in outcome.uncontrolled if f["what"] == "unanswered operations"]
         assert len(words) == bool(named)
         assert named in "".join(words)
@@ -102,14 +104,14 @@ def test_ages_of_operations_that_nobody_answered_are_told_as_such():
 def test_operations_beyond_those_that_were_asked_for_are_told():
     asked = normalise({"workload": "c", "operationcount": 10, "ramp_up": "3s"})
     for done, told_so in ((10, False), (18, True)):
-        driven = Driven("loadgen", "", 10**7, {"read": Operation(done)})
+        driven = DriverResult("loadgen", "", 10**7, {"read": Operation(done)})
         outcome = measure(asked, Session(), Seen(driven))
         assert ("number of operations" in told(outcome)) == told_so
 
 
 def test_processor_time_of_an_engine_inside_is_not_told_by_operation_where_starts_are_awaited():
     """With a rate the threads that work also wait, part of it computing."""
-    seen = Driven("loadgen", "", 10**9, {"read": Operation(1000)}, client_cpu_ns=5_000_000)
+    seen = DriverResult("loadgen", "", 10**9, {"read": Operation(1000)}, client_cpu_ns=5_000_000)
     for inside, offered, told in (
         (True, None, {"process_cpu_per_operation_ns": 5000}),
         (True, 1000, {}),
