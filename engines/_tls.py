@@ -89,14 +89,49 @@ def _certify(context: EngineContext, folder: Path, address: str) -> None:
         )
 
     request = ("req", "-config", sections, "-new", *_NEW_KEY)
-    openssl(*request, "-x509", "-extensions", "authority", "-subj", "/CN=tierbench run",
-            "-days", _DAYS, "-keyout", signing, "-out", folder / "authority.pem")  # fmt: skip
-    openssl(*request, "-subj", f"/CN={address}", "-keyout", folder / "server.key",
-            "-out", folder / "server.csr")  # fmt: skip
-    openssl("x509", "-req", "-in", folder / "server.csr", "-CA", folder / "authority.pem",
-            "-CAkey", signing, "-set_serial", f"0x{secrets.token_hex(8)}", "-days", _DAYS,
-            "-extfile", sections, "-extensions", "server",
-            "-out", folder / "server.pem")  # fmt: skip
+    openssl(
+        *request,
+        "-x509",
+        "-extensions",
+        "authority",
+        "-subj",
+        "/CN=tierbench run",
+        "-days",
+        _DAYS,
+        "-keyout",
+        signing,
+        "-out",
+        folder / "authority.pem",
+    )
+    openssl(
+        *request,
+        "-subj",
+        f"/CN={address}",
+        "-keyout",
+        folder / "server.key",
+        "-out",
+        folder / "server.csr",
+    )
+    openssl(
+        "x509",
+        "-req",
+        "-in",
+        folder / "server.csr",
+        "-CA",
+        folder / "authority.pem",
+        "-CAkey",
+        signing,
+        "-set_serial",
+        f"0x{secrets.token_hex(8)}",
+        "-days",
+        _DAYS,
+        "-extfile",
+        sections,
+        "-extensions",
+        "server",
+        "-out",
+        folder / "server.pem",
+    )
     with acting_as(context.credentials):
         signing.unlink()
         (folder / "server.csr").unlink()

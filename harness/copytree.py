@@ -152,9 +152,10 @@ def _check(source: Path, entries: list[_Entry], links: list[_Entry]) -> None:
         to = link.source.readlink()
         if to.is_absolute() or not (link.source.parent / to).resolve().is_relative_to(root):
             raise RunFailed(
-                f"copy {source}", f"{link.source} is a link out of it, to {to}",
+                f"copy {source}",
+                f"{link.source} is a link out of it, to {to}",
                 "move what it points to into the tree, or remove the link",
-            )  # fmt: skip
+            )
     for entry in entries:
         kind = stat.S_IFMT(entry.status.st_mode)
         if kind not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):

@@ -144,8 +144,11 @@ def compare(
     kept_a, kept_b = (_comparable(side, runs) for side, runs in (("A", a), ("B", b)))
     shared = {run.run_id for run in kept_a} & {run.run_id for run in kept_b}
     if shared:
-        raise UsageError("compare A with B", f"both hold {', '.join(sorted(shared)[:3])}",
-                         "name runs, experiments or selectors that do not overlap")  # fmt: skip
+        raise UsageError(
+            "compare A with B",
+            f"both hold {', '.join(sorted(shared)[:3])}",
+            "name runs, experiments or selectors that do not overlap",
+        )
     known = {run.directory: facts(run) for run in (*kept_a, *kept_b)}
     found = find(kept_a, kept_b, known, [dimension(name) for name in over])
     if found.differences and not force:
@@ -156,15 +159,22 @@ def compare(
             "--anyway compares them all the same and prints the differences",
         )
     if not found.matches:
-        raise UsageError("compare A with B", "no run of A has a counterpart in B",
-                         f"without a counterpart: {'; '.join(found.unmatched)}")  # fmt: skip
+        raise UsageError(
+            "compare A with B",
+            "no run of A has a counterpart in B",
+            f"without a counterpart: {'; '.join(found.unmatched)}",
+        )
     for match in found.matches:
         _refuse_mixed(match, found.over, known)
     groups = tuple(_group(match, found.over, beside, only) for match in found.matches)
     comparison = Comparison(
-        tuple(dim.name for dim in found.over), groups, tuple(found.differences),
-        excluded, tuple(found.unmatched), alpha,
-    )  # fmt: skip
+        tuple(dim.name for dim in found.over),
+        groups,
+        tuple(found.differences),
+        excluded,
+        tuple(found.unmatched),
+        alpha,
+    )
     return judged([comparison], alpha)[0]
 
 
@@ -287,9 +297,19 @@ def _group(
     plans = frozenset(str(run.run["experiment"]["hash"]) for run in (*found.a, *found.b))
     called = ("A", "B") if sides[0].name == sides[1].name else (sides[0].name, sides[1].name)
     what = what_was_run(list(zip(called, (found.a, found.b), strict=True)))
-    return Group(match.context, sides[0], sides[1], found.pairing, found.why, found.left_out,
-                 tuple(rows), tuple(remarks), what,
-                 headline(found.a, found.b, comparable), plans)  # fmt: skip
+    return Group(
+        match.context,
+        sides[0],
+        sides[1],
+        found.pairing,
+        found.why,
+        found.left_out,
+        tuple(rows),
+        tuple(remarks),
+        what,
+        headline(found.a, found.b, comparable),
+        plans,
+    )
 
 
 def _rows(
@@ -297,9 +317,11 @@ def _rows(
 ) -> list[Row]:
     measured_a, measured_b = ([measured(run) for run in side] for side in (a, b))
     quantities = dict.fromkeys(
-        q for one in (*measured_a, *measured_b) for q in one
+        q
+        for one in (*measured_a, *measured_b)
+        for q in one
         if metric_info(q, one[q].better).role != "mark" and (not only or q in only)
-    )  # fmt: skip
+    )
     return [_row(quantity, measured_a, measured_b, pairing) for quantity in in_order(quantities)]
 
 
@@ -327,8 +349,17 @@ def _row(
         estimate, note = None, f"the time limit was reached in {reached} of {len(a) + len(b)} runs"
     how = _how([run[quantity] for run in (*a, *b) if quantity in run], estimate is not None)
     told = any(as_told(run.get(quantity)) for run in (*a, *b))
-    return Row(quantity, one.unit, one.better, summaries[0], summaries[1], estimate, None,
-               "; ".join(part for part in (note, how) if part), told)  # fmt: skip
+    return Row(
+        quantity,
+        one.unit,
+        one.better,
+        summaries[0],
+        summaries[1],
+        estimate,
+        None,
+        "; ".join(part for part in (note, how) if part),
+        told,
+    )
 
 
 def _how(every: Sequence[Measured], compared: bool) -> str:

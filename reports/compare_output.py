@@ -57,21 +57,25 @@ def table(comparison: Comparison, everything: bool = False) -> RenderableType:
         parts += [Text(f"  {difference}", style="red") for difference in comparison.differences]
     parts += [Text(f"Not compared, failed: {r} ({w})") for r, w in comparison.excluded.items()]
     parts += [Text(f"Not compared, without a counterpart: {text}") for text in comparison.unmatched]
-    parts.append(Text(
-        "* Of a percentile: the median of the repeats' own. "
-        "Interval: of each row by itself, 95 % or the most the repeats allow, which stands beside "
-        "it; one repeat has none. p: Holm over the headlines of an experiment, or its rows of a "
-        "metric; "
-        f"shown means p ≤ {comparison.alpha:g}.", style="dim",
-    ))  # fmt: skip
+    parts.append(
+        Text(
+            "* Of a percentile: the median of the repeats' own. "
+            "Interval: of each row by itself, 95 % or the most the repeats allow, which is stated; "
+            "one repeat has none. p: Holm over the headlines of an experiment, or its rows of a "
+            "metric; "
+            f"shown means p ≤ {comparison.alpha:g}.",
+            style="dim",
+        )
+    )
     return Renderables(*parts)
 
 
 def _group_table(group: Group, everything: bool) -> Table:
     context = ", ".join(
         in_words(f, v) if f.startswith("params.") else value_text(f, v)
-        for f, v in group.context.items() if v != "null"
-    )  # fmt: skip
+        for f, v in group.context.items()
+        if v != "null"
+    )
     shown = Table(title=Text(f"{context}: {group.a.marked_name} against {group.b.marked_name}"))
     shown.add_column("metric")
     for name in (group.a.marked_name, group.b.marked_name):

@@ -34,9 +34,16 @@ class Fact:
 
 #: What the cells of a ``Conditions`` row are.
 CONDITIONS_HEAD = (
-    "", "compared", "data", "memory", "data : memory", "cache", "page cache", "restored by",
+    "",
+    "compared",
+    "data",
+    "memory",
+    "data : memory",
+    "cache",
+    "page cache",
+    "restored by",
     "measured",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -211,13 +218,17 @@ def _host(host: Mapping[str, Any]) -> Iterable[Fact]:
     cpu = host["cpu"]
     yield Fact("Host", f"{host['hostname']} ({host['host_id']})")
     yield Fact("Mode", host["mode"])
-    yield Fact("CPU", f"{cpu['model']}, {cpu['sockets']} sockets, {cpu['cores']} cores, "
-                      f"{cpu['threads']} threads")  # fmt: skip
+    yield Fact(
+        "CPU",
+        f"{cpu['model']}, {cpu['sockets']} sockets, {cpu['cores']} cores, {cpu['threads']} threads",
+    )
     yield Fact("Instructions", " ".join(cpu["flags"]) or "none of interest")
     yield Fact("Microcode", str(cpu["microcode"] or "unknown"))
     yield Fact("Memory", format_bytes(host["memory_bytes"]))
-    nodes = (f"node {n['node']}: {format_bytes(n['memory_bytes'])}, CPUs {n['cpus'] or 'none'}"
-             for n in host["numa_nodes"])  # fmt: skip
+    nodes = (
+        f"node {n['node']}: {format_bytes(n['memory_bytes'])}, CPUs {n['cpus'] or 'none'}"
+        for n in host["numa_nodes"]
+    )
     yield Fact("NUMA", "; ".join(nodes))
     yield Fact("Kernel", f"{host['kernel']['release']} ({host['kernel']['cmdline']})")
     for name, key in _HOST_STATES.items():

@@ -15,9 +15,14 @@ _CHECK, _LOOKED_FOR = "durability", "journal_committed_count"
 _RECOVERY, _KILLED_AFTER = "recovery_duration_ns", "killed_after_ns"
 #: What the cells of a row are.
 DURABILITY_HEAD = (
-    "", "compared", "runs", "every commit was there", "commits looked for",
-    "start after the kill", "killed after",
-)  # fmt: skip
+    "",
+    "compared",
+    "runs",
+    "every commit was there",
+    "commits looked for",
+    "start after the kill",
+    "killed after",
+)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,25 @@ from harness.units import format_bytes
 from reports.run_configuration import Dimension, facts
 
 #: Facts a reader looks for first, as prefixes; the others follow in the order of the facts.
-_TELLING = ("workload", "placement", "host_mode", "memory_limit_bytes", "params.", "threads",
-            "tuning", "settings.", "engine.version", "host.host_id", "host.kernel.release",
-            "host.", "tier.", "restore_method", "memory_cap.", "dataset.", "engine.")  # fmt: skip
+_TELLING = (
+    "workload",
+    "placement",
+    "host_mode",
+    "memory_limit_bytes",
+    "params.",
+    "threads",
+    "tuning",
+    "settings.",
+    "engine.version",
+    "host.host_id",
+    "host.kernel.release",
+    "host.",
+    "tier.",
+    "restore_method",
+    "memory_cap.",
+    "dataset.",
+    "engine.",
+)
 
 #: Parameters that follow from another where nobody sets them, too.
 FOLLOWING: Mapping[str, tuple[str, ...]] = {

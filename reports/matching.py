@@ -118,11 +118,13 @@ def _series(
 ) -> dict[tuple[tuple[str, str], ...], list[StoredRun]]:
     series: dict[tuple[tuple[str, str], ...], list[StoredRun]] = {}
     for run in runs:
-        key = tuple(sorted(
-            (fact, value)
-            for fact, value in spec_facts(run).items()
-            if not any(dim.covers(fact, value, value) for dim in over)
-        ))  # fmt: skip
+        key = tuple(
+            sorted(
+                (fact, value)
+                for fact, value in spec_facts(run).items()
+                if not any(dim.covers(fact, value, value) for dim in over)
+            )
+        )
         series.setdefault(key, []).append(run)
     return series
 

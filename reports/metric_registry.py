@@ -151,13 +151,22 @@ class Load:
 
 _LOADS: Mapping[str, Load] = {
     "tpcc": Load(
-        "transaction", "users", "rate_per_s", "offered_transactions_per_minute",
-        "transactions_per_minute", 60.0,
-        "transaction_duration_ns", main="new_order",
+        "transaction",
+        "users",
+        "rate_per_s",
+        "offered_transactions_per_minute",
+        "transactions_per_minute",
+        60.0,
+        "transaction_duration_ns",
+        main="new_order",
     ),
     "ycsb": Load(
-        "operation", "threadcount", "target", "offered_operations_per_second",
-        "operations_per_second", 1.0,
+        "operation",
+        "threadcount",
+        "target",
+        "offered_operations_per_second",
+        "operations_per_second",
+        1.0,
         "operation_duration_ns",
         shares={
             "update": "updateproportion",
@@ -167,7 +176,7 @@ _LOADS: Mapping[str, Load] = {
             "scan": "scanproportion",
         },
     ),
-}  # fmt: skip
+}
 
 
 def load_of(workload: str) -> Load | None:

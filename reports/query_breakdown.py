@@ -71,9 +71,15 @@ class QueryAnatomy:
 
 #: Counters of one number per query, by the name they have in a ``QueryAnatomy``.
 _SIZES = (
-    "spilled", "working_set", "touched_file", "anonymous_peak", "io_read", "io_write",
-    "syscall_read", "syscall_write",
-)  # fmt: skip
+    "spilled",
+    "working_set",
+    "touched_file",
+    "anonymous_peak",
+    "io_read",
+    "io_write",
+    "syscall_read",
+    "syscall_write",
+)
 
 
 @lru_cache(maxsize=256)

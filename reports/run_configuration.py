@@ -20,23 +20,54 @@ Facts = Mapping[str, str]
 
 #: Settings that say where something is or what it is called, not how it works.
 _WHERE_SETTINGS = (
-    "port", "listen_addresses", "bind_address", "temp_tablespaces", "default_tablespace",
-    "cluster_name", "*_directory", "*_directories", "*_file", "*_path", "socket", "pid_file",
+    "port",
+    "listen_addresses",
+    "bind_address",
+    "temp_tablespaces",
+    "default_tablespace",
+    "cluster_name",
+    "*_directory",
+    "*_directories",
+    "*_file",
+    "*_path",
+    "socket",
+    "pid_file",
     "log_*",
-)  # fmt: skip
+)
 #: Facts of a tier that decide its speed, and which disk or namespace it is: another one of
 #: the same model is another device (its wear, its firmware, its slot), whatever the tier is
 #: called. The path on it, the partition and the free space are not told apart. A disk that
 #: has got another name since the last boot is taken for another one, and that is said.
 _TIER_FACTS = (
-    "kind", "filesystem", "mount_options", "block_size_bytes", "dax", "device_model",
-    "rotational", "disks", "namespace", "namespace_mode", "namespace_alignment_bytes",
-    "interleave_ways", "persistence_domain", "numa_node",
-)  # fmt: skip
+    "kind",
+    "filesystem",
+    "mount_options",
+    "block_size_bytes",
+    "dax",
+    "device_model",
+    "rotational",
+    "disks",
+    "namespace",
+    "namespace_mode",
+    "namespace_alignment_bytes",
+    "interleave_ways",
+    "persistence_domain",
+    "numa_node",
+)
 _HOST_FACTS = (
-    "host_id", "cpu", "kernel", "governor", "turbo", "smt", "thp", "aslr", "prefetchers",
-    "memory_speed", "virtualised", "persistence_domains",
-)  # fmt: skip
+    "host_id",
+    "cpu",
+    "kernel",
+    "governor",
+    "turbo",
+    "smt",
+    "thp",
+    "aslr",
+    "prefetchers",
+    "memory_speed",
+    "virtualised",
+    "persistence_domains",
+)
 #: Parts of the spec that are no fact of their own: the repeat, a requirement that the
 #: detected mode answers, and what the placement's own facts say.
 _SPEC_LEFT_OUT = ("schema", "block", "required_host_mode", "placement", "label")
@@ -96,8 +127,14 @@ DIMENSIONS: dict[str, Dimension] = {
         Dimension(
             "host_mode",
             "host_mode",
-            ("host.kernel.cmdline", "host.persistence_domains*", "host.memory", "memory_bytes",
-             "host.numa_nodes*", *_TUNED),
+            (
+                "host.kernel.cmdline",
+                "host.persistence_domains*",
+                "host.memory",
+                "memory_bytes",
+                "host.numa_nodes*",
+                *_TUNED,
+            ),
             ("tier.*",),
         ),
         Dimension(
@@ -110,10 +147,22 @@ DIMENSIONS: dict[str, Dimension] = {
             "engine",
             ("engine.*", "engine_options.*", "settings.*", "dataset.*", "tools.*", "memory_bytes"),
         ),
-        Dimension("host", "host.host_id", ("host.*", "host_mode", "memory_bytes", "tier.*",
-                                           "restore_method", "threads", "memory_cap.*", *_TUNED)),
+        Dimension(
+            "host",
+            "host.host_id",
+            (
+                "host.*",
+                "host_mode",
+                "memory_bytes",
+                "tier.*",
+                "restore_method",
+                "threads",
+                "memory_cap.*",
+                *_TUNED,
+            ),
+        ),
     )
-}  # fmt: skip
+}
 
 
 def dimension(name: str) -> Dimension:

@@ -146,8 +146,9 @@ def _shares(one: QueryAnatomy) -> str:
     if one.duration is None or not one.kinds:
         return "no plan"
     shares = {kind: time / one.duration.median for kind, time in one.kinds.items()}
-    named = sorted((kind for kind in shares if shares[kind] >= _WORTH_NAMING),
-                   key=lambda kind: -shares[kind])  # fmt: skip
+    named = sorted(
+        (kind for kind in shares if shares[kind] >= _WORTH_NAMING), key=lambda kind: -shares[kind]
+    )
     return ", ".join(f"{kind_title(kind)} {percent(round(shares[kind], 2))}" for kind in named)
 
 

@@ -237,9 +237,11 @@ def _in_order(found: Sequence[Context], runs: Sequence[StoredRun]) -> list[Conte
     ordered = sorted(found, key=lambda one: natural(str(sorted(one.told.items()))))
     return sorted(
         ordered,
-        key=lambda one: (workloads.index(_workload(one)),
-                         places.index((_workload(one), _engine(one)))),
-    )  # fmt: skip
+        key=lambda one: (
+            workloads.index(_workload(one)),
+            places.index((_workload(one), _engine(one))),
+        ),
+    )
 
 
 def _engine(context: Context) -> str:
@@ -255,19 +257,21 @@ def _baseline_first(made: Sequence[Panel], baseline: str) -> list[Panel]:
     if baseline not in names:
         raise UsageError(f"baseline {baseline!r}", f"there is {', '.join(names)}", "name one")
     return [
-        replace(panel, arms=tuple(sorted(
-            panel.arms, key=lambda arm: baseline not in (arm.value, arm.name)
-        )))
+        replace(
+            panel,
+            arms=tuple(sorted(panel.arms, key=lambda arm: baseline not in (arm.value, arm.name))),
+        )
         for panel in made
-    ]  # fmt: skip
+    ]
 
 
 def _panel(context: Context, found: Sequence[Context], dim: Dimension, known: Known) -> Panel:
     runs = context.runs
     titles = dict.fromkeys(
         f"{run.run['spec']['engine']} {run.manifest['engine']['version']}"
-        for run in runs if run.manifest
-    )  # fmt: skip
+        for run in runs
+        if run.manifest
+    )
     return Panel(
         _told(context, found, dim),
         " and ".join(titles) or _engine(context),

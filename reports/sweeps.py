@@ -273,10 +273,13 @@ def _lines(parts: Sequence[_Part], parameter: str) -> Iterator[Line]:
             first.value,
             any(part.arm.emulated for part in held),
             any(part.arm.unknown for part in held),
-            {f.partition(".")[2]: known[f] for f in telling
-             if f.startswith("settings.") and f in known},
+            {
+                f.partition(".")[2]: known[f]
+                for f in telling
+                if f.startswith("settings.") and f in known
+            },
             {p.value: p.summary for p in sorted(held, key=lambda part: part.value)},
-        )  # fmt: skip
+        )
 
 
 def _mode_follows(grouped: Sequence[Sequence[_Part]]) -> bool:

@@ -16,10 +16,26 @@ from reports.values import measured
 from reports.words import outcome_text, utc
 
 COLUMNS = (
-    "run_id", "experiment", "started_utc", "workload", "params", "driver", "engine",
-    "engine_version", "placement", "host_mode", "block", "status", "emulated", "metric",
-    "labels", "unit", "better", "value", "note",
-)  # fmt: skip
+    "run_id",
+    "experiment",
+    "started_utc",
+    "workload",
+    "params",
+    "driver",
+    "engine",
+    "engine_version",
+    "placement",
+    "host_mode",
+    "block",
+    "status",
+    "emulated",
+    "metric",
+    "labels",
+    "unit",
+    "better",
+    "value",
+    "note",
+)
 
 
 def runs_as_csv(runs: Sequence[StoredRun]) -> str:
@@ -35,12 +51,31 @@ def runs_as_csv(runs: Sequence[StoredRun]) -> str:
 
 
 QUERY_COLUMNS = (
-    "panel", "query", "arm", "duration_ns", "limit_ns", "runs_at_limit", "ratio_to_baseline",
-    "outcome", "scan_ns", "join_ns", "aggregate_ns", "sort_ns", "other_ns", "outside_ns",
-    "plan_over_measured_low", "plan_over_measured_high", "why_plan_is_off", "tier_read_bytes",
-    "tier_write_bytes", "io_read_bytes", "syscall_read_bytes", "spilled_bytes",
-    "working_set_bytes", "sentence",
-)  # fmt: skip
+    "panel",
+    "query",
+    "arm",
+    "duration_ns",
+    "limit_ns",
+    "runs_at_limit",
+    "ratio_to_baseline",
+    "outcome",
+    "scan_ns",
+    "join_ns",
+    "aggregate_ns",
+    "sort_ns",
+    "other_ns",
+    "outside_ns",
+    "plan_over_measured_low",
+    "plan_over_measured_high",
+    "why_plan_is_off",
+    "tier_read_bytes",
+    "tier_write_bytes",
+    "io_read_bytes",
+    "syscall_read_bytes",
+    "spilled_bytes",
+    "working_set_bytes",
+    "sentence",
+)
 
 
 def queries_as_csv(found: Iterable[tuple[str, Sentence]]) -> str:

@@ -77,14 +77,20 @@ def value_table(
     better = kinds[quantities[0]].better
     ratio = "ratio" if better == "none" else "times better"
     compared = [
-        (f"{group.b.marked_name} against {group.a.marked_name}",
-         (ratio, _OUTCOME) if brief else (ratio, "interval", "p (Holm)", _OUTCOME))
+        (
+            f"{group.b.marked_name} against {group.a.marked_name}",
+            (ratio, _OUTCOME) if brief else (ratio, "interval", "p (Holm)", _OUTCOME),
+        )
         for group in panel.groups
-    ]  # fmt: skip
-    held = [{q: s for name in {q.name for q in quantities} for q, s in arm.summaries(name).items()}
-            for arm in panel.arms]  # fmt: skip
-    limits = [{q: s for name in {q.name for q in quantities} for q, s in arm.limits(name).items()}
-              for arm in panel.arms]  # fmt: skip
+    ]
+    held = [
+        {q: s for name in {q.name for q in quantities} for q, s in arm.summaries(name).items()}
+        for arm in panel.arms
+    ]
+    limits = [
+        {q: s for name in {q.name for q in quantities} for q, s in arm.limits(name).items()}
+        for arm in panel.arms
+    ]
     own = [arm.kinds() for arm in panel.arms]
     by_group = [{row.quantity: row for row in group.rows} for group in panel.groups]
     rows = []
@@ -95,9 +101,11 @@ def value_table(
         unknown = replace(one_of, value=None, note="")
         for arm, kind, one, reached in zip(panel.arms, own, held, limits, strict=True):
             cells += summary_cells(
-                one.get(quantity), kind.get(quantity, unknown), info.resolution,
+                one.get(quantity),
+                kind.get(quantity, unknown),
+                info.resolution,
                 reached.get(quantity),
-            )  # fmt: skip
+            )
             cells[-3] += f" {MARK}" if _by_others(arm, quantity) else ""
             cells[-3] += f" {TOLD_MARK}" if quantity in arm.told else ""
         for rows_of in by_group:
@@ -156,9 +164,12 @@ def window_tables(
     """
     moved = {one for one in found if metric_info(one, kinds[one].better).resolution}
     moved |= {
-        q for arm in panel.arms for name in {one.name for one in found}
-        for q, values in arm.values(name).items() if any(values)
-    }  # fmt: skip
+        q
+        for arm in panel.arms
+        for name in {one.name for one in found}
+        for q, values in arm.values(name).items()
+        if any(values)
+    }
     quantities = in_order(one for one in found if one in moved)
     if not quantities:
         return []

@@ -48,8 +48,9 @@ def verdicts(panels: Sequence[Panel], alpha: float) -> list[Verdict]:
         found += _kept_apart(panel)
         found += [_verdict(panel, group, alpha) for group in panel.groups]
         found += [_refused(panel, arm, why) for arm, why in (panel.refused or {}).items()]
-    alone = [panel for panel in panels
-             if len(panel.arms) == 1 and not asked_for_commits(panel.arms[0])]  # fmt: skip
+    alone = [
+        panel for panel in panels if len(panel.arms) == 1 and not asked_for_commits(panel.arms[0])
+    ]
     return found + _alone(alone)
 
 
@@ -148,8 +149,9 @@ def _details(panel: Panel, group: Group, row: Row | None, alpha: float) -> list[
     details += _fits(panel, group)
     details += [f"{remark[0].upper()}{remark[1:]}." for remark in group.remarks]
     if group.a.unknown or group.b.unknown:
-        details.append("† The answers of some runs could not be checked: their times may be of "
-                       "wrong answers.")  # fmt: skip
+        details.append(
+            "† The answers of some runs could not be checked: their times may be of wrong answers."
+        )
     return details
 
 
@@ -172,8 +174,9 @@ def _measured_by(group: Group, row: Row) -> str:
 def _counts(group: Group, alpha: float) -> list[str]:
     """How many of the parts (queries …) gain, lose, or say nothing."""
     said = []
-    metrics = dict.fromkeys(r.quantity.name for r in group.rows
-                            if metric_info(r.quantity, r.better).role == "detail")  # fmt: skip
+    metrics = dict.fromkeys(
+        r.quantity.name for r in group.rows if metric_info(r.quantity, r.better).role == "detail"
+    )
     for metric in metrics:
         rows = [r for r in group.rows if r.quantity.name == metric and r.estimate and r.judgement]
         if not rows:
@@ -203,10 +206,13 @@ def _state(row: Row) -> str:
 def _fits(panel: Panel, group: Group) -> list[str]:
     used = {*group.a.runs, *group.b.runs}
     fitting = [
-        run for run in panel.runs
-        if run.run_id in used and run.run["data_bytes"] and run.run["memory_bytes"]
+        run
+        for run in panel.runs
+        if run.run_id in used
+        and run.run["data_bytes"]
+        and run.run["memory_bytes"]
         and run.run["data_bytes"] <= run.run["memory_bytes"]
-    ]  # fmt: skip
+    ]
     if not fitting:
         return []
     return ["The data fit in cache: what is read twice comes from DRAM, whatever the tier."]
@@ -241,13 +247,15 @@ def _alone(panels: Sequence[Panel]) -> list[Verdict]:
     emulated = tuple(dict.fromkeys(one for arm in arms for one in arm.emulated))
     if len(panels) == 1:
         failed = "" if arms[0].usable else " Every run of it failed."
-        return [Verdict(
-            "open",
-            emulated,
-            f"{panels[0].title_with_workload}: only {arms[0].marked_name} was measured, so there "
-            f"is nothing to compare it with.{failed}",
-            (),
-        )]  # fmt: skip
+        return [
+            Verdict(
+                "open",
+                emulated,
+                f"{panels[0].title_with_workload}: only {arms[0].marked_name} was measured, so "
+                f"there is nothing to compare it with.{failed}",
+                (),
+            )
+        ]
     told = [
         f"{panel.title_with_workload}: {arm.marked_name}{'' if arm.usable else ' (failed)'}"
         for panel, arm in zip(panels, arms, strict=True)

@@ -125,10 +125,12 @@ class View:
 
 
 def build(
-    title: str, runs: Sequence[StoredRun], panels: Sequence[Panel],
+    title: str,
+    runs: Sequence[StoredRun],
+    panels: Sequence[Panel],
     published: Sequence[PublishedSeries],
     over_drivers: bool = False,
-) -> View:  # fmt: skip
+) -> View:
     """Everything the report says about ``runs``, already ordered in ``panels``.
 
     ``over_drivers``: that the panels compare drivers with one another.
@@ -179,8 +181,11 @@ def _results(panel: Panel) -> tuple[ValueTable, ...]:
 
 def _counts(runs: Sequence[StoredRun]) -> str:
     states = [run.run["status"] for run in runs]
-    said = [f"{states.count(state)} {state}" for state in ("complete", "unknown", "failed")
-            if state in states]  # fmt: skip
+    said = [
+        f"{states.count(state)} {state}"
+        for state in ("complete", "unknown", "failed")
+        if state in states
+    ]
     return f"{len(runs)} runs: {', '.join(said)}" if len(runs) > 1 else f"1 run: {states[0]}"
 
 
@@ -281,8 +286,11 @@ def _what_updates_are(panel: Panel) -> str:
 
 def _with_limited(kinds: dict[Quantity, Measured]) -> dict[Quantity, Measured]:
     """With the durations of queries that have none anywhere, since they reached their limit."""
-    limited = {Quantity(duration_of(q.name), q.labels): one for q, one in kinds.items()
-               if duration_of(q.name)}  # fmt: skip
+    limited = {
+        Quantity(duration_of(q.name), q.labels): one
+        for q, one in kinds.items()
+        if duration_of(q.name)
+    }
     return {q: Measured(q, q.name, one.unit, "lower", None) for q, one in limited.items()} | kinds
 
 

@@ -18,9 +18,14 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "binlog_format": ("ROW", "MIXED", "STATEMENT"),
     "innodb_doublewrite": ("ON", "OFF", "DETECT_AND_RECOVER", "DETECT_ONLY", "FAST"),
     "innodb_flush_method": (
-        "fsync", "O_DSYNC", "O_DIRECT", "O_DIRECT_NO_FSYNC", "littlesync", "nosync",
+        "fsync",
+        "O_DSYNC",
+        "O_DIRECT",
+        "O_DIRECT_NO_FSYNC",
+        "littlesync",
+        "nosync",
     ),
-}  # fmt: skip
+}
 _TRUTHS = {"true", "false", "on", "off"}
 _LEAST, _MOST = "0", str(2**62)
 #: From here on a bound is the width of the number, not the server's choice.

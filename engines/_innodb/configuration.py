@@ -50,17 +50,48 @@ BINARY: Mapping[str, str] = {
 #: The same for a database.
 CHARACTERS = "CHARACTER SET {character_set_server} COLLATE {collation_server}".format(**BINARY)
 _FIXED = frozenset({*_OURS, *_OURS_WHERE_KNOWN, *BINARY}) | {
-    "admin_address", "aria_log_dir_path", "basedir", "bind_address", "character_sets_dir",
-    "daemonize", "datadir", "init_file", "initialize", "initialize_insecure",
-    "innodb_data_file_path", "innodb_data_home_dir", "innodb_directories",
-    "innodb_doublewrite_dir", "innodb_fast_shutdown", "innodb_log_group_home_dir",
-    "innodb_page_size", "innodb_read_only", "innodb_temp_data_file_path",
-    "innodb_temp_tablespaces_dir", "innodb_tmpdir", "innodb_undo_directory", "lc_messages_dir",
-    "log_bin_basename", "log_bin_index", "log_error", "lower_case_table_names", "pid_file",
-    "plugin_dir", "port", "replica_load_tmpdir", "require_secure_transport",
-    "skip_grant_tables", "skip_log_bin", "slave_load_tmpdir", "socket", "ssl_ca", "ssl_cert",
-    "ssl_key", "tmpdir", "user",
-}  # fmt: skip
+    "admin_address",
+    "aria_log_dir_path",
+    "basedir",
+    "bind_address",
+    "character_sets_dir",
+    "daemonize",
+    "datadir",
+    "init_file",
+    "initialize",
+    "initialize_insecure",
+    "innodb_data_file_path",
+    "innodb_data_home_dir",
+    "innodb_directories",
+    "innodb_doublewrite_dir",
+    "innodb_fast_shutdown",
+    "innodb_log_group_home_dir",
+    "innodb_page_size",
+    "innodb_read_only",
+    "innodb_temp_data_file_path",
+    "innodb_temp_tablespaces_dir",
+    "innodb_tmpdir",
+    "innodb_undo_directory",
+    "lc_messages_dir",
+    "log_bin_basename",
+    "log_bin_index",
+    "log_error",
+    "lower_case_table_names",
+    "pid_file",
+    "plugin_dir",
+    "port",
+    "replica_load_tmpdir",
+    "require_secure_transport",
+    "skip_grant_tables",
+    "skip_log_bin",
+    "slave_load_tmpdir",
+    "socket",
+    "ssl_ca",
+    "ssl_cert",
+    "ssl_key",
+    "tmpdir",
+    "user",
+}
 #: On or off is the profile's choice, the place is not: it is a log, and lies with the other.
 BINARY_LOG = "log_bin"
 #: The engine option that decides a setting which a profile cannot.
@@ -157,9 +188,10 @@ def check_settings(installation: Installation, settings: Mapping[str, str]) -> N
         raise UsageError(
             f"{installation.title}: setting {', '.join(taken)}",
             "decided by the harness (sockets, places, access, the data's format)",
-            f"say it by the engine option {', '.join(options)}" if options
+            f"say it by the engine option {', '.join(options)}"
+            if options
             else "leave it out; the placement says where the parts lie",
-        )  # fmt: skip
+        )
     known = known_settings(installation)
     _check_redo_size(installation.title, settings, known)
     settings = applied(installation, settings)
@@ -178,9 +210,10 @@ def check_settings(installation: Installation, settings: Mapping[str, str]) -> N
         raise UsageError(
             f"settings for {installation.title}",
             told,
-            f"it takes {'; '.join(taken)}" if taken
+            f"it takes {'; '.join(taken)}"
+            if taken
             else f"see {installation.server.name} --verbose --help",
-        )  # fmt: skip
+        )
 
 
 def binary_log_is_on(settings: Mapping[str, str]) -> bool:
@@ -272,9 +305,10 @@ def _described(
     options = [f"--{name.replace('_', '-')}={v}" for name, v in installation.folders().items()]
     return run_unprivileged(
         [*installation.command, first, *options, "--verbose", "--help"],
-        timeout_s=_TIMEOUT_S, env=minimal_environment(Path("/nonexistent")),
+        timeout_s=_TIMEOUT_S,
+        env=minimal_environment(Path("/nonexistent")),
         descriptors=descriptors,
-    )  # fmt: skip
+    )
 
 
 def _values(described: str) -> dict[str, str]:

@@ -64,11 +64,21 @@ def open_connection(
     def connect() -> LazyConnection:
         with acting_as(socket_owner):
             connection = LazyConnection(
-                unix_socket=unix_socket, host=host, port=port or 0, user=user, password=password,
-                database=database, local_infile=local_infile, charset="utf8mb4",
-                collation="utf8mb4_bin", sql_mode=_SQL_MODE, autocommit=True,
-                connect_timeout=_CONNECT_TIMEOUT_S, program_name="harness", **tls,
-            )  # fmt: skip
+                unix_socket=unix_socket,
+                host=host,
+                port=port or 0,
+                user=user,
+                password=password,
+                database=database,
+                local_infile=local_infile,
+                charset="utf8mb4",
+                collation="utf8mb4_bin",
+                sql_mode=_SQL_MODE,
+                autocommit=True,
+                connect_timeout=_CONNECT_TIMEOUT_S,
+                program_name="harness",
+                **tls,
+            )
         connection.again = connect
         return connection
 

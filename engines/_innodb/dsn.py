@@ -44,18 +44,27 @@ class Dsn:
     def open(self, database: str | None = None, local_infile: bool = False) -> LazyConnection:
         """A new connection to ``database``, else to the DSN's own."""
         return open_connection(
-            unix_socket=self.socket, host=self.host, port=self.port, user=self.user,
-            password=self.password, database=database or self.database,
-            local_infile=local_infile, ssl_ca=self.ssl_ca,
-        )  # fmt: skip
+            unix_socket=self.socket,
+            host=self.host,
+            port=self.port,
+            user=self.user,
+            password=self.password,
+            database=database or self.database,
+            local_infile=local_infile,
+            ssl_ca=self.ssl_ca,
+        )
 
     def native(self, database: str | None = None) -> dict[str, Any]:
         """The same for the native client, which wants no member that is None."""
         found = {
-            "socket": self.socket, "host": self.host, "port": self.port, "user": self.user,
-            "password": self.password, "database": database or self.database,
+            "socket": self.socket,
+            "host": self.host,
+            "port": self.port,
+            "user": self.user,
+            "password": self.password,
+            "database": database or self.database,
             "ssl_ca": self.ssl_ca,
-        }  # fmt: skip
+        }
         return {name: value for name, value in found.items() if value is not None}
 
 
@@ -90,14 +99,19 @@ def _parsed(text: str, asked: str) -> Dsn:
     for name in parameters:
         if name not in _PARAMETERS:
             raise UsageError(
-                asked, f"unknown parameter {name!r}{nearest(name, _PARAMETERS)}",
+                asked,
+                f"unknown parameter {name!r}{nearest(name, _PARAMETERS)}",
                 f"known: {', '.join(_PARAMETERS)}",
-            )  # fmt: skip
+            )
     socket = parameters.get("socket")
     if bool(socket) == bool(url.hostname):
         raise UsageError(asked, "it names a host and a socket, or neither", _FORM)
     return Dsn(
-        unquote(url.username), unquote(url.password or ""), url.hostname,
+        unquote(url.username),
+        unquote(url.password or ""),
+        url.hostname,
         (port or _DEFAULT_PORT) if url.hostname else None,
-        unquote(url.path.lstrip("/")) or None, socket, parameters.get("ssl-ca"),
-    )  # fmt: skip
+        unquote(url.path.lstrip("/")) or None,
+        socket,
+        parameters.get("ssl-ca"),
+    )

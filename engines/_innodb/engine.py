@@ -52,11 +52,17 @@ from harness.supervise.user_files import acting_as
 
 #: What a profile may say that decides what is stored: part of the golden key, loaded with.
 _STORED = (
-    "histogram_generation_max_mem_size", "innodb_checksum_algorithm", "innodb_compression_level",
-    "innodb_default_row_format", "innodb_file_per_table", "innodb_fill_factor",
-    "innodb_stats_persistent", "innodb_stats_persistent_sample_pages",
-    "innodb_undo_tablespaces", "use_stat_tables",
-)  # fmt: skip
+    "histogram_generation_max_mem_size",
+    "innodb_checksum_algorithm",
+    "innodb_compression_level",
+    "innodb_default_row_format",
+    "innodb_file_per_table",
+    "innodb_fill_factor",
+    "innodb_stats_persistent",
+    "innodb_stats_persistent_sample_pages",
+    "innodb_undo_tablespaces",
+    "use_stat_tables",
+)
 
 
 class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
@@ -131,17 +137,21 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
     def native_connection(self) -> Mapping[str, Any]:
         """The private socket."""
         return {
-            "socket": str(self._used().socket), "user": ROLE, "password": self._password,
+            "socket": str(self._used().socket),
+            "user": ROLE,
+            "password": self._password,
             "database": DATABASE,
-        }  # fmt: skip
+        }
 
     def tunnel(self, token: str) -> Tunnel:
         """By a socket of any name."""
         remote = f"/tmp/tierbench-{token}.sock"
         connection = {
-            **self.native_connection(), "socket": remote, "user": TUNNEL_ROLE,
+            **self.native_connection(),
+            "socket": remote,
+            "user": TUNNEL_ROLE,
             "password": self._tunnel_password,
-        }  # fmt: skip
+        }
         return Tunnel(self._used().socket, remote, connection)
 
     def from_elsewhere(self) -> Mapping[str, Any] | None:
@@ -149,16 +159,23 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         if (listening := self._listening) is None:
             return None
         return {
-            "host": listening.host, "port": listening.port, "user": ROLE,
-            "password": self._password, "database": DATABASE,
+            "host": listening.host,
+            "port": listening.port,
+            "user": ROLE,
+            "password": self._password,
+            "database": DATABASE,
             "ca_certificate": listening.authority_text(),
-        }  # fmt: skip
+        }
 
     def _open_database(self, name: str, local_infile: bool = False) -> LazyConnection:
         return open_connection(
-            unix_socket=str(self._used().socket), user=ROLE, password=self._password,
-            database=name, local_infile=local_infile, socket_owner=self._context.credentials,
-        )  # fmt: skip
+            unix_socket=str(self._used().socket),
+            user=ROLE,
+            password=self._password,
+            database=name,
+            local_infile=local_infile,
+            socket_owner=self._context.credentials,
+        )
 
     def _start(self, settings: Mapping[str, str]) -> None:
         """The first start on these files also gives our user its password of this run."""
@@ -219,9 +236,14 @@ class ManagedInnoDB(SqlOnInnoDB, ManagedServer[Cluster, Server]):
         listening: Listening | None = None,
     ) -> Path:
         return write_configuration(
-            self._installation, self._context, self._placed(), settings, self._format, statements,
+            self._installation,
+            self._context,
+            self._placed(),
+            settings,
+            self._format,
+            statements,
             listening,
-        )  # fmt: skip
+        )
 
     def _use(self, places: DataDirectories) -> Cluster:
         self._cluster = Cluster(self._installation, self._context, places, self._doublewrite)

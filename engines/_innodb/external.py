@@ -56,9 +56,11 @@ def server_version(flavour: Flavour, options: Mapping[str, Any]) -> EngineVersio
         raise UsageError(asked, f"it is {TITLES[found]} {version}", f"say --engine {found}")
     release = re.match(r"[\d.]+", str(version))
     return EngineVersion(
-        flavour, release.group().rstrip(".") if release else str(version),
-        f"{version} ({comment})", f"DSN {dsn.address}",
-    )  # fmt: skip
+        flavour,
+        release.group().rstrip(".") if release else str(version),
+        f"{version} ({comment})",
+        f"DSN {dsn.address}",
+    )
 
 
 class ExternalInnoDB(SqlOnInnoDB, ExternalServer[MySqlConnection]):

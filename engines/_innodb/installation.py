@@ -34,9 +34,18 @@ TITLES: Mapping[Flavour, str] = {"mysql": "MySQL", "mariadb": "MariaDB"}
 _NAMES = ("mariadbd", "mysqld")
 _FOLDERS = ("bin", "sbin", "libexec", "usr/sbin", "usr/bin", "usr/libexec")
 #: Where distributions and vendors put it, below /.
-_MACHINE = ("usr/sbin", "usr/libexec", "usr/bin", "usr/local/mysql*/bin", "usr/local/mariadb*/bin",
-            "usr/local/bin", "usr/local/sbin", "opt/mysql*/bin", "opt/mysql/*/bin",
-            "opt/mariadb*/bin")  # fmt: skip
+_MACHINE = (
+    "usr/sbin",
+    "usr/libexec",
+    "usr/bin",
+    "usr/local/mysql*/bin",
+    "usr/local/mariadb*/bin",
+    "usr/local/bin",
+    "usr/local/sbin",
+    "opt/mysql*/bin",
+    "opt/mysql/*/bin",
+    "opt/mariadb*/bin",
+)
 _VERSION = re.compile(r"Ver (\d+(?:\.\d+)+)")
 
 
@@ -110,10 +119,9 @@ def _of_prefix(flavour: Flavour, prefix: Path) -> Installation:
     raise UsageError(
         f"{TITLES[flavour]} under {prefix}",
         what or f"no {' or '.join(_NAMES)} that runs in {', '.join(('.', *_FOLDERS))}",
-        "name the folder that has bin/mysqld" + (
-            f", or say --engine {found[0].flavour}" if found else ""
-        ),
-    )  # fmt: skip
+        "name the folder that has bin/mysqld"
+        + (f", or say --engine {found[0].flavour}" if found else ""),
+    )
 
 
 def _below(prefix: Path, source: str) -> list[Installation]:

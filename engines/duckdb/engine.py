@@ -55,9 +55,13 @@ _OURS: Mapping[str, str] = {
 _FIXED = frozenset(_OURS) | {"temp_directory", "access_mode"}
 #: What a profile may say that decides what the file holds: part of the golden key, loaded with.
 _STORED = (
-    "default_block_size", "disabled_compression_methods", "force_compression",
-    "preserve_insertion_order", "storage_compatibility_version", "zstd_min_string_length",
-)  # fmt: skip
+    "default_block_size",
+    "disabled_compression_methods",
+    "force_compression",
+    "preserve_insertion_order",
+    "storage_compatibility_version",
+    "zstd_min_string_length",
+)
 
 
 class DuckDB:
@@ -327,9 +331,10 @@ def _settings(context: EngineContext) -> dict[str, str]:
     for name in settings:
         if name not in known:
             raise UsageError(
-                f"DuckDB setting {name!r}", f"no such setting{nearest(name, known)}",
+                f"DuckDB setting {name!r}",
+                f"no such setting{nearest(name, known)}",
                 "SELECT name FROM duckdb_settings() lists them",
-            )  # fmt: skip
+            )
     try:
         duckdb.connect(config={**settings}).close()
     except duckdb.Error as error:

@@ -21,10 +21,17 @@ _PREFIX = "EXPLAIN (ANALYZE, FORMAT json) "
 _NS_PER_S = 1e9
 _NOTE = "own times are CPU time (with waiting for I/O) over the {:.2f} threads at work on average"
 _KINDS: tuple[tuple[str, OperatorKind], ...] = (
-    ("SCAN", "scan"), ("READ_", "scan"), ("JOIN", "join"), ("CROSS_PRODUCT", "join"),
-    ("NESTED_LOOP", "join"), ("GROUP_BY", "aggregate"), ("AGGREGATE", "aggregate"),
-    ("WINDOW", "aggregate"), ("ORDER_BY", "sort"), ("TOP_N", "sort"),
-)  # fmt: skip
+    ("SCAN", "scan"),
+    ("READ_", "scan"),
+    ("JOIN", "join"),
+    ("CROSS_PRODUCT", "join"),
+    ("NESTED_LOOP", "join"),
+    ("GROUP_BY", "aggregate"),
+    ("AGGREGATE", "aggregate"),
+    ("WINDOW", "aggregate"),
+    ("ORDER_BY", "sort"),
+    ("TOP_N", "sort"),
+)
 #: Operators of EXPLAIN ANALYZE itself, not of the statement.
 _WRAPPERS = frozenset({"RESULT_COLLECTOR", "EXPLAIN_ANALYZE"})
 #: They read what another operator has made, not a table.

@@ -81,10 +81,19 @@ class Cluster:
             make_folder(self._context, folder)
         self._run(
             "initdb",
-            "--pgdata", str(self.data), "--waldir", str(self.wal), "--username", ROLE,
-            "--auth=reject", "--encoding=UTF8", "--no-locale", "--no-sync",
-            "--no-instructions", *initdb_options,
-        )  # fmt: skip
+            "--pgdata",
+            str(self.data),
+            "--waldir",
+            str(self.wal),
+            "--username",
+            ROLE,
+            "--auth=reject",
+            "--encoding=UTF8",
+            "--no-locale",
+            "--no-sync",
+            "--no-instructions",
+            *initdb_options,
+        )
         statements = [
             f"CREATE TABLESPACE {_TABLESPACES[part]} LOCATION '{_quoted(folder)}'"
             for part, folder in self.tablespaces.items()
@@ -188,13 +197,21 @@ class Cluster:
             self._context,
             "set up the PostgreSQL cluster",
             [
-                str(self._installation.bin / "postgres"), "--single", "-D", str(self.data),
-                "-c", "exit_on_error=on", "-c", "shared_buffers=16MB", "-c", "huge_pages=off",
+                str(self._installation.bin / "postgres"),
+                "--single",
+                "-D",
+                str(self.data),
+                "-c",
+                "exit_on_error=on",
+                "-c",
+                "shared_buffers=16MB",
+                "-c",
+                "huge_pages=off",
                 MAINTENANCE_DATABASE,
             ],
             self._context.scratch / "single-user.log",
             stdin="".join(f"{s};\n" for s in statements),
-        )  # fmt: skip
+        )
 
 
 def _quoted(path: Path) -> str:

@@ -34,10 +34,18 @@ _OURS: Mapping[str, str] = {
     "datestyle": "ISO, YMD",
 }
 _FIXED = frozenset(_OURS) | {
-    "config_file", "data_directory", "default_tablespace", "external_pid_file", "hba_file",
-    "ident_file", "password_encryption", "ssl", "ssl_cert_file", "ssl_key_file",
+    "config_file",
+    "data_directory",
+    "default_tablespace",
+    "external_pid_file",
+    "hba_file",
+    "ident_file",
+    "password_encryption",
+    "ssl",
+    "ssl_cert_file",
+    "ssl_key_file",
     "unix_socket_directories",
-}  # fmt: skip
+}
 #: The default size of a WAL segment in MiB, and of how many the log must have room.
 SEGMENT_MB = 16
 _LEAST_SEGMENTS = 2
@@ -155,12 +163,22 @@ def _read(
         configuration.flush()
         return run_unprivileged(
             [
-                str(installation.bin / "postgres"), "-C", name,
-                "-c", f"config_file=/proc/self/fd/{descriptor}", "-c", f"data_directory={_NOWHERE}",
-                "-c", f"hba_file={_NOWHERE}", "-c", f"ident_file={_NOWHERE}",
+                str(installation.bin / "postgres"),
+                "-C",
+                name,
+                "-c",
+                f"config_file=/proc/self/fd/{descriptor}",
+                "-c",
+                f"data_directory={_NOWHERE}",
+                "-c",
+                f"hba_file={_NOWHERE}",
+                "-c",
+                f"ident_file={_NOWHERE}",
             ],
-            timeout_s=_TIMEOUT_S, env=minimal_environment(_NOWHERE), descriptors=[descriptor],
-        )  # fmt: skip
+            timeout_s=_TIMEOUT_S,
+            env=minimal_environment(_NOWHERE),
+            descriptors=[descriptor],
+        )
 
 
 @lru_cache(maxsize=8)

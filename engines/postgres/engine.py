@@ -126,10 +126,14 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
     def native_connection(self) -> Mapping[str, Any]:
         """The private socket."""
         return {
-            "host": str(self._context.scratch), "port": self._port, "user": ROLE,
-            "password": self._password, "database": DATABASE, "application_name": "harness",
+            "host": str(self._context.scratch),
+            "port": self._port,
+            "user": ROLE,
+            "password": self._password,
+            "database": DATABASE,
+            "application_name": "harness",
             "options": f"{NATIVE_OPTIONS} {NO_ERRORS_LOGGED}",
-        }  # fmt: skip
+        }
 
     def tunnel(self, token: str) -> Tunnel:
         """libpq looks for a socket by the server's port, which therefore is the token."""
@@ -142,17 +146,21 @@ class ManagedPostgres(SqlOnPostgres, ManagedServer[Cluster, Server]):
         if (listening := self._listening) is None:
             return None
         return {
-            **self._connection_elsewhere(), "host": listening.host, "sslmode": "verify-full",
+            **self._connection_elsewhere(),
+            "host": listening.host,
+            "sslmode": "verify-full",
             "ca_certificate": listening.authority_text(),
-        }  # fmt: skip
+        }
 
     def _connection_elsewhere(self) -> Mapping[str, Any]:
         """Of a client on another host, which is no superuser."""
         self._make_client_role()
         return {
-            **self.native_connection(), "user": CLIENT_ROLE, "password": self._client_password,
+            **self.native_connection(),
+            "user": CLIENT_ROLE,
+            "password": self._client_password,
             "options": NATIVE_OPTIONS,
-        }  # fmt: skip
+        }
 
     def _make_client_role(self) -> None:
         """Once for these data: with the rights of a workload on its tables, and this password."""
@@ -220,9 +228,10 @@ def _initdb_options(options: Mapping[str, Any]) -> list[str]:
     if (checksums := options.get("checksums")) is not None:
         if str(checksums).lower() not in ("on", "true"):
             raise UsageError(
-                f"engine option checksums={checksums}", "only 'on' is an option",
+                f"engine option checksums={checksums}",
+                "only 'on' is an option",
                 "leave it out for the release's own default",
-            )  # fmt: skip
+            )
         chosen.append("--data-checksums")
     return chosen
 

@@ -232,10 +232,14 @@ class ExternalPostgres(SqlOnPostgres, ExternalServer[PostgresConnection]):
                 options += f" -c search_path={self._schema}"
             return {
                 **{name: found[name] for name in found.keys() & _told(self._dsn) - {"dbname"}},
-                "host": info.host, "port": info.port, "user": info.user,
-                "password": info.password or None, "database": info.dbname,
-                "application_name": "harness", "options": options,
-            }  # fmt: skip
+                "host": info.host,
+                "port": info.port,
+                "user": info.user,
+                "password": info.password or None,
+                "database": info.dbname,
+                "application_name": "harness",
+                "options": options,
+            }
 
     def _open_monitor(self) -> tuple[psycopg.Connection[Any], str]:
         connection = self._open()  # its other databases are not ours to use

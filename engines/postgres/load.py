@@ -45,15 +45,21 @@ def loading_settings(threads: int, memory_bytes: int | None) -> dict[str, str]:
     share = (memory_bytes or 8 * _DEFAULT_MAINTENANCE_BYTES) // 8
     maintenance = max(64 * MIB, min(2 * GIB, share // max(1, threads // 4)))
     return {
-        "fsync": "off", "full_page_writes": "off", "synchronous_commit": "off",
-        "wal_level": "minimal", "max_wal_senders": "0", "archive_mode": "off",
-        "max_wal_size": "16GB", "checkpoint_timeout": "1h", "autovacuum": "off",
+        "fsync": "off",
+        "full_page_writes": "off",
+        "synchronous_commit": "off",
+        "wal_level": "minimal",
+        "max_wal_senders": "0",
+        "archive_mode": "off",
+        "max_wal_size": "16GB",
+        "checkpoint_timeout": "1h",
+        "autovacuum": "off",
         "max_connections": str(threads + _SPARE_CONNECTIONS),
         "max_worker_processes": str(max(8, threads)),
         "shared_buffers": f"{max(128 * MIB, min(4 * GIB, share)) // 1024}kB",
         "maintenance_work_mem": f"{maintenance // 1024}kB",
         "max_parallel_maintenance_workers": str(max(1, min(8, threads // 2))),
-    }  # fmt: skip
+    }
 
 
 class _Load:
@@ -197,9 +203,11 @@ def _copy_file(
     """COPY one CSV file; returns its rows."""
     source = sql.Literal(str(path)) if by_server else sql.SQL("STDIN")
     command = sql.SQL("COPY {} FROM {} WITH (FORMAT csv, HEADER {}, FREEZE {})").format(
-        sql.Identifier(table), source, sql.Literal(_has_header(raw, table, path)),
+        sql.Identifier(table),
+        source,
+        sql.Literal(_has_header(raw, table, path)),
         sql.Literal(freeze),
-    )  # fmt: skip
+    )
     with raw.cursor() as cursor:
         if by_server:
             cursor.execute(command)

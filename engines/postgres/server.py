@@ -47,11 +47,14 @@ class Server(ServerProcess):
         self._launch(
             [
                 str(self._installation.bin / "postgres"),
-                "-D", str(self._cluster.data), "-c", f"config_file={configuration}",
+                "-D",
+                str(self._cluster.data),
+                "-c",
+                f"config_file={configuration}",
             ],
             ready=lambda process: self._reports_ready(process.pid),
             orphaned=signal.SIGQUIT,
-        )  # fmt: skip
+        )
 
     def stop(self) -> None:
         """Fast shutdown (SIGINT) with its checkpoint; RunFailed when it was not a clean one."""

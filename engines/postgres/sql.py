@@ -20,15 +20,36 @@ from harness.query_plan import ExecutedPlan
 
 #: Settings worth recording even at their defaults.
 _ALWAYS = (
-    "block_size", "checkpoint_completion_target", "checkpoint_timeout", "data_checksums",
+    "block_size",
+    "checkpoint_completion_target",
+    "checkpoint_timeout",
+    "data_checksums",
     "default_transaction_isolation",
-    "effective_cache_size", "effective_io_concurrency", "fsync", "full_page_writes", "huge_pages",
-    "huge_pages_status", "io_method", "jit", "maintenance_work_mem", "max_connections",
-    "max_parallel_workers", "max_parallel_workers_per_gather", "max_wal_size",
-    "max_worker_processes", "random_page_cost", "server_version", "shared_buffers",
-    "synchronous_commit", "wal_buffers", "wal_compression", "wal_level", "wal_segment_size",
-    "wal_sync_method", "work_mem",
-)  # fmt: skip
+    "effective_cache_size",
+    "effective_io_concurrency",
+    "fsync",
+    "full_page_writes",
+    "huge_pages",
+    "huge_pages_status",
+    "io_method",
+    "jit",
+    "maintenance_work_mem",
+    "max_connections",
+    "max_parallel_workers",
+    "max_parallel_workers_per_gather",
+    "max_wal_size",
+    "max_worker_processes",
+    "random_page_cost",
+    "server_version",
+    "shared_buffers",
+    "synchronous_commit",
+    "wal_buffers",
+    "wal_compression",
+    "wal_level",
+    "wal_segment_size",
+    "wal_sync_method",
+    "work_mem",
+)
 _SECRET = ("password", "passphrase", "primary_conninfo", "ssl_", "krb_", "_command")
 _CONFIG_SQL = """
 SELECT name, current_setting(name) FROM pg_settings

@@ -47,8 +47,15 @@ class OfficialClient:
         self, connection: Mapping[str, Any], params: Mapping[str, Any]
     ) -> Mapping[str, str]:
         """What the native client is given, by the binding's names."""
-        same = ("directory", "wal_directory", "row_cache_bytes", "sync", "disable_wal",
-                "statistics", "create")  # fmt: skip
+        same = (
+            "directory",
+            "wal_directory",
+            "row_cache_bytes",
+            "sync",
+            "disable_wal",
+            "statistics",
+            "create",
+        )
         return {
             "db": self.ycsb_binding().database,
             "rocksdb.update": params["update"],

@@ -131,8 +131,9 @@ class RocksDb(OfficialClient):
         if self._running():
             raise RunFailed(
                 "open the RocksDB database in a second process",
-                f"process {self._client} has it open", "use one client process with more threads",
-            )  # fmt: skip
+                f"process {self._client} has it open",
+                "use one client process with more threads",
+            )
         self._client = process
 
     def effective_config(self) -> Mapping[str, str]:
@@ -144,10 +145,13 @@ class RocksDb(OfficialClient):
         size = self._used().block_cache_bytes  # which OPTIONS files do not tell
         cache = {} if size is None else {"block_cache": str(size)}
         return {
-            **found, **cache, ROW_CACHE: str(self._used().row_cache_bytes),
+            **found,
+            **cache,
+            ROW_CACHE: str(self._used().row_cache_bytes),
             "sync": _text(self._used().sync),
-            "disable_wal": _text(self._used().disable_wal), "statistics": _text(self._statistics),
-        }  # fmt: skip
+            "disable_wal": _text(self._used().disable_wal),
+            "statistics": _text(self._statistics),
+        }
 
     def processes(self) -> Sequence[ProcessId]:
         """The client, while it runs."""
@@ -206,13 +210,17 @@ class RocksDb(OfficialClient):
         return {
             "library": str(self._installation.library),
             "classes": str(classes) if classes else None,
-            "directory": str(self._data), "wal_directory": str(self._wal),
+            "directory": str(self._data),
+            "wal_directory": str(self._wal),
             "options": {**used.database, **used.of_family()},
-            "db_options": dict(used.database), "cf_options": used.of_family(),
+            "db_options": dict(used.database),
+            "cf_options": used.of_family(),
             "row_cache_bytes": used.row_cache_bytes,
-            "sync": used.sync, "disable_wal": used.disable_wal,
-            "statistics": self._statistics, "create": self._loading,
-        }  # fmt: skip
+            "sync": used.sync,
+            "disable_wal": used.disable_wal,
+            "statistics": self._statistics,
+            "create": self._loading,
+        }
 
     def native_calls(
         self, workload: str, params: Mapping[str, Any]
@@ -220,14 +228,17 @@ class RocksDb(OfficialClient):
         """The verbs of its back end."""
         if workload not in _WORKLOADS:
             raise UsageError(
-                f"{workload} on RocksDB", "it stores keys and records, and has no SQL",
+                f"{workload} on RocksDB",
+                "it stores keys and records, and has no SQL",
                 f"run {', '.join(_WORKLOADS)}, or choose another engine",
-            )  # fmt: skip
+            )
         update = _UPDATES[params["update"]]
         return {
-            "read": "get :key", "update": update, "insert": "put :key :record",
+            "read": "get :key",
+            "update": update,
+            "insert": "put :key :record",
             "scan": "scan :key :length",
-        }  # fmt: skip
+        }
 
     def native_load(
         self,
@@ -268,8 +279,9 @@ class RocksDb(OfficialClient):
             return self._options
         settings = {
             "max_background_jobs": str(max(2, self._context.threads)),
-            **self.format_options(), "disable_wal": "true",
-        }  # fmt: skip
+            **self.format_options(),
+            "disable_wal": "true",
+        }
         return read_settings(self._installation, settings)
 
     def _running(self) -> bool:

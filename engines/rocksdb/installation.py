@@ -78,9 +78,12 @@ def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
     if prefix := options.get("prefix"):
         return _of_prefix(Path(str(prefix)))
     return first_fitting(
-        "RocksDB", (), [*_private(engines_prefix), *_machine()], options,
+        "RocksDB",
+        (),
+        [*_private(engines_prefix), *_machine()],
+        options,
         install="run `harness engines install rocksdb`",
-    )  # fmt: skip
+    )
 
 
 def ask(library: Path, options: str = "", row_cache_bytes: int = 0) -> Answer:
@@ -161,9 +164,11 @@ def _digest(library: Path, _changed_ns: int) -> str:
 def _ask(library: Path, options: str, row_cache_bytes: int, _changed_ns: int) -> Answer:
     user = unprivileged()
     request = {
-        "library": str(library), "options": options, "row_cache_bytes": row_cache_bytes,
+        "library": str(library),
+        "options": options,
+        "row_cache_bytes": row_cache_bytes,
         "user": [user.uid, user.gid] if user and os.geteuid() == 0 else None,
-    }  # fmt: skip
+    }
     code, out, err = _probed(library, json.dumps(request))
     if code != 0:
         last = err.strip().splitlines()[-1:] or [f"exit status {code}"]
@@ -171,10 +176,11 @@ def _ask(library: Path, options: str, row_cache_bytes: int, _changed_ns: int) ->
     answer = json.loads(out)
     text = answer["options_file"]
     return Answer(
-        answer["error"].strip(), answer["log"],
+        answer["error"].strip(),
+        answer["log"],
         parse_options(text, f"OPTIONS of {library}") if text else None,
         answer["block_cache_bytes"],
-    )  # fmt: skip
+    )
 
 
 def _probed(library: Path, request: str) -> tuple[int, str, str]:
@@ -187,9 +193,13 @@ def _probed(library: Path, request: str) -> tuple[int, str, str]:
     command = [sys.executable, "-I", "-S", probe.__file__]
     try:
         with subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
             start_new_session=True,  # away from our terminal
-        ) as process:  # fmt: skip
+        ) as process:
             try:
                 out, err = process.communicate(request, timeout=_TIMEOUT_S)
             except subprocess.TimeoutExpired:

@@ -28,33 +28,77 @@ _CACHE = "block_cache"
 _UNWRITTEN: Mapping[str, str] = {_CACHE: TABLE, "compression_per_level": FAMILY}
 _TABLE_OPTION = "block_based_table_factory"
 #: What the harness decides: where things lie, what records are made of, how it is opened.
-_FIXED = frozenset({
-    "wal_dir", "db_log_dir", "db_paths", "cf_paths", "create_if_missing", "error_if_exists",
-    "create_missing_column_families", "merge_operator", "comparator", "table_factory", "env",
-    "statistics", "compaction_filter", "compaction_filter_factory", "persist_stats_to_disk",
-    "db_host_id", "disallow_memtable_writes", "persist_user_defined_timestamps",
-})  # fmt: skip
+_FIXED = frozenset(
+    {
+        "wal_dir",
+        "db_log_dir",
+        "db_paths",
+        "cf_paths",
+        "create_if_missing",
+        "error_if_exists",
+        "create_missing_column_families",
+        "merge_operator",
+        "comparator",
+        "table_factory",
+        "env",
+        "statistics",
+        "compaction_filter",
+        "compaction_filter_factory",
+        "persist_stats_to_disk",
+        "db_host_id",
+        "disallow_memtable_writes",
+        "persist_user_defined_timestamps",
+    }
+)
 #: What decides the files that a load leaves and their order in levels, beside the table's.
-_STORED = frozenset({
-    "blob_compression_opts", "blob_compression_type", "blob_file_size", "blob_file_starting_level",
-    "bottommost_compression", "bottommost_compression_opts", "compaction_options_fifo",
-    "compaction_options_universal", "compaction_style", "compression", "compression_manager",
-    "compression_opts", "compression_per_level", "enable_blob_files",
-    "level0_file_num_compaction_trigger", "level_compaction_dynamic_level_bytes",
-    "max_bytes_for_level_base", "max_bytes_for_level_multiplier",
-    "max_bytes_for_level_multiplier_additional", "max_compaction_bytes", "min_blob_size",
-    "num_levels", "optimize_filters_for_hits", "prefix_extractor", "target_file_size_base",
-    "target_file_size_multiplier",
-})  # fmt: skip
+_STORED = frozenset(
+    {
+        "blob_compression_opts",
+        "blob_compression_type",
+        "blob_file_size",
+        "blob_file_starting_level",
+        "bottommost_compression",
+        "bottommost_compression_opts",
+        "compaction_options_fifo",
+        "compaction_options_universal",
+        "compaction_style",
+        "compression",
+        "compression_manager",
+        "compression_opts",
+        "compression_per_level",
+        "enable_blob_files",
+        "level0_file_num_compaction_trigger",
+        "level_compaction_dynamic_level_bytes",
+        "max_bytes_for_level_base",
+        "max_bytes_for_level_multiplier",
+        "max_bytes_for_level_multiplier_additional",
+        "max_compaction_bytes",
+        "min_blob_size",
+        "num_levels",
+        "optimize_filters_for_hits",
+        "prefix_extractor",
+        "target_file_size_base",
+        "target_file_size_multiplier",
+    }
+)
 #: Of the table's options those that only say how files are read.
-_READING = frozenset({
-    "block_cache", "cache_index_and_filter_blocks",
-    "cache_index_and_filter_blocks_with_high_priority", "initial_auto_readahead_size",
-    "max_auto_readahead_size", "metadata_cache_options", "no_block_cache",
-    "num_file_reads_for_auto_readahead", "pin_l0_filter_and_index_blocks_in_cache",
-    "pin_top_level_index_and_filter", "prepopulate_block_cache", "read_amp_bytes_per_bit",
-    "verify_compression",
-})  # fmt: skip
+_READING = frozenset(
+    {
+        "block_cache",
+        "cache_index_and_filter_blocks",
+        "cache_index_and_filter_blocks_with_high_priority",
+        "initial_auto_readahead_size",
+        "max_auto_readahead_size",
+        "metadata_cache_options",
+        "no_block_cache",
+        "num_file_reads_for_auto_readahead",
+        "pin_l0_filter_and_index_blocks_in_cache",
+        "pin_top_level_index_and_filter",
+        "prepopulate_block_cache",
+        "read_amp_bytes_per_bit",
+        "verify_compression",
+    }
+)
 #: Some file systems of temporary files have no direct I/O.
 _DIRECT, _FILE_SYSTEM = "use_direct_", "IO error"
 _TRUTHS = {"on": "true", "off": "false", "true": "true", "false": "false"}
@@ -119,11 +163,16 @@ def read_settings(installation: Installation, settings: Mapping[str, str]) -> Op
             f"{title}: no_block_cache={parts[TABLE]['no_block_cache']}",
             "RocksDB keeps its block cache nevertheless where options are given as text",
             "write block_cache=0",
-        )  # fmt: skip
+        )
     found = Options(
-        parts[DB], parts[""], parts[TABLE], writes["sync"], writes["disable_wal"], usual.options(),
+        parts[DB],
+        parts[""],
+        parts[TABLE],
+        writes["sync"],
+        writes["disable_wal"],
+        usual.options(),
         row_cache_bytes=_row_cache(title, settings.get(ROW_CACHE, "0")),
-    )  # fmt: skip
+    )
     if found.sync and found.disable_wal:
         raise UsageError(
             f"{title}: sync with disable_wal", "there is no WAL to sync then", "leave one out"
@@ -140,16 +189,20 @@ def settings_of_file(file: OptionsFile, path: Path) -> dict[str, str]:
     found = file.options()
     if ROW_CACHE in found:
         raise UsageError(
-            f"{path}:{file.lines[ROW_CACHE]}", f"{ROW_CACHE}: no OPTIONS file of RocksDB has it",
+            f"{path}:{file.lines[ROW_CACHE]}",
+            f"{ROW_CACHE}: no OPTIONS file of RocksDB has it",
             f"take the line out, and say --set {ROW_CACHE}=SIZE",
-        )  # fmt: skip
-    for name, ours in (("comparator", "leveldb.BytewiseComparator"),
-                       ("table_factory", "BlockBasedTable")):  # fmt: skip
+        )
+    for name, ours in (
+        ("comparator", "leveldb.BytewiseComparator"),
+        ("table_factory", "BlockBasedTable"),
+    ):
         if found.get(name, ours) != ours:
             raise UsageError(
-                f"{path}:{file.lines[name]}", f"{name}={found[name]} is not supported",
+                f"{path}:{file.lines[name]}",
+                f"{name}={found[name]} is not supported",
                 f"take the line out for RocksDB's own {ours}",
-            )  # fmt: skip
+            )
     return {name: value for name, value in found.items() if name not in _FIXED}
 
 
@@ -187,18 +240,20 @@ def _whole_size(text: str) -> str:
 def _check_size(title: str, name: str, value: str) -> None:
     if not _WHOLE_SIZE.fullmatch(value):
         raise UsageError(  # RocksDB reads as far as it understands: 0.5G would be no cache
-            f"{title}: option {name}={value}", "not a whole number of bytes, K, M or G",
+            f"{title}: option {name}={value}",
+            "not a whole number of bytes, K, M or G",
             "write 67108864 or 64M",
-        )  # fmt: skip
+        )
 
 
 def _row_cache(title: str, value: str) -> int:
     _check_size(title, ROW_CACHE, value)
     if (size := int(_whole_size(value))) > _MOST_BYTES:
         raise UsageError(
-            f"{title}: option {ROW_CACHE}={value}", "more bytes than can be counted",
+            f"{title}: option {ROW_CACHE}={value}",
+            "more bytes than can be counted",
             "give it a part of the memory",
-        )  # fmt: skip
+        )
     return size
 
 
@@ -206,9 +261,10 @@ def _usual(installation: Installation) -> OptionsFile:
     found = ask(installation.library).options
     if found is None:
         raise UsageError(
-            f"options of RocksDB {installation.version}", "it writes no OPTIONS file",
+            f"options of RocksDB {installation.version}",
+            "it writes no OPTIONS file",
             "name another installation with the engine option 'prefix'",
-        )  # fmt: skip
+        )
     return found
 
 
@@ -225,20 +281,23 @@ def _truth(title: str, name: str, value: str | None) -> bool:
 def _check_name(title: str, name: str, value: str, homes: Mapping[str, str]) -> None:
     if name in _FIXED:
         raise UsageError(
-            f"{title}: option {name}", "decided by the harness (places, records, opening)",
+            f"{title}: option {name}",
+            "decided by the harness (places, records, opening)",
             "leave it out; the placement says where the parts lie",
-        )  # fmt: skip
+        )
     if name == _TABLE_OPTION:
         raise UsageError(
-            f"{title}: option {name}", "the table's options are given by their own names",
+            f"{title}: option {name}",
+            "the table's options are given by their own names",
             "write block_size=…, say",
-        )  # fmt: skip
+        )
     if name not in homes:
         known = [*homes, *WRITES, ROW_CACHE]
         raise UsageError(
-            f"{title}: option {name}", f"no such option{nearest(name, known)}",
+            f"{title}: option {name}",
+            f"no such option{nearest(name, known)}",
             f"names are those of RocksDB's OPTIONS files, and {ROW_CACHE}, sync, disable_wal",
-        )  # fmt: skip
+        )
     if name == _CACHE:
         _check_size(title, name, value)
     depth = 0
@@ -276,17 +335,20 @@ def _checked(title: str, library: Path, options: Options) -> int | None:
     untold = sorted(name for name, v in options.flat().items() if v and name not in taken)
     if ROW_CACHE in untold:
         raise UsageError(
-            f"options for {title}: {ROW_CACHE}", "it tells of it in its info log alone, and it "
-            "has written none", "leave info_log_level at INFO_LEVEL",
-        )  # fmt: skip
+            f"options for {title}: {ROW_CACHE}",
+            "it tells of it in its info log alone, and it has written none",
+            "leave info_log_level at INFO_LEVEL",
+        )
     if untold:
         raise UsageError(
-            f"options for {title}", f"it does not tell {', '.join(untold)} back",
+            f"options for {title}",
+            f"it does not tell {', '.join(untold)} back",
             "leave them out: nobody would know with what it runs",
-        )  # fmt: skip
+        )
     if changed := differing(options.flat(), taken):
         raise UsageError(
-            f"options for {title}", "; ".join(changed),
+            f"options for {title}",
+            "; ".join(changed),
             "ask for what it would be, so that the run is the one that was asked for",
-        )  # fmt: skip
+        )
     return answer.block_cache_bytes

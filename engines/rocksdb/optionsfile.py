@@ -73,9 +73,10 @@ def _section(line: str, where: str) -> str:
         raise _not_one(where, f"there is no section {line}")
     if family not in ("", _DEFAULT_FAMILY):
         raise UsageError(
-            where, f"a column family {family!r}: the data are in the default one alone",
+            where,
+            f"a column family {family!r}: the data are in the default one alone",
             "take its sections out of the file",
-        )  # fmt: skip
+        )
     return name
 
 

@@ -34,18 +34,19 @@ _FUNCTIONS = {
     "rocksdb_options_destroy": (None, (_POINTER,)),
     "rocksdb_options_set_create_if_missing": (None, (_POINTER, ctypes.c_ubyte)),
     "rocksdb_get_options_from_string": (
-        None, (_POINTER, _TEXT, _POINTER, ctypes.POINTER(_TEXT)),
+        None,
+        (_POINTER, _TEXT, _POINTER, ctypes.POINTER(_TEXT)),
     ),
     "rocksdb_open": (_POINTER, (_POINTER, _TEXT, ctypes.POINTER(_TEXT))),
     "rocksdb_property_int": (ctypes.c_int, (_POINTER, _TEXT, ctypes.POINTER(ctypes.c_uint64))),
     "rocksdb_close": (None, (_POINTER,)),
-}  # fmt: skip
+}
 #: Likewise, where a row cache is asked for.
 _ROW_CACHE_FUNCTIONS = {
     "rocksdb_cache_create_lru": (_POINTER, (ctypes.c_size_t,)),
     "rocksdb_cache_destroy": (None, (_POINTER,)),
     "rocksdb_options_set_row_cache": (None, (_POINTER, _POINTER)),
-}  # fmt: skip
+}
 
 
 def main() -> int:
@@ -64,12 +65,16 @@ def main() -> int:
             error, cache = _open(request, folder)
         except (OSError, AttributeError) as missing:  # no library, or without the C interface
             error = str(missing)
-        print(json.dumps({
-            "error": error,
-            "log": _text(folder, "LOG"),
-            "options_file": _text(folder, "OPTIONS-*"),
-            "block_cache_bytes": cache,
-        }))  # fmt: skip
+        print(
+            json.dumps(
+                {
+                    "error": error,
+                    "log": _text(folder, "LOG"),
+                    "options_file": _text(folder, "OPTIONS-*"),
+                    "block_cache_bytes": cache,
+                }
+            )
+        )
     return 0
 
 

@@ -38,9 +38,11 @@ def doctor(
 def _print(found: dict[str, Any]) -> None:
     facts = found["host"]
     cpu = facts["cpu"]
-    print(f"host     {facts['hostname']}: {cpu['model']}, {cpu['threads']} threads, "
-          f"{format_bytes(facts['memory_bytes'])} memory, "
-          f"Linux {facts['kernel']['release']}")  # fmt: skip
+    print(
+        f"host     {facts['hostname']}: {cpu['model']}, {cpu['threads']} threads, "
+        f"{format_bytes(facts['memory_bytes'])} memory, "
+        f"Linux {facts['kernel']['release']}"
+    )
     print(f"mode     {found['mode']['mode']}: {found['mode']['evidence']}")
     for group, names in found["instructions"].items():
         have = [name for name, there in names.items() if there]
@@ -57,8 +59,10 @@ def _print(found: dict[str, Any]) -> None:
     print(f"memory   traffic of its controllers: {counted}")
     native = found["native_client"]
     lacking = f"; to build the rest install {', '.join(native['missing'])}"
-    print(f"client   loadgen for {', '.join(native['backends']) or 'no engine'}"
-          f"{lacking if native['missing'] else ''}")  # fmt: skip
+    print(
+        f"client   loadgen for {', '.join(native['backends']) or 'no engine'}"
+        f"{lacking if native['missing'] else ''}"
+    )
     for line in _clients(found["official_ycsb"], found["microbenchmarks"]):
         print(line)
     print()
@@ -74,9 +78,11 @@ def _print(found: dict[str, Any]) -> None:
     print()
     print_table(
         ("engine", "version", "from"),
-        [(e["name"], e["version"] or "missing", e["source"] or e["missing"])
-         for e in found["engines"]],
-    )  # fmt: skip
+        [
+            (e["name"], e["version"] or "missing", e["source"] or e["missing"])
+            for e in found["engines"]
+        ],
+    )
     print()
     print_table(
         ("tool", "version"),

@@ -40,11 +40,15 @@ def list_(json_: JsonOption = False) -> None:
     print_table(
         ("engine", "version", "from", "parts"),
         [
-            (r["name"], r["version"] or "missing", r["source"] or r["missing"],
-             ", ".join(r["parts"]))
+            (
+                r["name"],
+                r["version"] or "missing",
+                r["source"] or r["missing"],
+                ", ".join(r["parts"]),
+            )
             for r in rows
         ],
-    )  # fmt: skip
+    )
 
 
 @app.command("install")

@@ -137,8 +137,11 @@ def _variables(items: Sequence[str] | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, text in key_values(items, "--set").items():
         if key in ("confirm_destroy", "destroy"):
-            raise UsageError(f"--set {key}", "it has an option of its own",
-                             "say --confirm-destroy --destroy NAME")  # fmt: skip
+            raise UsageError(
+                f"--set {key}",
+                "it has an option of its own",
+                "say --confirm-destroy --destroy NAME",
+            )
         try:
             found[key] = parse_yaml(text, f"--set {key}").value
         except UsageError as error:
@@ -159,8 +162,11 @@ def _destruction(confirmed: bool, names: Sequence[str] | None) -> dict[str, Any]
         if colon:
             by_host.setdefault(host, []).append(object_)
     if by_host and sum(map(len, by_host.values())) < len(names or ()):
-        raise UsageError("--destroy", "some names say their host, others do not",
-                         "write HOST:NAME for all of them")  # fmt: skip
+        raise UsageError(
+            "--destroy",
+            "some names say their host, others do not",
+            "write HOST:NAME for all of them",
+        )
     return {"confirm_destroy": True, "destroy": by_host or list(names or [])}
 
 

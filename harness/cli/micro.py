@@ -46,16 +46,24 @@ def suites(json_: JsonOption = False) -> None:
         suite = load_suite(path, variables_here())
         planned = planned_by(suite.program, suite.params, suite.repeats)
         every = planned.configurations if planned else suite.measurements
-        found.append({"name": name, "configurations": len({one.configuration for one in every}),
-                      "program": suite.program, "description": suite.description})  # fmt: skip
+        found.append(
+            {
+                "name": name,
+                "configurations": len({one.configuration for one in every}),
+                "program": suite.program,
+                "description": suite.description,
+            }
+        )
     if json_:
         print_json({"suites": found})
         return
     print_table(
         ("suite", "configurations", "description"),
-        [(one["name"], f"{one['configurations']}{_by(one['program'])}", one["description"])
-         for one in found],
-    )  # fmt: skip
+        [
+            (one["name"], f"{one['configurations']}{_by(one['program'])}", one["description"])
+            for one in found
+        ],
+    )
 
 
 def _by(program: object) -> str:
@@ -66,15 +74,29 @@ def _by(program: object) -> str:
 def show_(suite: SuiteArgument, json_: JsonOption = False) -> None:
     """What a suite measures: every configuration, before it is fitted to a tier."""
     loaded = load_suite(find_suite(suite), variables_here())
-    rows = [(one.configuration, _bound(one.duration_ns, one.jobs[0].operations),
-             ", ".join(format_bytes(job.range_bytes) for job in one.jobs))
-            for one in loaded.measurements]  # fmt: skip
+    rows = [
+        (
+            one.configuration,
+            _bound(one.duration_ns, one.jobs[0].operations),
+            ", ".join(format_bytes(job.range_bytes) for job in one.jobs),
+        )
+        for one in loaded.measurements
+    ]
     if planned := planned_by(loaded.program, loaded.params, loaded.repeats):
-        rows = [(it.configuration, _bound(it.duration_ns, it.operations),
-                 format_bytes(it.range_bytes)) for it in planned.configurations]  # fmt: skip
+        rows = [
+            (it.configuration, _bound(it.duration_ns, it.operations), format_bytes(it.range_bytes))
+            for it in planned.configurations
+        ]
     if json_:
-        print_json({"suite": {"name": loaded.name, "description": loaded.description,
-                              "configurations": [row[0] for row in rows]}})  # fmt: skip
+        print_json(
+            {
+                "suite": {
+                    "name": loaded.name,
+                    "description": loaded.description,
+                    "configurations": [row[0] for row in rows],
+                }
+            }
+        )
         return
     print(f"{loaded.name}: {loaded.description}")
     print_table(("configuration", "for", "range"), rows)
@@ -130,8 +152,11 @@ def parameters(
     plain |= {key: value for key, value in of_all.items() if value is not None}
     for key, value in plain.items():
         if key in given:
-            raise UsageError(f"--param {key}={given[key]}", f"{key} is {value} already",
-                             "leave one of the two out")  # fmt: skip
+            raise UsageError(
+                f"--param {key}={given[key]}",
+                f"{key} is {value} already",
+                "leave one of the two out",
+            )
     return given | {key: str(value) for key, value in plain.items()}
 
 
@@ -166,8 +191,11 @@ def run_micro(options: Options) -> None:
 
 def _asked(options: Options) -> list[Asked]:
     if options.format not in _FORMATS:
-        raise UsageError(f"--format {options.format}", "no such format",
-                         f"one of {', '.join(_FORMATS)}; --json for the run itself")  # fmt: skip
+        raise UsageError(
+            f"--format {options.format}",
+            "no such format",
+            f"one of {', '.join(_FORMATS)}; --json for the run itself",
+        )
     if options.format == "perma" and options.json:
         raise UsageError("--json with --format perma", "both print JSON", "leave one of them out")
     if options.suite is None:
@@ -177,8 +205,9 @@ def _asked(options: Options) -> list[Asked]:
             "add --suite quick, say (`harness micro suites` lists them), or a file",
         )
     if not options.tiers:
-        raise UsageError("run micro", "no tier is named",
-                         "add --tier dram, say (harness doctor lists the tiers)")  # fmt: skip
+        raise UsageError(
+            "run micro", "no tier is named", "add --tier dram, say (harness doctor lists the tiers)"
+        )
     path = find_suite(options.suite)
     documents = load_documents(path)
     emulated = tuple(dict.fromkeys(request.partition("=")[0] for request in options.emulate))
@@ -200,8 +229,9 @@ def _asked(options: Options) -> list[Asked]:
 def _check_perma(ready: Sequence[Ready]) -> None:
     for one in ready:
         if one.fitted is None or not all(m.source for m in one.fitted.measurements):
-            raise UsageError("--format perma", f"{one.suite.name} is no suite of PerMA-Bench's",
-                             "use --json")  # fmt: skip
+            raise UsageError(
+                "--format perma", f"{one.suite.name} is no suite of PerMA-Bench's", "use --json"
+            )
 
 
 def _print_plan(ready: Sequence[Ready], json_: bool) -> None:
@@ -283,8 +313,13 @@ def _plan_json(ready: Ready) -> dict[str, Any]:
 
 def _print(finished: Sequence[StoredRun], ready: Sequence[Ready], options: Options) -> None:
     if options.format == "perma":
-        print_json([entry for stored, one in zip(finished, ready, strict=True)
-                    for entry in _perma(stored, one)])  # fmt: skip
+        print_json(
+            [
+                entry
+                for stored, one in zip(finished, ready, strict=True)
+                for entry in _perma(stored, one)
+            ]
+        )
         for stored in finished:  # not part of that JSON's figures: whoever keeps these sees it
             for line in (_headline(stored), *_doubts(stored.run)):
                 print(line, file=sys.stderr)

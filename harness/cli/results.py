@@ -110,8 +110,12 @@ def report(
         return
     files = write_report(chosen, out, title, over, baseline, published, anyway, figures)
     if json_:
-        told = {"html": str(files.html), "markdown": str(files.markdown),
-                "csv": str(files.csv), "runs": len(chosen)}  # fmt: skip
+        told = {
+            "html": str(files.html),
+            "markdown": str(files.markdown),
+            "csv": str(files.csv),
+            "runs": len(chosen),
+        }
         print_json({"report": told} | ({"card": cards.to_json()} if cards else {}))
     else:
         print(f"report: {files.html.absolute()}")
@@ -155,8 +159,11 @@ def _of_experiment(where: Store, name: str) -> list[StoredRun]:
     kept = [stored for stored in runs if stored.spec.series() in series]
     if len(kept) < len(runs):
         left = f"{len(runs) - len(kept)} of {len(runs)} runs of {name}"
-        print(f"{left} are left out: the latest version does not have their series "
-              "(name@hash selects a version)", file=sys.stderr)  # fmt: skip
+        print(
+            f"{left} are left out: the latest version does not have their series "
+            "(name@hash selects a version)",
+            file=sys.stderr,
+        )
     return kept
 
 

@@ -272,9 +272,19 @@ def run(
     own: dict[str, Any] = {"suite": suite, "tier": tier, "overwrite": overwrite or None}
     own["format"] = None if format_ == "table" else format_
     if workload == "micro":
-        others = {"engine": engine, "placement": placement, "driver": driver, "dsn": dsn,
-                  "properties": properties, "memory_limit": memory_limit, "set": set_,
-                  "option": option, "label": label, "listen": listen, "name": name}  # fmt: skip
+        others = {
+            "engine": engine,
+            "placement": placement,
+            "driver": driver,
+            "dsn": dsn,
+            "properties": properties,
+            "memory_limit": memory_limit,
+            "set": set_,
+            "option": option,
+            "label": label,
+            "listen": listen,
+            "name": name,
+        }
         micro.run_micro(
             micro.Options(
                 suite,
@@ -324,8 +334,13 @@ def run(
         profile["axes"]["driver"] = both
     if placement:
         profile["axes"]["placement"] = list(dict.fromkeys(placement))
-    given = {"threads": threads, "cpus": cpus, "memory_limit": memory_limit, "label": label,
-             "listen": listen}  # fmt: skip
+    given = {
+        "threads": threads,
+        "cpus": cpus,
+        "memory_limit": memory_limit,
+        "label": label,
+        "listen": listen,
+    }
     profile["fixed"] |= {key: value for key, value in given.items() if value is not None}
     plan = expand(
         Document("command line", profile, {}), registry.normalise, driver=registry.default_driver

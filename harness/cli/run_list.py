@@ -120,8 +120,11 @@ def _hours(duration_ns: int) -> str:
 def _shared(specs: Sequence[RunSpec]) -> str:
     """The parameters that all runs of the plan have alike."""
     documents = [dict(spec.params) for spec in specs]
-    names = [name for name in dict.fromkeys(name for one in documents for name in one)
-             if len({canonical_json(one.get(name)) for one in documents}) == 1]  # fmt: skip
+    names = [
+        name
+        for name in dict.fromkeys(name for one in documents for name in one)
+        if len({canonical_json(one.get(name)) for one in documents}) == 1
+    ]
     first = documents[0] if documents else {}
     return ", ".join(_named(name, first[name]) for name in names if first.get(name) is not None)
 

@@ -159,8 +159,10 @@ def _print_run(stored: StoredRun) -> None:
     print(f"checks   {passed} of {len(run['checks'])} passed")
     for check in run["checks"]:
         if check["status"] != "passed":
-            print(f"{check['name']} {' '.join(check['labels'].values())} {check['status']}: "
-                  f"{check['detail']}")  # fmt: skip
+            print(
+                f"{check['name']} {' '.join(check['labels'].values())} {check['status']}: "
+                f"{check['detail']}"
+            )
     if run["error"]:
         print(f"error: {run['error']['asked']}: {run['error']['found']}\n  {run['error']['do']}")
 

@@ -30,8 +30,10 @@ def runs(finished: Sequence[StoredRun], json_: bool) -> None:
         for check in stored.run["checks"]:
             if check["status"] != "passed":
                 labels = " ".join(check["labels"].values())
-                print(f"{stored.run_id}: {check['name']} {labels} {check['status']}: "
-                      f"{check['detail']}")  # fmt: skip
+                print(
+                    f"{stored.run_id}: {check['name']} {labels} {check['status']}: "
+                    f"{check['detail']}"
+                )
 
 
 def _print_figures(finished: Sequence[StoredRun]) -> None:

@@ -43,9 +43,12 @@ class Verdict:
     def agrees(self) -> bool:
         """Same thing run, same answers, times within the tolerance."""
         status = self.again.run["status"] == self.original.run["status"]
-        return status and not self.differences and self.answers_equal is not False and (
-            self.times_agree
-        )  # fmt: skip
+        return (
+            status
+            and not self.differences
+            and self.answers_equal is not False
+            and (self.times_agree)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -96,9 +99,11 @@ def repeat(original: StoredRun, env: Environment, store: Store, tolerance: float
         return judge(original, micro.again(original, env, store), tolerance)
     (prepared,) = prepare_all([original.spec], env)
     again = runner.run(
-        prepared, env, store,
+        prepared,
+        env,
+        store,
         runner.ResumePolicy({"name": "repro", "hash": original.run["spec_hash"]}, None),
-    )  # fmt: skip
+    )
     return judge(original, again, tolerance)
 
 
@@ -141,8 +146,10 @@ def _tier_identity(tier: dict[str, Any]) -> str:
     facts = tier["facts"]
     stands_in = f", EMULATED {tier['emulates']}" if tier["emulates"] else ""
     place = tier["path"] or tier["device"] or tier["node"]
-    return f"{tier['name']} = {tier['kind']} {place} ({facts['filesystem']} on " \
-           f"{facts['device']}{stands_in})"  # fmt: skip
+    return (
+        f"{tier['name']} = {tier['kind']} {place} ({facts['filesystem']} on "
+        f"{facts['device']}{stands_in})"
+    )
 
 
 def _answers_equal(original: StoredRun, again: StoredRun) -> bool | None:

@@ -29,8 +29,15 @@ _MODES = {
 
 #: What of the host may be changed at any time and changes times.
 _HOST_STATE = (
-    "governor", "turbo", "smt", "thp", "aslr", "prefetchers", "memory_speed", "memory_bytes",
-)  # fmt: skip
+    "governor",
+    "turbo",
+    "smt",
+    "thp",
+    "aslr",
+    "prefetchers",
+    "memory_speed",
+    "memory_bytes",
+)
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,15 @@ from harness.yamlfile import Document, load_yaml
 TUNING = data_folder("profiles") / "tuning"
 _KEYS = ("schema", "name", "description", "base", "memory", "engines")
 _UNIT_BYTES = {
-    "B": 1, "K": KIB, "kB": KIB, "KiB": KIB, "M": MIB, "MB": MIB, "MiB": MIB, "GiB": GIB,
-}  # fmt: skip
+    "B": 1,
+    "K": KIB,
+    "kB": KIB,
+    "KiB": KIB,
+    "M": MIB,
+    "MB": MIB,
+    "MiB": MIB,
+    "GiB": GIB,
+}
 
 
 def tunings() -> list[str]:
@@ -189,9 +196,10 @@ def _check_units(document: Document) -> None:
     for key, unit in document.value["units"].items():
         if unit not in _UNIT_BYTES:
             raise UsageError(
-                document.at(("units", key)), f"unknown unit {unit!r}",
+                document.at(("units", key)),
+                f"unknown unit {unit!r}",
                 f"known: {', '.join(_UNIT_BYTES)}",
-            )  # fmt: skip
+            )
 
 
 def _render(value: Any, unit: str | None, variables: Mapping[str, float], source: str) -> str:

@@ -23,9 +23,17 @@ _MEMORY_DEVICE = 17
 _NDCTL_TIMEOUT_S = 30
 _TECHNOLOGIES = {3: "DRAM", 4: "NVDIMM-N", 5: "NVDIMM-F", 6: "NVDIMM-P", 7: "Optane"}
 _TYPES = {
-    0x07: "RAM", 0x18: "DDR3", 0x1A: "DDR4", 0x1E: "LPDDR4", 0x1F: "logical non-volatile",
-    0x20: "HBM", 0x21: "HBM2", 0x22: "DDR5", 0x23: "LPDDR5", 0x24: "HBM3",
-}  # fmt: skip
+    0x07: "RAM",
+    0x18: "DDR3",
+    0x1A: "DDR4",
+    0x1E: "LPDDR4",
+    0x1F: "logical non-volatile",
+    0x20: "HBM",
+    0x21: "HBM2",
+    0x22: "DDR5",
+    0x23: "LPDDR5",
+    0x24: "HBM3",
+}
 _UNKNOWN_64 = 0xFFFF_FFFF_FFFF_FFFF
 
 

@@ -25,8 +25,15 @@ Mode = Literal["Default", "AppDirect", "Memory", "Mixed", "unknown"]
 #: Lake, Ice Lake, Sapphire Rapids and Emerald Rapids.
 _OPTANE_MODELS = frozenset({85, 106, 108, 143, 207})
 _IPMCTL_TIMEOUT_S = 30
-_UNITS = {"B": 1, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-          "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}  # fmt: skip
+_UNITS = {
+    "B": 1,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+}
 
 
 @dataclass(frozen=True)

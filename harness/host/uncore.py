@@ -80,13 +80,13 @@ _RULES = (
     _Rule(
         re.compile(r"amd_umc_\d+"),
         {},
-        {"dram_read_bytes": "event=0x0a,rdwrmask=0x1",
-         "dram_write_bytes": "event=0x0a,rdwrmask=0x2"},
+        {
+            "dram_read_bytes": "event=0x0a,rdwrmask=0x1",
+            "dram_write_bytes": "event=0x0a,rdwrmask=0x2",
+        },
     ),
-)  # fmt: skip
-_OPTANE = _Rule(
-    _SERVER, {}, {"pmem_read_bytes": "event=0xe3", "pmem_write_bytes": "event=0xe7"}
-)  # fmt: skip
+)
+_OPTANE = _Rule(_SERVER, {}, {"pmem_read_bytes": "event=0xe3", "pmem_write_bytes": "event=0xe7"})
 
 
 def traffic_events(kernel: Kernel = LIVE) -> list[TrafficEvent]:

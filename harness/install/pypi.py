@@ -31,11 +31,27 @@ class Wheel:
     def fetch(self, folder: Path) -> list[str]:
         """Bring the wheel into ``folder`` and compare its checksum."""
         command = [
-            sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
-            "--no-deps", "--only-binary", ":all:", "--platform", self.platform,
-            "--implementation", "cp", "--python-version", self.python, "--abi", self.abi,
-            "--dest", str(folder), f"{self.package}=={self.version}",
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--platform",
+            self.platform,
+            "--implementation",
+            "cp",
+            "--python-version",
+            self.python,
+            "--abi",
+            self.abi,
+            "--dest",
+            str(folder),
+            f"{self.package}=={self.version}",
+        ]
         do = "check the network and pip's index settings, then run it again"
         run_client(f"download {self.label}", command, folder, do)
         if not (folder / self.file).exists():

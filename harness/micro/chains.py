@@ -55,9 +55,10 @@ def parse_chain(text: str, source: str) -> tuple[ChainOperation, ...]:
     chain = tuple(_operation(one.strip(), source) for one in str(text).split(","))
     if chain[0].kind != "read":
         raise UsageError(
-            source, f"the chain {text!r} begins with a write", "begin it with a read: a write "
-            "goes to the address of the operation before it",
-        )  # fmt: skip
+            source,
+            f"the chain {text!r} begins with a write",
+            "begin it with a read: a write goes to the address of the operation before it",
+        )
     before = chain[0]
     for one in chain[1:]:
         if one.kind == "write" and one.place != before.place:

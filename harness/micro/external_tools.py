@@ -60,9 +60,10 @@ def require_room(tier: Tier, size_bytes: int, name: str, key: str) -> None:
     path = tier.claim.path
     if path is None or tier.facts.kind not in DIRECTORY_KINDS:
         raise UsageError(
-            asked, f"a {tier.facts.kind} has no files, and {name} measures in one",
+            asked,
+            f"a {tier.facts.kind} has no files, and {name} measures in one",
             "choose a tier that is a directory",
-        )  # fmt: skip
+        )
     room = os.statvfs(_existing(path))
     free = room.f_bavail * room.f_frsize
     if size_bytes > free * (1 - _SPARE_SHARE):

@@ -216,9 +216,10 @@ def _everything(found: Mapping[IoJob, list[IoSample]]) -> Check:
     """No job of fio's failed, else there were no samples: said with how much they did."""
     operations = sum(one.operations for samples in found.values() for one in samples)
     return Check(
-        "io_without_errors", "passed",
+        "io_without_errors",
+        "passed",
         f"{counted(len(found), 'configuration')}, {counted(operations, 'operation')}, none failed",
-    )  # fmt: skip
+    )
 
 
 def _findings(plan: IoPlan, past_cache: bool, cached: bool) -> Iterator[Finding]:

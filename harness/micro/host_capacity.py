@@ -27,9 +27,13 @@ _OF_MEMORY, _OF_FILES = 0.6, 0.8
 _PAGE_CACHED = ("block", "sector", "fs-nodax")
 #: Words of suites by the flags of x86. The set of the name sse2 has an ntload: that is SSE4.1.
 _OF_FLAGS = {
-    "avx512f": "avx512", "avx2": "avx2", "sse4_1": "sse2",
-    "clwb": "clwb", "clflushopt": "clflushopt", "clflush": "clflush",
-}  # fmt: skip
+    "avx512f": "avx512",
+    "avx2": "avx2",
+    "sse4_1": "sse2",
+    "clwb": "clwb",
+    "clflushopt": "clflushopt",
+    "clflush": "clflush",
+}
 _SIZE = re.compile(r"^(\d+)([KM]?)$")
 
 

@@ -36,12 +36,20 @@ Sync = Literal["none", "fsync", "fdatasync", "dsync"]
 Direct = Literal["auto", "yes", "no"]
 
 _DEFAULTS: Mapping[str, Any] = {
-    "size": "1GiB", "duration": "2s", "measurements": {}, "only": None,
-}  # fmt: skip
+    "size": "1GiB",
+    "duration": "2s",
+    "measurements": {},
+    "only": None,
+}
 _KEYS: Mapping[str, Any] = {
-    "operation": None, "pattern": None, "access": None,
-    "queue_depth": 1, "threads": 1, "sync": "none", "direct": "auto",
-}  # fmt: skip
+    "operation": None,
+    "pattern": None,
+    "access": None,
+    "queue_depth": 1,
+    "threads": 1,
+    "sync": "none",
+    "direct": "auto",
+}
 _NAMED_WHERE_SWEPT = ("operation", "pattern")
 _SYNCS: tuple[Sync, ...] = ("none", "fsync", "fdatasync", "dsync")
 _DEEPEST, _MOST_THREADS = 1024, 1024
@@ -117,9 +125,10 @@ def plan_of(params: Mapping[str, Any]) -> IoPlan:
     size = size_of("size", given["size"])
     if size % WRITTEN_BYTES:
         raise UsageError(
-            f"size {given['size']}", "not so many whole MiB, and the file is written by the MiB",
+            f"size {given['size']}",
+            "not so many whole MiB, and the file is written by the MiB",
             f"write {max(1, size // MIB)}MiB, say",
-        )  # fmt: skip
+        )
     duration = parse_duration_ns(str(given["duration"]))
     if duration < _SHORTEST_NS or duration > 3600 * NS_PER_S:
         raise UsageError(f"duration {given['duration']}", "out of range", "choose 1ms to 1h")
@@ -163,9 +172,10 @@ def _bodies(params: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(found, Mapping):
         return found
     raise UsageError(
-        "measurements of a suite of fio", f"{found!r} is no mapping of names",
+        "measurements of a suite of fio",
+        f"{found!r} is no mapping of names",
         "write wal: {operation: write, pattern: sequential, access: 4KiB}, say",
-    )  # fmt: skip
+    )
 
 
 def size_of(key: str, value: Any) -> int:
@@ -187,9 +197,10 @@ def _jobs(name: str, body: Any) -> Iterator[IoJob]:
     for key in body:
         if key not in _KEYS:
             raise UsageError(
-                f"{asked}: {key!r}", f"no such key{nearest(str(key), list(_KEYS))}",
+                f"{asked}: {key!r}",
+                f"no such key{nearest(str(key), list(_KEYS))}",
                 f"the keys are {', '.join(_KEYS)}",
-            )  # fmt: skip
+            )
     values = {**_KEYS, **body}
     if missing := [key for key, value in values.items() if value is None]:
         raise UsageError(asked, f"no {' and no '.join(missing)}", "write it")

@@ -24,8 +24,11 @@ from harness.units import MIB, format_bytes
 from harness.workloads import parameters
 
 _DEFAULTS: Mapping[str, Any] = {
-    "requests": 2000, "access": "4KiB", "working_set": "256MiB", "only": None,
-}  # fmt: skip
+    "requests": 2000,
+    "access": "4KiB",
+    "working_set": "256MiB",
+    "only": None,
+}
 #: ioping's own: the first request after a pause is not like the others.
 _IGNORED = 1
 #: More than Linux moves at once ioping does not take (2 GiB less a page).

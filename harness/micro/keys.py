@@ -131,16 +131,18 @@ def _kernel(value: Any, variables: Variables, source: str) -> dict[str, str]:
     words = str(value).split("+")
     if words[0] == "mixed" and words[1:2] not in (["store"], ["ntstore"]):
         raise UsageError(
-            source, f"{value!r}: mixed reads and writes, and how it writes is not said",
+            source,
+            f"{value!r}: mixed reads and writes, and how it writes is not said",
             "write mixed+store or mixed+ntstore, its flush and its fence behind it",
-        )  # fmt: skip
+        )
     found = parse_kernel(value, source)
     access = found.get("store", found["operation"])
     if found["flush"] != "none" and access != "store":
         raise UsageError(
-            source, f"{value!r}: {access} leaves no lines in the cache to be flushed",
+            source,
+            f"{value!r}: {access} leaves no lines in the cache to be flushed",
             f"leave +{found['flush']} out; it goes with store",
-        )  # fmt: skip
+        )
     return found
 
 

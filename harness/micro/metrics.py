@@ -20,23 +20,53 @@ from harness.store.result import Metric
 
 #: Keys of a job's own that are labels by another name.
 _LABELS = {
-    "operation": "operation", "store": "store", "pattern": "pattern", "order": "pattern",
-    "access_bytes": "access_size_bytes", "stride_bytes": "stride_bytes",
-    "hotspot_bytes": "hotspot_bytes", "zipf_exponent": "zipf_exponent",
-    "flush": "flush", "fence": "fence", "flush_when": "flush_when",
-    "fence_every_bytes": "fence_every_bytes", "read_share": "read_share", "before": "before",
-    "written_by": "written_by", "distance": "distance", "lane": "lane",
-    "node_bytes": "node_bytes", "chains": "chains", "locality_bytes": "locality_bytes",
-    "mode": "mode", "writer": "writer", "padded": "padded",
-    "entry_bytes": "entry_bytes", "method": "method", "page_bytes": "page_bytes",
+    "operation": "operation",
+    "store": "store",
+    "pattern": "pattern",
+    "order": "pattern",
+    "access_bytes": "access_size_bytes",
+    "stride_bytes": "stride_bytes",
+    "hotspot_bytes": "hotspot_bytes",
+    "zipf_exponent": "zipf_exponent",
+    "flush": "flush",
+    "fence": "fence",
+    "flush_when": "flush_when",
+    "fence_every_bytes": "fence_every_bytes",
+    "read_share": "read_share",
+    "before": "before",
+    "written_by": "written_by",
+    "distance": "distance",
+    "lane": "lane",
+    "node_bytes": "node_bytes",
+    "chains": "chains",
+    "locality_bytes": "locality_bytes",
+    "mode": "mode",
+    "writer": "writer",
+    "padded": "padded",
+    "entry_bytes": "entry_bytes",
+    "method": "method",
+    "page_bytes": "page_bytes",
     "dirty_lines": "dirty_lines",
-}  # fmt: skip
+}
 #: Keys of a suite's job that its labels tell, be it by their absence (``numa: near``).
 TOLD_KEYS = frozenset(
-    ["kind", "kernel", "threads", "range", "place", "numa", "pages", "partitions", "isa", "chain",
-     "mode", "dram_range", "dram_share",
-     *(key for key, one in KEYS.items() if one.field in _LABELS)]
-)  # fmt: skip
+    [
+        "kind",
+        "kernel",
+        "threads",
+        "range",
+        "place",
+        "numa",
+        "pages",
+        "partitions",
+        "isa",
+        "chain",
+        "mode",
+        "dram_range",
+        "dram_share",
+        *(key for key, one in KEYS.items() if one.field in _LABELS),
+    ]
+)
 #: Kinds that load memory beside what another one measures.
 _LOADING = ("throughput",)
 _WAITING = ("chase", "latency", "chain")
@@ -98,14 +128,20 @@ def metrics_of(
 def _rates(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:
     if one.job.kind in ("throughput", "chain", "log", "page"):
         yield Metric(
-            "bandwidth_bytes_per_second", "B/s", "higher", labels,
+            "bandwidth_bytes_per_second",
+            "B/s",
+            "higher",
+            labels,
             samples=one.values("bandwidth_bytes_per_second"),
-        )  # fmt: skip
+        )
     if one.job.kind in ("chain", "log", "page"):
         yield Metric(
-            "operations_per_second", "1/s", "higher", labels,
+            "operations_per_second",
+            "1/s",
+            "higher",
+            labels,
             samples=one.values("operations_per_second"),
-        )  # fmt: skip
+        )
 
 
 def _times(one: JobResults, labels: Mapping[str, str]) -> Iterator[Metric]:

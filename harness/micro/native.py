@@ -47,8 +47,12 @@ def refuse(suite: ScaledSuite, tier: Tier, room: HostCapacity) -> None:
     spec = spec_json(suite.measurements, tier, there, room, seed=0, repeats=1)
     done = subprocess.run(
         [native_programs.microbench_program(), "--check"],
-        input=json.dumps(spec), capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        input=json.dumps(spec),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     if done.returncode == 0:
         return
     words = done.stderr.strip().removeprefix("microbench: ")
@@ -57,10 +61,11 @@ def refuse(suite: ScaledSuite, tier: Tier, room: HostCapacity) -> None:
     one = suite.measurements[int(of["index"])]
     job = f", job {of['job']}" if len(one.jobs) > 1 else ""
     raise UsageError(
-        f"{one.origin}, {one.configuration}{job}", of["found"],
+        f"{one.origin}, {one.configuration}{job}",
+        of["found"],
         "change it in the suite, or by -p (docs/micro.md); these are the program's own words "
         "(docs/microbench.md)",
-    )  # fmt: skip
+    )
 
 
 def measure(work: Workplace, fitted: ScaledSuite, room: HostCapacity, suite: Suite) -> Measured:
@@ -76,9 +81,14 @@ def measure(work: Workplace, fitted: ScaledSuite, room: HostCapacity, suite: Sui
         under_way = _UnderWay(fitted, work.repeats, task)
         try:
             result = run_program(
-                [str(program), "-"], spec, env.supervisor, work.scratch, user, under_way.begins,
+                [str(program), "-"],
+                spec,
+                env.supervisor,
+                work.scratch,
+                user,
+                under_way.begins,
                 env.credentials,
-            )  # fmt: skip
+            )
         except RunFailed as error:
             raise under_way.named(error) from error
     return Measured(

@@ -136,9 +136,10 @@ def parse_limits(given: Mapping[str, str]) -> Limits:
     for key, text in given.items():
         if key not in _READ:
             raise UsageError(
-                f"--param {key}", f"no such parameter of micro{nearest(key, PARAMETERS)}",
+                f"--param {key}",
+                f"no such parameter of micro{nearest(key, PARAMETERS)}",
                 f"known: {', '.join(PARAMETERS)}; all else stands in the suite's file",
-            )  # fmt: skip
+            )
         field, read = _READ[key]
         try:
             fields[field] = read(str(text))

@@ -21,8 +21,16 @@ NUMA_PATTERNS = ("near", "far")
 DISTRIBUTIONS = ("uniform", "zipf")
 _SIZE = re.compile(r"^(\d+)([kKmMgG]?)$")
 _FACTORS = {"": 1, "k": KIB, "m": MIB, "g": GIB}
-_YES_NO = {"yes": True, "y": True, "true": True, "on": True,
-           "no": False, "n": False, "false": False, "off": False}  # fmt: skip
+_YES_NO = {
+    "yes": True,
+    "y": True,
+    "true": True,
+    "on": True,
+    "no": False,
+    "n": False,
+    "false": False,
+    "off": False,
+}
 _MOST_THREADS = (1 << 16) - 1
 
 
@@ -100,9 +108,14 @@ class PermaConfig:
 
 
 _ALWAYS_TOLD = (
-    "memory_range", "exec_mode", "number_partitions", "number_threads", "numa_pattern",
-    "prefault_file", "min_io_chunk_size",
-)  # fmt: skip
+    "memory_range",
+    "exec_mode",
+    "number_partitions",
+    "number_threads",
+    "numa_pattern",
+    "prefault_file",
+    "min_io_chunk_size",
+)
 _DRAM_TOLD = ("dram_memory_range", "dram_operation_ratio", "dram_huge_pages")
 
 
@@ -154,8 +167,14 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
         ("access_size", "memory_range", "dram_memory_range", "min_io_chunk_size"), _size
     ),
     **dict.fromkeys(
-        ("number_operations", "number_threads", "run_time", "number_partitions",
-         "latency_sample_frequency"), _whole
+        (
+            "number_operations",
+            "number_threads",
+            "run_time",
+            "number_partitions",
+            "latency_sample_frequency",
+        ),
+        _whole,
     ),
     **dict.fromkeys(("dram_operation_ratio", "zipf_alpha"), _fraction),
     **dict.fromkeys(("prefault_file", "dram_huge_pages"), _flag),
@@ -164,7 +183,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "persist_instruction": _word(tuple(PERSIST)),
     "numa_pattern": _word(NUMA_PATTERNS),
     "random_distribution": _word(DISTRIBUTIONS),
-}  # fmt: skip
+}
 KEYS = tuple(field.name for field in fields(PermaConfig))
 
 
@@ -203,63 +222,110 @@ def _power_of_two(value: int) -> bool:
 def _sizes(c: PermaConfig) -> tuple[_Limit, ...]:
     chunk, access = c.min_io_chunk_size, c.access_size
     return (
-        (access >= 64 and _power_of_two(access), f"access_size {access}",
-         "a power of two from 64 on (a cache line)"),
-        (chunk >= 64 and _power_of_two(chunk), f"min_io_chunk_size {chunk}",
-         "a power of two from 64 on"),
+        (
+            access >= 64 and _power_of_two(access),
+            f"access_size {access}",
+            "a power of two from 64 on (a cache line)",
+        ),
+        (
+            chunk >= 64 and _power_of_two(chunk),
+            f"min_io_chunk_size {chunk}",
+            "a power of two from 64 on",
+        ),
         (c.memory_range > 0, "memory_range 0", "more than nothing"),
-        (c.memory_range % access == 0, f"memory_range {c.memory_range}",
-         f"a multiple of access_size ({access})"),
-        (c.dram_memory_range % access == 0, f"dram_memory_range {c.dram_memory_range}",
-         f"a multiple of access_size ({access}), or 0"),
-        (c.memory_range % chunk == 0, f"memory_range {c.memory_range}",
-         f"a multiple of min_io_chunk_size ({chunk})"),
-        (0.0 <= c.dram_operation_ratio <= 1.0, f"dram_operation_ratio {c.dram_operation_ratio}",
-         "from 0 to 1"),
+        (
+            c.memory_range % access == 0,
+            f"memory_range {c.memory_range}",
+            f"a multiple of access_size ({access})",
+        ),
+        (
+            c.dram_memory_range % access == 0,
+            f"dram_memory_range {c.dram_memory_range}",
+            f"a multiple of access_size ({access}), or 0",
+        ),
+        (
+            c.memory_range % chunk == 0,
+            f"memory_range {c.memory_range}",
+            f"a multiple of min_io_chunk_size ({chunk})",
+        ),
+        (
+            0.0 <= c.dram_operation_ratio <= 1.0,
+            f"dram_operation_ratio {c.dram_operation_ratio}",
+            "from 0 to 1",
+        ),
         (c.zipf_alpha >= 0, f"zipf_alpha {c.zipf_alpha}", "0 or more"),
-    )  # fmt: skip
+    )
 
 
 def _threads(c: PermaConfig) -> tuple[_Limit, ...]:
     threads = max(1, c.number_threads)
     parts = c.number_partitions or threads
     return (
-        (1 <= c.number_threads <= _MOST_THREADS, f"number_threads {c.number_threads}",
-         f"from 1 to {_MOST_THREADS}"),
-        (c.number_partitions == 0 or threads % c.number_partitions == 0,
-         f"number_threads {threads} with number_partitions {c.number_partitions}",
-         "number_threads must be a multiple of number_partitions"),
-        (c.memory_range // parts % c.access_size == 0,
-         f"memory_range {c.memory_range} in {parts} partitions",
-         "each must be a multiple of access_size: take 2^x partitions"),
-        (c.dram_memory_range // parts % c.access_size == 0,
-         f"dram_memory_range {c.dram_memory_range} in {parts} partitions",
-         "each must be a multiple of access_size: take 2^x partitions"),
-        (c.memory_range // threads >= c.min_io_chunk_size or c.dram_operation_ratio == 1,
-         f"memory_range {c.memory_range} for {threads} threads",
-         f"each thread needs min_io_chunk_size ({c.min_io_chunk_size} bytes) of it"),
-    )  # fmt: skip
+        (
+            1 <= c.number_threads <= _MOST_THREADS,
+            f"number_threads {c.number_threads}",
+            f"from 1 to {_MOST_THREADS}",
+        ),
+        (
+            c.number_partitions == 0 or threads % c.number_partitions == 0,
+            f"number_threads {threads} with number_partitions {c.number_partitions}",
+            "number_threads must be a multiple of number_partitions",
+        ),
+        (
+            c.memory_range // parts % c.access_size == 0,
+            f"memory_range {c.memory_range} in {parts} partitions",
+            "each must be a multiple of access_size: take 2^x partitions",
+        ),
+        (
+            c.dram_memory_range // parts % c.access_size == 0,
+            f"dram_memory_range {c.dram_memory_range} in {parts} partitions",
+            "each must be a multiple of access_size: take 2^x partitions",
+        ),
+        (
+            c.memory_range // threads >= c.min_io_chunk_size or c.dram_operation_ratio == 1,
+            f"memory_range {c.memory_range} for {threads} threads",
+            f"each thread needs min_io_chunk_size ({c.min_io_chunk_size} bytes) of it",
+        ),
+    )
 
 
 def _modes(c: PermaConfig) -> tuple[_Limit, ...]:
     least = c.min_io_chunk_size // c.access_size * c.number_threads
     default = PermaConfig.number_operations
     return (
-        (c.dram_operation_ratio == 0 or c.exec_mode == "random",
-         f"dram_operation_ratio with exec_mode {c.exec_mode}", "it goes with random only"),
-        (not c.uses_dram or c.dram_memory_range > 0,
-         "operations on DRAM and no dram_memory_range", "set dram_memory_range"),
-        (c.counted or c.number_operations == default,
-         f"number_operations with exec_mode {c.exec_mode}",
-         "a sequential benchmark goes once over its range, or as long as run_time"),
-        (not c.counted or c.number_operations > least,
-         f"number_operations {c.number_operations}",
-         f"more than {least}: a chunk of min_io_chunk_size for each thread"),
-        (not c.custom or bool(c.custom_operations), "exec_mode custom without custom_operations",
-         "name them: r_64,w_64_cache"),
-        (c.custom or not c.custom_operations, f"custom_operations with exec_mode {c.exec_mode}",
-         "they go with exec_mode custom only"),
-        (c.custom or c.latency_sample_frequency == 0,
-         f"latency_sample_frequency with exec_mode {c.exec_mode}",
-         "it goes with exec_mode custom only"),
-    )  # fmt: skip
+        (
+            c.dram_operation_ratio == 0 or c.exec_mode == "random",
+            f"dram_operation_ratio with exec_mode {c.exec_mode}",
+            "it goes with random only",
+        ),
+        (
+            not c.uses_dram or c.dram_memory_range > 0,
+            "operations on DRAM and no dram_memory_range",
+            "set dram_memory_range",
+        ),
+        (
+            c.counted or c.number_operations == default,
+            f"number_operations with exec_mode {c.exec_mode}",
+            "a sequential benchmark goes once over its range, or as long as run_time",
+        ),
+        (
+            not c.counted or c.number_operations > least,
+            f"number_operations {c.number_operations}",
+            f"more than {least}: a chunk of min_io_chunk_size for each thread",
+        ),
+        (
+            not c.custom or bool(c.custom_operations),
+            "exec_mode custom without custom_operations",
+            "name them: r_64,w_64_cache",
+        ),
+        (
+            c.custom or not c.custom_operations,
+            f"custom_operations with exec_mode {c.exec_mode}",
+            "they go with exec_mode custom only",
+        ),
+        (
+            c.custom or c.latency_sample_frequency == 0,
+            f"latency_sample_frequency with exec_mode {c.exec_mode}",
+            "it goes with exec_mode custom only",
+        ),
+    )

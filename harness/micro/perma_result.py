@@ -34,9 +34,15 @@ from harness.units import GIB, NS_PER_S
 #: Kinds of tiers that are persistent memory, mapped as such.
 _DAX = ("fsdax", "devdax")
 _PERCENTILES = {
-    "median": 50.0, "lower_quartile": 25.0, "upper_quartile": 75.0, "percentile_90": 90.0,
-    "percentile_95": 95.0, "percentile_99": 99.0, "percentile_999": 99.9, "percentile_9999": 99.99,
-}  # fmt: skip
+    "median": 50.0,
+    "lower_quartile": 25.0,
+    "upper_quartile": 75.0,
+    "percentile_90": 90.0,
+    "percentile_95": 95.0,
+    "percentile_99": 99.0,
+    "percentile_999": 99.9,
+    "percentile_9999": 99.99,
+}
 
 
 @dataclass(frozen=True)
@@ -80,9 +86,10 @@ def perma_results(
     """
     if strange := next((one for one in measurements if not one.source), None):
         raise UsageError(
-            f"--format perma for {strange.name}", "it is no benchmark of PerMA-Bench's",
+            f"--format perma for {strange.name}",
+            "it is no benchmark of PerMA-Bench's",
             "use --json",
-        )  # fmt: skip
+        )
     jobs: dict[str, list[JobResults]] = {}
     for one in collected(measurements, result, repeats):
         jobs.setdefault(one.measurement.configuration, []).append(one)
@@ -100,8 +107,9 @@ def _benchmark(
     rated = [one for one in same if not _timed(one)]
     latencies = {_key(one): one for one in same if _timed(one)}
     first = rated[0]
-    swept = {job.name: sorted(a.key for a in first.axes if a.job in ("", job.name))
-             for job in first.jobs}  # fmt: skip
+    swept = {
+        job.name: sorted(a.key for a in first.axes if a.job in ("", job.name)) for job in first.jobs
+    }
     single = len(first.jobs) == 1
     told: dict[str, Any] = {"bm_name": first.name}
     if not single:
@@ -121,10 +129,12 @@ def _benchmark(
             ((config, results),) = parts.values()
             told["benchmarks"].append({"config": config, "results": results})
         else:
-            told["benchmarks"].append({
-                "config": {name: config for name, (config, _) in parts.items()},
-                "results": {name: {"results": results} for name, (_, results) in parts.items()},
-            })  # fmt: skip
+            told["benchmarks"].append(
+                {
+                    "config": {name: config for name, (config, _) in parts.items()},
+                    "results": {name: {"results": results} for name, (_, results) in parts.items()},
+                }
+            )
     return told
 
 

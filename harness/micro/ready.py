@@ -25,14 +25,20 @@ _LEAST = {
             "duration_ns": None,
             "jobs": [
                 {
-                    "name": "load", "kind": "throughput", "target": "page", "threads": 1,
-                    "operation": "load", "access_bytes": 64, "pattern": "sequential",
-                    "range_bytes": 4096, "operations": 1,
+                    "name": "load",
+                    "kind": "throughput",
+                    "target": "page",
+                    "threads": 1,
+                    "operation": "load",
+                    "access_bytes": 64,
+                    "pattern": "sequential",
+                    "range_bytes": 4096,
+                    "operations": 1,
                 }
             ],
         }
     ],
-}  # fmt: skip
+}
 _TIMEOUT_S = 60
 #: Of one family of processors, from the widest on; the other one has its own alone.
 _X86 = ("avx512", "avx2", "sse2")
@@ -72,9 +78,12 @@ def _microbench() -> dict[str, Any]:
         program = native_programs.microbench_program()
         told["program"] = str(program)
         done = subprocess.run(
-            [program, "-"], input=json.dumps(_LEAST).encode(), capture_output=True,
-            timeout=_TIMEOUT_S, check=False,
-        )  # fmt: skip
+            [program, "-"],
+            input=json.dumps(_LEAST).encode(),
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
         result = of_printed(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
     except (UsageError, RunFailed) as error:
         return told | {"missing": f"{error.context}{'; ' * bool(error.hint)}{error.hint}"}

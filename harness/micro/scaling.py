@@ -67,8 +67,11 @@ def fit(suite: Suite, room: HostCapacity, limits: Limits) -> ScaledSuite:
     steps = Steps(_left_out(asked, room), limited, threaded, sized, kept)
     findings = findings_of(steps, room, limits)
     if not kept:
-        raise UsageError(f"suite {suite.name}", "nothing of it can be measured here",
-                         "; ".join(f["found"] for f in findings))  # fmt: skip
+        raise UsageError(
+            f"suite {suite.name}",
+            "nothing of it can be measured here",
+            "; ".join(f["found"] for f in findings),
+        )
     refuse_jobs(kept, room)
     refuse_cached(steps, room)
     refuse_gigantic(*_gigantic(kept, room), room)
@@ -127,9 +130,10 @@ def _with_processors(measurements: Sequence[Measurement], room: HostCapacity) ->
         if one.needed:
             numa = next(job.numa for job in one.jobs if job.numa in lacking)
             raise UsageError(
-                one.origin, f"numa_pattern {numa}: {NO_PROCESSORS[numa]['found']}",
+                one.origin,
+                f"numa_pattern {numa}: {NO_PROCESSORS[numa]['found']}",
                 NO_PROCESSORS[numa]["do"],
-            )  # fmt: skip
+            )
     return [one for one in measurements if one not in without]
 
 
@@ -140,8 +144,10 @@ def _lacking(room: HostCapacity) -> set[Numa]:
 
 def _left_out(asked: Sequence[Measurement], room: HostCapacity) -> dict[Numa, int]:
     """How many configurations want near, and far processors that may not be used."""
-    return {numa: sum(any(job.numa == numa for job in one.jobs) for one in asked)
-            for numa in sorted(_lacking(room))}  # fmt: skip
+    return {
+        numa: sum(any(job.numa == numa for job in one.jobs) for one in asked)
+        for numa in sorted(_lacking(room))
+    }
 
 
 def _whole(one: Measurement) -> Measurement:
@@ -168,15 +174,13 @@ def _limited(one: Measurement, limits: Limits) -> Measurement:
         replace(
             _with_threads(job, min(job.threads, limits.threads or job.threads)),
             range_bytes=min(job.range_bytes, limits.range_bytes or job.range_bytes),
-            dram_range_bytes=min(
-                job.dram_range_bytes, limits.range_bytes or job.dram_range_bytes
-            ),
+            dram_range_bytes=min(job.dram_range_bytes, limits.range_bytes or job.dram_range_bytes),
             operations=job.operations and min(job.operations, limits.operations or job.operations),
             pages=limits.pages or job.pages,
             keys=_with_isa(job, limits.isa),
         )
         for job in one.jobs
-    )  # fmt: skip
+    )
     return replace(
         one,
         jobs=jobs,

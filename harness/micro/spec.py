@@ -77,8 +77,13 @@ def _target(
             )
         return {"kind": "dram", "node": nodes[0], "pages": pages, "size_bytes": size}
     if tier.facts.kind == "devdax":
-        return {"kind": "devdax", "path": tier.claim.device, "size_bytes": size,
-                "overwrite": True, "persistence_domain": domain}  # fmt: skip
+        return {
+            "kind": "devdax",
+            "path": tier.claim.device,
+            "size_bytes": size,
+            "overwrite": True,
+            "persistence_domain": domain,
+        }
     assert tier.facts.kind in DIRECTORY_KINDS and directory is not None
     dax = tier.facts.kind == "fsdax" and not tier.emulated
     return {

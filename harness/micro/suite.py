@@ -154,9 +154,10 @@ def _other_program(name: str, document: Document, variables: Variables) -> Suite
         raise UsageError(document.at(()), "neither measurements nor a program", "name one of them")
     if value["program"] == Suite.program:
         raise UsageError(
-            document.at(("program",)), f"program: {value['program']}, and no measurements",
+            document.at(("program",)),
+            f"program: {value['program']}, and no measurements",
             "write measurements and leave program out; params are for fio and ioping",
-        )  # fmt: skip
+        )
     check_written(document, value, ())
     return Suite(
         name,
@@ -173,9 +174,10 @@ def _other_program(name: str, document: Document, variables: Variables) -> Suite
 def _check_ours(document: Document) -> None:
     if "program" in document.value:
         raise UsageError(
-            document.at(("program",)), "a program beside measurements, which are microbench's",
+            document.at(("program",)),
+            "a program beside measurements, which are microbench's",
             "leave program out; what fio measures stands in params: {measurements: …}",
-        )  # fmt: skip
+        )
     check_written(document, document.value.get("block", {}), ("block",))
 
 
@@ -230,9 +232,10 @@ class _Expansion:
             return
         if "matrix" in self.body:
             raise UsageError(
-                self.document.at((*self.where, "matrix")), "a matrix beside jobs",
+                self.document.at((*self.where, "matrix")),
+                "a matrix beside jobs",
                 "write it into one of the jobs; beside them stand duration and warm_up in args",
-            )  # fmt: skip
+            )
         swept = [[*self._points((*self.where, "jobs", job), jobs[job])] for job in jobs]
         for chosen in product(*swept):
             yield self._measurement(list(zip(map(str, jobs), chosen, strict=True)))
@@ -268,34 +271,43 @@ class _Expansion:
         """``from``, that times the base and so on, and ``to``: both ends always."""
         source = self._at(where)
         key = str(where[-1])
-        first, last = (int(read_key(key, given[end], self.variables, source))
-                       for end in ("from", "to"))  # fmt: skip
+        first, last = (
+            int(read_key(key, given[end], self.variables, source)) for end in ("from", "to")
+        )
         if first < 1:
             raise UsageError(source, f"powers from {first}", "begin with 1 or more")
         steps = range(max(0, math.ceil(math.log(max(last, 1) / first, given["powers_of"]))))
         return [*(first * given["powers_of"] ** step for step in steps), max(first, last)]
 
     def _measurement(self, chosen: list[tuple[str, _Point]]) -> Measurement:
-        outer = self._read((*self.where, "args"), self.body.get("args", {})) \
-            if "jobs" in self.body else {}  # fmt: skip
+        outer = (
+            self._read((*self.where, "args"), self.body.get("args", {}))
+            if "jobs" in self.body
+            else {}
+        )
         defaults = self._read(("defaults",), self.document.value.get("defaults", {}))
         if strange := [key for key in outer if key not in TIMES]:
             raise UsageError(
                 self.document.at((*self.where, "args", strange[0])),
-                f"{strange[0]!r} beside jobs", "write it into the jobs that it is for",
-            )  # fmt: skip
+                f"{strange[0]!r} beside jobs",
+                "write it into the jobs that it is for",
+            )
         built = [self._job(name, point, defaults) for name, point in chosen]
         several = len(chosen) > 1
-        axes = tuple(Axis(name if several else "", key, text)
-                     for name, point in chosen for key, text in point.texts)  # fmt: skip
+        axes = tuple(
+            Axis(name if several else "", key, text)
+            for name, point in chosen
+            for key, text in point.texts
+        )
         times = {key: self._time(key, outer, defaults, chosen) for key in TIMES}
         jobs = tuple(job for job in built if job is not None)
         if not jobs:
             raise UsageError(
-                self._at(self._where_of_pace(chosen[0][1])), f"pace: {IDLE}, and nothing else runs",
+                self._at(self._where_of_pace(chosen[0][1])),
+                f"pace: {IDLE}, and nothing else runs",
                 f"{IDLE} leaves a job out that others run beside: write it into one of several "
                 "jobs, or leave it out",
-            )  # fmt: skip
+            )
         origin = self.document.at(chosen[0][1].where)
         if times["duration"] is None and all(job.operations is None for job in jobs):
             raise UsageError(origin, f"{self.name} never ends", "give it a duration or a count")
@@ -320,9 +332,10 @@ class _Expansion:
         own = [point.values[key] for _, point in chosen if key in point.values]
         if len(chosen) > 1 and own:
             raise UsageError(
-                self.document.at(chosen[0][1].where), f"{key} of one of several jobs",
+                self.document.at(chosen[0][1].where),
+                f"{key} of one of several jobs",
                 "they begin and end together: write it into args beside jobs",
-            )  # fmt: skip
+            )
         counted = key == "duration" and any("count" in point.values for _, point in chosen)
         found: int | None = next(iter(own), outer.get(key, None if counted else defaults.get(key)))
         return found
@@ -335,8 +348,11 @@ class _Expansion:
                 raise UsageError(
                     source, f"{key!r} of a {kind} job", f"it goes with {' and '.join(kinds)}"
                 )
-        fitting = {k: v for k, v in defaults.items()
-                   if k in KEYS and (not KEYS[k].kinds or kind in KEYS[k].kinds)}  # fmt: skip
+        fitting = {
+            k: v
+            for k, v in defaults.items()
+            if k in KEYS and (not KEYS[k].kinds or kind in KEYS[k].kinds)
+        }
         values = {**fitting, **point.values, "kind": kind}
         if values.get("pace") == IDLE:
             return None

@@ -88,11 +88,15 @@ def _asked(one: Measurement, job: Job) -> str:
 def _of_all(job: Job) -> Iterator[_Refusal]:
     partitions = job.partitions or job.threads
     if job.threads % partitions:
-        yield (f"partitions: {partitions} for {job.threads} threads",
-               "so many that they divide the threads evenly; 0 for one a thread")  # fmt: skip
+        yield (
+            f"partitions: {partitions} for {job.threads} threads",
+            "so many that they divide the threads evenly; 0 for one a thread",
+        )
     if job.operations is not None and job.operations < job.threads:
-        yield (f"count: {job.operations} for {job.threads} threads",
-               "one operation for each thread at least")  # fmt: skip
+        yield (
+            f"count: {job.operations} for {job.threads} threads",
+            "one operation for each thread at least",
+        )
     exponent = job.keys.get("zipf_exponent", 1.0)
     if not _EXPONENTS[0] <= exponent <= _EXPONENTS[1]:
         yield f"zipf_exponent: {exponent}", f"from {_EXPONENTS[0]} to {_EXPONENTS[1]:g}"
@@ -102,8 +106,10 @@ def _accessing(job: Job) -> Iterator[_Refusal]:
     access = job.keys["access_bytes"]
     part = job.range_bytes // (job.partitions or job.threads)
     if access > part:
-        yield (f"access: {format_bytes(access)} in {format_bytes(part)} of the range",
-               "an access that fits into its partition")  # fmt: skip
+        yield (
+            f"access: {format_bytes(access)} in {format_bytes(part)} of the range",
+            "an access that fits into its partition",
+        )
     yield from _pattern(job, access)
 
 
@@ -111,20 +117,30 @@ def _pattern(job: Job, access: int) -> Iterator[_Refusal]:
     """``access``: the largest of the job."""
     stride = job.keys.get("stride_bytes", access)
     if job.keys.get("pattern") == "strided" and stride < access:
-        yield (f"stride: {format_bytes(stride)}, and access is {format_bytes(access)}: accesses "
-               "would overlap", "a stride of one access or more")  # fmt: skip
+        yield (
+            f"stride: {format_bytes(stride)}, and access is {format_bytes(access)}: accesses "
+            "would overlap",
+            "a stride of one access or more",
+        )
     part = job.range_bytes // (job.partitions or job.threads)
     of_thread = job.range_bytes // job.threads
     if job.keys.get("pattern") == "strided" and access <= of_thread < stride + access:
-        yield (f"stride: {format_bytes(stride)} in {format_bytes(of_thread)} of each thread: one "
-               "place again and again", "a range of two strides or more a thread")  # fmt: skip
+        yield (
+            f"stride: {format_bytes(stride)} in {format_bytes(of_thread)} of each thread: one "
+            "place again and again",
+            "a range of two strides or more a thread",
+        )
     hotspot = job.keys.get("hotspot_bytes", part)
     if hotspot > part:
-        yield (f"hotspot: {format_bytes(hotspot)} in {format_bytes(part)} of the range",
-               "a hot spot that is a part of the range")  # fmt: skip
+        yield (
+            f"hotspot: {format_bytes(hotspot)} in {format_bytes(part)} of the range",
+            "a hot spot that is a part of the range",
+        )
     if job.keys.get("pattern") == "hotspot" and hotspot < access:
-        yield (f"hotspot: {format_bytes(hotspot)}, and access is {format_bytes(access)}",
-               "a hot spot of one access or more")  # fmt: skip
+        yield (
+            f"hotspot: {format_bytes(hotspot)}, and access is {format_bytes(access)}",
+            "a hot spot of one access or more",
+        )
 
 
 def _throughput(job: Job) -> Iterator[_Refusal]:
@@ -132,13 +148,17 @@ def _throughput(job: Job) -> Iterator[_Refusal]:
     access = job.keys["access_bytes"]
     fenced = job.keys.get("fence_every_bytes", access)
     if job.dram_share and job.dram_range_bytes < access:
-        yield (f"dram_share: {job.dram_share}, and dram_range has {job.dram_range_bytes} bytes",
-               "a dram_range of one access or more for each partition")  # fmt: skip
+        yield (
+            f"dram_share: {job.dram_share}, and dram_range has {job.dram_range_bytes} bytes",
+            "a dram_range of one access or more for each partition",
+        )
     if job.keys["operation"] == "empty":
         yield "kernel: empty moves nothing", "an access; empty goes with kind: latency"
     if access % fenced and fenced % access:
-        yield (f"fence_every: {format_bytes(fenced)}, and access is {format_bytes(access)}",
-               "a multiple or a divisor of access")  # fmt: skip
+        yield (
+            f"fence_every: {format_bytes(fenced)}, and access is {format_bytes(access)}",
+            "a multiple or a divisor of access",
+        )
 
 
 def _latency(job: Job) -> Iterator[_Refusal]:
@@ -146,8 +166,10 @@ def _latency(job: Job) -> Iterator[_Refusal]:
     keys = job.keys
     written = keys.get("before") == "written"
     if keys.get("fence_every_bytes", keys["access_bytes"]) != keys["access_bytes"]:
-        yield ("fence_every of a latency job: an operation that is timed alone is fenced once",
-               "leave it out")  # fmt: skip
+        yield (
+            "fence_every of a latency job: an operation that is timed alone is fenced once",
+            "leave it out",
+        )
     if written and keys["operation"] not in ("load", "ntload"):
         yield "before: written, and kernel is no load", "it goes with load and ntload"
     if not written and (keys.get("distance", 0) or keys.get("written_by", "ntstore") != "ntstore"):
@@ -173,8 +195,10 @@ def _chase(job: Job) -> Iterator[_Refusal]:
     if not 1 <= keys.get("chains", 1) <= _MOST_CHAINS:
         yield f"chains: {keys['chains']}", f"from 1 to {_MOST_CHAINS}"
     if nodes < 2:
-        yield (f"node: {format_bytes(node)} in {format_bytes(job.range_bytes)} of range",
-               "two nodes at least in each partition")  # fmt: skip
+        yield (
+            f"node: {format_bytes(node)} in {format_bytes(job.range_bytes)} of range",
+            "two nodes at least in each partition",
+        )
 
 
 def _chain(job: Job) -> Iterator[_Refusal]:
@@ -213,5 +237,7 @@ def _processor(job: Job, room: HostCapacity) -> Iterator[_Refusal]:
     wanted = {"isa": {job.keys.get("isa")} - {"auto"}, "flush": flushes & _FLUSHES}
     for key, words in wanted.items():
         for word in sorted(filter(None, words - room.instructions)):
-            yield (f"{key}: this processor has no {word}",
-                   f"it has {', '.join(sorted(room.instructions))} (harness doctor)")  # fmt: skip
+            yield (
+                f"{key}: this processor has no {word}",
+                f"it has {', '.join(sorted(room.instructions))} (harness doctor)",
+            )

@@ -86,15 +86,36 @@ class PerfCounter:
         if number is None:
             raise OSError(f"perf_event_open's number on {platform.machine()} is not known here")
         attributes = _ATTR.pack(
-            event.type, _ATTR.size, event.config, 0, 0, _TIME_ENABLED_AND_RUNNING, 0, 0, 0,
-            event.config1, event.config2, 0, 0, 0, 0, 0, 0, 0, 0,
-        )  # fmt: skip
+            event.type,
+            _ATTR.size,
+            event.config,
+            0,
+            0,
+            _TIME_ENABLED_AND_RUNNING,
+            0,
+            0,
+            0,
+            event.config1,
+            event.config2,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        )
         call = ctypes.CDLL(None, use_errno=True).syscall
         call.restype = ctypes.c_long
         found = call(
-            ctypes.c_long(number), attributes, ctypes.c_int(_ANY_PROCESS), ctypes.c_int(cpu),
-            ctypes.c_int(-1), ctypes.c_ulong(_CLOSE_ON_EXEC),
-        )  # fmt: skip
+            ctypes.c_long(number),
+            attributes,
+            ctypes.c_int(_ANY_PROCESS),
+            ctypes.c_int(cpu),
+            ctypes.c_int(-1),
+            ctypes.c_ulong(_CLOSE_ON_EXEC),
+        )
         if found < 0:
             error = ctypes.get_errno()
             raise OSError(error, os.strerror(error))

@@ -129,8 +129,9 @@ def _read(run: StoredRun, asked: str) -> StoredRun:
             asked, error.context, error.hint or "export it from its host again"
         ) from error
     if told["run_id"] != run.run_id and not run.run_id.startswith(told["run_id"]):
-        raise UsageError(asked, f"{run.run_id} says that it is {told['run_id']}",
-                         "export it from its host again")  # fmt: skip
+        raise UsageError(
+            asked, f"{run.run_id} says that it is {told['run_id']}", "export it from its host again"
+        )
     return found
 
 

@@ -71,11 +71,20 @@ def run_unprivileged(
     """
     user = unprivileged()
     return subprocess.run(
-        command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s,
-        env=env, cwd="/", pass_fds=descriptors, start_new_session=True,
-        user=user.uid if user else None, group=user.gid if user else None,
+        command,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout_s,
+        env=env,
+        cwd="/",
+        pass_fds=descriptors,
+        start_new_session=True,
+        user=user.uid if user else None,
+        group=user.gid if user else None,
         extra_groups=[] if user else None,
-    )  # fmt: skip
+    )
 
 
 def _named(name: str) -> Credentials:

@@ -15,9 +15,21 @@ from harness.units import format_bytes
 
 #: File systems without a device and without memory of their own.
 _OF_THE_KERNEL = frozenset(
-    {"sysfs", "proc", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs",
-     "devpts", "bpf", "pstore", "efivarfs"}
-)  # fmt: skip
+    {
+        "sysfs",
+        "proc",
+        "cgroup",
+        "cgroup2",
+        "debugfs",
+        "tracefs",
+        "securityfs",
+        "configfs",
+        "devpts",
+        "bpf",
+        "pstore",
+        "efivarfs",
+    }
+)
 
 
 def resolve(

@@ -198,8 +198,9 @@ def _governor(host: Host, governor: str) -> _Found:
             raise Refused(name, f"no governor {governor!r}", f"choose of {', '.join(offered)}")
         yield Setting("frequency governor", name, governor)
     if not names:
-        yield Missing("frequency governor", "no cpufreq driver: nobody here knows the clock",
-                      _NO_DRIVER)  # fmt: skip
+        yield Missing(
+            "frequency governor", "no cpufreq driver: nobody here knows the clock", _NO_DRIVER
+        )
 
 
 def _frequency(host: Host, wish: Any) -> _Found:
@@ -209,12 +210,14 @@ def _frequency(host: Host, wish: Any) -> _Found:
         folder = os.path.dirname(name)
         least, most = (host.text(f"{folder}/cpuinfo_{end}_freq") for end in ("min", "max"))
         if least and most and not int(least) <= cap_khz <= int(most):
-            raise Refused(name, f"{cap_khz} kHz lies outside {least} to {most} kHz",
-                          "choose a cap in between")  # fmt: skip
+            raise Refused(
+                name, f"{cap_khz} kHz lies outside {least} to {most} kHz", "choose a cap in between"
+            )
         yield Setting("clock frequency", name, str(cap_khz))
     if not names:
-        yield Missing("clock frequency", "no cpufreq driver: nobody here knows the clock",
-                      _NO_DRIVER)  # fmt: skip
+        yield Missing(
+            "clock frequency", "no cpufreq driver: nobody here knows the clock", _NO_DRIVER
+        )
 
 
 def _prefetchers(host: Host, wish: Any) -> _Found:
@@ -228,8 +231,9 @@ def _prefetchers(host: Host, wish: Any) -> _Found:
     if not names:
         yield Missing(what, "no /dev/cpu/*/msr", "modprobe msr; a VM's host keeps them to itself")
     for name in names:
-        setting = Setting(what, name, "0" if on else str(_PREFETCH_MASK),
-                          _PREFETCH_REGISTER, _PREFETCH_MASK)  # fmt: skip
+        setting = Setting(
+            what, name, "0" if on else str(_PREFETCH_MASK), _PREFETCH_REGISTER, _PREFETCH_MASK
+        )
         try:
             host.read(setting)
         except OSError as error:
@@ -336,13 +340,19 @@ class Record:
         return document
 
     def _unusable(self, why: str) -> Refused:
-        return Refused(self.path, why, "put it right, or restart the host (which undoes every"
-                       " setting) and remove it")  # fmt: skip
+        return Refused(
+            self.path,
+            why,
+            "put it right, or restart the host (which undoes every setting) and remove it",
+        )
 
     def unwritable(self, error: OSError) -> Refused:
         """Said before anything is changed."""
-        return Refused(self.path, f"cannot be written: {error.strerror or error}",
-                       "make its file system writable, with room on it")  # fmt: skip
+        return Refused(
+            self.path,
+            f"cannot be written: {error.strerror or error}",
+            "make its file system writable, with room on it",
+        )
 
     def old(self, setting: Setting) -> str | None:
         """The value before the first change of this boot."""

@@ -65,8 +65,10 @@ def draw_panel(
     kinds = [kind for kind in (*KINDS, *_others(panel)) if kind.why == why]
     drawn = []
     for kind in kinds:
-        title = next((_title(panel, q.name) for a in panel.arms for q in a.kinds()
-                      if q.name == kind.metric), kind.metric)  # fmt: skip
+        title = next(
+            (_title(panel, q.name) for a in panel.arms for q in a.kinds() if q.name == kind.metric),
+            kind.metric,
+        )
         name = f"{number}-{_slug(panel.title)}-{kind.stem}"
         if kind.takes_published:
             own = [

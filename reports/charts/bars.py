@@ -72,8 +72,9 @@ def _draw_arm(
     at = [x for x, _ in present]
     medians = [summary.median for _, summary in present]
     ranges = [[s.median - s.low for _, s in present], [s.high - s.median for _, s in present]]
-    axes.bar(at, medians, width * 0.94, label=arm.marked_name,
-             **arm_style(index, bool(arm.emulated)))  # fmt: skip
+    axes.bar(
+        at, medians, width * 0.94, label=arm.marked_name, **arm_style(index, bool(arm.emulated))
+    )
     axes.errorbar(at, medians, yerr=ranges, fmt="none", ecolor=INK, elinewidth=0.9, capsize=1.6)
 
 
@@ -88,8 +89,15 @@ def _draw_limits(
         if q in reached
     ]
     if points:
-        axes.plot(*zip(*points, strict=True), "^", mfc="white", mec=INK, ms=6, linestyle="none",
-                  label="reached its time limit")  # fmt: skip
+        axes.plot(
+            *zip(*points, strict=True),
+            "^",
+            mfc="white",
+            mec=INK,
+            ms=6,
+            linestyle="none",
+            label="reached its time limit",
+        )
 
 
 def _draw_published(
@@ -99,10 +107,16 @@ def _draw_published(
     for series, marker in zip(published, "Ds^vo", strict=False):
         points = [p for p in series.points if p.x in places]
         axes.errorbar(
-            [places[p.x] for p in points], [p.y_base for p in points],
-            yerr=[p.error_base for p in points], fmt=marker, mfc="none", mec=INK, ecolor=FAINT,
-            ms=5, label=f"{series.arm} as published",
-        )  # fmt: skip
+            [places[p.x] for p in points],
+            [p.y_base for p in points],
+            yerr=[p.error_base for p in points],
+            fmt=marker,
+            mfc="none",
+            mec=INK,
+            ecolor=FAINT,
+            ms=5,
+            label=f"{series.arm} as published",
+        )
 
 
 def _dress(

@@ -128,9 +128,15 @@ def letters(axes: Axes, names: Sequence[str], below: float) -> None:
         Patch(facecolor="none", edgecolor="none", label=f"{chr(ord('a') + index)}: {name}")
         for index, name in enumerate(names)
     ]
-    axes.legend(handles=handles, bbox_to_anchor=(0, below), handlelength=0, handletextpad=0,
-                ncols=columns(axes, [f"a: {name}" for name in names], 4),
-                loc="upper left", borderaxespad=0)  # fmt: skip
+    axes.legend(
+        handles=handles,
+        bbox_to_anchor=(0, below),
+        handlelength=0,
+        handletextpad=0,
+        ncols=columns(axes, [f"a: {name}" for name in names], 4),
+        loc="upper left",
+        borderaxespad=0,
+    )
 
 
 def finish(figure: Figure, name: str, title: str, alt: str, caption: str) -> Drawing:

@@ -120,20 +120,35 @@ def _draw(axes: Axes, line: Line, looks: _Looks) -> None:
     ranges = [[s.median - s.low for s in held], [s.high - s.median for s in held]]
     colour = looks.colour(line)
     axes.errorbar(
-        at, medians, yerr=ranges, color=colour, linestyle=looks.dash(line),
-        marker=looks.marker(line), mfc="white" if line.emulated else colour,
-        ms=5.5, linewidth=1.5, elinewidth=0.9, capsize=2, label=line.marked_name,
-    )  # fmt: skip
+        at,
+        medians,
+        yerr=ranges,
+        color=colour,
+        linestyle=looks.dash(line),
+        marker=looks.marker(line),
+        mfc="white" if line.emulated else colour,
+        ms=5.5,
+        linewidth=1.5,
+        elinewidth=0.9,
+        capsize=2,
+        label=line.marked_name,
+    )
 
 
 def _draw_published(axes: Axes, line: Line, series: PublishedSeries, colour: str) -> None:
     points = [(int(p.x), p) for p in series.points if p.x.isdigit()]
     axes.errorbar(
-        [x for x, _ in points], [p.y_base for _, p in points],
-        yerr=[p.error_base for _, p in points], color=colour,
-        linestyle=":", linewidth=0.8, marker="x", ms=6, ecolor=FAINT,
+        [x for x, _ in points],
+        [p.y_base for _, p in points],
+        yerr=[p.error_base for _, p in points],
+        color=colour,
+        linestyle=":",
+        linewidth=0.8,
+        marker="x",
+        ms=6,
+        ecolor=FAINT,
         label=f"{series.figure}: {line.name} as published",
-    )  # fmt: skip
+    )
 
 
 def _dress(axes: Axes, sweep: Sweep, values: Sequence[int]) -> None:

@@ -45,8 +45,12 @@ def operator_times(panel: Panel, metric: str, title: str, name: str) -> Drawing 
     held = [(arm, found) for arm, found in known if any(one.kinds for one in found.values())]
     if not held:
         return None
-    base = {q: one.duration.median for _, found in reversed(held) for q, one in found.items()
-            if one.duration and one.kinds}  # fmt: skip
+    base = {
+        q: one.duration.median
+        for _, found in reversed(held)
+        for q, one in found.items()
+        if one.duration and one.kinds
+    }
     queries = sorted(base, key=natural)
     with style():
         figure = query_figure(len(queries), len(held))
@@ -84,8 +88,16 @@ def _stack(
         heights = [
             found[q].kinds.get(operator, 0.0) / base[q] if q in found else 0.0 for q in queries
         ]
-        axes.bar(at, heights, width * 0.9, bottom=bottom, color=colour, hatch=hatch,
-                 edgecolor="white", linewidth=0.4)  # fmt: skip
+        axes.bar(
+            at,
+            heights,
+            width * 0.9,
+            bottom=bottom,
+            color=colour,
+            hatch=hatch,
+            edgecolor="white",
+            linewidth=0.4,
+        )
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     for query, x, top in zip(queries, at, bottom, strict=True):
         _name_bar(axes, index, arms, found.get(query), x, top)
@@ -98,15 +110,29 @@ def _name_bar(
     """The arm's letter above its bar, with what must be known of it."""
     if one is None or top == 0:
         if one is not None and one.limited and one.duration is None:
-            axes.annotate("limit", (x, 0), xytext=(0, 2), textcoords="offset points",
-                          ha="center", va="bottom", rotation=90, fontsize=7)  # fmt: skip
+            axes.annotate(
+                "limit",
+                (x, 0),
+                xytext=(0, 2),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                rotation=90,
+                fontsize=7,
+            )
         return
     said = chr(ord("a") + index) if arms > 1 else ""
     said += OFF if one.fit and not one.fit.fits else ""
     if top > _TALLEST:
         said = f"{significant(top)}×\n{said}"
-    axes.annotate(said, (x, min(top, _TALLEST)), xytext=(0, 1), textcoords="offset points",
-                  ha="center", fontsize=7)  # fmt: skip
+    axes.annotate(
+        said,
+        (x, min(top, _TALLEST)),
+        xytext=(0, 1),
+        textcoords="offset points",
+        ha="center",
+        fontsize=7,
+    )
 
 
 def _dress(axes: Axes, panel: Panel, held: Held, queries: Sequence[str]) -> None:
@@ -148,8 +174,9 @@ def _caption(held: Held) -> str:
     if known:
         said = "; ".join(
             f"{arm.marked_name} {times(m)} the timed one's time (median; {times(low)} to "
-            f"{times(high)})" for arm, (m, low, high) in known
-        )  # fmt: skip
+            f"{times(high)})"
+            for arm, (m, low, high) in known
+        )
         text += f". That execution took: {said}"
     off = sum(1 for _, found in held for one in found.values() if one.fit and not one.fit.fits)
     if off:

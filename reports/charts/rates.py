@@ -45,11 +45,17 @@ def _unit(panel: Panel, quantity: Quantity) -> str:
 
 
 def _draw(axes: Axes, index: int, arm: Arm, summary: Summary) -> None:
-    axes.bar([index], [summary.median], 0.7, label=arm.marked_name,
-             **arm_style(index, bool(arm.emulated)))  # fmt: skip
+    axes.bar(
+        [index],
+        [summary.median],
+        0.7,
+        label=arm.marked_name,
+        **arm_style(index, bool(arm.emulated)),
+    )
     spread = [[summary.median - summary.low], [summary.high - summary.median]]
-    axes.errorbar([index], [summary.median], yerr=spread, fmt="none", ecolor=INK,
-                  elinewidth=0.9, capsize=3)  # fmt: skip
+    axes.errorbar(
+        [index], [summary.median], yerr=spread, fmt="none", ecolor=INK, elinewidth=0.9, capsize=3
+    )
 
 
 def _dress(axes: Axes, panel: Panel, title: str) -> None:

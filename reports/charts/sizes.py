@@ -54,8 +54,14 @@ class Part:
 
 def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
     """Read (up) and written (down) per tier whose device counts; None where none does."""
-    tiers = sorted({tier for arm in panel.arms for one in anatomy(arm).values()
-                    for tier in (*one.read, *one.written)})  # fmt: skip
+    tiers = sorted(
+        {
+            tier
+            for arm in panel.arms
+            for one in anatomy(arm).values()
+            for tier in (*one.read, *one.written)
+        }
+    )
     if not tiers:
         return None
     parts = []
@@ -140,8 +146,9 @@ def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
             f" File pages are not known of {counted(unknown, 'bar')}: most of what was fetched "
             "passed the page cache by, or left it again."
         )
-    return _bars(panel, parts, name, "Working set and spill", caption, format_bytes,
-                 sorted(sizes), _is_bound)  # fmt: skip
+    return _bars(
+        panel, parts, name, "Working set and spill", caption, format_bytes, sorted(sizes), _is_bound
+    )
 
 
 def _size(name: str) -> Callable[[Arm, str], float]:
@@ -179,8 +186,10 @@ def _rate(metric: str) -> Callable[[Arm, str], float]:
 def _any(panel: Panel, parts: Sequence[Part]) -> bool:
     return any(
         part.values(arm, query) > 0
-        for part in parts for arm in panel.arms for query in anatomy(arm)
-    )  # fmt: skip
+        for part in parts
+        for arm in panel.arms
+        for query in anatomy(arm)
+    )
 
 
 def _bars(
@@ -207,8 +216,13 @@ def _bars(
         for line in lines:
             if line <= _IN_SIGHT * highest:
                 axes.axhline(line, color=INK, linewidth=1, linestyle="--")
-                axes.annotate(f"memory {text(line)}", (0, line), xytext=(0, 2), fontsize=8,
-                              textcoords="offset points")  # fmt: skip
+                axes.annotate(
+                    f"memory {text(line)}",
+                    (0, line),
+                    xytext=(0, 2),
+                    fontsize=8,
+                    textcoords="offset points",
+                )
         axes.axhline(0, color=INK, linewidth=0.8)
         low, high = axes.get_ylim()
         axes.yaxis.set_major_locator(MultipleLocator(_step(high - low)))
@@ -239,8 +253,16 @@ def _stack(
         sign = -1.0 if part.down else 1.0
         heights = [sign * part.values(arm, query) for query in queries]
         bottom = ends[part.down]
-        axes.bar(at, heights, width * 0.9, bottom=bottom, color=part.colour, hatch=part.hatch,
-                 edgecolor="white", linewidth=0.4)  # fmt: skip
+        axes.bar(
+            at,
+            heights,
+            width * 0.9,
+            bottom=bottom,
+            color=part.colour,
+            hatch=part.hatch,
+            edgecolor="white",
+            linewidth=0.4,
+        )
         ends[part.down] = [low + height for low, height in zip(bottom, heights, strict=True)]
     return max(ends[False])
 
@@ -257,8 +279,14 @@ def _name_bars(
         marked = one is not None and mark(arm, one)
         top = sum(part.values(arm, query) for part in parts if not part.down)
         if top > 0 or marked:
-            axes.annotate(letter + (MARK if marked else ""), (x, top), xytext=(0, 1),
-                          textcoords="offset points", ha="center", fontsize=7)  # fmt: skip
+            axes.annotate(
+                letter + (MARK if marked else ""),
+                (x, top),
+                xytext=(0, 1),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7,
+            )
 
 
 def _legends(axes: Axes, panel: Panel, parts: Sequence[Part]) -> None:
@@ -266,8 +294,9 @@ def _legends(axes: Axes, panel: Panel, parts: Sequence[Part]) -> None:
         Patch(facecolor=part.colour, hatch=part.hatch, edgecolor="white", label=part.name)
         for part in parts
     ]
-    first = axes.legend(handles=handles, bbox_to_anchor=(0, -0.16), ncols=4, loc="upper left",
-                        borderaxespad=0)  # fmt: skip
+    first = axes.legend(
+        handles=handles, bbox_to_anchor=(0, -0.16), ncols=4, loc="upper left", borderaxespad=0
+    )
     if len(panel.arms) > 1:
         axes.add_artist(first)
         rows = -(-len(parts) // 4)

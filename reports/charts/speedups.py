@@ -27,8 +27,37 @@ from reports.words import significant, times
 _MARKERS = "osD^vP"
 #: What a label of a tick takes of the axis, with a gap.
 _TICK_WIDTH = 0.1
-_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4,
-          5, 7, 10, 15, 20, 30, 50, 100, 200, 500, 1000)  # fmt: skip
+_TICKS = (
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.25,
+    0.33,
+    0.5,
+    0.67,
+    0.8,
+    0.9,
+    1,
+    1.1,
+    1.25,
+    1.5,
+    2,
+    3,
+    4,
+    5,
+    7,
+    10,
+    15,
+    20,
+    30,
+    50,
+    100,
+    200,
+    500,
+    1000,
+)
 
 
 def speedups(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
@@ -75,10 +104,22 @@ def _draw(axes: Axes, at: Sequence[float], rows: Sequence[Row], colour: str, mar
         shown = _is_shown(row)
         if estimate.low is not None and estimate.high is not None:
             axes.plot([estimate.low, estimate.high], [y, y], color=colour, linewidth=1.6)
-        axes.plot(estimate.ratio, y, marker, color=colour, ms=5.5, mec=colour,
-                  mfc=colour if shown else "white")  # fmt: skip
-        axes.annotate(times(estimate.ratio), (1.01, y), xycoords=("axes fraction", "data"),
-                      va="center", fontsize=8)  # fmt: skip
+        axes.plot(
+            estimate.ratio,
+            y,
+            marker,
+            color=colour,
+            ms=5.5,
+            mec=colour,
+            mfc=colour if shown else "white",
+        )
+        axes.annotate(
+            times(estimate.ratio),
+            (1.01, y),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=8,
+        )
 
 
 def _is_shown(row: Row) -> bool:
@@ -89,8 +130,14 @@ def _legend_of(axes: Axes, group: Group, rows: Sequence[Row], colour: str, marke
     """An arm's marks as they are drawn: full ones, hollow ones, or both."""
     for shown, said in ((True, "shown"), (False, "not shown, or cannot be")):
         if any(_is_shown(row) is shown for row in rows):
-            axes.plot([], [], marker, color=colour, mfc=colour if shown else "white",
-                      label=f"{group.b.marked_name}: {said}")  # fmt: skip
+            axes.plot(
+                [],
+                [],
+                marker,
+                color=colour,
+                mfc=colour if shown else "white",
+                label=f"{group.b.marked_name}: {said}",
+            )
 
 
 def _dress(axes: Axes, panel: Panel, labels: Sequence[str], title: str) -> None:

@@ -56,8 +56,10 @@ def settings_of(run: StoredRun, measurement: str) -> Settings:
     if not found and not asked:
         return Settings()
     # Of several jobs side by side each has its labels, and what the others do is in none.
-    untold = [[_without(one, () if "jobs" in body else TOLD_KEYS) for one in (body, defaults)]
-              for body, defaults in found]  # fmt: skip
+    untold = [
+        [_without(one, () if "jobs" in body else TOLD_KEYS) for one in (body, defaults)]
+        for body, defaults in found
+    ]
     whole = [[_without(one, ()) for one in both] for both in found]
     whole_text, untold_text = (json.dumps([one, asked], sort_keys=True) for one in (whole, untold))
     return Settings(whole_text, untold_text, found)
@@ -147,8 +149,11 @@ def _own(
         return body
     if job in jobs:
         return dict(jobs[job])
-    same = [one for one in jobs.values()
-            if one.get("args", {}).get("kind", defaults.get("kind")) == kind]  # fmt: skip
+    same = [
+        one
+        for one in jobs.values()
+        if one.get("args", {}).get("kind", defaults.get("kind")) == kind
+    ]
     return dict(same[0]) if len(same) == 1 else {}
 
 

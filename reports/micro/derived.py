@@ -129,9 +129,10 @@ def _outstanding(asked: Asked, shown: Callable[[str], bool], sign: int) -> str:
         curve = sorted(_at_threads_of(best(same), same), key=lambda p: p.number(_SIZE))
         ends = [sorted(sign * sample for sample in p.samples) for p in curve]
         sizes = [
-            format_bytes(curve[i].number(_SIZE)) for i in range(1, len(curve) - 1)
+            format_bytes(curve[i].number(_SIZE))
+            for i in range(1, len(curve) - 1)
             if ends[i][0] > max(ends[i - 1][-1], ends[i + 1][-1])
-        ]  # fmt: skip
+        ]
         if shown(kind):
             by_sizes.append(f"{kind} {', '.join(sizes) or 'none'}")
     return "; ".join(by_sizes)
@@ -145,8 +146,10 @@ def _worst_access_size(asked: Asked) -> str:
     if asked.x == "dip":
         return _outstanding(asked, lambda kind: True, -1)
     points = _rates(asked.device, "fence_interval", _SIZE, "flush_when")
-    told = [(kind, _leads_from(same, lambda p: p["flush_when"] == "line"))
-            for kind, same in by_kind(points).items()]  # fmt: skip
+    told = [
+        (kind, _leads_from(same, lambda p: p["flush_when"] == "line"))
+        for kind, same in by_kind(points).items()
+    ]
     return ", ".join(f"{kind} {size}" for kind, size in told)
 
 
@@ -199,8 +202,9 @@ def _outlier_share(asked: Asked) -> str:
     points = asked.device.select(DURATION, measurement="overwrite_tail", hotspot_bytes="")
     found = [
         (_share_above(point.histogram, _OUTLIER_NS), point)
-        for point in one_experiment(points, "range_bytes") if point.histogram is not None
-    ]  # fmt: skip
+        for point in one_experiment(points, "range_bytes")
+        if point.histogram is not None
+    ]
     if not found:
         return ""
     most, point = max(found, key=lambda one: one[0])
@@ -228,8 +232,11 @@ _OF_ARMS: Sequence[tuple[str, re.Pattern[str], Callable[[Asked], str]]] = (
     ("operations_ratio", TIERS, ratios.across),
     ("operation_duration_ratio", re.compile("^nova"), _needs("NOVA, which the harness lacks")),
     ("operation_duration_ratio", TIERS, ratios.across),
-    ("operation_duration_ratio", re.compile(" random over sequential$"),
-     ratios.random_over_sequential),
+    (
+        "operation_duration_ratio",
+        re.compile(" random over sequential$"),
+        ratios.random_over_sequential,
+    ),
     ("bandwidth_ratio", re.compile(" random over sequential$"), ratios.random_over_sequential),
     ("operation_duration_ratio", re.compile(" far over near$"), ratios.far_over_near),
     ("bandwidth_ratio", re.compile(" far over near$"), ratios.far_over_near),
@@ -239,14 +246,19 @@ _OF_ARMS: Sequence[tuple[str, re.Pattern[str], Callable[[Asked], str]]] = (
     ("operations_ratio", re.compile(" zero over classic$"), ratios.zero_over_classic),
     ("operations_ratio", re.compile(" pvn over invalidation$"), ratios.versions_over_invalidation),
     ("operations_ratio", re.compile(" none over cache$"), ratios.none_over_cache),
-    ("operations_ratio", re.compile(" disabled over enabled$"),
-     _needs("Viper, which the harness lacks")),
-    ("operations_ratio", re.compile(" far over near$"),
-     _needs("PMemKV, which the harness lacks")),
-    ("operations_ratio", re.compile("persistent_memtable"),
-     _needs("RocksDB with FLEX and with a persistent memtable, which the harness lacks")),
+    (
+        "operations_ratio",
+        re.compile(" disabled over enabled$"),
+        _needs("Viper, which the harness lacks"),
+    ),
+    ("operations_ratio", re.compile(" far over near$"), _needs("PMemKV, which the harness lacks")),
+    (
+        "operations_ratio",
+        re.compile("persistent_memtable"),
+        _needs("RocksDB with FLEX and with a persistent memtable, which the harness lacks"),
+    ),
     ("transactions_per_second", re.compile("^"), _needs("HyMem, which the harness lacks")),
-)  # fmt: skip
+)
 #: Everything else that is read off.
 _READ: Mapping[str, Callable[[Asked], str]] = {
     "best_threads": _best_threads,

@@ -108,13 +108,20 @@ def _draw_plot(axes: Axes, plot: Plot, colours: Mapping[str, str], emulated: boo
         told = [summary for _, summary in curve.points]
         colour = colours[curve.hue or curve.name]
         axes.errorbar(
-            at, [s.median for s in told],
+            at,
+            [s.median for s in told],
             yerr=[[s.median - s.low for s in told], [s.high - s.median for s in told]],
-            color=colour, linestyle=_DASHES[index % len(_DASHES)],
-            marker=_MARKERS[index % len(_MARKERS)], mfc="white" if emulated else colour,
-            ms=4.5, linewidth=1.3, elinewidth=0.8, capsize=2, clip_on=False,
+            color=colour,
+            linestyle=_DASHES[index % len(_DASHES)],
+            marker=_MARKERS[index % len(_MARKERS)],
+            mfc="white" if emulated else colour,
+            ms=4.5,
+            linewidth=1.3,
+            elinewidth=0.8,
+            capsize=2,
+            clip_on=False,
             label="\n".join(_legend_lines(curve.name)),
-        )  # fmt: skip
+        )
     _dress_x(axes, plot)
     axes.set_ylim(bottom=0)
     _binary_ticks(axes.yaxis, plot.unit, axes.get_ylim()[1])
@@ -122,8 +129,13 @@ def _draw_plot(axes: Axes, plot: Plot, colours: Mapping[str, str], emulated: boo
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity_text(value, plot.unit)))
     axes.set_ylabel("\n".join(wrap(plot.y_title, _Y_TITLE)))
     if len(plot.curves) > 1 or plot.curves[0].name:
-        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), fontsize="small",
-                    borderaxespad=0, ncols=_legend_columns(plot))  # fmt: skip
+        axes.legend(
+            loc="upper left",
+            bbox_to_anchor=(0, -0.2),
+            fontsize="small",
+            borderaxespad=0,
+            ncols=_legend_columns(plot),
+        )
 
 
 def _legend_columns(plot: Plot) -> int:

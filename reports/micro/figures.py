@@ -108,8 +108,9 @@ def _card_plots(device: Device) -> Iterator[Plot]:
     def with_pattern(point: Point) -> str:
         return f"{point['pattern']} {sequence(point)}"
 
-    yield from _plot(access_sizes(device), "access_size_bytes", sequence,
-                     "Random access, best thread count")  # fmt: skip
+    yield from _plot(
+        access_sizes(device), "access_size_bytes", sequence, "Random access, best thread count"
+    )
     yield from _plot(thread_counts(device), "threads", with_pattern, "256 B accesses")
     writes = persist_sizes(device)
     of = "".join(f" of {counted(int(p.number('threads')), 'thread')}" for p in writes[:1])
@@ -117,14 +118,31 @@ def _card_plots(device: Device) -> Iterator[Plot]:
     if curves := loaded_curves(device):
         yield Plot(
             "A dependent load beside a load",
-            "bandwidth of the load", "B/s", _TITLES[LATENCY], "ns",
-            tuple(Curve(c.title, (*_idle(c.idle_samples), *(
-                (p.rate, Summary(len(p.samples) or 1, p.latency, p.low, p.high))
-                for p in c.points))) for c in curves),
+            "bandwidth of the load",
+            "B/s",
+            _TITLES[LATENCY],
+            "ns",
+            tuple(
+                Curve(
+                    c.title,
+                    (
+                        *_idle(c.idle_samples),
+                        *(
+                            (p.rate, Summary(len(p.samples) or 1, p.latency, p.low, p.high))
+                            for p in c.points
+                        ),
+                    ),
+                )
+                for c in curves
+            ),
             x_log=False,
-        )  # fmt: skip
-    yield from _plot(queue_depths(device, "random_read"), "queue_depth", lambda p: "read",
-                     "4 KiB reads at random places")  # fmt: skip
+        )
+    yield from _plot(
+        queue_depths(device, "random_read"),
+        "queue_depth",
+        lambda p: "read",
+        "4 KiB reads at random places",
+    )
 
 
 def _idle(samples: Sequence[float]) -> Iterator[tuple[float, Summary]]:
@@ -316,8 +334,15 @@ def _loaded_drawing(
     ]
     if not curves or len(curves) > MOST_LINES:
         return None
-    plot = Plot(title, "bandwidth of the load beside it", "B/s", _title(points[0]),
-                points[0].unit, tuple(curves), x_log=False)  # fmt: skip
+    plot = Plot(
+        title,
+        "bandwidth of the load beside it",
+        "B/s",
+        _title(points[0]),
+        points[0].unit,
+        tuple(curves),
+        x_log=False,
+    )
     return draw(name, title, [plot], bool(device.emulated))
 
 

@@ -39,11 +39,24 @@ Judged = Mapping[str, Verdict]
 _ALIKE = 0.97
 #: What is asked of the tier, not of the caches before it.
 _OF_THE_TIER = (
-    "access_size", "access_size_sequential", "threads", "persist", "persist_size", "mix",
-    "latency", "loaded_latency", "sequential", "random", "hash_index_update",
-    "tree_index_lookup", "random_read_latency", "sequential_reads", "sequential_writes",
-    "random_reads", "random_writes",
-)  # fmt: skip
+    "access_size",
+    "access_size_sequential",
+    "threads",
+    "persist",
+    "persist_size",
+    "mix",
+    "latency",
+    "loaded_latency",
+    "sequential",
+    "random",
+    "hash_index_update",
+    "tree_index_lookup",
+    "random_read_latency",
+    "sequential_reads",
+    "sequential_writes",
+    "random_reads",
+    "random_writes",
+)
 #: Percentiles beside a median, and of the tail that FAST'20's Figure 3 is about.
 _OF_LATENCIES, _OF_TAILS = (99.0, 99.99), (99.9, 99.99)
 _FLUSHES = ("clwb", "clflushopt", "clflush")
@@ -144,12 +157,16 @@ def _persist(device: Device) -> Iterator[Finding]:
     for pattern in ("sequential", "random"):
         sizes = sorted({p.number("access_size_bytes") for p in points if p["pattern"] == pattern})
         told = [
-            _fastest_persisting(size, [
-                p for p in points
-                if p["pattern"] == pattern and p.number("access_size_bytes") == size
-            ])
+            _fastest_persisting(
+                size,
+                [
+                    p
+                    for p in points
+                    if p["pattern"] == pattern and p.number("access_size_bytes") == size
+                ],
+            )
             for size in sizes
-        ]  # fmt: skip
+        ]
         said = [one for one in told if one is not None]
         if said:
             yield Finding(
@@ -372,8 +389,9 @@ def _left_out(device: Device) -> Iterator[Finding]:
     kept = set(map(id, beyond_caches(device, points)))
     small = {
         f"{p['measurement'].replace('_', ' ')} in {format_bytes(_range(p))}": None
-        for p in points if id(p) not in kept
-    }  # fmt: skip
+        for p in points
+        if id(p) not in kept
+    }
     if small:
         yield Finding(
             "Left out of this card",

@@ -74,9 +74,13 @@ def curves(device: Device) -> list[LoadedCurve]:
         title = f"{wait['load_operation']}{reads} of {threads}"
         told = wait.summary
         point = LoadedPoint(
-            load.median, told.median, told.low, told.high, wait.samples,
+            load.median,
+            told.median,
+            told.low,
+            told.high,
+            wait.samples,
             quiet is not None and wait.beside(quiet),
-        )  # fmt: skip
+        )
         found.setdefault(title, []).append(point)
     return [
         LoadedCurve(

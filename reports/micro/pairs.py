@@ -94,8 +94,10 @@ def _difference(a: Sequence[Point], b: Sequence[Point], apart: Sequence[str]) ->
     for label in labels:
         sides = [list(dict.fromkeys(_text(p, label) for p in side)) for side in (a, b)]
         if not set(sides[0]) & set(sides[1]):
-            told.append(f"{label.removesuffix('_bytes').replace('_', ' ')}: "
-                        f"{'/'.join(sides[0])} and {'/'.join(sides[1])}")  # fmt: skip
+            told.append(
+                f"{label.removesuffix('_bytes').replace('_', ' ')}: "
+                f"{'/'.join(sides[0])} and {'/'.join(sides[1])}"
+            )
     return "; ".join(told) or "their settings"
 
 

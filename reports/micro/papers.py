@@ -133,10 +133,11 @@ def _rows(
     repeating = [_repeating(device, paper, figures) for device in devices]
     for point in series.points:
         measured = [
-            _priced(device, prices) if series.metric == _PRICED
+            _priced(device, prices)
+            if series.metric == _PRICED
             else _measured(paper, series, point, device, repeating)
             for device in repeating
-        ]  # fmt: skip
+        ]
         error = f" ± {quantity_text(point.error_base, series.base_unit)}" * bool(point.error_base)
         yield (
             f"{paper} {series.figure}",
@@ -155,9 +156,10 @@ def _priced(device: Device, prices: PriceList | None) -> str:
 def _repeating(device: Device, paper: str, figures: Sequence[str]) -> Device:
     """With what it has of suites that repeat one of these: others measure something else."""
     runs = tuple(
-        run for run in device.runs
+        run
+        for run in device.runs
         if any(t["paper"] == paper and {*figures} & {*t["figures"]} for t in _published(run))
-    )  # fmt: skip
+    )
     return replace(device, runs=runs, points=tuple(points_of(runs)))
 
 
@@ -200,13 +202,15 @@ def _means(points: Sequence[Point]) -> str:
     """
     labels = dict.fromkeys(label for point in points for label in point.labels)
     varying = [
-        label for label in labels
+        label
+        for label in labels
         if label not in (*NAMES, *FOLLOW) and len({point[label] for point in points}) > 1
-    ]  # fmt: skip
+    ]
     return ", ".join(
         " ".join([*(p[label] for label in varying), quantity_text(p.histogram.mean, p.unit)])
-        for p in points if p.histogram is not None
-    )  # fmt: skip
+        for p in points
+        if p.histogram is not None
+    )
 
 
 def _is_at(point: Point, x: str) -> bool:

@@ -183,9 +183,10 @@ def devices(runs: Iterable[StoredRun]) -> list[Device]:
             held.setdefault(_key(run), []).append(run)
     if not held:
         raise UsageError(
-            "what a device likes", "no finished run of microbenchmarks is selected",
+            "what a device likes",
+            "no finished run of microbenchmarks is selected",
             "`harness run micro --suite device-card --tier TIER` makes one",
-        )  # fmt: skip
+        )
     ordered = sorted(held, key=lambda key: (natural(key.hostname), natural(key.tier)))
     return [_device(key, held[key], ordered) for key in ordered]
 
@@ -278,9 +279,16 @@ def points_of(runs: Sequence[StoredRun]) -> Iterator[Point]:
         encoded = tuple(one["hdr"] for one in same if "hdr" in one)
         if samples or encoded:
             yield Point(
-                key[0], first["unit"], first["better"], labels_of[key], tuple(samples), encoded,
-                tuple(run_id for run_id, _ in held), key[1], untold[key],
-            )  # fmt: skip
+                key[0],
+                first["unit"],
+                first["better"],
+                labels_of[key],
+                tuple(samples),
+                encoded,
+                tuple(run_id for run_id, _ in held),
+                key[1],
+                untold[key],
+            )
 
 
 _Told = tuple[str, Mapping[str, Any]]

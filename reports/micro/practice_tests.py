@@ -75,11 +75,12 @@ def _small(device: Device) -> Iterator[Trial]:
         gained = [a * b for a, b in zip(r256.samples, s64.samples, strict=False)]
         against = [a * b for a, b in zip(r64.samples, s256.samples, strict=False)]
         yield _trial(
-            1, f"random {kind.title}, 256 B against 64 B, beyond what they gain in sequence",
+            1,
+            f"random {kind.title}, 256 B against 64 B, beyond what they gain in sequence",
             f"random {_rate(r64)} and {_rate(r256)}, sequential {_rate(s64)} and {_rate(s256)}",
             claim(gained, against, BOUND) if together else None,
             "in one of the repeats nothing was done" if together else "measured in different runs",
-        )  # fmt: skip
+        )
 
 
 def _fastest(points: Sequence[Point]) -> list[Point]:
@@ -89,8 +90,9 @@ def _fastest(points: Sequence[Point]) -> list[Point]:
     """
     held = [
         [p for p in points if (p["pattern"], p["access_size_bytes"]) == (pattern, size)]
-        for pattern in ("random", "sequential") for size in (_SMALL, _LINE)
-    ]  # fmt: skip
+        for pattern in ("random", "sequential")
+        for size in (_SMALL, _LINE)
+    ]
     return [best(one) for one in held] if all(held) else []
 
 
@@ -120,10 +122,12 @@ def _crowd(device: Device) -> Iterator[Trial]:
             top = best(points)
             why = f"only {counted(int(most), 'thread')} here; the paper's DIMMs slow "
             yield Trial(
-                3, f"{kind.title}, best thread count against {most:g} threads",
-                f"best with {counted(int(top['threads']), 'thread')}, {_rate(top)}", None,
+                3,
+                f"{kind.title}, best thread count against {most:g} threads",
+                f"best with {counted(int(top['threads']), 'thread')}, {_rate(top)}",
+                None,
                 f"{why}down with 4 to 12",
-            )  # fmt: skip
+            )
             continue
         top, all_of_them = best(fewer), best([p for p in points if p.number("threads") == most])
         what = f"{kind.title}, {top['threads']} threads (the best of fewer) against {most:g}"
@@ -143,8 +147,13 @@ def _remote(device: Device) -> Iterator[Trial]:
 
 
 def _against(practice: int, what: str, a: Point, b: Point) -> Trial:
-    return _trial(practice, what, f"{_rate(a)} against {_rate(b)}", claim_of(a, b, BOUND),
-                  "in one of the repeats nothing was done")  # fmt: skip
+    return _trial(
+        practice,
+        what,
+        f"{_rate(a)} against {_rate(b)}",
+        claim_of(a, b, BOUND),
+        "in one of the repeats nothing was done",
+    )
 
 
 def _trial(practice: int, what: str, figures: str, found: Claim | None, why: str) -> Trial:

@@ -97,10 +97,14 @@ def practices(device: Device) -> list[Practice]:
         4: _no_far(device),
     }
     return [
-        Practice(number, text, tuple(one for one in tried if one.trial.practice == number),
-                 missing[number])
+        Practice(
+            number,
+            text,
+            tuple(one for one in tried if one.trial.practice == number),
+            missing[number],
+        )
         for number, text in _TEXTS.items()
-    ]  # fmt: skip
+    ]
 
 
 def _absent(device: Device, *measurements: str) -> str:

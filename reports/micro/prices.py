@@ -99,11 +99,12 @@ class Column:
 def _rate(pattern: str, size: int, kind: Instructions) -> Callable[[Device], float | None]:
     def found(device: Device) -> float | None:
         points = [
-            p for p in device.select(
+            p
+            for p in device.select(
                 RATE, pattern=pattern, access_size_bytes=str(size), numa=NEAR_NODES
             )
             if sequence_of(p) == kind and not p["job"] and not p["place"]
-        ]  # fmt: skip
+        ]
         held = _by_threads(device, points)
         return best(held).median / GIB if held else None
 

@@ -127,11 +127,15 @@ def _chain_reads(asked: Asked, device: Device) -> Sequence[Point]:
 #: PVLDB 15(11), Section 4.4.1, of 32 threads: three nodes of 512 bytes and an insert of four
 #: flushes (FAST+FAIR); two of 2048 bytes in DRAM, a leaf of 1024 and three flushes (FPTree).
 _TREES = {
-    "tree": ("r_512,r_512,r_512",
-             "r_512,r_512,r_512,w_64_cache_320,w_64_cache_-64,w_64_cache_-64,w_64_cache_-64"),
-    "hybrid tree": ("rd_2048,rd_2048,rp_1024",
-                    "rd_2048,rd_2048,rp_1024,wp_64_cache_512,wp_64_cache_-512,wp_64_cache"),
-}  # fmt: skip
+    "tree": (
+        "r_512,r_512,r_512",
+        "r_512,r_512,r_512,w_64_cache_320,w_64_cache_-64,w_64_cache_-64,w_64_cache_-64",
+    ),
+    "hybrid tree": (
+        "rd_2048,rd_2048,rp_1024",
+        "rd_2048,rd_2048,rp_1024,wp_64_cache_512,wp_64_cache_-512,wp_64_cache",
+    ),
+}
 
 
 def _trees(asked: Asked, device: Device) -> Sequence[Point]:
@@ -176,10 +180,11 @@ def _of_sequential_peak(asked: Asked) -> str:
     reads, peak = (
         one_experiment(
             beyond_caches(device, device.select(RATE, measurement=name, operation="load", job="")),
-            _SIZE, "threads",
+            _SIZE,
+            "threads",
         )
         for name in ("random_reads", "sequential_reads")
-    )  # fmt: skip
+    )
     for name, held in (("random reads", reads), ("sequential reads", peak)):
         if not held:
             raise UnderivedError(f"needs {name} as well")
@@ -211,10 +216,14 @@ def _far_bandwidth(asked: Asked) -> str:
     share = "1" if asked.x == "load" else "0"
     device = asked.device
     points = [
-        p for p in device.select(RATE, job="")
-        if (p["read_share"] == share if p["operation"] == "mixed"
-            else (p["operation"] == "load") == (asked.x == "load"))
-    ]  # fmt: skip
+        p
+        for p in device.select(RATE, job="")
+        if (
+            p["read_share"] == share
+            if p["operation"] == "mixed"
+            else (p["operation"] == "load") == (asked.x == "load")
+        )
+    ]
     near, far = _near_and_far(device, points, "the same accesses from a far node")
     held = pairs(far, near, "numa")
     counts = numbers_text((a for a, _ in held), "threads")
@@ -248,8 +257,12 @@ def near_over_far(asked: Asked) -> str:
 # PerMA-Bench's instructions -------------------------------------------------------
 
 #: Its words for persist instructions (PVLDB 15(11), Section 3.3), as kinds.
-_PERSIST = {"nocache": "ntstore", "cache": "store+clwb", "cacheinv": "store+clflushopt",
-            "none": "store"}  # fmt: skip
+_PERSIST = {
+    "nocache": "ntstore",
+    "cache": "store+clwb",
+    "cacheinv": "store+clflushopt",
+    "none": "store",
+}
 
 
 def persist_instructions(asked: Asked) -> str:
@@ -358,8 +371,9 @@ def versions_over_invalidation(asked: Asked) -> str:
     held = pairs_by(points, "method", "cow", "cow_invalidate")
     return ", ".join(
         f"{counted(int(a.number('threads')), 'thread')} {times(value(a) / value(b))}"
-        for a, b in held if value(b)
-    )  # fmt: skip
+        for a, b in held
+        if value(b)
+    )
 
 
 def padded_over_naive(asked: Asked) -> str:

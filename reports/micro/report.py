@@ -77,8 +77,11 @@ class View:
     @property
     def drawings(self) -> list[Drawing]:
         """All of them."""
-        found = [drawing for card in self.cards for drawing in (
-            card.drawing, *(one.drawing for one in card.measured))]  # fmt: skip
+        found = [
+            drawing
+            for card in self.cards
+            for drawing in (card.drawing, *(one.drawing for one in card.measured))
+        ]
         return [drawing for drawing in found if drawing is not None]
 
 

@@ -45,8 +45,12 @@ class LoadedKnee:
 
 def knees(device: Device) -> list[Knee | LoadedKnee]:
     """Every knee that the card tells of."""
-    return [*access_size_knees(device), *thread_knees(device), *queue_knees(device),
-            *loaded_knees(device)]  # fmt: skip
+    return [
+        *access_size_knees(device),
+        *thread_knees(device),
+        *queue_knees(device),
+        *loaded_knees(device),
+    ]
 
 
 def access_size_knees(device: Device) -> Iterator[Knee]:
@@ -84,8 +88,10 @@ def by_sequence(points: Sequence[Point]) -> Iterator[tuple[Instructions, list[Po
 
 
 def _knee(key: str, points: Sequence[Point], axis: str) -> Knee:
-    curve = tuple(best([p for p in points if p.number(axis) == x])
-                  for x in sorted({p.number(axis) for p in points}))  # fmt: skip
+    curve = tuple(
+        best([p for p in points if p.number(axis) == x])
+        for x in sorted({p.number(axis) for p in points})
+    )
     top = best(curve)
     place = next(index for index, p in enumerate(curve) if p.median >= NEAR * top.median)
     near = curve[place]

@@ -62,8 +62,9 @@ def over_dimms(asked: Asked) -> str:
     """Ratio of sequential writes, 32 threads, on tiers of two numbers of DIMMs (Section 4.5.3)."""
     match = _DIMMS.search(asked.arm)
     assert match is not None
-    over, under = (_of_ways(asked.others, asked.device.host, int(count))
-                   for count in match.groups())  # fmt: skip
+    over, under = (
+        _of_ways(asked.others, asked.device.host, int(count)) for count in match.groups()
+    )
     a, b = (_writes(device, asked.x) for device in (over, under))
     return ratio_of(pairs(a, b))
 

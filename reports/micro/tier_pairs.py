@@ -29,9 +29,10 @@ def sides(over: str, under: str, device: Device, others: Sequence[Device]) -> tu
     where it is not there, where several could be it, or where the column's device is that side.
     """
     mine = [
-        one for one in others
+        one
+        for one in others
         if one is not device and (one.host, one.state) == (device.host, device.state)
-    ]  # fmt: skip
+    ]
     if ALONE in (over, under):
         other = _one(device, mine, _is_alone, "a single DIMM")
         if (ways(device) or 0) < 2:

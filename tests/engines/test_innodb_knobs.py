@@ -224,8 +224,8 @@ def test_the_size_of_a_file_beside_that_of_the_whole_is_refused() -> None:
 
 
 def test_a_place_of_the_binary_log_is_refused(kept: Kept) -> None:
-    assert "neither ON nor OFF" in refused(kept, {"log_bin": "/tmp/binlog"}).found
-    assert "decided by the harness" in refused(kept, {"log_bin_index": "/tmp/index"}).found
+    assert "neither ON nor OFF" in refused(kept, {"log_bin": "/tmp/binlog"}).context
+    assert "decided by the harness" in refused(kept, {"log_bin_index": "/tmp/index"}).context
 
 
 def test_the_page_size_is_an_engine_option_since_it_is_the_data_s_format(kept: Kept) -> None:

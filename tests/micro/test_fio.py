@@ -73,7 +73,7 @@ def _in_time(measure: Callable[[str], Found]) -> Found:
         try:
             return measure(duration)
         except RunFailed as failed:
-            if "ended in time" not in failed.found or duration == DURATIONS[-1]:
+            if "ended in time" not in failed.context or duration == DURATIONS[-1]:
                 raise
             assert "longer duration" in failed.do
     raise AssertionError
@@ -269,7 +269,7 @@ def test_parts_of_blocks_are_refused_beforehand_where_ioping_cannot_ask_for_them
     try:
         ioping.check(few, work.tier)
     except UsageError as refused:
-        assert refused.asked.startswith(named) and "only whole blocks" in refused.found
+        assert refused.problem.startswith(named) and "only whole blocks" in refused.context
         with pytest.raises(RunFailed, match="Invalid argument"):
             ioping.measure(work, few)
     else:

@@ -35,8 +35,14 @@ _PYTHON_VARIABLE = "HARNESS_CLIENT_PYTHON"
 #: Further arguments of ssh, such as ``-F FILE``: separated by spaces.
 _SSH_VARIABLE = "HARNESS_SSH_OPTIONS"
 _OPTIONS = (
-    "-T", "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=15",
-)  # fmt: skip
+    "-T",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "ExitOnForwardFailure=yes",
+    "-o",
+    "ServerAliveInterval=15",
+)
 #: How far clocks may be apart: windows are told to begin at one time (see loadgen._APART_NS).
 _APART_NS = 50_000_000
 _CLOCK_ASKED = 7
@@ -103,8 +109,11 @@ def _address(host: str, towards: str) -> str:
     try:
         done = subprocess.run(
             [*_ssh(), host, command],
-            capture_output=True, text=True, check=False, timeout=_ADDRESS_S,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_ADDRESS_S,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(
             asked, str(error), "install openssh-client, and see that it answers"
@@ -114,10 +123,11 @@ def _address(host: str, towards: str) -> str:
     except ValueError:
         found = (done.stderr.strip().splitlines() or ["it prints no address"])[-1]
         raise UsageError(
-            asked, found,
+            asked,
+            found,
             f"see that `ssh -o BatchMode=yes {host} {_python()} -m harness.remote_agent "
             f"address {towards}` prints its address (run-experiment.yml installs it)",
-        ) from None  # fmt: skip
+        ) from None
 
 
 @lru_cache
@@ -127,8 +137,12 @@ def _hello(host: str, backend: str) -> Clock:
         raise UsageError(asked, "there is no ssh on this host", "install openssh-client")
     process = subprocess.Popen(
         [*_ssh(), host, f"exec {_python()} -m harness.remote_agent hello {backend}"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
     assert process.stdin is not None and process.stdout is not None
     try:
         first = process.stdout.readline()

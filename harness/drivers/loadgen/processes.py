@@ -452,8 +452,14 @@ def _listen(
 # Merging ------------------------------------------------------------------------
 
 _OPERATION_COUNTS = (
-    "count", "not_found", "skipped", "rolled_back", "failed", "retried", "unfinished",
-)  # fmt: skip
+    "count",
+    "not_found",
+    "skipped",
+    "rolled_back",
+    "failed",
+    "retried",
+    "unfinished",
+)
 
 
 def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -117,14 +117,21 @@ def _build(binding: YcsbBinding, folder: Path, progress: Progress) -> None:
 
 def _run_maven(maven: Path, properties: Mapping[str, str], work: Path) -> None:
     command = [
-        str(maven), "--batch-mode", "--quiet", "--file", str(work / "pom.xml"),
-        *(f"-D{name}={value}" for name, value in properties.items()), "package",
-    ]  # fmt: skip
+        str(maven),
+        "--batch-mode",
+        "--quiet",
+        "--file",
+        str(work / "pom.xml"),
+        *(f"-D{name}={value}" for name, value in properties.items()),
+        "package",
+    ]
     run_client(
-        "build the official YCSB client", command, work,
+        "build the official YCSB client",
+        command,
+        work,
         "check the network and Maven's settings.xml (it comes from Maven Central), then run it "
         "again",
-    )  # fmt: skip
+    )
 
 
 def _archives(work: Path) -> list[Path]:

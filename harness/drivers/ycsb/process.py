@@ -210,9 +210,13 @@ def _command(build: Build, java: Java, asked: Asked, folder: Path) -> list[str]:
     """Java with what it says on stderr at our descriptor 3, as it is said."""
     heap = max(1, asked.heap_bytes // MIB)
     options = [
-        f"-Xms{heap}m", f"-Xmx{heap}m", "-XX:+ExitOnOutOfMemoryError", "-XX:-UsePerfData",
-        f"-Djava.io.tmpdir={folder}", f"-XX:ErrorFile={folder}/crash.log",
-    ]  # fmt: skip
+        f"-Xms{heap}m",
+        f"-Xmx{heap}m",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-XX:-UsePerfData",
+        f"-Djava.io.tmpdir={folder}",
+        f"-XX:ErrorFile={folder}/crash.log",
+    ]
     if build.binding.libraries:
         libraries = ":".join(map(str, build.binding.libraries))
         options.append(f"-Djava.library.path={libraries}")

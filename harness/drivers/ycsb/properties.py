@@ -23,11 +23,13 @@ def _java(value: object) -> str:
 def _escaped(text: str, key: bool = False) -> str:
     """Every character that the syntax means something by, and all that is not plain ASCII."""
     return "".join(
-        f"\\{c}" if c in ("\\=:#! " if key else "\\") or (c == " " and number == 0)
-        else c if " " <= c <= chr(_LATIN_1)
+        f"\\{c}"
+        if c in ("\\=:#! " if key else "\\") or (c == " " and number == 0)
+        else c
+        if " " <= c <= chr(_LATIN_1)
         else "".join(f"\\u{unit:04x}" for unit in _utf16(c))
         for number, c in enumerate(text)
-    )  # fmt: skip
+    )
 
 
 def _utf16(character: str) -> list[int]:

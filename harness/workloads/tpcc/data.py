@@ -52,11 +52,17 @@ def estimate_bytes(params: Mapping[str, Any]) -> dict[Part, int]:
     """
     warehouses, orders = params["warehouses"], _orders(params)
     per_warehouse: Mapping[Part, float] = {
-        "data": 0.115e9, "index": 0.03e9, "wal": 0.05e9, "temp": 0.01e9,
-    }  # fmt: skip
+        "data": 0.115e9,
+        "index": 0.03e9,
+        "wal": 0.05e9,
+        "temp": 0.01e9,
+    }
     per_order: Mapping[Part, float] = {
-        "data": _ORDER_BYTES, "index": _ORDER_INDEX_BYTES, "wal": _ORDER_LOG_BYTES, "temp": 0,
-    }  # fmt: skip
+        "data": _ORDER_BYTES,
+        "index": _ORDER_INDEX_BYTES,
+        "wal": _ORDER_LOG_BYTES,
+        "temp": 0,
+    }
     fixed: Mapping[Part, int] = {"data": 160 * MIB, "index": 0, "wal": 64 * MIB, "temp": 0}
     limits: Mapping[Part, float] = {"wal": 4 * GIB, "temp": 4 * GIB}
     return {

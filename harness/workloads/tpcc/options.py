@@ -129,9 +129,11 @@ def normalise(params: Mapping[str, Any]) -> dict[str, Any]:
         "home": one_of("home", given_or(given["home"], _home(think_time)), get_args(Home)),
         "mix": _mix(given["mix"]),
     }
-    return found | _client(given, users, think_time) | {
-        "data_seed": _count("data_seed", given["data_seed"], least=0)
-    }  # fmt: skip
+    return (
+        found
+        | _client(given, users, think_time)
+        | {"data_seed": _count("data_seed", given["data_seed"], least=0)}
+    )
 
 
 def event_loops(connections: float) -> int:

@@ -91,11 +91,13 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
     metrics = run_metrics.metrics(driven, counted.counters)
     kept = {name: document for name, document in artifacts.items() if document}
     doubts = [
-        *_doubts(params, driven), *late_counters(driven, counted), *unseeded(driver.unseeded),
+        *_doubts(params, driven),
+        *late_counters(driven, counted),
+        *unseeded(driver.unseeded),
         *write_back_warnings(session.engine, driven, counted),
         *lost_without_power(session.engine),
         *clients_elsewhere(params.get("client_hosts", ()), session.engine),
-    ]  # fmt: skip
+    ]
     return Outcome(metrics, checks, kept, doubts)
 
 

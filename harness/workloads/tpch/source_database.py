@@ -65,8 +65,9 @@ class SourceDatabase:
         if self._pairs == 0:
             for table in _CHANGED:
                 execute(f"alter view {table} rename to base_{table}")
-                execute(f"create table added_{table} as select 0 as pair, * from base_{table} "
-                        "limit 0")  # fmt: skip
+                execute(
+                    f"create table added_{table} as select 0 as pair, * from base_{table} limit 0"
+                )
             execute("create table removed (pair integer, orderkey bigint)")
         while self._pairs < (state + 1) // 2:
             self._pairs += 1

@@ -24,10 +24,20 @@ from harness.workloads.ycsb.options import loaded_records, shares
 
 #: What of the parameters says how the client is started, and is no property of the records or
 #: of what is done with them; and what its values have anyway.
-_CLIENT = frozenset({
-    "workload", "threadcount", "target", "ramp_up", "duration", "clients", "client_threads",
-    "client_hosts", "stall_timeout", "dataintegrity",
-})  # fmt: skip
+_CLIENT = frozenset(
+    {
+        "workload",
+        "threadcount",
+        "target",
+        "ramp_up",
+        "duration",
+        "clients",
+        "client_threads",
+        "client_hosts",
+        "stall_timeout",
+        "dataintegrity",
+    }
+)
 _CONNECTIONS_PER_LOOP = 16
 _MOST_LOOPS = 8
 _VERIFY_CONNECTIONS = 4

@@ -30,15 +30,26 @@ from harness.workloads.ycsb.options import PROPORTIONS, loaded_records, shares
 _NAME = "ycsb"
 #: Parameters that the client has nothing for, with the value that leaves them alone.
 _OURS_ALONE: Mapping[str, Any] = {
-    "client_hosts": None, "clients": 1, "client_threads": None, "data_seed": 1,
+    "client_hosts": None,
+    "clients": 1,
+    "client_threads": None,
+    "data_seed": 1,
     "stall_timeout": None,
-}  # fmt: skip
+}
 #: Those that it takes by the same name.
 _SAME = (
-    *data.SHAPE, *PROPORTIONS, "requestdistribution", "readallfields", "hotspotdatafraction",
-    "hotspotopnfraction", "exponential.percentile", "exponential.frac", "minscanlength",
-    "maxscanlength", "scanlengthdistribution",
-)  # fmt: skip
+    *data.SHAPE,
+    *PROPORTIONS,
+    "requestdistribution",
+    "readallfields",
+    "hotspotdatafraction",
+    "hotspotopnfraction",
+    "exponential.percentile",
+    "exponential.frac",
+    "minscanlength",
+    "maxscanlength",
+    "scanlengthdistribution",
+)
 _CORE = "site.ycsb.workloads.CoreWorkload"
 #: The same, but for the check of what is read, which is done behind the measured run.
 _UNVERIFIED = "tierbench.ycsb.UnverifiedReads"
@@ -364,9 +375,11 @@ def _records(done: client.Done, records: int, integrity: bool) -> Check:
         detail = f"{records - found:,} of {records:,} records were not found"
         return Check("records", "failed", detail)
     if right != records:
-        wrong = "are not whole or have other values than were written" if integrity else (
-            "are not whole: a field is missing, or has a length that was not asked for"
-        )  # fmt: skip
+        wrong = (
+            "are not whole or have other values than were written"
+            if integrity
+            else ("are not whole: a field is missing, or has a length that was not asked for")
+        )
         return Check("records", "failed", f"{records - right:,} of {records:,} records {wrong}")
     told = (
         "every value is as the client's own dataintegrity has it"

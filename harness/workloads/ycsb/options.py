@@ -124,12 +124,17 @@ CORE_CLASS = "CoreWorkload"
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "fieldlengthdistribution": ("constant", "uniform", "zipfian"),
     "requestdistribution": (
-        "zipfian", "uniform", "latest", "hotspot", "sequential", "exponential",
+        "zipfian",
+        "uniform",
+        "latest",
+        "hotspot",
+        "sequential",
+        "exponential",
     ),
     "insertorder": ("hashed", "ordered"),
     "scanlengthdistribution": ("uniform", "zipfian"),
     "update": ("read-modify-write", "blind", "merge"),
-}  # fmt: skip
+}
 #: Whole numbers: default, least, most. Beyond 2^31 the official client cannot count.
 _COUNTS: Mapping[str, tuple[int | None, int, int]] = {
     "recordcount": (1_000_000, 1, 2**31 - 1),
@@ -148,12 +153,16 @@ _COUNTS: Mapping[str, tuple[int | None, int, int]] = {
     "data_seed": (1, 0, 2**32 - 1),
 }
 _FLAGS: Mapping[str, bool] = {
-    "readallfields": True, "writeallfields": False, "verify_reads": False,
+    "readallfields": True,
+    "writeallfields": False,
+    "verify_reads": False,
     "dataintegrity": False,
-}  # fmt: skip
+}
 _SHARES: Mapping[str, float] = {
-    "hotspotdatafraction": 0.2, "hotspotopnfraction": 0.8, "exponential.frac": 0.8571428571,
-}  # fmt: skip
+    "hotspotdatafraction": 0.2,
+    "hotspotopnfraction": 0.8,
+    "exponential.frac": 0.8571428571,
+}
 _OTHERS: Mapping[str, Any] = {
     "requestdistribution": "uniform",
     "fieldlengthdistribution": "constant",

@@ -51,10 +51,11 @@ _ONLY: Mapping[str, tuple[str, str]] = {
     "table": ("usertable", "the table has this name"),
     "fieldnameprefix": ("field", "fields have this prefix"),
     "core_workload_insertion_retry_limit": (
-        "0", "an insert that fails for good fails the run",
+        "0",
+        "an insert that fails for good fails the run",
     ),
     "core_workload_insertion_retry_interval": ("3", "an insert is not tried again"),
-}  # fmt: skip
+}
 _REFUSED: Mapping[str, str] = {
     "fieldlengthhistogram": "lengths are constant, uniform or zipfian",
 }

@@ -10,8 +10,15 @@ from dataclasses import dataclass
 
 from .commands import Commands
 
-_UNITS = {"B": 1, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-          "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}  # fmt: skip
+_UNITS = {
+    "B": 1,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+}
 #: DRAM to Optane: outside of it, Memory Mode's cache is too small or the capacity wasted.
 RATIO_LEAST, RATIO_MOST = 4, 16
 

@@ -182,9 +182,14 @@ def _gives_or_takes(draft: Draft) -> bool:
 
 
 _CHANGE_TIERS = (
-    "mount", "unmount", "create-namespace", "reconfigure-namespace", "destroy-namespace",
-    "to-system-ram", "release-memory",
-)  # fmt: skip
+    "mount",
+    "unmount",
+    "create-namespace",
+    "reconfigure-namespace",
+    "destroy-namespace",
+    "to-system-ram",
+    "release-memory",
+)
 
 
 def daxctl_conf(state: State) -> str | None:

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-MODES = (
-    "appdirect", "sector", "devdax", "system-ram", "memory-mode", "emulated", "teardown"
-)  # fmt: skip
+MODES = ("appdirect", "sector", "devdax", "system-ram", "memory-mode", "emulated", "teardown")
 #: Modes that make one namespace in each region, and the mode of that namespace.
 NAMESPACE_MODES = {
     "appdirect": "fsdax",
