@@ -30,8 +30,8 @@ def python_lines(source: str) -> int:
     """Lines that hold a token other than a comment or a docstring."""
     docstrings: set[int] = set()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            if isinstance(node.value.value, str):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str())):
                 docstrings |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -51,10 +51,12 @@ def c_lines(source: str) -> int:
 
 
 def git(*arguments: str) -> str:
+    """Return what git prints."""
     return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout
 
 
 def main() -> None:
+    """Print the counts of a revision."""
     revision = sys.argv[1] if len(sys.argv) > 1 else "HEAD"
     counts: Counter[str] = Counter()
     for entry in git("ls-tree", "-r", revision).splitlines():
