@@ -25,6 +25,6 @@ def test_each_of_the_microbenchmarks_has_a_row():
 
 
 def test_each_of_the_host_is_named():
-    names = found_in(FOLDER / "host" / "uncontrolled.py")
+    names = found_in(FOLDER / "host" / "confounders.py")
     assert {"turbo", "tier"} <= names
     assert [name for name in sorted(names) if f"*{name}*" not in DOCUMENTED] == []

@@ -75,7 +75,7 @@ def _in_time(measure: Callable[[str], Found]) -> Found:
         except RunFailed as failed:
             if "ended in time" not in failed.context or duration == DURATIONS[-1]:
                 raise
-            assert "longer duration" in failed.do
+            assert "longer duration" in failed.hint
     raise AssertionError
 
 

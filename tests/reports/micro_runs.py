@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import yaml
 from report_runs import Case, write
 
 from harness.micro.fio_result import histogram
+from harness.paths import data_folder
 from harness.store.runs import StoredRun, write_json_atomically
 
 GB = 1e9
@@ -75,7 +75,7 @@ def card_run(
     """A run of the suite device-card, which it has with it as the runner stores it."""
     metrics = [*_metrics(model, repeats, far, most_threads)]
     run = micro_run(root, metrics, tier=tier, host=host, **changes)
-    suite = resources.files("harness") / "profiles" / "micro" / "device-card.yml"
+    suite = data_folder("profiles") / "micro" / "device-card.yml"
     return with_suite(run, **yaml.safe_load(suite.read_text(encoding="utf-8")))
 
 

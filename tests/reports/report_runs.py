@@ -114,8 +114,8 @@ def write(root: Path, case: Case) -> StoredRun:
         "error": None,
     }  # fmt: skip
     if case.status == "failed":
-        result["error"] = {"type": "RunFailed", "asked": "query 9", "found": "server died <&> $x$",
-                           "do": "see its log"}  # fmt: skip
+        result["error"] = {"type": "RunFailed", "problem": "query 9", "context": "server died <&> $x$",
+                           "hint": "see its log"}  # fmt: skip
         result["metrics"] = []
     if case.status == "unknown":
         result["checks"][0] |= {"status": "unknown", "detail": "no reference answer"}

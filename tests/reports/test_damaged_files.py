@@ -25,6 +25,7 @@ from harness.cli.app import app
 from harness.errors import HarnessError
 from harness.experiment.profile import load_profile
 from harness.micro.suite import load_suite
+from harness.paths import data_folder
 from harness.progress import SilentProgress
 from harness.store.datasets import DatasetStore, remove_datasets
 from harness.store.runs import Store, StoredRun, write_json_atomically
@@ -39,7 +40,7 @@ from reports.values import natural
 
 MANY = int(os.environ.get("DAMAGED_FILES", "0"))
 ROUNDS = MANY or 6
-PROFILES = Path(registry.__file__).parent / "profiles"
+PROFILES = data_folder("profiles")
 WORDS = ["", "null", "-1", "1e999", "NaN", "[]", "{}", '"x"', "true", "0" * 5000, "\0", "é", "\\",
          "*a", "&a [*a]", "<<", "../..", "[" * 3000]  # fmt: skip
 VALUES: list[Any] = [None, [], {}, "", -1, 2**70, 1e308, True, "x" * 300, "a\0b", [[]], {"": {}}]

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from recorded_kernel import RecordedKernel, load
 
-import harness
 from harness import paths
 from harness.errors import UsageError
+from harness.paths import data_folder
 from harness.tiers.discovery import find_tiers, find_tiers_and_problems
 from harness.tiers.host_scan import discover, emulate
 from harness.tiers.hostfile import find_host_file, load_host_file, search_order
 from harness.tiers.linux.model import TIER_KINDS
 from harness.tiers.linux.probe import facts_of_directory
 
-EXAMPLE = Path(harness.__file__).parent / "profiles" / "hosts" / "example.yml"
+EXAMPLE = data_folder("profiles") / "hosts" / "example.yml"
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +129,7 @@ def test_the_doctor_gets_the_good_tiers_and_every_problem(tmp_path: Path) -> Non
     )
     tiers, problems = find_tiers_and_problems(path)
     assert list(tiers) == ["ram"]
-    assert [problem.asked.split("'")[1] for problem in problems] == ["pmem", "far"]
+    assert [problem.problem.split("'")[1] for problem in problems] == ["pmem", "far"]
     with pytest.raises(UsageError, match="pmem"):
         find_tiers(path)
 
