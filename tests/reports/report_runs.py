@@ -114,8 +114,12 @@ def write(root: Path, case: Case) -> StoredRun:
         "error": None,
     }  # fmt: skip
     if case.status == "failed":
-        result["error"] = {"type": "RunFailed", "problem": "query 9", "context": "server died <&> $x$",
-                           "hint": "see its log"}  # fmt: skip
+        result["error"] = {
+            "type": "RunFailed",
+            "problem": "query 9",
+            "context": "server died <&> $x$",
+            "hint": "see its log",
+        }
         result["metrics"] = []
     if case.status == "unknown":
         result["checks"][0] |= {"status": "unknown", "detail": "no reference answer"}
