@@ -28,6 +28,7 @@ from harness.host.listen_address import Address
 from harness.progress import Progress
 from harness.query_plan import ExecutedPlan
 from harness.supervise.process import ProcessId as ProcessId
+from harness.warnings import RunWarning
 
 EngineKind = Literal["managed", "embedded", "external"]
 Scalar = int | float | Decimal | str | date | None
@@ -342,22 +343,13 @@ class TellsDurability(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class WriteBackWarning:
-    """Why a measurement window does not represent a long run. ``code`` is stable."""
-
-    code: str
-    problem: str
-    hint: str
-
-
 @runtime_checkable
 class ChecksWriteBack(Protocol):
     """Engines whose counters show whether a window wrote back data as a long run does."""
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
-    ) -> Sequence[WriteBackWarning]:
+    ) -> Sequence[RunWarning]:
         """Warnings for a window of ``window_ns``; empty where it changed next to nothing.
 
         ``ramp_up`` and ``window``: what each added to the counters, empty or without those

@@ -7,7 +7,6 @@ anything is touched is 2, what fails under way is 1, Ctrl-C is 130.
 
 from __future__ import annotations
 
-import sys
 from typing import ClassVar
 
 
@@ -47,11 +46,6 @@ class RunFailed(HarnessError):
     """Failed under way (server died, disk full, wrong answer …): exit code 1."""
 
     exit_code = 1
-
-
-def warn(code: str, text: str) -> None:
-    """Print a warning on stderr; ``code`` names its kind and does not change."""
-    print(f"warning: {code}: {text}", file=sys.stderr)
 
 
 #: What DuckDB in this process makes of Ctrl-C during a statement.

@@ -15,11 +15,11 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from harness.engine import Credentials, Engine, MemoryPolicy, Process, ProcessStarter, RunsInClient
 from harness.experiment.placement import Part
-from harness.host.confounders import Finding
 from harness.host.working_set import Footprint
 from harness.progress import Progress
 from harness.store.result import Check, Metric
 from harness.supervise.process import process_identity
+from harness.warnings import RunWarning
 
 CacheMode = Literal["cold-per-query", "cold-per-run", "warm"]
 
@@ -36,7 +36,7 @@ class Outcome:
     metrics: list[Metric]
     checks: list[Check]
     artifacts: Mapping[str, Any] = field(default_factory=dict)
-    uncontrolled: Sequence[Finding] = ()
+    uncontrolled: Sequence[RunWarning] = ()
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def taken_pages(counts: tuple[Path, ...] = _COUNTS) -> int:
 
 def taken_uncounted() -> bool:
     """Whether the kernel's access monitor runs: what its pageout takes is in no counter."""
-    return any(finding["what"].startswith("DAMON") for finding in uncontrolled())
+    return any(finding.code.startswith("damon-") for finding in uncontrolled())
 
 
 def undisturbed(

@@ -16,9 +16,10 @@ from engines._innodb.window import warnings as window_warnings
 from engines._innodb.wire import LazyConnection
 from engines._jdbc import ThroughJdbc, innodb_properties
 from engines._loading import LoadedBySql
-from harness.engine import SqlConnection, WriteBackWarning
+from harness.engine import SqlConnection
 from harness.errors import RunFailed
 from harness.query_plan import ExecutedPlan
+from harness.warnings import RunWarning
 
 #: Settings worth recording even at their defaults, where the release knows them.
 _ALWAYS = frozenset(
@@ -164,7 +165,7 @@ class SqlOnInnoDB(LoadedBySql[MySqlConnection], ThroughJdbc):
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
-    ) -> Sequence[WriteBackWarning]:
+    ) -> Sequence[RunWarning]:
         """See window.py."""
         return list(window_warnings(window))
 

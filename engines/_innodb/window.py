@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from harness.engine import WriteBackWarning
 from harness.units import MIB, format_bytes
+from harness.warnings import RunWarning
 
 #: A window that logs less than this has next to nothing to write back.
 _LITTLE_BYTES = 16 * MIB
@@ -17,7 +17,7 @@ _LITTLE_BYTES = 16 * MIB
 _OFF = 0.2
 
 
-def warnings(window: Mapping[str, float]) -> Iterator[WriteBackWarning]:
+def warnings(window: Mapping[str, float]) -> Iterator[RunWarning]:
     """``window``: what it added to the counters. None of releases that do not count these."""
     redo = window.get("innodb_redo_bytes", 0.0)
     if redo < _LITTLE_BYTES:
@@ -25,11 +25,11 @@ def warnings(window: Mapping[str, float]) -> Iterator[WriteBackWarning]:
     moved = window.get("innodb_redo_checkpointed_bytes", 0.0)
     pages = window.get("innodb_pages_written_count", 0.0)
     if abs(redo - moved) > _OFF * redo:
-        yield WriteBackWarning(
+        yield RunWarning(
             "redo-checkpoint-not-steady",
-            f"the redo log grew by {format_bytes(redo)} and its checkpoint moved on by "
-            f"{format_bytes(moved)} ({moved / redo:.0%}); {pages:,.0f} pages were written: "
-            f"{'fewer' if moved < redo else 'more'} than in a long run",
+            f"{'fewer' if moved < redo else 'more'} pages were written than in a long run",
+            f"the redo log grew by {format_bytes(redo)}, its checkpoint advanced by "
+            f"{format_bytes(moved)} ({moved / redo:.0%}), and {pages:,.0f} pages were written",
             "raise --ramp-up, or have pages written sooner with a smaller redo log or a lower "
             "--set innodb_adaptive_flushing_lwm=…",
         )

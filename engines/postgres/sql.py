@@ -15,8 +15,9 @@ from engines._loading import LoadedBySql
 from engines.postgres import counters, explain
 from engines.postgres.connection import PostgresConnection, connecting
 from engines.postgres.window import warnings as window_warnings
-from harness.engine import Credentials, SqlConnection, WriteBackWarning
+from harness.engine import Credentials, SqlConnection
 from harness.query_plan import ExecutedPlan
+from harness.warnings import RunWarning
 
 #: Settings worth recording even at their defaults.
 _ALWAYS = (
@@ -138,7 +139,7 @@ class SqlOnPostgres(LoadedBySql[PostgresConnection], ThroughJdbc):
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
-    ) -> Sequence[WriteBackWarning]:
+    ) -> Sequence[RunWarning]:
         """See window.py."""
         connection = self.connect()
         try:

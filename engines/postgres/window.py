@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from harness.engine import WriteBackWarning
 from harness.units import MIB, NS_PER_S, format_bytes
+from harness.warnings import RunWarning
 
 #: A window that logs less than a WAL segment has next to nothing to write back.
 _LITTLE_BYTES = 16 * MIB
@@ -28,7 +28,7 @@ def warnings(
     *,
     interval_s: float,
     block_bytes: int,
-) -> Iterator[WriteBackWarning]:
+) -> Iterator[RunWarning]:
     """``interval_s``: checkpoint_timeout; ``block_bytes``: block_size."""
     log = window.get("postgres_wal_written_bytes", 0.0)
     if log < _LITTLE_BYTES:
@@ -48,19 +48,31 @@ def warnings(
     longer = f"raise --ramp-up above checkpoint_timeout ({interval_s:.0f} s)"
     # A window of one interval may begin right after a checkpoint has, and hold all its writes.
     if not _begun(window) and (intervals < 1 - _OFF or not written):
-        yield WriteBackWarning("no-checkpoint-in-window", counters, f"{shorter}; {longer}")
+        yield RunWarning(
+            "no-checkpoint-in-window",
+            "no checkpoint began in the window",
+            counters,
+            f"{shorter}; {longer}",
+        )
     elif not _begun(ramp_up):
-        yield WriteBackWarning("no-checkpoint-in-ramp-up", counters, longer)
+        yield RunWarning(
+            "no-checkpoint-in-ramp-up", "no checkpoint began in the ramp-up", counters, longer
+        )
     elif _timed(window) and abs(intervals - round(intervals)) > _OFF * intervals:
-        yield WriteBackWarning("checkpoint-cut-off", counters, shorter)
+        yield RunWarning(
+            "checkpoint-cut-off",
+            "the window is no multiple of the checkpoint interval",
+            counters,
+            shorter,
+        )
     images = window.get("postgres_wal_full_page_images_count", 0.0)
     if images * block_bytes > _MOST * log:
-        yield WriteBackWarning(
+        yield RunWarning(
             "full-page-images",
-            f"up to {min(1.0, images * block_bytes / log):.0%} of the log are full-page images "
-            f"({images:,.0f} pages, in {format_bytes(log)}): each page's "
-            "first change after a checkpoint; with checkpoints further apart there are fewer, "
-            "and less to gain from a faster log tier",
+            "most of the log is full-page images; checkpoints further apart write fewer, and a "
+            "faster log tier then gains less",
+            f"up to {min(1.0, images * block_bytes / log):.0%} of {format_bytes(log)} "
+            f"({images:,.0f} pages)",
             "raise checkpoint_timeout with --set, and --ramp-up and --duration with it",
         )
 

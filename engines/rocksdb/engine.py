@@ -41,13 +41,13 @@ from harness.engine import (
     EngineVersion,
     Fill,
     ProcessId,
-    WriteBackWarning,
 )
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.progress import Progress
 from harness.supervise.process import alive, send_signal
 from harness.supervise.user_files import acting_as, read_text, write_text
+from harness.warnings import RunWarning
 
 _FOLDER = "rocksdb"
 _OPTIONS = "OPTIONS-[0-9]*"
@@ -190,7 +190,7 @@ class RocksDb(OfficialClient):
 
     def write_back_warnings(
         self, ramp_up: Mapping[str, float], window: Mapping[str, float], window_ns: int
-    ) -> Sequence[WriteBackWarning]:
+    ) -> Sequence[RunWarning]:
         """See window.py."""
         return list(window_warnings(window))
 

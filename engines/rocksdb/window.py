@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from harness.engine import WriteBackWarning
 from harness.units import MIB, format_bytes
+from harness.warnings import RunWarning
 
 #: A window that writes less than this has next to nothing to flush.
 _LITTLE_BYTES = 16 * MIB
@@ -19,7 +19,7 @@ _LITTLE_BYTES = 16 * MIB
 _PUT_OFF = 0.5
 
 
-def warnings(window: Mapping[str, float]) -> Iterator[WriteBackWarning]:
+def warnings(window: Mapping[str, float]) -> Iterator[RunWarning]:
     """``window``: what it added to the tickers; none where they are not kept."""
     if (written := window.get("rocksdb_written_bytes", 0.0)) < _LITTLE_BYTES:
         return
@@ -27,18 +27,22 @@ def warnings(window: Mapping[str, float]) -> Iterator[WriteBackWarning]:
     compacted = window.get("rocksdb_compact_write_bytes", 0.0)
     behind = window.get("rocksdb_pending_compaction_bytes", 0.0)
     counters = (
-        f"{format_bytes(written)} were written; flushes wrote {format_bytes(flushed)}, compactions "
+        f"clients wrote {format_bytes(written)}, flushes {format_bytes(flushed)}, compactions "
         f"{format_bytes(compacted)}"
     )
     smaller = "raise --duration, or lower --set write_buffer_size=…"
     if not flushed:
-        yield WriteBackWarning("no-flush-in-window", counters, smaller)
+        yield RunWarning(
+            "no-flush-in-window", "no memtable was flushed in the window", counters, smaller
+        )
     elif not compacted:
-        yield WriteBackWarning("no-compaction-in-window", counters, smaller)
+        yield RunWarning(
+            "no-compaction-in-window", "no compaction ran in the window", counters, smaller
+        )
     elif behind > _PUT_OFF * compacted:
-        yield WriteBackWarning(
+        yield RunWarning(
             "compaction-backlog-grows",
-            f"{counters}; what they still have to rewrite grew by {format_bytes(behind)}: "
             "compactions do not keep up, and writes slow down with the length of the window",
+            f"{counters}; pending compactions grew by {format_bytes(behind)}",
             "raise --ramp-up or max_background_jobs, or lower --rate",
         )

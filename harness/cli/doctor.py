@@ -50,8 +50,8 @@ def _print(found: dict[str, Any]) -> None:
         print(f"CPU      {group}: {', '.join(have) or 'none'} (not: {', '.join(lack) or 'none'})")
     user = found["servers_user"]
     print(f"servers  run as {user['name']}")
-    for warning in user["warnings"]:
-        print(f"  warning {warning['code']}: {warning['found']}\n    {warning['do']}")
+    for entry in user["warnings"]:
+        print(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
     cap = found["memory_cap"]
     print(f"memory   cap by {cap['method']}{': ' + cap['reason'] if cap['reason'] else ''}")
     traffic = found["memory_traffic"]
@@ -74,7 +74,7 @@ def _print(found: dict[str, Any]) -> None:
         for warning in tier["warnings"]:
             print(f"  {tier['name']}: {warning}")
     for problem in found["tier_problems"]:
-        print(f"  {problem['asked']}: {problem['found']}\n    {problem['do']}")
+        print(f"  {problem['problem']}: {problem['context']}\n    {problem['hint']}")
     print()
     print_table(
         ("engine", "version", "from"),
@@ -90,19 +90,22 @@ def _print(found: dict[str, Any]) -> None:
     )
     print()
     if not found["uncontrolled"]:
-        print("Nothing uncontrolled was found.")
+        print("Everything that affects results is controlled.")
         return
-    print("Uncontrolled (each makes numbers less repeatable):")
-    for finding in found["uncontrolled"]:
-        print(f"  {finding['what']}: {finding['found']}\n    {finding['do']}")
+    print("Not controlled (each makes numbers less repeatable):")
+    for entry in found["uncontrolled"]:
+        print(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
 
 
 def _servers_user() -> dict[str, Any]:
-    """Whom servers and clients run as: ``{name, warnings: [{code, found, do}]}``."""
+    """Whom servers and clients run as: ``{name, warnings: [{code, what, found, do}]}``."""
     user = unprivileged()
     if user is None:
         return {"name": getpass.getuser(), "warnings": []}
-    return {"name": user.name, "warnings": shared_user_warnings(user)}
+    return {
+        "name": user.name,
+        "warnings": [warning.to_json() for warning in shared_user_warnings(user)],
+    }
 
 
 def _official_ycsb() -> dict[str, Any]:

@@ -31,6 +31,7 @@ from harness.micro.suite import (
 from harness.progress import progress_on_stderr
 from harness.store.runs import StoredRun
 from harness.units import NS_PER_S, counted, format_bytes, format_ns
+from harness.warnings import RunWarning
 
 app = typer.Typer(help="Suites of microbenchmarks: `harness run micro --suite NAME` runs one.")
 
@@ -259,7 +260,7 @@ def _print_plan(ready: Sequence[Ready], json_: bool) -> None:
             f"{one.repeats}, {_duration_text(one)}; nothing is run",
         )
         for finding in fitted.findings:
-            print(f"{finding['what']}: {finding['found']}")
+            print(f"warning: {finding}")
 
 
 def _print_other(ready: Ready) -> None:
@@ -307,7 +308,7 @@ def _plan_json(ready: Ready) -> dict[str, Any]:
         "setup_s": expected.setup_ns / NS_PER_S if expected else None,
         "ended_by_a_count": expected.counted if expected else None,
         "configurations": [one.configuration for one in every],
-        "scaled": list(ready.fitted.findings) if ready.fitted else [],
+        "scaled": [one.to_json() for one in ready.fitted.findings] if ready.fitted else [],
     }
 
 
@@ -358,11 +359,11 @@ def _headline(stored: StoredRun) -> str:
 
 def _doubts(run_: Mapping[str, Any]) -> Iterator[str]:
     """What is to be known of a run's figures: what was not controlled, checks, its error."""
-    for finding in run_["uncontrolled"]:
-        yield f"uncontrolled: {finding['what']}: {finding['found']}"
+    for entry in run_["uncontrolled"]:
+        yield f"warning: {RunWarning.from_json(entry)}"
     for check in run_["checks"]:
         if check["status"] != "passed":
             of = " ".join(check["labels"].values())
             yield f"{check['name']} {of} {check['status']}: {check['detail']}"
-    if run_["error"]:
-        yield f"error: {run_['error']['asked']}: {run_['error']['found']}\n  {run_['error']['do']}"
+    if error := run_["error"]:
+        yield f"error: {error['problem']}: {error['context']}\n  {error['hint']}"

@@ -28,6 +28,7 @@ from harness.micro.runner import WORKLOAD as MICRO
 from harness.store.runs import StoredRun, Unfinished
 from harness.store.spec import NATIVE
 from harness.units import format_bytes, format_ns, parse_size
+from harness.warnings import RunWarning
 
 app = typer.Typer(help="List, show, remove, export and import runs.")
 
@@ -153,8 +154,8 @@ def _print_run(stored: StoredRun) -> None:
         print_figures(run)
     else:
         _print_metrics(run)
-    for finding in run["uncontrolled"]:
-        print(f"uncontrolled: {finding['what']}: {finding['found']}")
+    for entry in run["uncontrolled"]:
+        print(f"warning  {RunWarning.from_json(entry)}")
     passed = sum(check["status"] == "passed" for check in run["checks"])
     print(f"checks   {passed} of {len(run['checks'])} passed")
     for check in run["checks"]:
@@ -164,7 +165,9 @@ def _print_run(stored: StoredRun) -> None:
                 f"{check['detail']}"
             )
     if run["error"]:
-        print(f"error: {run['error']['asked']}: {run['error']['found']}\n  {run['error']['do']}")
+        print(
+            f"error: {run['error']['problem']}: {run['error']['context']}\n  {run['error']['hint']}"
+        )
 
 
 def _print_metrics(run: Mapping[str, Any]) -> None:

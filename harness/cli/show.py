@@ -117,7 +117,9 @@ def agreement(finished: Sequence[StoredRun]) -> None:
 def _note(stored: StoredRun) -> str:
     run = stored.run
     notes = ["EMULATED " + ", ".join(e["tier"] for e in run["emulated"])] if run["emulated"] else []
-    if any(finding["what"] == "offered rate" for finding in run.get("uncontrolled", ())):
+    if any(
+        finding.get("code") == "offered-rate-not-reached" for finding in run.get("uncontrolled", ())
+    ):
         notes.append("rate not kept")
     return "; ".join(notes + (["resumed"] if run.get("resumed") else []))
 

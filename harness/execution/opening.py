@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness import paths
-from harness.errors import warn
 from harness.execution.environment import Environment
 from harness.host.facts import host_facts
 from harness.progress import Progress
@@ -18,6 +17,7 @@ from harness.supervise.journal import recover
 from harness.supervise.supervisor import Supervisor
 from harness.tiers.discovery import find_tiers
 from harness.tiers.hostfile import find_host_file, load_host_file
+from harness.warnings import RunWarning, warn
 
 
 def data_directory(host_file: Path | None) -> Path | None:
@@ -48,7 +48,7 @@ def open_environment(
         for what in recovery.undone:
             progress.say(f"left by {recovery.owner}, now undone: {what}")
         for what in recovery.failures:
-            warn("left-behind", what)
+            warn(RunWarning("left-behind", "an earlier harness left something behind", what))
     tiers = find_tiers(host_file, emulate, credentials)
     data_dir = data_directory(host_file)
     with Supervisor(paths.state_dir()) as supervisor:

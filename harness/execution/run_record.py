@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,12 +15,13 @@ from harness.execution.provenance import revision, tool_versions
 from harness.execution.session import RunSession
 from harness.experiment.preflight import ResolvedRun
 from harness.host.cgroup import MemoryCap
-from harness.host.confounders import Finding, uncontrolled
+from harness.host.confounders import uncontrolled
 from harness.host.processors import format_cpus
 from harness.store.datasets import Dataset
 from harness.store.result import Check, Metric, run_status
 from harness.store.runs import RunWriter, StoredRun
 from harness.store.spec import RUN_SCHEMA
+from harness.warnings import RunWarning, unique
 from harness.workload import Outcome
 
 
@@ -39,7 +40,7 @@ class Recorder:
         self.writer = writer
         self.experiment = dict(experiment)
         self.begin()
-        self.uncontrolled_at_start: list[Finding] = []
+        self.uncontrolled_at_start: list[RunWarning] = []
         self.cap: MemoryCap | None = None
         self.engine: Engine | None = None
         self.golden: Dataset | None = None
@@ -64,7 +65,7 @@ class Recorder:
             "run_id": self.writer.run_id,
             "unix_ns": time.time_ns(),
             "conditions": dict(conditions),
-            "uncontrolled": self.uncontrolled_at_start,
+            "uncontrolled": [warning.to_json() for warning in self.uncontrolled_at_start],
         }
         self.writer.steps.append({"sitting": sitting})
 
@@ -102,13 +103,7 @@ class Recorder:
                 for name in used
                 if (tier := self.env.tiers[name]).emulated
             ],
-            "uncontrolled": [
-                *self.uncontrolled(),
-                *self._external(),
-                *self._uncapped(),
-                *self._uncounted(),
-                *(self.outcome.uncontrolled if self.outcome else ()),
-            ],
+            "uncontrolled": [warning.to_json() for warning in self._warnings()],
             "data_bytes": self.data_bytes,
             "memory_bytes": self._memory_bytes(),
             "residency": self.session.residency if self.session else [],
@@ -124,51 +119,42 @@ class Recorder:
         cold = [Check("cold-start", "unknown", "; ".join(warm[:3]))] if warm else []
         return [*cold, *self.placement_checks]
 
-    def uncontrolled(self) -> list[Finding]:
-        """What was not controlled at a sitting's start or at the end, each kind once."""
-        at_end = uncontrolled(self.prepared.tiers.values())
-        earlier = [entry for one in self.writer.steps.sittings for entry in one["uncontrolled"]]
-        every = (*at_end, *earlier, *self.uncontrolled_at_start)
-        found: dict[str, Finding] = {entry["what"]: entry for entry in every}
-        return list(found.values())
-
-    def _external(self) -> list[dict[str, str]]:
-        """What nobody here knows of a server that the harness does not run."""
-        if not self.prepared.external:
-            return []
-        return [
-            {
-                "what": "external server",
-                "found": "placement, page cache, memory and other clients are its owner's",
-                "do": "let the harness run the engine, or say with --label what was set up",
-            }
-        ]
-
-    def _uncapped(self) -> list[dict[str, str]]:
-        """A memory limit that was asked for and could not be had."""
-        if self.cap is None or self.cap.method != "none":
-            return []
-        limit = self.prepared.spec.memory_limit_bytes
-        return [
-            {
-                "what": "memory limit",
-                "found": f"asked for {limit} bytes, not enforced: {self.cap.reason}",
-                "do": "run as root, or where cgroups are delegated to you",
-            }
-        ]
-
-    def _uncounted(self) -> list[dict[str, str]]:
-        """Memory traffic that was asked for on a host that does not count it for us."""
+    def _warnings(self) -> Iterator[RunWarning]:
+        yield from self._host_warnings()
+        if self.prepared.external:
+            yield RunWarning(
+                "external-server",
+                "the harness does not run this server",
+                "placement, page cache, memory and other clients are not controlled",
+                "let the harness run the engine, or describe the set-up with --label",
+            )
+        if self.cap is not None and self.cap.method == "none":
+            yield RunWarning(
+                "memory-limit-not-enforced",
+                "the memory limit is not enforced",
+                f"{self.prepared.spec.memory_limit_bytes} bytes requested: {self.cap.reason}",
+                "run as root, or where cgroups are delegated to you",
+            )
         traffic = self.session.memory_traffic if self.session else None
-        if traffic is None or traffic.missing is None:
-            return []
-        return [
-            {
-                "what": "memory traffic",
-                "found": f"no memory-controller counters on this host: {traffic.missing}",
-                "do": "run as root on bare metal whose processor has them (see docs/papers.md)",
-            }
+        if traffic is not None and traffic.missing is not None:
+            yield RunWarning(
+                "memory-traffic-not-counted",
+                "no memory-controller counters on this host",
+                traffic.missing,
+                "run as root on bare metal whose processor has them (see docs/papers.md)",
+            )
+        if self.outcome is not None:
+            yield from self.outcome.uncontrolled
+
+    def _host_warnings(self) -> list[RunWarning]:
+        """Those of the end, of earlier attempts and of the start, each once."""
+        earlier = [
+            RunWarning.from_json(entry)
+            for one in self.writer.steps.sittings
+            for entry in one["uncontrolled"]
         ]
+        at_end = uncontrolled(self.prepared.tiers.values())
+        return unique([*at_end, *earlier, *self.uncontrolled_at_start])
 
     def _memory_bytes(self) -> int | None:
         if self.prepared.external:

@@ -26,7 +26,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UsageError, nearest, warn
+from harness.errors import UsageError, nearest
 from harness.experiment.expression import evaluate, is_expression
 from harness.experiment.placement import parse_placement
 from harness.host.listen_address import parse_listen
@@ -34,6 +34,7 @@ from harness.host.processors import parse_cpus
 from harness.paths import data_folder
 from harness.store.spec import NATIVE, RunSpec, content_hash
 from harness.units import parse_size
+from harness.warnings import RunWarning, warn
 from harness.yamlfile import Document, Where, load_yaml
 
 #: Checks a workload's parameters and fills in defaults (pure).
@@ -131,7 +132,7 @@ def published_of(experiment: str) -> tuple[Path | None, tuple[str, ...]]:
         try:
             profile = load_yaml(path, "profile").value
         except UsageError as error:
-            warn("profile-unreadable", f"{error}: it is left out")
+            warn(RunWarning("profile-unreadable", "a profile is left out", str(error), error.hint))
             continue
         if profile["name"] == experiment and "published" in profile:
             return path.with_name(_PUBLISHED), tuple(profile["published"])

@@ -1,15 +1,15 @@
-"""What moves results and nobody holds still, each with how to hold it still."""
+"""Host settings that affect results and are not controlled, each with a fix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypedDict
 
 from harness.host import cpu as processors
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import nodes
 from harness.units import format_bytes
+from harness.warnings import RunWarning
 
 #: Load average per processor above which something else is working here.
 _BUSY_LOAD = 0.25
@@ -18,77 +18,76 @@ _STOLEN = 0.001
 _KDAMONDS = "/sys/kernel/mm/damon/admin/kdamonds"
 
 
-class Finding(TypedDict):
-    """``what`` is uncontrolled, what was ``found``, and what to ``do`` about it."""
-
-    what: str
-    found: str
-    do: str
-
-
 def uncontrolled(
     tiers: Iterable[Tier] = (), kernel: Kernel = LIVE, *, pinned: bool = False
-) -> list[Finding]:
-    """Everything found on this host now, and on the tiers in use.
+) -> list[RunWarning]:
+    """Warn of each setting of this host, and of the tiers in use.
 
     ``pinned``: each thread that is measured has a processor of its own, and does not roam.
     """
     checks = (check for check in _CHECKS if not (pinned and check is _roaming))
-    found = [finding for check in checks for finding in check(kernel)]
-    return [*found, *(finding for tier in tiers for finding in _of_tier(tier, kernel))]
+    found = [warning for check in checks for warning in check(kernel)]
+    return [*found, *(warning for tier in tiers for warning in _of_tier(tier, kernel))]
 
 
-def _frequency(kernel: Kernel) -> Iterator[Finding]:
+def _frequency(kernel: Kernel) -> Iterator[RunWarning]:
     governor = processors.governor(kernel)
     if governor is None:
-        yield Finding(
-            what="clock frequency",
-            found="no cpufreq driver: nobody here knows the clock",
-            do="on a server of your own: load the driver; in a VM: ask for fixed clocks",
+        yield RunWarning(
+            code="clock-frequency-unknown",
+            problem="the CPU clock frequency is not known",
+            context="no cpufreq driver",
+            hint="load the driver; in a virtual machine, request fixed clocks",
         )
     elif governor != "performance":
-        yield Finding(
-            what="frequency governor",
-            found=governor,
-            do="cpupower frequency-set -g performance",
+        yield RunWarning(
+            code="frequency-governor",
+            problem="the frequency governor is not performance",
+            context=governor,
+            hint="cpupower frequency-set -g performance",
         )
     if processors.turbo(kernel):
-        yield Finding(
-            what="turbo",
-            found="on: clocks follow temperature and the number of busy cores",
-            do="echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"
+        yield RunWarning(
+            code="turbo-enabled",
+            problem="turbo is enabled",
+            context="clocks depend on temperature and on the number of busy cores",
+            hint="echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"
             " (or echo 0 > /sys/devices/system/cpu/cpufreq/boost)",
         )
 
 
-def _sharing(kernel: Kernel) -> Iterator[Finding]:
+def _sharing(kernel: Kernel) -> Iterator[RunWarning]:
     if processors.smt(kernel):
-        yield Finding(
-            what="SMT",
-            found="two threads share each core",
-            do="echo off > /sys/devices/system/cpu/smt/control, or pin to one thread of each core",
+        yield RunWarning(
+            code="smt-enabled",
+            problem="SMT is enabled",
+            context="two threads share each core",
+            hint="echo off > /sys/devices/system/cpu/smt/control, or pin to one thread a core",
         )
     where = processors.virtualised(kernel)
     if where:
-        yield Finding(
-            what="virtualisation",
-            found=where,
-            do="use bare metal, or repeat in interleaved blocks and trust only paired differences",
+        yield RunWarning(
+            code="virtual-machine",
+            problem="the host is a virtual machine",
+            context=where,
+            hint="use bare metal, or repeat in blocks and trust paired differences only",
         )
     stolen = _stolen_share(kernel)
     if stolen is not None and stolen > _STOLEN:
-        yield Finding(
-            what="stolen processor time",
-            found=f"{stolen:.1%} since boot went to other guests",
-            do="ask for dedicated processors",
+        yield RunWarning(
+            code="stolen-cpu-time",
+            problem="the hypervisor takes processor time",
+            context=f"{stolen:.1%} since boot went to other guests",
+            hint="request dedicated processors",
         )
     average = float((kernel.read("/proc/loadavg") or "0").split()[0])
     threads = processors.cpu(kernel).threads
     if average > _BUSY_LOAD * threads:
-        yield Finding(
-            what="other load",
-            found=f"load average {average:.2f} on {threads} processors",
-            do="stop what else is running (top), or wait until it has ended",
+        yield RunWarning(
+            code="other-load",
+            problem="other programs use the processors",
+            context=f"load average {average:.2f} on {threads} processors",
+            hint="stop other programs (see top), or wait until they have ended",
         )
 
 
@@ -100,55 +99,61 @@ def _stolen_share(kernel: Kernel) -> float | None:
     return ticks[7] / total if len(ticks) == 8 and total > 0 else None
 
 
-def _memory(kernel: Kernel) -> Iterator[Finding]:
+def _memory(kernel: Kernel) -> Iterator[RunWarning]:
     if processors.thp(kernel) == "always":
-        yield Finding(
-            what="transparent huge pages",
-            found="always: khugepaged merges pages in the background",
-            do="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        yield RunWarning(
+            code="transparent-huge-pages",
+            problem="transparent huge pages are always on",
+            context="khugepaged merges pages in the background",
+            hint="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         )
     swap_bytes = kernel.meminfo().get("SwapTotal", 0)
     if swap_bytes:
-        yield Finding(
-            what="swap",
-            found=f"{format_bytes(swap_bytes)} of swap space",
-            do="swapoff -a for the time of the measurement",
+        yield RunWarning(
+            code="swap-enabled",
+            problem="swap is enabled",
+            context=f"{format_bytes(swap_bytes)} of swap space",
+            hint="swapoff -a during the measurement",
         )
     setting = processors.aslr(kernel)
     if setting not in (None, "off"):
-        yield Finding(
-            what="address space randomisation",
-            found=str(setting),
-            do="repeat (layouts average out), or sysctl kernel.randomize_va_space=0",
+        yield RunWarning(
+            code="address-randomization",
+            problem="address space layout is randomized",
+            context=str(setting),
+            hint="repeat (layouts average out), or sysctl kernel.randomize_va_space=0",
         )
 
 
-def _roaming(kernel: Kernel) -> Iterator[Finding]:
+def _roaming(kernel: Kernel) -> Iterator[RunWarning]:
     with_cpus = [node.node for node in nodes(kernel) if node.cpus]
     if len(with_cpus) > 1:
-        yield Finding(
-            what="NUMA placement",
-            found=f"processors on nodes {', '.join(map(str, with_cpus))}: threads roam",
-            do="place memory on a node (memory=dram) and run under numactl --cpunodebind",
+        yield RunWarning(
+            code="threads-not-pinned",
+            problem="threads are not pinned to a NUMA node",
+            context=f"processors on nodes {', '.join(map(str, with_cpus))}",
+            hint="place memory on a node (memory=dram) and run under numactl --cpunodebind",
         )
 
 
-def _balancing(kernel: Kernel) -> Iterator[Finding]:
+def _balancing(kernel: Kernel) -> Iterator[RunWarning]:
     if kernel.read("/proc/sys/kernel/numa_balancing") not in (None, "0"):
-        yield Finding(
-            what="automatic NUMA balancing",
-            found="on: the kernel moves pages during a run",
-            do="sysctl kernel.numa_balancing=0",
+        yield RunWarning(
+            code="numa-balancing",
+            problem="automatic NUMA balancing is on",
+            context="Linux moves pages between nodes during a run",
+            hint="sysctl kernel.numa_balancing=0",
         )
     if kernel.read("/sys/kernel/mm/numa/demotion_enabled") in ("true", "1"):
-        yield Finding(
-            what="memory demotion",
-            found="on: of a node that is full the kernel moves pages to a slower one",
-            do="echo false > /sys/kernel/mm/numa/demotion_enabled",
+        yield RunWarning(
+            code="memory-demotion",
+            problem="memory demotion is on",
+            context="Linux moves pages of a full node to a slower one",
+            hint="echo false > /sys/kernel/mm/numa/demotion_enabled",
         )
 
 
-def _damon(kernel: Kernel) -> Iterator[Finding]:
+def _damon(kernel: Kernel) -> Iterator[RunWarning]:
     """The kernel's access monitor, whose schemes act on pages as they get cold or hot.
 
     No counter of reclaim in /proc/vmstat tells of its pageout (admin-guide/mm/damon).
@@ -159,10 +164,13 @@ def _damon(kernel: Kernel) -> Iterator[Finding]:
             yield _unreadable(f"DAMON kdamond {monitor}")
         if state == "on":
             actions = ", ".join(sorted(set(_damon_actions(kernel, monitor))))
-            yield Finding(
-                what=f"DAMON kdamond {monitor}",
-                found=f"on: {actions} by what is cold or hot" if actions else "on: monitors pages",
-                do=f"echo off > {_KDAMONDS}/{monitor}/state",
+            yield RunWarning(
+                code="damon-active",
+                problem=f"DAMON kdamond {monitor}",
+                context=f"on: {actions} by what is cold or hot"
+                if actions
+                else "on: monitors pages",
+                hint=f"echo off > {_KDAMONDS}/{monitor}/state",
             )
     for module in ("damon_reclaim", "damon_lru_sort", "damon_stat"):
         parameters = f"/sys/module/{module}/parameters"
@@ -171,14 +179,17 @@ def _damon(kernel: Kernel) -> Iterator[Finding]:
             yield _unreadable(f"DAMON module {module}")
         if enabled == "Y":
             do = f"echo N > {parameters}/enabled"
-            yield Finding(what=f"DAMON module {module}", found="on", do=do)
+            yield RunWarning(
+                code="damon-active", problem=f"DAMON module {module}", context="on", hint=do
+            )
 
 
-def _unreadable(what: str) -> Finding:
-    return Finding(
-        what=what,
-        found="it is here, and only root may read whether it is on",
-        do="ask as root: harness doctor",
+def _unreadable(what: str) -> RunWarning:
+    return RunWarning(
+        code="damon-unreadable",
+        problem=what,
+        context="only root may read whether it is on",
+        hint="run harness doctor as root",
     )
 
 
@@ -192,24 +203,26 @@ def _damon_actions(kernel: Kernel, monitor: str) -> Iterator[str]:
                 yield str(action)
 
 
-def _of_tier(tier: Tier, kernel: Kernel) -> Iterator[Finding]:
+def _of_tier(tier: Tier, kernel: Kernel) -> Iterator[RunWarning]:
     options = set(tier.facts.mount_options)
     off = options & {"nobarrier", "barrier=0"}
     if off:
-        yield Finding(
-            what=f"write barriers of tier {tier.name}",
-            found=f"mounted {', '.join(sorted(off))}: fsync does not reach the medium",
-            do=f"mount -o remount,barrier {tier.facts.mount_point}",
+        yield RunWarning(
+            code="write-barriers-off",
+            problem=f"tier {tier.name} is mounted without write barriers",
+            context=f"mounted {', '.join(sorted(off))}: fsync does not reach the device",
+            hint=f"mount -o remount,barrier {tier.facts.mount_point}",
         )
     if tier.facts.kind == "tmpfs" and kernel.meminfo().get("SwapTotal", 0):
-        yield Finding(
-            what=f"tier {tier.name} can be swapped out",
-            found="a tmpfs on a host with swap space",
-            do="swapoff -a for the time of the measurement",
+        yield RunWarning(
+            code="tmpfs-swappable",
+            problem=f"tier {tier.name} can be swapped out",
+            context="a tmpfs on a host with swap space",
+            hint="swapoff -a during the measurement",
         )
 
 
-_CHECKS: tuple[Callable[[Kernel], Iterator[Finding]], ...] = (
+_CHECKS: tuple[Callable[[Kernel], Iterator[RunWarning]], ...] = (
     _frequency,
     _sharing,
     _memory,

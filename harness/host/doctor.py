@@ -22,7 +22,7 @@ def examine(tiers: Sequence[Tier]) -> dict[str, Any]:
     ``{host: facts, mode: {mode, evidence}, instructions: {persistence: {name: bool},
     vector: …}, tiers: [{name, kind, place, finding, emulated, warnings, …}],
     tools: {name: version | null}, memory_cap: {…}, memory_traffic: {events, missing},
-    uncontrolled: [{what, found, do}]}``
+    uncontrolled: [{code, what, found, do}]}``
     """
     facts = host_facts(tiers)
     return {
@@ -33,7 +33,7 @@ def examine(tiers: Sequence[Tier]) -> dict[str, Any]:
         "tools": tool_versions(),
         "memory_cap": _memory_cap(),
         "memory_traffic": _memory_traffic(),
-        "uncontrolled": list(uncontrolled(tiers, LIVE)),
+        "uncontrolled": [warning.to_json() for warning in uncontrolled(tiers, LIVE)],
     }
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import RunFailed, UsageError
-from harness.host.confounders import Finding
 from harness.micro import external_tools, page_cache
 from harness.micro.fio_result import IoSample, metrics_of, sample_of
 from harness.micro.io_jobs import BLOCK_BYTES, WRITTEN_BYTES, IoJob, IoPlan, plan_of
@@ -26,6 +25,7 @@ from harness.supervise.user_files import User, acting_as, open_regular
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import Tier
 from harness.units import counted, format_bytes
+from harness.warnings import RunWarning
 
 _FILE = "data"
 #: Of the memory that is available: a larger file would not stay in the page cache.
@@ -222,19 +222,20 @@ def _everything(found: Mapping[IoJob, list[IoSample]]) -> Check:
     )
 
 
-def _findings(plan: IoPlan, past_cache: bool, cached: bool) -> Iterator[Finding]:
+def _findings(plan: IoPlan, past_cache: bool, cached: bool) -> Iterator[RunWarning]:
     asked = any(job.direct == "auto" and not job.access_bytes % BLOCK_BYTES for job in plan.jobs)
     if asked and not past_cache:
-        yield Finding(
-            what="page cache",
-            found="this file system takes no direct I/O: what is read may lie in memory",
-            do="give a size larger than the memory, or measure on another file system",
+        yield RunWarning(
+            code="no-direct-io",
+            problem="the file system takes no direct I/O",
+            context="reads may come from memory",
+            hint="give a size larger than the memory, or measure on another file system",
         )
     elif not cached and not all(_direct(job, past_cache) for job in plan.jobs):
-        yield Finding(
-            what="page cache",
-            found=f"a file of {format_bytes(plan.size_bytes)} is more than "
-            f"{_CACHED_SHARE:.0%} of the available memory: what goes through the page cache finds "
-            "a part of it there",
-            do="give a smaller size, or direct: true",
+        yield RunWarning(
+            code="page-cache",
+            problem="part of the file may lie in the page cache",
+            context=f"a file of {format_bytes(plan.size_bytes)} is more than "
+            f"{_CACHED_SHARE:.0%} of the available memory",
+            hint="give a smaller size, or direct: true",
         )

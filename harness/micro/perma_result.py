@@ -24,7 +24,6 @@ import numpy as np
 
 from harness import hdr
 from harness.errors import UsageError
-from harness.host.confounders import Finding
 from harness.micro.metrics import NOTHING_DONE, JobResults, collected
 from harness.micro.model import Job, Measurement
 from harness.micro.perma_config import PermaConfig
@@ -77,7 +76,7 @@ def perma_results(
     result: Mapping[str, Any],
     repeats: int,
     memory: Memory,
-    uncontrolled: Sequence[Finding] = (),
+    uncontrolled: Sequence[Mapping[str, str]] = (),
 ) -> list[dict[str, Any]]:
     """All benchmarks of a result; UsageError for a suite that is not PerMA-Bench's.
 

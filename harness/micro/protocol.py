@@ -10,9 +10,9 @@ from typing import Any
 
 from harness.errors import RunFailed
 from harness.execution.environment import Environment
-from harness.host.confounders import Finding
 from harness.store.result import Check, Metric
 from harness.tiers.linux.model import Tier
+from harness.warnings import RunWarning
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Measured:
     build: str
     source: str = ""
     artifacts: Mapping[str, Any] = field(default_factory=dict)
-    uncontrolled: tuple[Finding, ...] = ()
+    uncontrolled: tuple[RunWarning, ...] = ()
 
 
 @dataclass(frozen=True)

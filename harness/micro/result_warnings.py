@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.host.confounders import Finding
 from harness.micro.metrics import collected, pages_of
 from harness.micro.model import Measurement
 from harness.micro.spec import BLOCK, measurement_name
 from harness.units import NS_PER_S, counted, format_bytes, format_ns
+from harness.warnings import RunWarning
 
 #: A note on one measurement, by the name that it has in the spec.
 _NOTED = re.compile(rf"^measurement (\d+){BLOCK}\d+: (.*)$")
@@ -38,7 +38,7 @@ _CLOCK = 0.05
 
 def findings_of(
     measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
-) -> Iterator[Finding]:
+) -> Iterator[RunWarning]:
     """What makes the figures of this result doubtful."""
     yield from _notes(measurements, result)
     yield from _pages(result)
@@ -52,7 +52,7 @@ def findings_of(
     yield from _stamps(every, result["cpu"]["stamp_step_ns"])
 
 
-def _notes(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[Finding]:
+def _notes(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[RunWarning]:
     """The program's own words, with configurations by their names; the same ones once."""
     told: dict[str, list[str]] = {}
     for note in result["notes"]:
@@ -63,33 +63,38 @@ def _notes(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> It
             names.append(name)
     for number, (words, names) in enumerate(told.items(), 1):
         of = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: " if names else ""
-        yield Finding(
-            what=f"microbench note {number}", found=of + words, do="see docs/microbench.md"
+        yield RunWarning(
+            code="microbench-note",
+            problem=f"microbench note {number}",
+            context=of + words,
+            hint="see docs/microbench.md",
         )
 
 
-def _pages(result: Mapping[str, Any]) -> Iterator[Finding]:
+def _pages(result: Mapping[str, Any]) -> Iterator[RunWarning]:
     for name, target in result["targets"].items():
         if target["pages"] == "huge" and pages_of(target) != "huge":
-            yield Finding(
-                what=f"huge pages of {name}",
-                found=f"{format_bytes(target['huge_bytes'] or 0)} of "
+            yield RunWarning(
+                code="huge-pages-missing",
+                problem=f"target {name} does not lie on huge pages",
+                context=f"{format_bytes(target['huge_bytes'] or 0)} of "
                 f"{format_bytes(target['size_bytes'])} lie on huge pages",
-                do="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and free memory",
+                hint="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and free memory",
             )
         elif target["pages"] is None and pages_of(target) in ("base", "mixed"):
-            yield Finding(
-                what=f"huge pages of {name}",
-                found=f"{format_bytes(target['huge_bytes'])} of "
+            yield RunWarning(
+                code="huge-pages-missing",
+                problem=f"target {name} does not lie on huge pages",
+                context=f"{format_bytes(target['huge_bytes'])} of "
                 f"{format_bytes(target['size_bytes'])} are mapped by pages of 2 MiB",
-                do="align namespace and file system to 2 MiB, as setup-appdirect.yml does, and "
+                hint="align namespace and file system to 2 MiB, as setup-appdirect.yml does, and "
                 "leave free space in one piece",
             )
 
 
 def _persistence(
     measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
-) -> Iterator[Finding]:
+) -> Iterator[RunWarning]:
     """Where nothing that was written would survive."""
     told = {
         repeat["durable"]: repeat["durable_why"]
@@ -98,16 +103,17 @@ def _persistence(
         if repeat["durable"] is not None
     }
     if told and set(told) == {"no"}:
-        yield Finding(
-            what="persistence",
-            found=f"nothing that was written would survive a loss of power: {told['no']}",
-            do="read the figures as those of this memory, not of persistent memory",
+        yield RunWarning(
+            code="not-persistent",
+            problem="no write survives a loss of power",
+            context=told["no"],
+            hint="do not read the figures as those of persistent memory",
         )
 
 
 def _stolen(
     measurements: Sequence[Measurement], result: Mapping[str, Any], repeats: int
-) -> Iterator[Finding]:
+) -> Iterator[RunWarning]:
     """Measurements of a second and more one by one, shorter ones together."""
     told = [one for one in _processor_times(measurements, result, repeats) if one.stolen_ns >= 0]
     long = [one for one in told if one.wall_ns >= _JUDGED_NS]
@@ -122,11 +128,12 @@ def _stolen(
     if together.wall_ns >= _JUDGED_NS and together.share > _STOLEN:
         found.append(f"{together.share:.0%} in {len(short)} shorter ones together")
     if found:
-        yield Finding(
-            what="stolen processor time while measuring",
-            found=f"more than {_STOLEN:.0%} of the processors' time went to other guests: "
+        yield RunWarning(
+            code="stolen-while-measuring",
+            problem="the hypervisor took processor time during measurements",
+            context=f"more than {_STOLEN:.0%} of the processors' time went to other guests: "
             + "; ".join(found),
-            do="ask for dedicated processors, or repeat",
+            hint="request dedicated processors, or repeat",
         )
 
 
@@ -158,17 +165,17 @@ def _processor_times(
             yield _ProcessorTime(stolen, wall * len(cpus), wall)
 
 
-def _shared(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[Finding]:
+def _shared(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[RunWarning]:
     """Threads wait by turning, never by sleeping: what they did not run, somebody else did."""
     lost = [(one["name"], _most_lost(one["repeats"][0])) for one in result["measurements"]]
     above = [(name, share) for name, share in lost if share > _SHARED]
     if above:
-        yield Finding(
-            what="processors shared while measuring",
-            found=f"in {len(above)} of {len(lost)} measurements other processes had more than "
-            f"{_SHARED:.0%} of a thread's time, the most in {_worst(measurements, above)}: these "
-            "figures are not the device's",
-            do="measure while nothing else runs, or on processors of its own (--cpus)",
+        yield RunWarning(
+            code="processors-shared",
+            problem="other processes ran on the measuring processors",
+            context=f"in {len(above)} of {len(lost)} measurements other processes had more than "
+            f"{_SHARED:.0%} of a thread's time, the most in {_worst(measurements, above)}",
+            hint="measure while nothing else runs, or on dedicated processors (--cpus)",
         )
 
 
@@ -181,17 +188,17 @@ def _worst(measurements: Sequence[Measurement], shares: Sequence[tuple[str, floa
     return "; ".join([*named[:_WORST], *(["…"] if len(named) > _WORST else [])])
 
 
-def _faults(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[Finding]:
+def _faults(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[RunWarning]:
     """All pages were touched beforehand: who faults has had some taken, protected or moved."""
     shares = [(one["name"], _most_faulting(one["repeats"][0])) for one in result["measurements"]]
     above = [(name, share) for name, share in shares if share > _FAULTING]
     if above:
-        yield Finding(
-            what="page faults while measuring",
-            found=f"in {len(above)} of {len(shares)} measurements page faults took at least "
-            f"{_FAULTING:.1%} of a thread's time, the most in {_worst(measurements, above)}: the "
-            "kernel's work, and storage, are in these figures",
-            do="of a file without DAX: a tier with DAX, or dram; else stop what moves pages "
+        yield RunWarning(
+            code="page-faults",
+            problem="page faults took time during measurements",
+            context=f"in {len(above)} of {len(shares)} measurements page faults took at least "
+            f"{_FAULTING:.1%} of a thread's time, the most in {_worst(measurements, above)}",
+            hint="for a file without DAX: use a tier with DAX, or dram; else stop what moves pages "
             "(automatic NUMA balancing, DAMON, memory demotion, swap)",
         )
 
@@ -208,7 +215,7 @@ def _most_faulting(repeat: Mapping[str, Any]) -> float:
     return min(1.0, max(shares, default=0.0))
 
 
-def _short(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[Finding]:
+def _short(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> Iterator[RunWarning]:
     """Rates over less time than some steps of the program, between which it does not look."""
     short: dict[str, int] = {}  # ns, by configuration
     for one in result["measurements"]:
@@ -223,13 +230,12 @@ def _short(measurements: Sequence[Measurement], result: Mapping[str, Any]) -> It
     shortest = sorted(short, key=lambda name: short[name])[:_WORST]
     named = [f"{name} ({format_ns(short[name])})" for name in shortest]
     if short:
-        yield Finding(
-            what="short measurements",
-            found=f"the rates of {counted(len(short), 'configuration')} are of less than "
-            f"{format_ns(_LEAST_WINDOW_NS)}, the shortest {'; '.join(named)}"
-            f"{'; …' if len(short) > _WORST else ''}: how a thread starts and when each of them "
-            "ended is a part of them",
-            do="ask for more operations, or for more time",
+        yield RunWarning(
+            code="short-measurements",
+            problem="measurements are shorter than 10 ms",
+            context=f"{counted(len(short), 'configuration')}, the shortest {'; '.join(named)}"
+            f"{'; …' if len(short) > _WORST else ''}",
+            hint="raise operations or duration",
         )
 
 
@@ -243,26 +249,27 @@ def _most_lost(repeat: Mapping[str, Any]) -> float:
     return max((1 - cpu / wall for cpu, wall in ran if wall >= _LEAST_NS), default=0.0)
 
 
-def _clock(repeats: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def _clock(repeats: Sequence[Mapping[str, Any]]) -> Iterator[RunWarning]:
     clocks = [one["core_hz"] for one in repeats if one["core_hz"] > 0]
     if len(clocks) < 2:
         return
     middle = statistics.median(clocks)
     spread = (max(clocks) - min(clocks)) / middle
     if spread > _CLOCK:
-        yield Finding(
-            what="core clock while measuring",
-            found=f"between {min(clocks) / 1e9:.2f} and {max(clocks) / 1e9:.2f} GHz",
-            do="fix it (frequency governor, turbo), or trust ratios within a block only",
+        yield RunWarning(
+            code="core-clock-changed",
+            problem="the core clock changed between measurements",
+            context=f"between {min(clocks) / 1e9:.2f} and {max(clocks) / 1e9:.2f} GHz",
+            hint="fix it (frequency governor, turbo), or trust ratios within a block only",
         )
 
 
-def _stamps(repeats: Sequence[Mapping[str, Any]], step_ns: float) -> Iterator[Finding]:
+def _stamps(repeats: Sequence[Mapping[str, Any]], step_ns: float) -> Iterator[RunWarning]:
     jobs = (job for one in repeats for job in one["jobs"])
     if step_ns > _STAMP_STEP_NS and any(j["latency_hdr"] and j["kind"] != "chase" for j in jobs):
-        yield Finding(
-            what="stamps of single operations",
-            found=f"this processor's clock goes in steps of {step_ns:.1f} ns: each duration is a "
-            "multiple of that, and so is each percentile",
-            do="compare means, which such steps leave alone, or percentiles several steps apart",
+        yield RunWarning(
+            code="coarse-time-stamps",
+            problem="time stamps of single operations are coarse",
+            context=f"this processor's clock has steps of {step_ns:.1f} ns",
+            hint="compare means, or percentiles that are several steps apart",
         )

@@ -21,7 +21,7 @@ from harness.execution.host_lock import one_at_a_time
 from harness.execution.provenance import revision, tool_versions
 from harness.experiment.placement import parse_placement
 from harness.experiment.preflight import work_directory
-from harness.host.confounders import Finding, uncontrolled
+from harness.host.confounders import uncontrolled
 from harness.micro import native
 from harness.micro.estimate import Estimate, estimate
 from harness.micro.host_capacity import HostCapacity, llc_bytes, room_of
@@ -34,6 +34,7 @@ from harness.store.result import run_status
 from harness.store.runs import RunWriter, Store, StoredRun
 from harness.store.spec import RUN_SCHEMA, RunSpec, content_hash
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
+from harness.warnings import RunWarning, unique
 from harness.yamlfile import Document
 
 WORKLOAD = "micro"
@@ -249,7 +250,7 @@ class _Recorder:
         self.env = env
         self.writer = writer
         self.clock = _stamps()
-        self.at_start: list[Finding] = []
+        self.at_start: list[RunWarning] = []
         self.measured: Measured | None = None
         self.error: HarnessError | None = None
 
@@ -283,7 +284,7 @@ class _Recorder:
             "emulated": [{"tier": tier.name, "by": f"{tier.facts.kind} at {tier.claim.path}"}]
             if tier.emulated
             else [],
-            "uncontrolled": self._uncontrolled(),
+            "uncontrolled": [warning.to_json() for warning in self._uncontrolled()],
             "data_bytes": None,
             "memory_bytes": None,
             "residency": [],
@@ -293,14 +294,14 @@ class _Recorder:
             "error": self.error.to_json() if self.error else None,
         }
 
-    def _uncontrolled(self) -> list[Finding]:
+    def _uncontrolled(self) -> list[RunWarning]:
         """Of the host at both ends, of fitting the suite to it, and of the program; each once."""
         fitted = self.ready.fitted.findings if self.ready.fitted else ()
         measured = self.measured.uncontrolled if self.measured else ()
         every = (*self._of_host(), *self.at_start, *fitted, *measured)
-        return list({finding["what"]: finding for finding in every}.values())
+        return unique(every)
 
-    def _of_host(self) -> list[Finding]:
+    def _of_host(self) -> list[RunWarning]:
         """The program of a fitted suite pins each of its threads; fio and ioping do not."""
         return uncontrolled([self.ready.tier], pinned=self.ready.fitted is not None)
 

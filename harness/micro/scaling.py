@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.errors import UsageError
-from harness.host.confounders import Finding
 from harness.micro.chains import LINE_BYTES
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import VECTORED, Axis, Job, Measurement, Numa, Pages, Place, Suite
@@ -15,6 +14,7 @@ from harness.micro.overrides import Limits, chosen
 from harness.micro.scaling_warnings import NO_PROCESSORS, Steps, findings_of
 from harness.micro.validate import refuse_cached, refuse_gigantic, refuse_jobs
 from harness.units import format_bytes
+from harness.warnings import RunWarning
 
 #: A target of the program: a place, and for DRAM its pages.
 TargetKey = tuple[Place, Pages]
@@ -35,7 +35,7 @@ class ScaledSuite:
     """What will be measured, and how it differs from what the suite asks for."""
 
     measurements: tuple[Measurement, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[RunWarning, ...]
 
 
 def target_of(job: Job, room: HostCapacity) -> TargetKey:
@@ -70,7 +70,7 @@ def fit(suite: Suite, room: HostCapacity, limits: Limits) -> ScaledSuite:
         raise UsageError(
             f"suite {suite.name}",
             "nothing of it can be measured here",
-            "; ".join(f["found"] for f in findings),
+            "; ".join(f"{one.problem}: {one.context}" for one in findings),
         )
     refuse_jobs(kept, room)
     refuse_cached(steps, room)
@@ -131,8 +131,8 @@ def _with_processors(measurements: Sequence[Measurement], room: HostCapacity) ->
             numa = next(job.numa for job in one.jobs if job.numa in lacking)
             raise UsageError(
                 one.origin,
-                f"numa_pattern {numa}: {NO_PROCESSORS[numa]['found']}",
-                NO_PROCESSORS[numa]["do"],
+                f"numa_pattern {numa}: {NO_PROCESSORS[numa].problem}",
+                NO_PROCESSORS[numa].hint,
             )
     return [one for one in measurements if one not in without]
 

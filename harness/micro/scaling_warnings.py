@@ -1,36 +1,38 @@
-"""What a run is told of how its suite was fitted to the host: no change of it is silent."""
+"""Warnings about how a suite was scaled to the host: no change of it is silent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from harness.host.confounders import Finding
 from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import VECTORED, Measurement, Numa
 from harness.micro.overrides import Limits
 from harness.units import counted, format_bytes
+from harness.warnings import RunWarning
 
 #: Below so many last-level caches a range is found in them to a good part.
 _CACHES = 4
 #: Of configurations that were left out since no near, or no far processor may be used.
-NO_PROCESSORS: Mapping[Numa, Finding] = {
-    "near": Finding(
-        what="near processors",
-        found="no processor near the tier may be used",
-        do="name processors of the tier's node: --cpus node:0, say",
+NO_PROCESSORS: Mapping[Numa, RunWarning] = {
+    "near": RunWarning(
+        code="no-near-processors",
+        problem="no processor near the tier may be used",
+        context="",
+        hint="name processors of the tier's node, such as --cpus node:0",
     ),
-    "far": Finding(
-        what="far processors",
-        found="no processor far from the tier may be used",
-        do="measure on a host with several NUMA nodes, and let --cpus name processors of them",
+    "far": RunWarning(
+        code="no-far-processors",
+        problem="no processor far from the tier may be used",
+        context="",
+        hint="measure on a host with several NUMA nodes, and let --cpus name processors of them",
     ),
 }
-_PAGE_CACHE = Finding(
-    what="page cache",
-    found="a mapped file of a tier without DAX lies in the kernel's page cache: its figures are "
-    "those of DRAM and of write-back, not of the device",
-    do="measure the device with the suites block-io, file-io and ioping",
+_PAGE_CACHE = RunWarning(
+    code="page-cache",
+    problem="DRAM and write-back are measured (page cache), not the device",
+    context="a mapped file on a tier without DAX",
+    hint="measure the device with the suites block-io, file-io and ioping",
 )
 
 
@@ -50,7 +52,7 @@ class Steps:
     kept: Sequence[Measurement]
 
 
-def findings_of(steps: Steps, room: HostCapacity, limits: Limits) -> tuple[Finding, ...]:
+def findings_of(steps: Steps, room: HostCapacity, limits: Limits) -> tuple[RunWarning, ...]:
     """All that differs from what was asked for, and what of it doubts a figure."""
     return (
         *_processors_told(steps.left_out),
@@ -65,28 +67,27 @@ def findings_of(steps: Steps, room: HostCapacity, limits: Limits) -> tuple[Findi
     )
 
 
-def _processors_told(left_out: Mapping[Numa, int]) -> Iterator[Finding]:
+def _processors_told(left_out: Mapping[Numa, int]) -> Iterator[RunWarning]:
     for numa, count in left_out.items():
         if count:
-            one = NO_PROCESSORS[numa]
-            found = f"{counted(count, 'configuration')} left out: {one['found']}"
-            yield Finding(what=one["what"], found=found, do=one["do"])
+            found = f"{counted(count, 'configuration')} left out"
+            yield replace(NO_PROCESSORS[numa], context=found)
 
 
-def _equal_told(equal: int) -> list[Finding]:
+def _equal_told(equal: int) -> list[RunWarning]:
     if not equal:
         return []
     return [
-        Finding(
-            what="equal configurations",
-            found=f"{counted(equal, 'configuration')} became equal to others, as limited here, and "
-            "measured once with these",
-            do="give what they differ in more room: threads, range, count, pages, isa",
+        RunWarning(
+            code="equal-configurations",
+            problem="configurations became equal to others and were measured once with them",
+            context=f"{counted(equal, 'configuration')}",
+            hint="relax the limit on threads, range, count, pages or isa",
         )
     ]
 
 
-def _threads_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[Finding]:
+def _threads_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[RunWarning]:
     fewer = [
         (a, b)
         for a, b in zip(before, after, strict=True)
@@ -97,32 +98,34 @@ def _threads_told(before: Sequence[Measurement], after: Sequence[Measurement]) -
     most = max(sum(job.threads for job in a.jobs) for a, _ in fewer)
     has = max(sum(job.threads for job in b.jobs) for _, b in fewer)
     return [
-        Finding(
-            what="threads",
-            found=f"{counted(len(fewer), 'configuration')}: up to {most} threads are asked for, "
-            f"and {has} ran, as many as there are processors",
-            do="measure on a host with more processors",
+        RunWarning(
+            code="threads-limited",
+            problem="more threads requested than processors",
+            context=f"{counted(len(fewer), 'configuration')}: up to {most} threads requested, "
+            f"{has} measured",
+            hint="measure on a host with more processors",
         )
     ]
 
 
-def _isa_told(measurements: Sequence[Measurement], limits: Limits) -> list[Finding]:
+def _isa_told(measurements: Sequence[Measurement], limits: Limits) -> list[RunWarning]:
     without = {
         one.name: None for one in measurements if any(job.kind not in VECTORED for job in one.jobs)
     }
     if limits.isa is None or not without:
         return []
     return [
-        Finding(
-            what="isa",
-            found=f"{limits.isa} is not for {', '.join(without)}: chases, logs and pages have no "
-            "loops of an instruction set's own",
-            do="read them as they are without it",
+        RunWarning(
+            code="isa-not-applicable",
+            problem="the requested instruction set does not apply",
+            context=f"{limits.isa} for {', '.join(without)}: chases, logs and pages have one "
+            "loop for all instruction sets",
+            hint="read their figures as those without it",
         )
     ]
 
 
-def _operations_told(measurements: Sequence[Measurement], limits: Limits) -> list[Finding]:
+def _operations_told(measurements: Sequence[Measurement], limits: Limits) -> list[RunWarning]:
     timed = {
         one.name: None
         for one in measurements
@@ -131,15 +134,16 @@ def _operations_told(measurements: Sequence[Measurement], limits: Limits) -> lis
     if limits.operations is None or not timed:
         return []
     return [
-        Finding(
-            what="operations",
-            found=f"{', '.join(timed)} end by time: a bound on operations leaves them as they are",
-            do="bound them by -p duration=…",
+        RunWarning(
+            code="operations-not-applicable",
+            problem="configurations that end by time have no number of operations",
+            context=", ".join(timed),
+            hint="limit them by -p duration=…",
         )
     ]
 
 
-def _sizes_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[Finding]:
+def _sizes_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[RunWarning]:
     """Halved where room is wanting; else a chunk that is not whole was cut off, less than half."""
     halved: dict[str, None] = {}
     cut: dict[str, None] = {}
@@ -152,15 +156,17 @@ def _sizes_told(before: Sequence[Measurement], after: Sequence[Measurement]) -> 
                 if now < was:
                     told = halved if now * 2 <= was else cut
                     told[f"{a.name} {_size(now, was)}{of} instead of {_size(was, now)}"] = None
-    room = Finding(
-        what="range",
-        found=f"scaled down to what is free: {'; '.join(halved)}",
-        do="make room on the tier, or measure on a larger host",
+    room = RunWarning(
+        code="range-scaled-down",
+        problem="ranges were scaled down to the free memory",
+        context="; ".join(halved),
+        hint="free space on the tier, or measure on a larger host",
     )
-    chunks = Finding(
-        what="chunks",
-        found=f"cut to whole chunks: {'; '.join(cut)}",
-        do="give a range that its chunks fill",
+    chunks = RunWarning(
+        code="range-cut-to-chunks",
+        problem="ranges were cut to whole chunks",
+        context="; ".join(cut),
+        hint="choose a range that is a multiple of the chunk",
     )
     return [finding for finding, told in ((room, halved), (chunks, cut)) if told]
 
@@ -171,7 +177,7 @@ def _size(size_bytes: int, beside: int) -> str:
     return text if text != format_bytes(beside) else f"{size_bytes:,} B"
 
 
-def _caches_told(measurements: Sequence[Measurement], room: HostCapacity) -> list[Finding]:
+def _caches_told(measurements: Sequence[Measurement], room: HostCapacity) -> list[RunWarning]:
     """Ranges that the last-level cache holds to a good part, where nobody asked for that.
 
     A chase, a hot spot and a log are made small on purpose, and streaming stores go past it.
@@ -188,16 +194,17 @@ def _caches_told(measurements: Sequence[Measurement], room: HostCapacity) -> lis
     if not small:
         return []
     return [
-        Finding(
-            what="cached range",
-            found=f"the last-level cache of {format_bytes(room.llc_bytes)} holds a good part of "
-            f"{', '.join(small)}: what they show is not the tier alone",
-            do=f"give ranges of {format_bytes(_CACHES * room.llc_bytes)} or more",
+        RunWarning(
+            code="range-in-cache",
+            problem="the last-level cache holds a large part of a range",
+            context=f"the last-level cache of {format_bytes(room.llc_bytes)} for "
+            f"{', '.join(small)}",
+            hint=f"choose ranges of {format_bytes(_CACHES * room.llc_bytes)} or more",
         )
     ]
 
 
-def _touched_told(measurements: Sequence[Measurement]) -> list[Finding]:
+def _touched_told(measurements: Sequence[Measurement]) -> list[RunWarning]:
     """PerMA-Bench can count the first touch of each page as well; here it never is."""
     untouched = {
         one.name: None
@@ -207,9 +214,10 @@ def _touched_told(measurements: Sequence[Measurement]) -> list[Finding]:
     if not untouched:
         return []
     return [
-        Finding(
-            what="prefault_file",
-            found=f"{', '.join(untouched)} ask for memory that nobody has touched: all of it was",
-            do="leave prefault_file: false out; faults are no property of the memory",
+        RunWarning(
+            code="prefault-ignored",
+            problem="prefault_file: false has no effect: all pages are touched beforehand",
+            context=", ".join(untouched),
+            hint="remove prefault_file: false",
         )
     ]

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from harness.engine import Credentials
-from harness.errors import RunFailed, UsageError, warn
+from harness.errors import RunFailed, UsageError
 from harness.progress import Progress
 from harness.store import schemas
 from harness.store.runs import write_json_atomically
@@ -38,6 +38,7 @@ from harness.supervise.user_files import (
     regular_bytes,
     remove_tree,
 )
+from harness.warnings import RunWarning, warn
 
 Kind = Literal["golden", "source"]
 _CHUNK = 1 << 22
@@ -196,7 +197,7 @@ class DatasetStore:
         self,
         root: Path,
         keeper: DirectoryKeeper | None = None,
-        warn: Callable[[str, str], None] = warn,
+        warn: Callable[[RunWarning], None] = warn,
     ) -> None:
         self.root = root
         self._keeper = keeper
@@ -216,7 +217,11 @@ class DatasetStore:
             try:
                 dataset = Dataset.read(directory)
             except UsageError as error:
-                self._warn("dataset-unreadable", f"{error} ({error.hint})")
+                self._warn(
+                    RunWarning(
+                        "dataset-unreadable", "a dataset is left out", str(error), error.hint
+                    )
+                )
             else:
                 found += [dataset] if dataset is not None else []
         return found

@@ -31,12 +31,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.errors import RunFailed, UsageError, warn
+from harness.errors import RunFailed, UsageError
 from harness.execution.checkpoint import FILE as STEPS_FILE
 from harness.execution.checkpoint import Steps, steps_kept, under_way
 from harness.store import schemas
 from harness.store.index import Entry, StoreIndex, digest, head_of, stamps_of
 from harness.store.spec import RunSpec
+from harness.warnings import RunWarning, warn
 
 #: What :meth:`Store.begin` calls its directories.
 _RUN_ID = re.compile(r"^\d{8}T\d{6}Z-.")
@@ -134,7 +135,9 @@ class StoredRun:
         except (OSError, ValueError, RecursionError, UsageError) as error:
             if name not in self._left_out:
                 self._left_out.add(name)
-                warn("artifact-unreadable", f"{path} is left out: {error}")
+                warn(
+                    RunWarning("artifact-unreadable", "an artifact is left out", f"{path}: {error}")
+                )
             return None
         return document
 
@@ -244,7 +247,7 @@ class RunWriter:
 class Store:
     """A results directory. ``warn`` receives code and text for each run that cannot be read."""
 
-    def __init__(self, root: Path, warn: Callable[[str, str], None] = warn) -> None:
+    def __init__(self, root: Path, warn: Callable[[RunWarning], None] = warn) -> None:
         self.root = root
         self.runs_folder = root / "runs"
         self._warn = warn
@@ -351,9 +354,12 @@ class Store:
             if directory not in self._skipped:
                 self._skipped.add(directory)
                 self._warn(
-                    "run-unreadable",
-                    f"{directory.name} is skipped: {error} "
-                    f"(remove it: `harness runs rm {shlex.quote(directory.name)}`)",
+                    RunWarning(
+                        "run-unreadable",
+                        f"run {directory.name} is left out",
+                        str(error),
+                        f"remove it: harness runs rm {shlex.quote(directory.name)}",
+                    )
                 )
             return None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from harness.engine import Credentials
 from harness.errors import UsageError
 from harness.supervise.user_files import refuse_writable
+from harness.warnings import RunWarning
 
 _DEDICATED = "tierbench"
 _FALLBACK = "nobody"
@@ -32,16 +33,17 @@ def unprivileged() -> Credentials | None:
         return _named(_FALLBACK)
 
 
-def shared_user_warnings(user: Credentials) -> list[dict[str, str]]:
-    """``{code, found, do}`` where other services may run as the servers' user, too."""
+def shared_user_warnings(user: Credentials) -> list[RunWarning]:
+    """Warn where other services may run as the servers' user, too."""
     if user.name != _FALLBACK:
         return []
     return [
-        {
-            "code": "shared-user",
-            "found": f"there is no user {_DEDICATED}, and other services may run as {_FALLBACK}",
-            "do": "run scripts/create-user.sh as root (`make setup` does)",
-        }
+        RunWarning(
+            code="shared-user",
+            problem=f"other services may run as {_FALLBACK}, too",
+            context=f"there is no user {_DEDICATED}",
+            hint="run scripts/create-user.sh as root (`make setup` does)",
+        )
     ]
 
 

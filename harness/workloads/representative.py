@@ -12,15 +12,14 @@ from collections.abc import Iterator
 
 from harness.drivers.result import DriverResult, WindowCounters
 from harness.engine import ChecksWriteBack, Engine
-from harness.host.confounders import Finding
+from harness.warnings import RunWarning
 
 
 def write_back_warnings(
     engine: Engine, driven: DriverResult, counted: WindowCounters
-) -> Iterator[Finding]:
+) -> Iterator[RunWarning]:
     """Those of the engine, where it has them and counters are the window's."""
     if not isinstance(engine, ChecksWriteBack) or driven.counters_late_ns is not None:
         return
     window = {**counted.counters, **driven.engine_counters}
-    for warning in engine.write_back_warnings(counted.ramp_up, window, driven.window_ns):
-        yield Finding(what=warning.code, found=warning.problem, do=warning.hint)
+    yield from engine.write_back_warnings(counted.ramp_up, window, driven.window_ns)

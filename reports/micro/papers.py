@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.errors import UsageError, warn
+from harness.errors import UsageError
 from harness.paths import data_folder
 from harness.store.runs import StoredRun
+from harness.warnings import RunWarning, warn
 from reports.micro.derived import derived
 from reports.micro.drawings import x_text
 from reports.micro.figures import AXES
@@ -122,7 +123,11 @@ def _read(paper: str, figures: set[str]) -> list[PublishedSeries]:
         return read_published(path, sorted(figures))
     except UsageError as error:
         if path.exists():
-            warn("published-unreadable", f"{error}: this paper's figures are left out")
+            warn(
+                RunWarning(
+                    "published-unreadable", "published figures are left out", str(error), error.hint
+                )
+            )
         return []
 
 

@@ -80,8 +80,8 @@ def test_two_hosts_read_and_update_the_same_records(harness, ssh, engine, core):
     assert run["status"] == "complete"  # the records are as they were written last, among others
     counts = [m["value"] for m in run["metrics"] if m["name"] == "operation_count"]
     assert sum(counts) == 4000
-    (found,) = [one for one in run["uncontrolled"] if one["what"].startswith("ssh")]
-    assert "client1, client2 and reach the server through ssh tunnels" in found["found"]
+    (found,) = [one for one in run["uncontrolled"] if one["code"] == "remote-clients"]
+    assert "client1, client2 reach the server through ssh tunnels" in found["found"]
     asked = (ssh / "hosts").read_text().split()
     assert sorted(asked) == ["client1"] * 2 + ["client2"] * 2
     assert harness.settled() == []

@@ -70,7 +70,11 @@ def test_two_hosts_drive_a_listening_server(harness, ssh, client, engine):
     (run,) = done.json["runs"]
     assert run["status"] == "complete"
     assert run["spec"]["listen"] == "127.0.0.1"
-    (found,) = [one for one in run["uncontrolled"] if one["what"].startswith("TLS")]
+    (found,) = [
+        one
+        for one in run["uncontrolled"]
+        if one["code"] == "remote-clients" and "TLS" in one["found"]
+    ]
     assert "client1, bench@client2" in found["found"]
     assert "by TLS on 127.0.0.1" in found["found"]
     commands = (ssh / "commands").read_text().splitlines()
@@ -97,7 +101,11 @@ def test_two_hosts_read_and_update_records_by_tls(harness, ssh):
     assert run["status"] == "complete"
     counts = [m["value"] for m in run["metrics"] if m["name"] == "operation_count"]
     assert sum(counts) == 4000
-    assert [one for one in run["uncontrolled"] if one["what"].startswith("TLS")]
+    assert [
+        one
+        for one in run["uncontrolled"]
+        if one["code"] == "remote-clients" and "TLS" in one["found"]
+    ]
     assert harness.settled() == []
 
 

@@ -89,9 +89,8 @@ def test_latencies_are_histograms_beside_the_cost_of_an_empty_body(quick):
 
 
 def test_what_a_small_range_and_dram_cannot_show_is_said(quick):
-    told = {one["what"]: one["found"] for one in quick["uncontrolled"]}
-    assert "last-level cache" in told["cached range"]
-    assert "would survive a loss of power" in told["persistence"]
+    told = {one["code"]: one["found"] for one in quick["uncontrolled"]}
+    assert {"range-in-cache", "not-persistent"} <= told.keys()
 
 
 def test_a_run_is_shown_by_its_configurations(harness, quick):
@@ -171,9 +170,9 @@ def test_perma_benchs_form_has_one_base_what_was_run_and_what_is_to_be_known(har
     assert "number_operations" not in config
     assert config["memory_type"] == "dram"
     assert config["emulated"].startswith("EMULATED: pmem by tmpfs at /dev/shm/")
-    assert "equal configurations" in [one["what"] for one in mine["uncontrolled"]]
+    assert "equal-configurations" in [one["code"] for one in mine["uncontrolled"]]
     assert "EMULATED by tmpfs at /dev/shm/" in done.err
-    assert "uncontrolled: equal configurations: " in done.err
+    assert "warning: equal-configurations: " in done.err
 
 
 def test_a_plan_is_printed_and_nothing_is_run(harness):
@@ -261,8 +260,8 @@ def test_a_processor_that_others_had_is_told(harness, tmp_path):
     )
     done = harness.microbench("--suite", file, "--tier", "dram", "--cpus", "0", "--json", "-q")
     (run,) = done.json["runs"]
-    told = {one["what"]: one["found"] for one in run["uncontrolled"]}
-    assert "in 1 of 1 measurements" in told["processors shared while measuring"]
+    told = {one["code"]: one["found"] for one in run["uncontrolled"]}
+    assert "in 1 of 1 measurements" in told["processors-shared"]
 
 
 def test_a_program_that_dies_is_told_with_the_configuration_that_it_measured(harness):

@@ -30,7 +30,7 @@ def values(run, name: str, label: str | None = None):
 @pytest.mark.parametrize("engine", ["postgres", "rocksdb"])
 def test_a_run_gives_rates_latencies_and_records_that_are_all_there(loaded, engine):
     argv = (*RUN, *SMALL, "--engine", engine, "--workload", "f", "--json")
-    done = loaded.in_time(*argv, seconds=(2, 20, 60), also="counters of the window")
+    done = loaded.in_time(*argv, seconds=(2, 20, 60), also="window-counters-late")
     assert done.code == 0, done.err + done.out
     (run,) = done.json["runs"]
     assert (run["status"], run["spec"]["driver"]) == ("complete", "loadgen")
@@ -89,7 +89,7 @@ def test_a_rate_is_offered_and_kept_apart_from_what_was_done(loaded):
     assert done.code == 0, done.err + done.out
     (run,) = done.json["runs"]
     assert values(run, "offered_operations_per_second") == pytest.approx(50, rel=0.05)
-    assert not [f for f in run["uncontrolled"] if f["what"] == "waiting in a closed loop"]
+    assert not [f for f in run["uncontrolled"] if f["code"] == "closed-loop"]
 
 
 REFUSED = [

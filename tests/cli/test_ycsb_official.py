@@ -52,7 +52,9 @@ def test_both_drivers_run_on_one_rocksdb_and_data_of_their_own(loaded):
             assert abs(hdr.decode(text).total - counts[operation]) <= 2 * 2
         checks = {check["name"]: check["status"] for check in run["checks"]}
         assert checks["records"] == checks["mix"] == checks["not_found"] == "passed"
-    seeds = [finding for finding in runs["ycsb"]["uncontrolled"] if finding["what"] == "seed"]
+    seeds = [
+        finding for finding in runs["ycsb"]["uncontrolled"] if finding["code"] == "unseeded-driver"
+    ]
     assert len(seeds) == 1
     assert loaded.settled() == []
 

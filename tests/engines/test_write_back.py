@@ -11,7 +11,7 @@ from engines._innodb.window import warnings as of_innodb
 from engines.postgres.window import warnings as of_postgres
 from engines.rocksdb.window import warnings as of_rocksdb
 from harness.drivers.result import DriverResult, WindowCounters
-from harness.engine import WriteBackWarning
+from harness.warnings import RunWarning
 from harness.workloads.representative import write_back_warnings
 
 S = 10**9
@@ -118,7 +118,7 @@ class Writer:
         self.pages = 0
 
     def write_back_warnings(self, ramp_up: Any, window: Any, window_ns: int) -> Any:
-        return [WriteBackWarning("seen", f"{ramp_up} {window} {window_ns}", "nothing")]
+        return [RunWarning("seen", "seen", f"{ramp_up} {window} {window_ns}")]
 
 
 def test_an_engine_is_given_what_ramp_up_and_window_added_to_its_counters():
@@ -132,7 +132,7 @@ def test_an_engine_is_given_what_ramp_up_and_window_added_to_its_counters():
     counted.end()
     driven = DriverResult("loadgen", "1", S, engine_counters={"inside": 7})
     (found,) = write_back_warnings(engine, driven, counted)
-    assert found["what"] == "seen"
-    assert found["found"] == "{'pages': 10} {'pages': 30, 'inside': 7} 1000000000"
+    assert found.code == "seen"
+    assert found.context == "{'pages': 10} {'pages': 30, 'inside': 7} 1000000000"
     late = DriverResult("ycsb", "1", S, counters_late_ns=S)  # counters are not the window's
     assert not list(write_back_warnings(engine, late, counted))

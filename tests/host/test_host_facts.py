@@ -245,26 +245,26 @@ def test_everything_that_moves_results_is_found_with_a_remedy(tmp_path: Path) ->
         TierClaim("ssd", "block", path="/x"),
         TierFacts("block", mount_point="/x", mount_options=("rw", "nobarrier")),
     )
-    found = {finding["what"]: finding for finding in uncontrolled([unsafe], Kernel(tmp_path))}
+    found = {finding.code: finding for finding in uncontrolled([unsafe], Kernel(tmp_path))}
     assert set(found) == {
-        "frequency governor",
-        "turbo",
-        "SMT",
-        "virtualisation",
-        "stolen processor time",
-        "other load",
-        "transparent huge pages",
-        "swap",
-        "address space randomisation",
-        "NUMA placement",
-        "automatic NUMA balancing",
-        "memory demotion",
-        "write barriers of tier ssd",
+        "frequency-governor",
+        "turbo-enabled",
+        "smt-enabled",
+        "virtual-machine",
+        "stolen-cpu-time",
+        "other-load",
+        "transparent-huge-pages",
+        "swap-enabled",
+        "address-randomization",
+        "threads-not-pinned",
+        "numa-balancing",
+        "memory-demotion",
+        "write-barriers-off",
     }
-    assert found["stolen processor time"]["found"].startswith("10.0%")
-    assert all(finding["do"] for finding in found.values())
-    pinned = {finding["what"] for finding in uncontrolled([unsafe], Kernel(tmp_path), pinned=True)}
-    assert found.keys() - pinned == {"NUMA placement"}  # threads with a processor each
+    assert found["stolen-cpu-time"].context.startswith("10.0%")
+    assert all(finding.hint for finding in found.values())
+    pinned = {finding.code for finding in uncontrolled([unsafe], Kernel(tmp_path), pinned=True)}
+    assert found.keys() - pinned == {"threads-not-pinned"}  # threads with a processor each
 
 
 def test_a_well_kept_server_has_no_findings(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_the_kernel_s_access_monitor_is_told_with_what_it_does_to_pages(tmp_path
     write(tmp_path, f"{kdamonds}/2/contexts/0/schemes/0/action", "pageout\n")
     write(tmp_path, "/sys/module/damon_reclaim/parameters/enabled", "Y\n")
     write(tmp_path, "/sys/module/damon_lru_sort/parameters/enabled", "N\n")
-    found = [(finding["what"], finding["found"]) for finding in uncontrolled((), Kernel(tmp_path))]
+    found = [(finding.problem, finding.context) for finding in uncontrolled((), Kernel(tmp_path))]
     assert found[-3:] == [
         ("DAMON kdamond 0", "on: migrate_cold, pageout by what is cold or hot"),
         ("DAMON kdamond 1", "on: monitors pages"),
@@ -303,10 +303,10 @@ def test_a_monitor_that_only_root_may_read_is_told_as_such(tmp_path: Path) -> No
         switch.parent.mkdir(parents=True)
         switch.symlink_to("nowhere")
     found = uncontrolled((), Kernel(tmp_path))[-2:]
-    assert [one["what"] for one in found] == ["DAMON kdamond 0", "DAMON module damon_stat"]
-    assert {one["found"] for one in found} == {
-        "it is here, and only root may read whether it is on"
-    }
+    assert [(one.code, one.problem) for one in found] == [
+        ("damon-unreadable", "DAMON kdamond 0"),
+        ("damon-unreadable", "DAMON module damon_stat"),
+    ]
 
 
 # The doctor ---------------------------------------------------------------------------------

@@ -55,5 +55,5 @@ def test_small_pages_are_told(told: dict[str, Any], words: str | None) -> None:
         "measurements": [],
         "notes": [],
     }
-    found = [finding["found"] for finding in findings_of([], result, 1)]
+    found = [finding.context for finding in findings_of([], result, 1)]
     assert found == ([words] if words else [])

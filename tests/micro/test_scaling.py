@@ -129,7 +129,7 @@ def test_far_processors_alone_measure_nothing_that_is_called_near():
     asked = suite(f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}\n  n: {{{RANDOM}}}")
     fitted = fit(asked, room(0, far=2), Limits())
     assert names(fitted) == ["m/numa=far"]
-    assert [finding["what"] for finding in fitted.findings] == ["near processors"]
+    assert [finding.code for finding in fitted.findings] == ["no-near-processors"]
     with pytest.raises(UsageError, match="nothing of it can be measured here"):
         fit(suite(f"  n: {{{RANDOM}}}"), room(0, far=2), Limits())
     with pytest.raises(UsageError, match="numa_pattern near"):

@@ -16,7 +16,7 @@ from harness.units import GIB, MIB
 def told(suite_asked, here, limits: Limits | None = None) -> dict[str, str]:
     """What was found, by what it is of."""
     fitted = fit(suite_asked, here, limits or Limits())
-    return {finding["what"]: finding["found"] for finding in fitted.findings}
+    return {finding.code: finding.context for finding in fitted.findings}
 
 
 def test_of_what_fits_nothing_is_said():
@@ -33,12 +33,12 @@ def test_of_a_range_that_whole_accesses_do_not_fill_nothing_is_said(access: int)
 def test_a_range_that_is_scaled_down_is_told_with_both_sizes():
     asked = perma("b: {matrix: {access_size: [64, 4096]}, args: {memory_range: 50G, run_time: 1}}")
     found = told(asked, room(tier=8 * GIB, dram=8 * GIB))
-    assert found == {"range": "scaled down to what is free: b 6.25 GiB instead of 50 GiB"}
+    assert found == {"range-scaled-down": "b 6.25 GiB instead of 50 GiB"}
     odd = suite("  m: {args: {kernel: load, access: 192, pattern: random}}")
     found = told(odd, room(tier=GIB - 1, dram=GIB - 1))
     assert found == {}  # 64 bytes less than a GiB are whole accesses of 192
     found = told(odd, room(tier=GIB - 192, dram=GIB - 192))
-    assert found == {"range": "scaled down to what is free: m 512 MiB instead of 1 GiB"}
+    assert found == {"range-scaled-down": "m 512 MiB instead of 1 GiB"}
 
 
 def test_memory_beside_the_tier_is_told_as_such():
@@ -46,30 +46,28 @@ def test_memory_beside_the_tier_is_told_as_such():
         "b: {args: {exec_mode: random, dram_operation_ratio: 0.5, dram_memory_range: 8G,"
         " memory_range: 8G}}"
     )
-    found = told(asked, room(tier=10 * GIB, dram=10 * GIB))["range"]
+    found = told(asked, room(tier=10 * GIB, dram=10 * GIB))["range-scaled-down"]
     assert "b 4 GiB instead of 8 GiB; b 4 GiB of DRAM instead of 8 GiB" in found
 
 
 def test_a_chunk_that_is_not_whole_is_told_as_cut_off_and_not_as_want_of_room():
     asked = perma("b: {args: {memory_range: 8G, run_time: 1}}")
     found = told(asked, room(), Limits(range_bytes=200 * MIB))
-    assert found == {"chunks": "cut to whole chunks: b 192 MiB instead of 200 MiB"}
+    assert found == {"range-cut-to-chunks": "b 192 MiB instead of 200 MiB"}
     found = told(asked, room(), Limits(range_bytes=4 * GIB + 256))
-    assert found["chunks"].endswith("b 4,294,967,296 B instead of 4,294,967,552 B")
+    assert found["range-cut-to-chunks"].endswith("b 4,294,967,296 B instead of 4,294,967,552 B")
 
 
 def test_more_threads_than_processors_are_told_and_what_became_equal():
     found = told(suite(f"  m: {{matrix: {{threads: [1, 2, 8, 32]}}, {RANDOM}}}"), room(2))
-    assert found["threads"].startswith(
-        "2 configurations: up to 32 threads are asked for, and 2 ran"
-    )
-    assert found["equal configurations"].startswith("2 configurations became equal to others")
+    assert found["threads-limited"] == "2 configurations: up to 32 threads requested, 2 measured"
+    assert found["equal-configurations"] == "2 configurations"
 
 
 def test_configurations_without_far_processors_are_counted():
     asked = f"  m: {{matrix: {{numa: [near, far]}}, {RANDOM}}}"
     assert told(suite(asked), room(far=2)) == {}
-    assert "1 configuration left out" in told(suite(asked), room())["far processors"]
+    assert "1 configuration left out" in told(suite(asked), room())["no-far-processors"]
     with pytest.raises(UsageError) as refused:
         told(suite(asked.replace("near, ", "")), room())
     assert "1 configuration left out" in refused.value.hint
@@ -80,7 +78,7 @@ SMALL = "{range: 64MiB, duration: 1s}"
 
 def test_a_range_that_the_cache_holds_is_told():
     found = told(suite(f"  m: {{{RANDOM}}}", SMALL), room())
-    assert "32 MiB holds a good part of m (64 MiB)" in found["cached range"]
+    assert "m (64 MiB)" in found["range-in-cache"]
 
 
 @pytest.mark.parametrize(
@@ -97,12 +95,12 @@ def test_a_range_that_is_small_on_purpose_or_goes_past_the_cache_is_not(args: st
 
 def test_files_in_the_page_cache_are_told():
     found = told(suite(f"  m: {{{RANDOM}}}"), replace(room(), page_cached=True))
-    assert set(found) == {"page cache"}
+    assert set(found) == {"page-cache"}
 
 
 def test_memory_that_should_not_be_touched_beforehand_is_told():
     found = told(perma("b: {args: {prefault_file: false, run_time: 1}}"), room())
-    assert "b ask for memory that nobody has touched" in found["prefault_file"]
+    assert found["prefault-ignored"] == "b"
 
 
 def test_an_instruction_set_names_those_that_have_no_loops_of_it():
@@ -110,13 +108,14 @@ def test_an_instruction_set_names_those_that_have_no_loops_of_it():
         f"  m: {{{RANDOM}}}\n  walk: {{args: {{kind: chase}}}}\n"
         "  commit: {args: {kind: log, writer: zero, entry: 64}}"
     )
-    assert "avx2 is not for walk, commit" in told(asked, room(), Limits(isa="avx2"))["isa"]
+    (found,) = told(asked, room(), Limits(isa="avx2")).items()
+    assert found[0] == "isa-not-applicable" and "avx2 for walk, commit" in found[1]
     assert told(asked, room()) == {}
 
 
 def test_a_bound_on_operations_that_bounds_nothing_is_told():
     counted = RANDOM.replace("{", "{count: 5000, ")
     asked = suite(f"  timed: {{{RANDOM}}}\n  counted: {{{counted}, duration: 0s}}")
-    found = told(asked, room(), Limits(operations=100))["operations"]
-    assert found == "timed end by time: a bound on operations leaves them as they are"
+    found = told(asked, room(), Limits(operations=100))["operations-not-applicable"]
+    assert found == "timed"
     assert "operations" not in told(asked, room())

@@ -37,9 +37,9 @@ def _told(ran: dict[tuple[int, int], float], names: str) -> list[str]:
     mine = suite("".join(f"  {name}: {{{RANDOM}}}\n" for name in names.split())).measurements
     blocks = 1 + max(block for _, block in ran)
     return [
-        one["found"]
+        one.context
         for one in findings_of(mine, _result(ran), blocks)
-        if one["what"] == "processors shared while measuring"
+        if one.code == "processors-shared"
     ]
 
 
@@ -47,14 +47,14 @@ def test_the_configurations_that_lost_most_are_named_with_their_worst_repeat() -
     ran = {(0, 0): 1.0, (0, 1): 1.0, (1, 0): 0.9, (1, 1): 0.37, (2, 0): 0.99, (2, 1): 0.8}
     (found,) = _told(ran, "calm worst bad")
     assert "in 3 of 6 measurements" in found
-    assert "the most in worst (63%); bad (20%): these figures" in found
+    assert "the most in worst (63%); bad (20%)" in found
     assert "calm" not in found
 
 
 def test_of_many_three_are_named() -> None:
     (found,) = _told({(n, 0): 0.9 - n / 10 for n in range(5)}, "a b c d e")
     assert "in 5 of 5 measurements" in found
-    assert "e (50%); d (40%); c (30%); …: these" in found
+    assert "e (50%); d (40%); c (30%); …" in found
 
 
 def test_nothing_is_told_where_all_ran() -> None:

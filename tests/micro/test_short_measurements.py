@@ -43,13 +43,13 @@ def told(*windows_ns: int, kind: str = "throughput") -> list[str]:
     }
     mine = suite("".join(f"  {name}: {{{RANDOM}}}\n" for name in names)).measurements
     found = findings_of(mine, result, 1)
-    return [one["found"] for one in found if one["what"] == "short measurements"]
+    return [one.context for one in found if one.code == "short-measurements"]
 
 
 def test_the_shortest_are_named() -> None:
     (found,) = told(900 * MS, 7_800, 9 * MS, 124_000, 3 * MS)
-    assert found.startswith("the rates of 4 configurations are of less than 10 ms, the shortest ")
-    assert "b (7.8 µs); d (124 µs); e (3 ms); …: how a thread" in found
+    assert found.startswith("4 configurations, the shortest ")
+    assert "b (7.8 µs); d (124 µs); e (3 ms); …" in found
 
 
 def test_latencies_and_measurements_of_10_ms_are_not() -> None:

@@ -12,7 +12,7 @@ from harness.micro.spec import measurement_name
 
 MS = 1_000_000
 WARM_UP_NS = 500 * MS
-STOLEN = "stolen processor time while measuring"
+STOLEN = "stolen-while-measuring"
 RANDOM = Measurement(
     "random",
     (Job("random", "throughput", 2, 1 << 30),),
@@ -32,7 +32,7 @@ def told(*blocks: tuple[int, int | None], cpus: tuple[int, ...] = (0, 1)) -> str
             for block, times in enumerate(blocks)
         ],
     }
-    found = {one["what"]: one["found"] for one in findings_of([RANDOM], result, len(blocks))}
+    found = {one.code: one.context for one in findings_of([RANDOM], result, len(blocks))}
     return found.get(STOLEN)
 
 

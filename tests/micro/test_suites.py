@@ -106,11 +106,11 @@ def test_far_configurations_want_a_second_socket_and_say_so_without_one(name):
     loaded = load_suite(find_suite(f"empirical-guide/{name}"), HERE)
     two, one = (fit(loaded, room(cpus=24, far=far), Limits()) for far in (24, 0))
     far = [m for m in two.measurements if any(job.numa == "far" for job in m.jobs)]
-    assert far and not [f for f in two.findings if f["what"] == "far processors"]
+    assert far and not [f for f in two.findings if f.code == "no-far-processors"]
     assert [m.configuration for m in one.measurements] == [
         m.configuration for m in two.measurements if m not in far
     ]
-    assert [f["what"] for f in one.findings].count("far processors") == 1
+    assert [f.code for f in one.findings].count("no-far-processors") == 1
 
 
 def test_a_matrix_is_a_cross_product_with_the_last_key_fastest():

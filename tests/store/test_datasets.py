@@ -114,9 +114,9 @@ def test_a_record_that_cannot_be_read_is_told_and_disables_no_other(store, damag
         store.find("tpch-x")
     assert "harness data rm tpch-x" in refused.value.hint
     said = []
-    reader = DatasetStore(store.root, warn=lambda *told: said.append(told))
+    reader = DatasetStore(store.root, warn=said.append)
     assert reader.datasets() == [sound]
-    assert [code for code, _ in said] == ["dataset-unreadable"]
+    assert [warning.code for warning in said] == ["dataset-unreadable"]
     remove_datasets(reader.directories())
     assert not broken.directory.exists()
 

@@ -71,7 +71,7 @@ def test_runs_are_named_by_beginning_or_end_and_ambiguity_is_told(tmp_path):
 @pytest.mark.parametrize("file", ["run.json", "manifest.json"])
 def test_one_unreadable_run_is_skipped_with_its_remedy(tmp_path, file, damage):
     said = []
-    store = Store(tmp_path, warn=lambda *told: said.append(told))
+    store = Store(tmp_path, warn=said.append)
     good, bad = store.begin(SPEC), store.begin(SPEC)
     for writer in (good, bad):
         writer.finish(result(writer))
@@ -79,22 +79,22 @@ def test_one_unreadable_run_is_skipped_with_its_remedy(tmp_path, file, damage):
     (bad.directory / file).write_text(damage)
     for _ in range(2):
         assert [r.run_id for r in store.runs()] == [good.run_id]
-    ((code, text),) = said
-    assert code == "run-unreadable"
-    assert f"harness runs rm {bad.run_id}" in text
+    (warning,) = said
+    assert warning.code == "run-unreadable"
+    assert f"harness runs rm {bad.run_id}" in warning.hint
     store.remove(store.directory(bad.run_id))
     assert not bad.directory.exists()
 
 
 def test_a_run_of_another_schema_version_is_skipped(tmp_path):
     said = []
-    store = Store(tmp_path, warn=lambda *told: said.append(told))
+    store = Store(tmp_path, warn=said.append)
     writer = store.begin(SPEC)
     writer.finish(result(writer))
     path = writer.directory / "run.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": RUN_SCHEMA - 1}))
     assert store.runs() == []
-    assert writer.run_id in said[0][1]
+    assert writer.run_id in said[0].problem
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "20", "../results"])
@@ -249,9 +249,9 @@ def test_a_document_changed_behind_the_index_is_validated_and_told_from_before(t
         path = run.directory / "run.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"status": status}))
     said = []
-    (run,) = Store(tmp_path, warn=lambda *told: said.append(told)).runs()
+    (run,) = Store(tmp_path, warn=said.append).runs()
     assert (run.run_id, run.head["status"]) == (good.run_id, "failed")
-    assert [code for code, _ in said] == ["run-unreadable"]
+    assert [warning.code for warning in said] == ["run-unreadable"]
 
 
 def test_a_document_changed_after_it_was_listed_is_validated_when_read(tmp_path):

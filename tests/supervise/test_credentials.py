@@ -41,7 +41,7 @@ def test_a_user_that_will_not_do_is_refused_beforehand(monkeypatch, name, reason
 
 def test_a_user_that_other_services_may_share_is_warned_of():
     (warning,) = shared_user_warnings(Credentials(65534, 65534, "nobody"))
-    assert warning["code"] == "shared-user"
+    assert warning.code == "shared-user"
     assert shared_user_warnings(Credentials(990, 990, "tierbench")) == []
 
 

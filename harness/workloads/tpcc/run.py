@@ -36,8 +36,8 @@ from harness.drivers.validity import (
 )
 from harness.engine import RunsSql
 from harness.errors import HarnessError, RunFailed, UsageError
-from harness.host.confounders import Finding
 from harness.store.result import Check, Metric
+from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
 from harness.workloads.parameters import duration_ns
 from harness.workloads.representative import write_back_warnings
@@ -141,7 +141,7 @@ def _sql(session: Session) -> RunsSql:
 # What makes the numbers doubtful ------------------------------------------------
 
 
-def _doubts(params: Mapping[str, Any], driven: DriverResult) -> Iterator[Finding]:
+def _doubts(params: Mapping[str, Any], driven: DriverResult) -> Iterator[RunWarning]:
     yield from saturation(driven)
     yield from backlog(driven, _NOUNS)
     yield from unanswered(driven, _NOUNS)
@@ -153,40 +153,42 @@ def _doubts(params: Mapping[str, Any], driven: DriverResult) -> Iterator[Finding
         yield closed_loop(_NOUNS)
 
 
-def _shared_connections(params: Mapping[str, Any], driven: DriverResult) -> Iterator[Finding]:
+def _shared_connections(params: Mapping[str, Any], driven: DriverResult) -> Iterator[RunWarning]:
     """By Little's law, how many transactions were under way or waited for a connection."""
     times = [hdr.decode(one.duration_hdr) for one in driven.operations.values() if one.duration_hdr]
     mean = sum(one.mean * one.total for one in times if one.total) / driven.window_ns
     connections = params["connections"]
     if connections < params["users"] and mean > _BUSY * connections:
-        yield Finding(
-            what="shared connections",
-            found=f"{mean:.1f} transactions on average were under way or waited in the client for "
-            f"one of its {connections} connections: their times hold that waiting",
-            do="give it more: -p connections=…",
+        yield RunWarning(
+            code="shared-connections",
+            problem="transactions waited in the client for a connection",
+            context=f"{mean:.1f} transactions on average were in progress or waited for one of "
+            f"{connections} connections: their latencies include that wait",
+            hint="use more connections: -p connections=…",
         )
 
 
-def _crowded(params: Mapping[str, Any]) -> Iterator[Finding]:
+def _crowded(params: Mapping[str, Any]) -> Iterator[RunWarning]:
     most = TERMINALS_PER_WAREHOUSE * params["warehouses"]
     if params["think_time"] and params["users"] > most:
-        yield Finding(
-            what="users that think",
-            found=f"{params['users']} users, where {params['warehouses']} warehouses have "
-            f"{most} terminals (clause 4.2.2): rates are above what the specification allows",
-            do=f"take {most} users, or more warehouses",
+        yield RunWarning(
+            code="more-users-than-terminals",
+            problem="more users with think time than terminals",
+            context=f"{params['users']} users, where {params['warehouses']} warehouses have "
+            f"{most} terminals (clause 4.2.2): rates exceed what the specification allows",
+            hint=f"use {most} users, or more warehouses",
         )
 
 
-def _skipped(driven: DriverResult) -> Iterator[Finding]:
+def _skipped(driven: DriverResult) -> Iterator[RunWarning]:
     delivery = driven.operations.get("delivery")
     skipped, done = (delivery.skipped_count, delivery.count) if delivery else (None, 0)
     if skipped and done and skipped > max(1.0, _SKIPPED * done):
-        yield Finding(
-            what="skipped deliveries",
-            found=f"{skipped} of {done} deliveries found no order in a district or more and had "
-            "less to do: rates are higher than with orders to deliver",
-            do="use the deck, or a mix with no more deliveries than a tenth of the new orders",
+        yield RunWarning(
+            code="skipped-deliveries",
+            problem="deliveries found no order in some district: rates are too high",
+            context=f"{skipped} of {done} deliveries",
+            hint="use the deck, or a mix with at most one delivery per ten new orders",
         )
 
 

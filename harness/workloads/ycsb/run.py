@@ -25,8 +25,8 @@ from harness.drivers.validity import (
 )
 from harness.engine import RunsInClient
 from harness.errors import RunFailed
-from harness.host.confounders import Finding
 from harness.units import NS_PER_S
+from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
 from harness.workloads.parameters import duration_ns
 from harness.workloads.representative import write_back_warnings
@@ -99,7 +99,7 @@ def _expect_work(params: Mapping[str, Any], driven: DriverResult) -> None:
 
 def _doubts(
     params: Mapping[str, Any], session: Session, driven: DriverResult, inside: bool
-) -> Iterator[Finding]:
+) -> Iterator[RunWarning]:
     if not inside:  # else it is the engine that computes in the client's threads
         yield from saturation(driven)
     yield from backlog(driven, _NOUNS)
@@ -112,29 +112,31 @@ def _doubts(
     yield from clients_elsewhere(params.get("client_hosts", ()), session.engine)
 
 
-def _window(params: Mapping[str, Any], driven: DriverResult) -> Iterator[Finding]:
+def _window(params: Mapping[str, Any], driven: DriverResult) -> Iterator[RunWarning]:
     """A window that is not the one that was asked for, and operations whose windows differ."""
     asked_ns = duration_ns(params, "duration") if params["duration"] else driven.window_ns
     if driven.window_ns < asked_ns * _SHORT:
-        yield Finding(
-            what="measured window",
-            found=f"it was {driven.window_ns / NS_PER_S:.1f} s long, and {params['duration']} was "
-            "asked for: the client did not tell of every second in time",
-            do="measure on a machine that does nothing else",
+        yield RunWarning(
+            code="window-too-short",
+            problem="the measurement window is shorter than requested",
+            context=f"{driven.window_ns / NS_PER_S:.1f} s, {params['duration']} requested: the "
+            "client did not report every second in time",
+            hint="measure on an otherwise idle machine",
         )
     asked, done = params["operationcount"], driven.done_count
     if params["duration"] is None and asked and done and done > asked * _MORE:
-        yield Finding(
-            what="number of operations",
-            found=f"{done:,} are counted and {asked:,} were asked for: those that were under way "
-            "at the end of the ramp-up ended in the window, too",
-            do="leave --ramp-up out, or ask for more --operations",
+        yield RunWarning(
+            code="too-many-operations",
+            problem="more operations are counted than requested",
+            context=f"{done:,} counted, {asked:,} requested: operations in progress at the end of "
+            "the ramp-up ended in the window",
+            hint="leave --ramp-up out, or raise --operations",
         )
     if driven.ends_apart_ns > driven.window_ns * (1 - _SHORT):
-        yield Finding(
-            what="windows of operations",
-            found=f"that of one operation is {driven.ends_apart_ns / NS_PER_S:.2f} s longer than "
-            "that of another: the client closes its histograms one after the other, and the "
-            "machine was busy; their counts cannot be set against one another that exactly",
-            do="measure on a machine that does nothing else, or give it a longer --duration",
+        yield RunWarning(
+            code="operation-windows-differ",
+            problem="the measurement windows of operations differ",
+            context=f"by up to {driven.ends_apart_ns / NS_PER_S:.2f} s: the client closes its "
+            "histograms one after the other, and the machine was busy",
+            hint="measure on an otherwise idle machine, or raise --duration",
         )

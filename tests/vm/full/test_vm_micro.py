@@ -150,8 +150,8 @@ def test_what_persists_is_what_was_flushed_to_memory(
     assert len(survives) == CONFIGURATIONS - 2  # neither loads nor the chase write anything
     assert survives.pop("access/kernel=store") == "no"
     assert set(survives.values()) == {"yes" if SURVIVES[tier] else "no"}
-    told = {finding["what"] for finding in run["uncontrolled"]}
-    assert ("persistence" in told, "page cache" in told) == (not SURVIVES[tier],) * 2
+    told = {finding["code"] for finding in run["uncontrolled"]}
+    assert ("not-persistent" in told, "page-cache" in told) == (not SURVIVES[tier],) * 2
 
 
 def test_logs_and_pages_are_there_after_a_restart(measured: dict[str, Measured]) -> None:

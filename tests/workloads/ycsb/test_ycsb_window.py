@@ -54,7 +54,7 @@ def measured(window_ns: int = 10 * 10**9, **seen: object) -> Outcome:
 
 
 def told(outcome: Outcome) -> set[str]:
-    return {finding["what"] for finding in outcome.uncontrolled}
+    return {finding.code for finding in outcome.uncontrolled}
 
 
 def test_a_window_with_counters_of_its_own_tells_them():
@@ -62,7 +62,7 @@ def test_a_window_with_counters_of_its_own_tells_them():
     metrics = {metric.name: metric.value for metric in outcome.metrics}
     assert metrics["window_cpu_ns"] == 200_000_000
     assert metrics["server_cpu_per_operation_ns"] == 200_000
-    assert "measured window" not in told(outcome)
+    assert "window-too-short" not in told(outcome)
 
 
 def test_counters_that_were_read_too_late_are_told_nowhere_and_that_is_said():
@@ -71,11 +71,11 @@ def test_counters_that_were_read_too_late_are_told_nowhere_and_that_is_said():
     assert "operations_per_second" in names
     assert {name for name in names if name.startswith("window_")} == {"window_duration_ns"}
     assert "server_cpu_per_operation_ns" not in names
-    assert "counters of the window" in told(outcome)
+    assert "window-counters-late" in told(outcome)
 
 
 def test_a_window_that_is_shorter_than_asked_for_is_told():
-    assert "measured window" in told(measured(window_ns=8_300_000_000))
+    assert "window-too-short" in told(measured(window_ns=8_300_000_000))
 
 
 def histogram(count: int) -> str:
@@ -88,13 +88,13 @@ def histogram(count: int) -> str:
 def test_ages_of_operations_that_nobody_answered_are_told_as_such():
     """In the histogram they look like latencies; where there are no others it is left out."""
     for unfinished, named, has_latencies in (
-        (0, "", True), (200, "above p80", True), (1000, "not one read", False),
+        (0, "", True), (200, "above p80", True), (1000, "no read", False),
     ):  # fmt: skip
         reads = Operation(500, unfinished_count=unfinished, duration_hdr=histogram(1000))
         outcome = measure(
             PARAMS, Session(), Seen(DriverResult("ycsb", "", 10**10, {"read": reads}))
         )
-        words = [f["found"] for f in outcome.uncontrolled if f["what"] == "unanswered operations"]
+        words = [f.context for f in outcome.uncontrolled if f.code == "unanswered-operations"]
         assert len(words) == bool(named)
         assert named in "".join(words)
         names = {metric.name for metric in outcome.metrics}
@@ -106,7 +106,7 @@ def test_operations_beyond_those_that_were_asked_for_are_told():
     for done, told_so in ((10, False), (18, True)):
         driven = DriverResult("loadgen", "", 10**7, {"read": Operation(done)})
         outcome = measure(asked, Session(), Seen(driven))
-        assert ("number of operations" in told(outcome)) == told_so
+        assert ("too-many-operations" in told(outcome)) == told_so
 
 
 def test_processor_time_of_an_engine_inside_is_not_told_by_operation_where_starts_are_awaited():

@@ -1,0 +1,52 @@
+"""Every warning's code has a row in docs/warnings.md, and every row a warning."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.warnings import RunWarning, unique, warn
+
+ROOT = Path(__file__).parents[1]
+
+
+def codes(source: str) -> Iterator[str]:
+    """First argument, or ``code``, of each ``RunWarning(…)``: always a literal."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "RunWarning":
+            named = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
+            (code, *_) = [*named, *node.args]
+            assert isinstance(code, ast.Constant), ast.unparse(node)
+            yield str(code.value)
+
+
+def test_the_table_lists_the_codes_in_the_code():
+    used = {
+        code
+        for package in ("harness", "engines", "reports")
+        for file in (ROOT / package).rglob("*.py")
+        for code in codes(file.read_text("utf-8"))
+    }
+    documented = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/warnings.md").read_text(), re.M)
+    assert sorted(documented) == sorted(used)
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", code) for code in used)
+
+
+def test_a_document_keeps_all_parts_of_a_warning():
+    warning = RunWarning("other-load", "other programs run", "load average 3", "stop them")
+    assert RunWarning.from_json(warning.to_json()) == warning
+
+
+def test_warnings_of_one_code_and_problem_are_one():
+    first, last = (RunWarning("other-load", "other programs run", f"load {n}") for n in (1, 2))
+    other = RunWarning("damon-active", "DAMON kdamond 0", "on")
+    assert unique([first, other, last]) == [last, other]
+
+
+def test_a_warning_goes_to_stderr_on_one_line(capsys: pytest.CaptureFixture[str]):
+    warn(RunWarning("left-behind", "not undone", "/tmp/x", "remove it"))
+    assert capsys.readouterr() == ("", "warning: left-behind: not undone: /tmp/x (remove it)\n")
