@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
@@ -39,7 +40,6 @@ from reports.micro.states import lacks_dimms
 from reports.published import PublishedPoint, PublishedSeries, read_published
 from reports.words import quantity_text
 
-_PAPERS = data_folder("profiles") / "papers"
 #: What a run stores; everything else is read off it, or is not.
 _MEASURED = (RATE, OPERATIONS, DURATION, LATENCY, MEAN)
 #: The quantity of PerMA-Bench's Table 2, and where it stands in a report.
@@ -117,8 +117,17 @@ def _published(run: StoredRun) -> Iterator[dict[str, Any]]:
         yield {"paper": _PERMA, "figures": figures}
 
 
+def published_file(paper: str) -> Path:
+    """The numbers that a paper prints, next to the suites or the profiles that repeat it."""
+    profiles = data_folder("profiles")
+    suites, experiments = (
+        profiles / kind / paper / "published.csv" for kind in ("micro", "papers")
+    )
+    return suites if suites.is_file() else experiments
+
+
 def _read(paper: str, figures: set[str]) -> list[PublishedSeries]:
-    path = _PAPERS / paper / "published.csv"
+    path = published_file(paper)
     try:
         return read_published(path, sorted(figures))
     except UsageError as error:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from micro_suites import DRAM, HERE, room, suite
 
@@ -14,10 +12,8 @@ from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite, suite_name
 from harness.store import schemas
 from harness.units import GIB, KIB, MIB
-from reports.micro.papers import PERMA_FIGURES
+from reports.micro.papers import PERMA_FIGURES, published_file
 from reports.published import read_published
-
-PAPERS = Path(__file__).parents[2] / "profiles" / "papers"
 
 
 def refusal(measurements: str, defaults: str = "{range: 1GiB, duration: 1s}") -> UsageError:
@@ -74,7 +70,7 @@ def test_a_folder_with_a_file_for_another_program_is_refused(tmp_path):
 
 @pytest.mark.parametrize("paper", ["perma-bench", "empirical-guide", "pmem-io-primitives"])
 def test_a_papers_numbers_can_be_read_and_have_an_error_each(paper):
-    series = read_published(PAPERS / paper / "published.csv")
+    series = read_published(published_file(paper))
     assert len(series) >= 15
     assert all(point.error_base >= 0 for one in series for point in one.points)
 
@@ -87,7 +83,7 @@ def test_the_figures_that_a_suite_repeats_have_numbers():
             told[name] = published
     assert len(told) >= 15
     for name, published in told.items():
-        series = read_published(PAPERS / published["paper"] / "published.csv")
+        series = read_published(published_file(published["paper"]))
         assert set(published["figures"]) <= {one.figure for one in series}, name
 
 
@@ -97,7 +93,7 @@ def test_every_number_of_a_papers_microbenchmarks_is_laid_beside_some_suite(pape
     named = {f for one in told if one and one["paper"] == paper for f in one["figures"]}
     if paper == "perma-bench":  # whose own format has no room to say so
         named |= {figure for figures in PERMA_FIGURES.values() for figure in figures}
-    assert {one.figure for one in read_published(PAPERS / paper / "published.csv")} <= named
+    assert {one.figure for one in read_published(published_file(paper))} <= named
 
 
 @pytest.mark.parametrize("name", ["fig6", "fig17", "sec3-1", "sec5-4"])

@@ -1,7 +1,7 @@
 """Where the right answer of a query comes from, in this order.
 
 1. *Shipped*: ``answers/sf1.json`` and its like, for the validation parameters. Made by
-   harness.workloads.tpch.establish from a run whose every value agreed with the
+   scripts/establish_tpch_answers.py from a run whose every value agreed with the
    TPC's own answers; those for data after RF1, which the TPC has none for, from what
    independent engines agreed on.
 2. *Kept*: answers computed before for the same scale, generator and statement.

@@ -1,6 +1,6 @@
-"""Developer's tool: establish the shipped reference answers of one scale.
+"""Establish the shipped reference answers of one scale.
 
-    python -m harness.workloads.tpch.establish --scale 1 --source FOLDER \\
+    scripts/establish_tpch_answers.py --scale 1 --source FOLDER \\
         --dsn "host=/run/postgresql dbname=tpch" --official FOLDER --write
 
 Two independent engines answer the 22 queries with the validation parameters: DuckDB
@@ -9,7 +9,7 @@ Every value of both is compared with the TPC's own answers where there are some
 (``q1.out`` … as they come with dbgen, scale 1) under clause 2.1.3.5, and the two
 with each other. Only when all agree is ``answers/sf<scale>.json`` written.
 
-    python -m harness.workloads.tpch.establish --scale 1 --after-rf1 --write
+    scripts/establish_tpch_answers.py --scale 1 --after-rf1 --write
 
 Behind RF1 of pair 1, in a power test, there are no official answers. What is shipped for that
 state are the references, DuckDB's over the files, that were kept here (``HARNESS_DATA``) when
