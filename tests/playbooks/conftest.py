@@ -5,7 +5,8 @@ from pathlib import Path
 
 import ansible.module_utils
 
-ROOT = Path(__file__).parents[2]
-PLAYBOOKS = ROOT / "playbooks"
-sys.path.insert(0, str(PLAYBOOKS / "module_utils"))
-ansible.module_utils.__path__.append(str(ROOT / "harness" / "tiers"))
+import harness
+from harness.paths import data_folder
+
+sys.path.insert(0, str(data_folder("playbooks") / "module_utils"))
+ansible.module_utils.__path__.append(str(Path(harness.__file__).parent / "tiers"))

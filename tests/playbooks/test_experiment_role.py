@@ -13,10 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import PLAYBOOKS
 from patience import PATIENCE_S, eventually
 
+from harness.paths import data_folder
 from harness.store.runs import Store
+
+PLAYBOOKS = data_folder("playbooks")
 
 #: Ansible's: ssh [-o A=B …] HOST COMMAND; the harness's also with -R REMOTE:LOCAL.
 _SSH = """#!/bin/sh

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PLAYBOOKS
 from recorded import optane
 from simulated import GIB, Region_, SimulatedHost, Space_
 from tierbench.commands import Done
 from tierbench.run import Consent, Outcome, run
+
+from harness.paths import data_folder
+
+PLAYBOOKS = data_folder("playbooks")
 
 CONFIRMED = Consent(True, ("namespace0.0",))
 

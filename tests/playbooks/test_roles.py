@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PLAYBOOKS
+
+from harness.paths import data_folder
+
+PLAYBOOKS = data_folder("playbooks")
 
 _PLAY = """
 - hosts: server1

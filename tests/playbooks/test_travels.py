@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import PLAYBOOKS
 from tierbench.state import Files
+
+from harness.paths import data_folder
+
+PLAYBOOKS = data_folder("playbooks")
 
 PACKAGE = PLAYBOOKS / "module_utils" / "tierbench"
 LINUX = PLAYBOOKS.parent / "harness" / "tiers" / "linux"

@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import started_processes
 from patience import PATIENCE_S
+from started_processes import processes_of
 
 import harness
 from harness.supervise import supervisor as supervisor_module
 from harness.supervise import undo
-from harness.supervise.process import all_processes, kill_all, mark_of
+from harness.supervise.process import kill_all, mark_of
 from harness.supervise.supervisor import Supervisor
 
 #: The supervisor process with bounds of time that no busy machine reaches. What is given time
@@ -25,28 +27,11 @@ daemon.main()
 """
 
 
-#: Servers that other tests of this session keep for those to come.
-_earlier = set()
-
-
 @pytest.fixture(autouse=True)
 def earlier_processes():
-    _earlier.clear()
-    _earlier.update(mark_of(pid) for pid in processes_of(os.getpid()))
-
-
-def processes_of(harness_pid):
-    """What a harness process (by its pid) has started in this test, through any forks.
-
-    A process and all that it forks have one mark: what an earlier server forks in this test,
-    as PostgreSQL does every minute, is none of it.
-    """
-    return [
-        stat.id.pid
-        for stat in all_processes()
-        if (mark := mark_of(stat.id.pid) or "").startswith(f"{harness_pid}-")
-        and mark not in _earlier
-    ]
+    """Servers that other tests of this session keep are none of this test's processes."""
+    started_processes.earlier.clear()
+    started_processes.earlier.update(mark_of(pid) for pid in processes_of(os.getpid()))
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ import signal
 import time
 
 import pytest
-from conftest import processes_of
 from patience import PATIENCE_S, eventually
+from started_processes import processes_of
 
 from harness.supervise.journal import recover
 from harness.supervise.process import descendants

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import processes_of
 from patience import PATIENCE_S, eventually
+from started_processes import processes_of
 
 import harness
 from harness.engine import Credentials, MemoryPolicy
