@@ -28,7 +28,7 @@ from harness.errors import RunFailed
 from harness.execution.environment import Environment
 from harness.execution.opening import open_environment
 from harness.experiment.placement import DIRECTORY_PARTS
-from harness.monitors.process import read_counters
+from harness.host.process_counters import read_counters
 from harness.paths import engines_prefix
 from harness.progress import SilentProgress
 from harness.registry import engine as engine_factory

@@ -26,7 +26,7 @@ from harness.drivers import hammerdb
 from harness.drivers.loadgen import processes
 from harness.engine import EngineContext, Fill
 from harness.errors import UsageError
-from harness.monitors.process import read_counters
+from harness.host.process_counters import read_counters
 from harness.paths import engines_prefix
 from harness.progress import SilentProgress
 from harness.registry import engine as engine_factory

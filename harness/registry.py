@@ -1,8 +1,9 @@
-"""Engines and workloads by name: whatever folders there are, and no list to edit.
+"""Engines, workloads and monitors by name: no list to edit.
 
-An engine is a folder with an ``engine.py`` in the package ``engines``, or in
-a folder of ``$HARNESS_ENGINE_PATH`` (colon separated); a workload is a folder of
-``harness.workloads``. Names that begin with ``_`` are shared parts, not entries.
+An engine is a folder with an ``engine.py`` in the package ``engines``, or in a folder of
+``$HARNESS_ENGINE_PATH`` (colon separated); a workload is a folder of ``harness.workloads``;
+a monitor is a file of ``harness.monitors``, or of a folder of ``$HARNESS_MONITOR_PATH``.
+Names that begin with ``_`` are shared parts, not entries.
 """
 
 from __future__ import annotations
@@ -17,41 +18,53 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import engines as engine_folders
+import harness.monitors
 import harness.workloads
 from harness.engine import EngineFactory
 from harness.errors import UsageError, nearest
+from harness.monitors import Monitor
 from harness.store.spec import NATIVE
 from harness.workload import HasDrivers, Workload
 
 Entry = TypeVar("Entry")
 
-
-_OWN_ENGINES = tuple(engine_folders.__path__)
+_ENGINE_PATH, _MONITOR_PATH = "HARNESS_ENGINE_PATH", "HARNESS_MONITOR_PATH"
+_OWN = {
+    _ENGINE_PATH: tuple(engine_folders.__path__),
+    _MONITOR_PATH: tuple(harness.monitors.__path__),
+}
 
 
 class BrokenEntry(UserWarning):
-    """A folder that should hold an engine or a workload and cannot be imported."""
+    """A folder or file that should hold an entry and cannot be imported."""
 
 
 def engines() -> dict[str, EngineFactory]:
     """Every engine that can be imported, by name; a warning names each that cannot."""
-    _look_in(os.environ.get("HARNESS_ENGINE_PATH", ""))
-    return _load(engine_folders, "engine.py", "engine", "ENGINE")
+    _extend(engine_folders, _ENGINE_PATH)
+    return _load(engine_folders, _folders(engine_folders, "engine.py"), ".engine", "ENGINE")
 
 
 def engine(name: str) -> EngineFactory:
     """The engine of that name; UsageError names the known ones and the nearest."""
-    return _named("engine", name, engines())
+    return named("engine", name, engines())
 
 
 def workloads() -> dict[str, Workload]:
     """Every workload that can be imported, by name."""
-    return _load(harness.workloads, "__init__.py", None, "WORKLOAD")
+    folders = _folders(harness.workloads, "__init__.py")
+    return _load(harness.workloads, folders, "", "WORKLOAD")
 
 
 def workload(name: str) -> Workload:
     """The workload of that name; UsageError names the known ones and the nearest."""
-    return _named("workload", name, workloads())
+    return named("workload", name, workloads())
+
+
+def monitors() -> dict[str, type[Monitor]]:
+    """Every monitor that can be imported, by name; a warning names each that cannot."""
+    _extend(harness.monitors, _MONITOR_PATH)
+    return _load(harness.monitors, _files(harness.monitors), "", "MONITOR")
 
 
 def normalise(workload_name: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +73,7 @@ def normalise(workload_name: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drivers(workload_name: str) -> Mapping[str, str]:
-    """What can offer the load of a workload, in a line each; the first unless one is named."""
+    """The drivers of a workload, with a line of help each; the first is the default."""
     entry = workload(workload_name)
     return entry.drivers if isinstance(entry, HasDrivers) else {NATIVE: "the harness itself"}
 
@@ -71,18 +84,19 @@ def default_driver(workload_name: str) -> str:
 
 
 def engine_names() -> list[str]:
-    """What engines there should be, by their folders: nothing is imported, for help texts."""
-    with suppress(UsageError):  # a wrong path is told where engines are wanted
-        _look_in(os.environ.get("HARNESS_ENGINE_PATH", ""))
+    """Names of the engines' folders, for help texts: nothing is imported."""
+    with suppress(UsageError):  # a wrong path is reported where an engine is used
+        _extend(engine_folders, _ENGINE_PATH)
     return sorted(folder.name for folder in _folders(engine_folders, "engine.py"))
 
 
 def workload_names() -> list[str]:
-    """What workloads there should be, likewise."""
+    """Names of the workloads' folders, likewise."""
     return sorted(folder.name for folder in _folders(harness.workloads, "__init__.py"))
 
 
-def _named(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:
+def named(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:
+    """The entry of that name; UsageError names the known ones and the nearest."""
     if name in known:
         return known[name]
     names = sorted(known)
@@ -93,39 +107,51 @@ def _named(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:
     )
 
 
-def _look_in(folders: str) -> None:
-    """Let ``engines`` find modules in these folders too, after its own."""
-    found = list(_OWN_ENGINES)
+def _extend(package: ModuleType, variable: str) -> None:
+    """Let ``package`` find modules in the variable's folders too, after its own."""
+    folders = os.environ.get(variable, "")
+    found = list(_OWN[variable])
     for folder in filter(None, folders.split(":")):
         if not Path(folder).is_dir():
             raise UsageError(
-                f"HARNESS_ENGINE_PATH={folders}", f"{folder} is not a folder", "correct the path"
+                f"{variable}={folders}", f"{folder} is not a folder", "correct the path"
             )
         found.append(str(Path(folder).resolve()))
-    engine_folders.__path__[:] = found
+    package.__path__[:] = found
 
 
-def _load(package: ModuleType, file: str, module: str | None, attribute: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for folder in _folders(package, file):
-        name = ".".join(part for part in (package.__name__, folder.name, module) if part)
+def _load(
+    package: ModuleType, places: Iterator[Path], module: str, attribute: str
+) -> dict[str, Any]:
+    entries: dict[str, Any] = {}
+    for place in places:
         try:
-            entry = getattr(importlib.import_module(name), attribute)
-        except Exception as error:  # a broken folder must not take the others with it
+            imported = importlib.import_module(f"{package.__name__}.{place.stem}{module}")
+            entry = getattr(imported, attribute)
+        except Exception as error:  # a broken entry must not take the others with it
             warnings.warn(
-                f"{folder} is left out: {type(error).__name__}: {error}", BrokenEntry, stacklevel=3
+                f"{place} is left out: {type(error).__name__}: {error}", BrokenEntry, stacklevel=3
             )
             continue
-        found[entry.name] = entry
-    return found
+        entries[entry.name] = entry
+    return entries
 
 
 def _folders(package: ModuleType, file: str) -> Iterator[Path]:
-    """Folders of entries, the package's own first; a name is taken once."""
+    """Folders of entries."""
+    return (path for path in _places(package) if (path / file).exists())
+
+
+def _files(package: ModuleType) -> Iterator[Path]:
+    """Modules that are entries."""
+    return (path for path in _places(package) if path.suffix == ".py")
+
+
+def _places(package: ModuleType) -> Iterator[Path]:
+    """What lies in the package's folders, its own first; a name is taken once."""
     seen: set[str] = set()
     for root in package.__path__:
-        for folder in sorted(Path(root).iterdir()) if Path(root).is_dir() else ():
-            if folder.name.startswith("_") or folder.name in seen or not (folder / file).exists():
-                continue
-            seen.add(folder.name)
-            yield folder
+        for path in sorted(Path(root).iterdir()) if Path(root).is_dir() else ():
+            if not path.name.startswith("_") and path.name not in seen:
+                seen.add(path.name)
+                yield path

@@ -6,11 +6,13 @@ import getpass
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from harness import registry
 from harness.cli.common import EmulateOption, HostOption, JsonOption, print_json, print_table
 from harness.cli.engines import engine_rows
 from harness.errors import UsageError
 from harness.host.doctor import examine
 from harness.micro.ready import programs
+from harness.monitors import MonitorContext
 from harness.native_programs import loadgen_backends, missing_packages
 from harness.supervise.credentials import shared_user_warnings, unprivileged
 from harness.tiers.discovery import find_tiers_and_problems
@@ -26,6 +28,7 @@ def doctor(
     found["tier_problems"] = [problem.to_json() for problem in problems]
     found["engines"] = engine_rows()
     found["servers_user"] = _servers_user()
+    found["monitors"] = list(_monitors())
     found["microbenchmarks"] = programs()
     found["official_ycsb"] = _official_ycsb()
     found["native_client"] = {"backends": loadgen_backends(), "missing": missing_packages()}
@@ -54,9 +57,10 @@ def _print(found: dict[str, Any]) -> None:
         print(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
     cap = found["memory_cap"]
     print(f"memory   cap by {cap['method']}{': ' + cap['reason'] if cap['reason'] else ''}")
-    traffic = found["memory_traffic"]
-    counted = ", ".join(traffic["events"]) or f"not counted: {traffic['missing']}"
-    print(f"memory   traffic of its controllers: {counted}")
+    for monitor in found["monitors"]:
+        problem = monitor["problem"]
+        found_so = f"{problem['found']} ({problem['do']})" if problem else monitor["cost"]
+        print(f"monitor  {monitor['name']}: {found_so}")
     native = found["native_client"]
     lacking = f"; to build the rest install {', '.join(native['missing'])}"
     print(
@@ -95,6 +99,14 @@ def _print(found: dict[str, Any]) -> None:
     print("Not controlled (each makes numbers less repeatable):")
     for entry in found["uncontrolled"]:
         print(f"  {entry['code']}: {entry['what']}: {entry['found']}\n    {entry['do']}")
+
+
+def _monitors() -> Iterator[dict[str, Any]]:
+    """Each with its cost, and the problem that keeps it from working here."""
+    for name, kind in registry.monitors().items():
+        problem = kind(MonitorContext()).preflight()
+        told = problem.to_json() if problem else None
+        yield {"name": name, "default": kind.default, "cost": kind.cost, "problem": told}
 
 
 def _servers_user() -> dict[str, Any]:

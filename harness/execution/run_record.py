@@ -50,6 +50,7 @@ class Recorder:
         self.session: RunSession | None = None
         self.outcome: Outcome | None = None
         self.monitors: dict[str, Mapping[str, Any]] = {}
+        self.monitor_warnings: list[RunWarning] = []
         self.cap_metrics: list[Metric] = []
         self.placement_checks: list[Check] = []
         self.error: HarnessError | None = None
@@ -135,14 +136,7 @@ class Recorder:
                 f"{self.prepared.spec.memory_limit_bytes} bytes requested: {self.cap.reason}",
                 "run as root, or where cgroups are delegated to you",
             )
-        traffic = self.session.memory_traffic if self.session else None
-        if traffic is not None and traffic.missing is not None:
-            yield RunWarning(
-                "memory-traffic-not-counted",
-                "no memory-controller counters on this host",
-                traffic.missing,
-                "run as root on bare metal whose processor has them (see docs/papers.md)",
-            )
+        yield from self.monitor_warnings
         if self.outcome is not None:
             yield from self.outcome.uncontrolled
 

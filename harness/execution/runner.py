@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import registry
 from harness.engine import (
     CountsLoadRetries,
     Credentials,
@@ -28,8 +29,7 @@ from harness.experiment.preflight import ResolvedRun, engine_context, golden_key
 from harness.host.cgroup import MemoryCap, memory_cap
 from harness.host.processors import affinity_check
 from harness.host.tmpfs_room import TmpfsRoom
-from harness.monitors.memory_traffic import MemoryTraffic
-from harness.monitors.process import ProcessMonitor
+from harness.monitors import Monitor, MonitorContext
 from harness.store.datasets import Dataset, DatasetBuilder, dataset_name
 from harness.store.result import Check, Metric
 from harness.store.runs import Store, StoredRun
@@ -175,14 +175,10 @@ def _walk(
             room = stack.enter_context(TmpfsRoom(recorder.cap, places.directories.values()))
         engine.start()
     recorder.effective_config = dict(engine.effective_config())
-    if MemoryTraffic.name in spec.monitors:
-        session.memory_traffic = stack.enter_context(MemoryTraffic())
-    with ProcessMonitor(engine.processes) as monitor:
+    with _monitors(recorder, engine) as session.monitors:
         recorder.sit_down(standing.conditions or {})
         recorder.outcome = prepared.workload.measure(spec.params, session)
-    recorder.monitors["process"] = monitor.series()
-    if session.memory_traffic is not None:
-        recorder.monitors[MemoryTraffic.name] = session.memory_traffic.series()
+    recorder.monitors = {one.name: one.series() for one in session.monitors}
     recorder.cap_metrics = _cap_metrics(recorder.cap, room)
     if session.placement_checks is None:
         session.measured()
@@ -192,6 +188,25 @@ def _walk(
     # Only after a run that went well: behind a failure the engine is killed (see
     # make_engine), and an unclean stop must not cover up what went wrong.
     engine.stop()
+
+
+@contextmanager
+def _monitors(recorder: Recorder, engine: Engine) -> Iterator[list[Monitor]]:
+    """The run's monitors, started; those that cannot work here leave a warning."""
+    context = MonitorContext(engine.processes)
+    with ExitStack() as stack:
+        started: list[Monitor] = []
+        for name, kind in registry.monitors().items():
+            if not (kind.default or name in recorder.prepared.spec.monitors):
+                continue
+            monitor = kind(context)
+            if (problem := monitor.preflight()) is not None:
+                recorder.monitor_warnings.append(problem)
+                continue
+            stack.callback(monitor.stop)
+            monitor.start()
+            started.append(monitor)
+        yield started
 
 
 def data_bytes(places: DataDirectories, user: Credentials | None) -> int:

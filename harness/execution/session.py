@@ -11,8 +11,7 @@ from harness.engine import Credentials, Engine
 from harness.execution.checkpoint import Steps
 from harness.host.page_cache import Residency, evict, residency
 from harness.host.working_set import Footprint
-from harness.monitors.memory_traffic import MemoryTraffic
-from harness.monitors.process import read_counters
+from harness.monitors import Monitor
 from harness.progress import Progress
 from harness.store.result import Check
 from harness.tiers.traffic import TierTraffic
@@ -57,8 +56,8 @@ class RunSession:
     #: Sees whether the engine's processes are where they should be; what it saw.
     look: Callable[[], list[Check]] = list
     placement_checks: list[Check] | None = None
-    #: Counters of the host's memory controllers, where the run asks for them.
-    memory_traffic: MemoryTraffic | None = None
+    #: Those that were started.
+    monitors: Sequence[Monitor] = ()
     residency: list[dict[str, Any]] = field(default_factory=list)
     #: The cold starts that were not cold although their files could be evicted.
     not_cold: list[str] = field(default_factory=list)
@@ -99,31 +98,36 @@ class RunSession:
         self.engine.start()
 
     def counters(self, moment: Moment = "after") -> Mapping[str, float]:
-        """The engine's own cumulative counters and the kernel's for its processes and tiers.
+        """The engine's own cumulative counters, the monitors' and those of the tiers.
 
-        Asking the engine makes it work. So before a statement the engine is asked
-        first and its processes last, after it the processes first: their difference
-        then holds the statement alone. The devices and memory controllers, which count
-        everybody's bytes, are in between: what the processes caused is in their counts,
-        for which requests still under way afterwards (read-ahead) are waited for.
+        Reading the engine's counters makes it work. So before a statement they are read
+        first and those of its processes last; after it the processes come first: the
+        difference then covers the statement alone. The host's counters (devices, memory
+        controllers) are in between: they include what the processes caused, also by requests
+        that are still in progress afterwards (read-ahead) and are waited for.
 
-        Under way others are at work: nothing is waited for, and what answers at once is
-        read first, since a busy server lets a reading wait for its turn.
+        ``under way``, other clients are at work: nothing is waited for, and the engine comes
+        last, since a busy server delays the reading.
         """
-        asked = {
+        order: Mapping[Moment, Sequence[Callable[[], Mapping[str, float]]]] = {
             "before": (self.engine.counters, self._devices_before, self._processes),
             "after": (self._processes, self._devices_after, self.engine.counters),
             "under way": (self._processes, self._devices, self.engine.counters),
         }
-        found: dict[str, float] = {}
-        for ask in asked[moment]:
-            found |= ask()
-        return found
+        counters: dict[str, float] = {}
+        for read in order[moment]:
+            counters |= read()
+        return counters
+
+    def _totals(self, scope: str) -> dict[str, float]:
+        totals: dict[str, float] = {}
+        for monitor in self.monitors:
+            if monitor.scope == scope:
+                totals |= monitor.totals()
+        return totals
 
     def _processes(self) -> Mapping[str, float]:
-        found = read_counters(self.engine.processes())
-        found.pop("rss_bytes", None)  # a level, not a sum: its difference would mean nothing
-        return found
+        return self._totals("engine")
 
     def _devices_before(self) -> Mapping[str, float]:
         self._in_flight = self.traffic.in_flight()
@@ -134,8 +138,7 @@ class RunSession:
         return self._devices()
 
     def _devices(self) -> Mapping[str, float]:
-        moved = self.memory_traffic.read() if self.memory_traffic else {}
-        return {**self.traffic.read(), **moved}
+        return {**self.traffic.read(), **self._totals("host")}
 
     def measured(self) -> None:
         """See the engine's processes now; otherwise that is done when the workload has ended."""

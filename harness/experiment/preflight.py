@@ -43,8 +43,6 @@ from harness.workload import (
     Workload,
 )
 
-#: What samples beside the load.
-MONITORS = ("process", "memory-traffic")
 _LEAST_MEMORY = 128 * MIB
 #: Scratch of an engine that is made to be checked and never started.
 _NOWHERE = Path("/nonexistent")
@@ -86,7 +84,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
     factory = registry.engine(spec.engine)
     workload = registry.workload(spec.workload)
     _check_known(f"driver of {spec.workload}", [spec.driver], list(registry.drivers(spec.workload)))
-    _check_known("monitor", spec.monitors, MONITORS)
+    _check_known("monitor", spec.monitors, list(registry.monitors()))
     _check_options(factory, spec)
     supported = factory.supported_parts(spec.engine_options)
     _check_placement(spec, factory, supported)

@@ -10,7 +10,6 @@ from harness.host import cpu as processors
 from harness.host.confounders import uncontrolled
 from harness.host.facts import host_facts
 from harness.host.tools import tool_versions
-from harness.monitors.memory_traffic import MemoryTraffic
 from harness.tiers.explain import describe
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import Tier
@@ -21,7 +20,7 @@ def examine(tiers: Sequence[Tier]) -> dict[str, Any]:
 
     ``{host: facts, mode: {mode, evidence}, instructions: {persistence: {name: bool},
     vector: …}, tiers: [{name, kind, place, finding, emulated, warnings, …}],
-    tools: {name: version | null}, memory_cap: {…}, memory_traffic: {events, missing},
+    tools: {name: version | null}, memory_cap: {…},
     uncontrolled: [{code, what, found, do}]}``
     """
     facts = host_facts(tiers)
@@ -32,7 +31,6 @@ def examine(tiers: Sequence[Tier]) -> dict[str, Any]:
         "tiers": [tier_finding(tier) for tier in tiers],
         "tools": tool_versions(),
         "memory_cap": _memory_cap(),
-        "memory_traffic": _memory_traffic(),
         "uncontrolled": [warning.to_json() for warning in uncontrolled(tiers, LIVE)],
     }
 
@@ -57,12 +55,6 @@ def _instructions(flags: Sequence[str]) -> dict[str, dict[str, bool]]:
         group: {name: name in flags for name in names if (name in arm_names) == arm}
         for group, names in groups.items()
     }
-
-
-def _memory_traffic() -> dict[str, Any]:
-    """The memory controllers' counters, or why there are none."""
-    with MemoryTraffic() as traffic:
-        return {"events": traffic.events, "missing": traffic.missing}
 
 
 def _memory_cap() -> dict[str, Any]:

@@ -24,8 +24,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.host.cpu import cpu as processor
+from harness.host.perf_event import PerfEvent
 from harness.host.processors import parse_cpus, resolve_cpus
-from harness.monitors.perf_event import PerfEvent
 from harness.tiers.linux.kernel import LIVE, Kernel
 
 _DEVICES = "/sys/bus/event_source/devices"

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from harness.engine import ProcessId
 from harness.host.page_cache import resident_bytes
-from harness.monitors.process import read_counters
+from harness.host.process_counters import read_counters
 from harness.supervise.process import process_identity
 from harness.supervise.user_files import User
 

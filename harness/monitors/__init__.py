@@ -1,1 +1,60 @@
-"""Monitors sample something during the measured phase, on the monotonic clock."""
+"""Monitors sample something during the measured phase, on the monotonic clock.
+
+Each is one file of this folder, or of a folder in ``$HARNESS_MONITOR_PATH``, whose ``MONITOR``
+is a class that implements :class:`Monitor`. docs/adding-a-monitor.md shows one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+from harness.supervise.process import ProcessId
+from harness.warnings import RunWarning
+
+
+@dataclass(frozen=True)
+class MonitorContext:
+    """What a monitor may know of the run.
+
+    ``processes``: the processes that work for the engine at that moment.
+    """
+
+    processes: Callable[[], Sequence[ProcessId]] = tuple
+
+
+class Monitor(Protocol):
+    """One monitor of one run. Its life: preflight → start → (totals …) → stop → series.
+
+    A monitor never fails a run: what it cannot read is left out.
+    """
+
+    #: As in a profile's ``monitors`` and in ``artifacts/monitor-<name>.json``.
+    name: ClassVar[str]
+    #: What it does to the host while it runs, for ``harness doctor``.
+    cost: ClassVar[str]
+    #: Whether every run has it; the others are named in a profile.
+    default: ClassVar[bool]
+    #: Whether it counts for the engine's processes alone, or for everything on the host.
+    scope: ClassVar[Literal["engine", "host"]]
+
+    def __init__(self, context: MonitorContext) -> None:
+        """Nothing is opened yet."""
+
+    def preflight(self) -> RunWarning | None:
+        """Why it cannot work on this host, with a fix; it is not started then."""
+
+    def start(self) -> None:
+        """Begin to count and to sample."""
+
+    def stop(self) -> None:
+        """End both; no error when it was not started."""
+
+    def totals(self) -> Mapping[str, float]:
+        """Cumulative counters at this moment, unit in each name: their differences are a
+        query's or a window's. They become metrics.
+        """
+
+    def series(self) -> Mapping[str, Any]:
+        """The samples, as stored: ``{interval_s, clock, samples: [{monotonic_ns, …}]}``."""

@@ -5,7 +5,7 @@ between the device and memory since it appeared: a partition's own, or those of 
 mapping (LVM, md) that is mounted. Four things follow.
 
 - They are the device's, not the engine's: what others do on it is in them. The
-  kernel's counts of the engine's processes (harness.monitors.process) tell how much.
+  kernel's counts of the engine's processes (harness.host.process_counters) tell how much.
 - Tiers on one device have one count. It carries both names, ``ssd+log``, and is not
   divided: nothing tells how.
 - A request counts when it ends: what is read ahead is still under way when the query that

@@ -19,6 +19,8 @@ from engines.postgres import counters
 from harness.engine import QueryTimeout
 from harness.errors import RunFailed, UsageError
 from harness.execution.session import RunSession
+from harness.monitors import MonitorContext
+from harness.monitors.process import ProcessMonitor
 from harness.progress import SilentProgress
 from harness.supervise.process import alive
 
@@ -240,7 +242,8 @@ def test_reading_the_counters_is_not_counted(lab: Any, empty_cluster: Path) -> N
     engine.restore(empty_cluster, lab.places())
     engine.start()
     connection = engine.connect()
-    session = RunSession(engine, SilentProgress(), None, drop_caches=False)
+    monitors = [ProcessMonitor(MonitorContext(engine.processes))]
+    session = RunSession(engine, SilentProgress(), None, drop_caches=False, monitors=monitors)
     for _ in range(3):
         for _ in range(5):  # who drops the kernel's caches meanwhile makes the server's code cold
             before = session.counters("before")

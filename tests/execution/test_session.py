@@ -16,6 +16,8 @@ from harness.counters import difference
 from harness.execution.session import RunSession
 from harness.host.page_cache import evict
 from harness.host.working_set import Footprint
+from harness.monitors import MonitorContext
+from harness.monitors.process import ProcessMonitor
 from harness.progress import SilentProgress
 from harness.supervise.process import process_identity
 from harness.tiers.linux.model import Tier, TierClaim
@@ -27,6 +29,10 @@ MIB = 1 << 20
 
 def session(engine: Any, **more: Any) -> RunSession:
     return RunSession(engine, SilentProgress(), None, drop_caches=False, **more)
+
+
+def process_monitor(engine: Any) -> ProcessMonitor:
+    return ProcessMonitor(MonitorContext(engine.processes))
 
 
 @pytest.fixture
@@ -71,7 +77,7 @@ def test_what_is_still_being_read_ahead_is_in_the_tier_s_bytes(
     monkeypatch.setattr(traffic, "settle", settle)
     me = process_identity(os.getpid())
     engine = SimpleNamespace(processes=lambda: [me], counters=dict, files=lambda: [path])
-    one = session(engine, traffic=traffic)
+    one = session(engine, traffic=traffic, monitors=[process_monitor(engine)])
     for _ in range(10):  # a disk may stand still for longer than it is waited for
         evict([path])
         spent, footprint = read_ahead(one, path, size)
@@ -108,6 +114,6 @@ def test_under_way_the_processes_are_read_before_a_busy_server_is_asked():
         return {"commits_count": 1.0}
 
     engine = SimpleNamespace(processes=processes, counters=counters, files=list)
-    found = session(engine).counters("under way")
+    found = session(engine, monitors=[process_monitor(engine)]).counters("under way")
     assert asked == ["processes", "engine"]
     assert {"cpu_ns", "commits_count"} <= found.keys()

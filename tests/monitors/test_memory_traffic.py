@@ -11,14 +11,17 @@ from __future__ import annotations
 import mmap
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from harness.counters import bandwidths, counter_metrics
+from harness.host.perf_event import PerfCounter, PerfEvent, Reading, Total
 from harness.host.uncore import traffic_events
+from harness.monitors import Monitor, MonitorContext
 from harness.monitors.memory_traffic import MemoryTraffic
-from harness.monitors.perf_event import PerfCounter, PerfEvent, Reading, Total
 from harness.tiers.linux.kernel import Kernel
 
 PERF_TYPE_SOFTWARE = 1  # linux/perf_event.h
@@ -177,6 +180,15 @@ def two_sockets(sysfs: Sysfs) -> Sysfs:
     return sysfs
 
 
+@contextmanager
+def started(monitor: Monitor) -> Iterator[None]:
+    monitor.start()
+    try:
+        yield
+    finally:
+        monitor.stop()
+
+
 def _touch(pages: int) -> None:
     with mmap.mmap(-1, pages * mmap.PAGESIZE) as memory:
         memory.madvise(mmap.MADV_NOHUGEPAGE)
@@ -188,13 +200,14 @@ def _touch(pages: int) -> None:
 def test_what_happens_on_a_socket_is_in_its_count_and_in_the_sum(two_sockets: Sysfs) -> None:
     cpus = os.sched_getaffinity(0)
     pages = 2000
-    with MemoryTraffic(two_sockets.kernel, interval_s=0.02) as traffic:
-        assert traffic.missing is None
-        before = traffic.read()
+    traffic = MemoryTraffic(MonitorContext(), two_sockets.kernel, interval_s=0.02)
+    assert traffic.preflight() is None
+    with started(traffic):
+        before = traffic.totals()
         os.sched_setaffinity(0, {max(cpus)})
         _touch(pages)
         os.sched_setaffinity(0, cpus)
-        after = traffic.read()
+        after = traffic.totals()
         touched = time.monotonic_ns()
         while sum(one["monotonic_ns"] > touched for one in traffic.series()["samples"]) < 3:
             time.sleep(0.01)
@@ -214,16 +227,19 @@ def test_what_happens_on_a_socket_is_in_its_count_and_in_the_sum(two_sockets: Sy
 def test_a_counter_that_cannot_be_opened_leaves_out_all_of_them(two_sockets: Sysfs) -> None:
     two_sockets.pmu("uncore_imc_1", 4095, "0")
     two_sockets.event("uncore_imc_1", "cas_count_read", "event=0x04")
-    with MemoryTraffic(two_sockets.kernel) as traffic:
-        assert traffic.read() == {}
-    assert traffic.missing and traffic.missing.startswith("uncore_imc_1/cas_count_read/ on")
-    assert traffic.series()["samples"] == []
+    traffic = MemoryTraffic(MonitorContext(), two_sockets.kernel)
+    warning = traffic.preflight()
+    assert warning and warning.context.startswith("uncore_imc_1/cas_count_read/ on")
+    with started(traffic):
+        assert traffic.totals() == {}
 
 
 def test_a_host_without_such_counters_says_so_and_invents_nothing(sysfs: Sysfs) -> None:
-    with MemoryTraffic(sysfs.kernel) as traffic:
-        assert traffic.read() == {}
-    assert traffic.missing is not None and traffic.missing.startswith("the kernel offers none")
+    traffic = MemoryTraffic(MonitorContext(), sysfs.kernel)
+    warning = traffic.preflight()
+    assert warning and warning.code == "memory-traffic-not-counted"
+    with started(traffic):
+        assert traffic.totals() == {}
 
 
 def test_bandwidth_is_bytes_over_the_query_s_own_time() -> None:

@@ -16,6 +16,8 @@ from harness import paths, registry
 from harness.engine import DataDirectories, EngineContext, RunsInClient
 from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS
+from harness.monitors import MonitorContext
+from harness.monitors.process import ProcessMonitor
 from harness.progress import SilentProgress
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
@@ -70,7 +72,13 @@ def running(root: Path) -> Running:
             progress = SilentProgress()
             workload.load(params, Loading(engine, "loadgen", None, clients, 2, progress))
             yield RunSession(
-                engine, progress, None, drop_caches=False, driver="loadgen", client_starter=clients
+                engine,
+                progress,
+                None,
+                drop_caches=False,
+                driver="loadgen",
+                client_starter=clients,
+                monitors=[ProcessMonitor(MonitorContext(engine.processes))],
             )
 
     return run

@@ -25,7 +25,7 @@ from harness.drivers.hammerdb.time_profile import ResponseTimes, response_times
 from harness.drivers.private_folder import private_folder
 from harness.engine import Credentials, Process
 from harness.errors import RunFailed
-from harness.monitors.process import read_counters
+from harness.host.process_counters import read_counters
 from harness.progress import Progress, Task
 from harness.supervise.failures import log_tail
 from harness.supervise.process import process_identity

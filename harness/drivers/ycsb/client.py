@@ -17,7 +17,7 @@ from harness.drivers.ycsb.histograms import Interval, read_logs
 from harness.drivers.ycsb.java import Java
 from harness.drivers.ycsb.output_parser import Tick, Words
 from harness.drivers.ycsb.process import SILENCE_S, Asked, Conversation
-from harness.monitors.process import read_counters
+from harness.host.process_counters import read_counters
 from harness.progress import Progress, Task
 from harness.supervise.process import process_identity
 from harness.workload import Clients
