@@ -8,15 +8,18 @@ the question of one experiment: its headlines, one for each comparison, or its r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from harness.errors import UsageError
 from harness.store.result import Better
 from harness.store.runs import StoredRun
+from harness.units import format_bytes
+from harness.warnings import RunWarning
 from reports.headline import NONE, Headline, headline
-from reports.labels import memory_remarks, resumed_remarks, value_name
+from reports.labels import not_enforced, resumed, value_name
 from reports.matching import Difference, Match, find
 from reports.metric_registry import metric_info
 from reports.pairing import paired
@@ -43,6 +46,11 @@ from reports.values import (
     summarise,
 )
 
+Verdict = Literal["faster", "slower", "no difference", "not resolvable", "rate not kept"]
+
+#: A change that is not resolved is named from this ratio on.
+_WORTH_NAMING = 1.1
+
 
 @dataclass(frozen=True)
 class Row:
@@ -60,8 +68,46 @@ class Row:
     estimate: Estimate | None
     judgement: Judgement | None
     note: str = ""
-    #: Whether a side is a percentile that its driver told ready-made, over what it chose.
+    #: Whether a side is a percentile that its driver reports ready-made.
     told: bool = False
+
+    @property
+    def ratio(self) -> float:
+        """How much better B is; only of rows with an estimate."""
+        assert self.estimate is not None
+        return self.estimate.ratio
+
+    @property
+    def shown(self) -> bool:
+        """Whether a difference is shown within its family."""
+        return self.judgement is not None and self.judgement.outcome == "shown"
+
+    @property
+    def verdict(self) -> Verdict:
+        """How B is against A in this quantity; where neither direction is better, whether B > A."""
+        if self.estimate is None or self.judgement is None:
+            return "not resolvable"
+        if self.judgement.outcome != "shown":
+            unresolved = self.judgement.outcome == "cannot be shown"
+            return "not resolvable" if unresolved else "no difference"
+        return "faster" if self.estimate.ratio > 1 else "slower"
+
+    @property
+    def title(self) -> str:
+        """``query time, query 6``."""
+        title, labels = metric_info(self.quantity, self.better).title, self.quantity.labels_text()
+        return f"{title}, {labels}" if labels else title
+
+    @property
+    def contrary(self) -> bool:
+        """Whether the medians point the other way than the ratio, which goes by pairs."""
+        if self.estimate is None or self.a is None or self.b is None:
+            return False
+        a, b = self.a.median, self.b.median
+        if a <= 0 or b <= 0:
+            return False
+        ratios = (self.estimate.ratio, a / b if self.better == "lower" else b / a)
+        return min(ratios) < 1 < max(ratios) and all(f"{r:.2f}" != "1.00" for r in ratios)
 
 
 @dataclass(frozen=True)
@@ -84,9 +130,9 @@ class Side:
 class Group:
     """Runs of A and B that differ in nothing but the compared dimension.
 
-    ``remarks``: what must be known beside the rows, such as a limit that was not enforced;
-    ``what``: the workload, its driver and every parameter; ``headline``: what decides;
-    ``plans``: hashes of the plans that its runs are of.
+    ``warnings``: such as a memory limit that was not enforced; ``what``: the workload, its
+    driver and every parameter; ``headline``: what decides; ``plans``: hashes of the plans that
+    its runs are of.
     """
 
     context: Mapping[str, str]
@@ -96,7 +142,7 @@ class Group:
     why_unpaired: str
     left_out: tuple[str, ...]
     rows: tuple[Row, ...]
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[RunWarning, ...] = ()
     what: tuple[Told, ...] = ()
     headline: Headline = NONE
     plans: frozenset[str] = frozenset()
@@ -104,6 +150,50 @@ class Group:
     def row(self, quantity: Quantity | None) -> Row | None:
         """The row of a quantity."""
         return next((row for row in self.rows if row.quantity == quantity), None)
+
+    @property
+    def deciding(self) -> Row | None:
+        """The row of the headline."""
+        return self.row(self.headline.quantity)
+
+    @property
+    def verdict(self) -> Verdict:
+        """How B is against A, by the headline: see docs/statistics.md."""
+        if self.headline.rate is not None and self.headline.rate.not_kept:
+            return "rate not kept"
+        row = self.deciding
+        return row.verdict if row is not None else "not resolvable"
+
+    @property
+    def emulated(self) -> tuple[str, ...]:
+        """The emulated tiers of both sides."""
+        return tuple(dict.fromkeys((*self.a.emulated, *self.b.emulated)))
+
+    @property
+    def worsening(self) -> Row | None:
+        """The result in which B loses most: the largest shown, else the largest of 10 % or more.
+
+        Of the results other than the headline; None where there is none.
+        """
+        return self._largest(lambda row: 1 / row.ratio)
+
+    @property
+    def gain(self) -> Row | None:
+        """As ``worsening``, of what B gains."""
+        return self._largest(lambda row: row.ratio)
+
+    def _largest(self, factor: Callable[[Row], float]) -> Row | None:
+        rows = [
+            row
+            for row in self.rows
+            if row.estimate is not None
+            and row.better != "none"
+            and row.quantity != self.headline.quantity
+            and metric_info(row.quantity, row.better).role in ("headline", "detail")
+        ]
+        shown = [row for row in rows if factor(row) > 1 and row.shown]
+        notable = shown or [row for row in rows if factor(row) >= _WORTH_NAMING]
+        return max(notable, key=factor, default=None)
 
 
 @dataclass(frozen=True)
@@ -282,15 +372,14 @@ def _group(
     only: Collection[Quantity],
 ) -> Group:
     found = paired(match.a, match.b, beside)
-    sides, remarks = [], list[str]()
+    sides, warnings = [], list[RunWarning]()
     for runs, letter in ((found.a, "A"), (found.b, "B")):
         names = dict.fromkeys(", ".join(value_name(r, dim) for dim in over) for r in runs)
         emulated = {f"{e['tier']} by {e['by']}" for run in runs for e in emulated_tiers(run.run)}
         unknown = tuple(run.run_id for run in runs if run.run["status"] == "unknown")
         ids = tuple(run.run_id for run in runs)
         name = " and ".join(names) if over else letter
-        remarks += memory_remarks(name if over else letter, runs)
-        remarks += resumed_remarks(name if over else letter, runs)
+        warnings += _warnings(name, runs)
         sides.append(Side(name, ids, tuple(sorted(emulated)), unknown))
     rows = _rows(found.a, found.b, found.pairing, only)
     comparable = {row.quantity: row.better for row in rows if row.estimate}
@@ -305,11 +394,29 @@ def _group(
         found.why,
         found.left_out,
         tuple(rows),
-        tuple(remarks),
+        tuple(warnings),
         what,
         headline(found.a, found.b, comparable),
         plans,
     )
+
+
+def _warnings(side: str, runs: Sequence[StoredRun]) -> Iterator[RunWarning]:
+    """Limits that were not enforced, and runs that were not measured in one go."""
+    if loose := [run for run in runs if not_enforced(run)]:
+        limits = dict.fromkeys(format_bytes(run.run["spec"]["memory_limit_bytes"]) for run in loose)
+        yield RunWarning(
+            "memory-limit-not-enforced",
+            "the page cache had the whole host",
+            f"{side}: {' and '.join(limits)}, {len(loose)} of {len(runs)} runs",
+        )
+    if cut := [steps[-1] for run in runs if (steps := resumed(run))]:
+        after = ", ".join(dict.fromkeys(cut))
+        yield RunWarning(
+            "resumed",
+            "measured in several attempts: caches were restored, not retained",
+            f"{side}: {len(cut)} of {len(runs)} runs, after {after}",
+        )
 
 
 def _rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -11,20 +12,20 @@ from rich.table import Table
 from rich.text import Text
 
 from reports.compare import Comparison, Group, Row, Side
-from reports.conclusion import change_lines, conclusion, gain, rate_lines, worsening
+from reports.formatting import (
+    NOTHING,
+    interval_text,
+    p_text,
+    quantity_text,
+    significant,
+    times,
+)
 from reports.headline import SetRate
 from reports.labels import in_words, value_text
 from reports.metric_registry import metric_info
 from reports.values import Quantity, Summary
-from reports.words import (
-    difference_text,
-    headline_text,
-    interval_text,
-    metric_title,
-    p_text,
-    quantity_text,
-    times,
-)
+
+# JSON ---------------------------------------------------------------------------
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
@@ -44,123 +45,21 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def table(comparison: Comparison, everything: bool = False) -> RenderableType:
-    """The comparison for a terminal: a table per group, then what must be known beside it.
-
-    ``everything`` adds counters and operator times to headlines and details.
-    """
-    parts: list[RenderableType] = []
-    for group in comparison.groups:
-        parts += [_group_table(group, everything), *_headlines(group), _what(group), Text()]
-    if comparison.differences:
-        parts.append(Text("They differ in more than is compared:", style="bold red"))
-        parts += [Text(f"  {difference}", style="red") for difference in comparison.differences]
-    parts += [Text(f"Not compared, failed: {r} ({w})") for r, w in comparison.excluded.items()]
-    parts += [Text(f"Not compared, without a counterpart: {text}") for text in comparison.unmatched]
-    parts.append(
-        Text(
-            "* Of a percentile: the median of the repeats' own. "
-            "Interval: of each row by itself, 95 % or the most the repeats allow, which is stated; "
-            "one repeat has none. p: Holm over the headlines of an experiment, or its rows of a "
-            "metric; "
-            f"shown means p ≤ {comparison.alpha:g}.",
-            style="dim",
-        )
-    )
-    return Renderables(*parts)
-
-
-def _group_table(group: Group, everything: bool) -> Table:
-    context = ", ".join(
-        in_words(f, v) if f.startswith("params.") else value_text(f, v)
-        for f, v in group.context.items()
-        if v != "null"
-    )
-    shown = Table(title=Text(f"{context}: {group.a.marked_name} against {group.b.marked_name}"))
-    shown.add_column("metric")
-    for name in (group.a.marked_name, group.b.marked_name):
-        shown.add_column(Text(f"{name}, median*"), justify="right")
-    for name in ("B is better by", "interval", "p (Holm)", "n"):
-        shown.add_column(name, justify="right")
-    shown.add_column("difference")
-    for row in group.rows:
-        role = metric_info(row.quantity, row.better).role
-        if everything or role in ("headline", "detail"):
-            shown.add_row(*(Text(cell) for cell in _cells(row)))
-    return shown
-
-
-def _cells(row: Row) -> list[str]:
-    medians = [_median(row.a, row), _median(row.b, row)]
-    estimate, judgement = row.estimate, row.judgement
-    if estimate is None or judgement is None:
-        return [metric_title(row), *medians, "", "", "", "", row.note]
-    n = str(estimate.n_a) if estimate.pairing == "paired" else f"{estimate.n_a}, {estimate.n_b}"
-    return [
-        metric_title(row),
-        *medians,
-        times(estimate.ratio),
-        interval_text(estimate),
-        p_text(judgement.adjusted_p),
-        n,
-        difference_text(row),
-    ]
-
-
-def _median(summary: Summary | None, row: Row) -> str:
-    resolution = metric_info(row.quantity, row.better).resolution
-    return quantity_text(summary.median, row.unit, resolution) if summary else "–"
-
-
-def _headlines(group: Group) -> list[Text]:
-    a, b = group.a.marked_name, group.b.marked_name
-    lines = [Text(f"verdict, {b} against {a}: {conclusion(group)}", style="bold")]
-    lines += [Text(f"{line}.") for line in rate_lines(group)]
-    decides, rate = (group.headline.quantity, group.headline.second), group.headline.rate
-    lines += [
-        Text(f"{metric_title(row)}: {headline_text(b, row)}", style="bold")
-        for row in group.rows
-        if row.quantity in decides
-        or (not rate and metric_info(row.quantity, row.better).role == "headline")
-    ]
-    lines += [Text(f"{line}.") for line in change_lines(group)]
-    if group.pairing == "unpaired":
-        lines.append(Text(f"Compared without pairs: {group.why_unpaired}.", style="yellow"))
-    lines += [Text(f"{remark}.", style="bold red") for remark in group.remarks]
-    if group.left_out:
-        lines.append(Text(f"Left out, without a pair: {', '.join(group.left_out)}"))
-    for side in (group.a, group.b):
-        if side.emulated:
-            stand_ins = ", ".join(side.emulated)
-            lines.append(Text(f"{side.name} is EMULATED ({stand_ins})", style="bold red"))
-        if side.unknown:
-            lines.append(Text(f"† answers not checked: {', '.join(side.unknown)}", style="yellow"))
-    return lines
-
-
-def _what(group: Group) -> Table:
-    """The workload, its driver and every parameter, under the numbers they were measured with."""
-    shown = Table(title=Text("What was run"), show_header=False, title_justify="left")
-    for name, value in group.what:
-        shown.add_row(Text(name), Text(value))
-    return shown
-
-
 def _group_json(group: Group) -> dict[str, Any]:
     return {
         "context": dict(group.context),
         "headline": _quantity_json(group.headline.quantity),
         "second": _quantity_json(group.headline.second),
-        "verdict": conclusion(group),
+        "verdict": group.verdict,
         "set_rate": _rate_json(group.headline.rate),
-        "worsening": _change_json(worsening(group)),
-        "gain": _change_json(gain(group)),
+        "worsening": _change_json(group.worsening),
+        "gain": _change_json(group.gain),
         "a": _side_json(group.a),
         "b": _side_json(group.b),
         "pairing": group.pairing,
         "why_unpaired": group.why_unpaired,
         "left_out": list(group.left_out),
-        "remarks": list(group.remarks),
+        "warnings": [warning.to_json() for warning in group.warnings],
         "what_was_run": dict(group.what),
         "rows": [_row_json(row) for row in group.rows],
     }
@@ -184,28 +83,21 @@ def _rate_json(rate: SetRate | None) -> dict[str, Any] | None:
 
 
 def _change_json(row: Row | None) -> dict[str, Any] | None:
-    if row is None or row.estimate is None or row.judgement is None:
+    if row is None or row.judgement is None:
         return None
-    return {
-        **(_quantity_json(row.quantity) or {}),
-        "ratio": row.estimate.ratio,
-        "outcome": row.judgement.outcome,
-    }
+    named = _quantity_json(row.quantity) or {}
+    return named | {"ratio": row.ratio, "outcome": row.judgement.outcome}
 
 
 def _side_json(side: Side) -> dict[str, Any]:
     return {
-        "name": side.name,
-        "runs": list(side.runs),
-        "emulated": list(side.emulated),
-        "unknown": list(side.unknown),
+        name: value if isinstance(value, str) else list(value) for name, value in vars(side).items()
     }
 
 
 def _row_json(row: Row) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "metric": row.quantity.name,
-        "labels": dict(row.quantity.labels),
+        **(_quantity_json(row.quantity) or {}),
         "unit": row.unit,
         "better": row.better,
         "a": row.a.to_json() if row.a else None,
@@ -224,3 +116,136 @@ def _row_json(row: Row) -> dict[str, Any]:
         "repeats_needed": row.judgement.repeats_needed,
         "family": row.judgement.family,
     }
+
+
+# Terminal -----------------------------------------------------------------------
+
+_LEGEND = (
+    "Median of a percentile: of the repeats' percentiles. Interval: of each row, 95 % or the most "
+    "the repeats allow. p: Holm over the headlines of an experiment, or its rows of a metric; a "
+    "difference is resolved at p ≤ {alpha:g}."
+)
+
+
+def table(comparison: Comparison, everything: bool = False) -> RenderableType:
+    """The comparison for a terminal: a table and the verdict for each group.
+
+    ``everything`` adds counters and operator times to headlines and details.
+    """
+    parts: list[RenderableType] = []
+    for group in comparison.groups:
+        parts += [_group_table(group, everything), *_verdict(group), _what(group), Text()]
+    parts += [Text(f"also differs: {one}", style="bold red") for one in comparison.differences]
+    parts += [Text(f"not compared, failed: {r} ({w})") for r, w in comparison.excluded.items()]
+    parts += [Text(f"not compared, without a counterpart: {text}") for text in comparison.unmatched]
+    parts.append(Text(_LEGEND.format(alpha=comparison.alpha), style="dim"))
+    return Renderables(*parts)
+
+
+def _group_table(group: Group, everything: bool) -> Table:
+    context = ", ".join(
+        in_words(f, v) if f.startswith("params.") else value_text(f, v)
+        for f, v in group.context.items()
+        if v != "null"
+    )
+    names = (group.a.marked_name, group.b.marked_name)
+    shown = Table(title=Text(f"{context}: {names[1]} against {names[0]}"))
+    shown.add_column("metric")
+    for name in (*(f"{name}, median" for name in names), "B is better by", "interval", "p", "n"):
+        shown.add_column(Text(name), justify="right")
+    shown.add_column("verdict")
+    for row in group.rows:
+        role = metric_info(row.quantity, row.better).role
+        if everything or role in ("headline", "detail"):
+            shown.add_row(*(Text(cell) for cell in _cells(row)))
+    return shown
+
+
+def _cells(row: Row) -> list[str]:
+    medians = [_median(row.a, row), _median(row.b, row)]
+    estimate, judgement = row.estimate, row.judgement
+    if estimate is None or judgement is None:
+        return [row.title, *medians, "", "", "", "", row.note]
+    paired = estimate.pairing == "paired"
+    return [
+        row.title,
+        *medians,
+        times(estimate.ratio),
+        interval_text(estimate),
+        p_text(judgement.adjusted_p),
+        str(estimate.n_a) if paired else f"{estimate.n_a}, {estimate.n_b}",
+        _verdict_text(row),
+    ]
+
+
+def _verdict_text(row: Row) -> str:
+    """``not resolvable (6 repeats, 11 needed)``."""
+    parts: list[str] = [row.verdict]
+    if row.better == "none" and row.shown:
+        parts = ["higher" if row.ratio > 1 else "lower"]
+    if row.verdict == "not resolvable" and row.estimate and row.judgement:
+        repeats = min(row.estimate.n_a, row.estimate.n_b)
+        parts = [f"{row.verdict} ({repeats} repeats, {row.judgement.repeats_needed} needed)"]
+    if row.contrary:
+        parts.append("medians point the other way")
+    if row.told:
+        parts.append("one side is ready-made by its driver")
+    return "; ".join(parts)
+
+
+def _median(summary: Summary | None, row: Row) -> str:
+    resolution = metric_info(row.quantity, row.better).resolution
+    return quantity_text(summary.median, row.unit, resolution) if summary else NOTHING
+
+
+def _verdict(group: Group) -> Iterator[Text]:
+    """The verdict, what decides it, and what limits it."""
+    a, b = group.a.marked_name, group.b.marked_name
+    yield Text(f"verdict, {b} against {a}: {group.verdict}", style="bold")
+    for name, quantity in (
+        ("headline", group.headline.quantity),
+        ("second", group.headline.second),
+    ):
+        if row := group.row(quantity):
+            yield _row_line(name, row)
+    yield from _rates(group)
+    for name, change in (("largest worsening", group.worsening), ("largest gain", group.gain)):
+        if change is not None:
+            yield _row_line(name, change)
+    if group.pairing == "unpaired":
+        yield Text(f"unpaired: {group.why_unpaired}", style="yellow")
+    for warning in group.warnings:
+        yield Text(str(warning), style="bold red")
+    if group.left_out:
+        yield Text(f"left out, without a pair: {', '.join(group.left_out)}")
+    for side_ in (group.a, group.b):
+        if side_.emulated:
+            yield Text(f"EMULATED: {side_.name} ({', '.join(side_.emulated)})", style="bold red")
+        if side_.unknown:
+            yield Text(f"† answers not checked: {', '.join(side_.unknown)}", style="yellow")
+
+
+def _rates(group: Group) -> Iterator[Text]:
+    """How each side kept the rate that was set."""
+    if (rate := group.headline.rate) is None:
+        return
+    yield Text(f"the rate was set by {rate.by}: latency is compared instead of throughput")
+    for name, side in ((group.a.marked_name, rate.a), (group.b.marked_name, rate.b)):
+        if side is not None:
+            rates = f"{significant(side.done_per_s)} of {significant(side.offered_per_s)} per s"
+            yield Text(f"  {name}: {rates}, missed in {side.missed} of {side.runs} repeats")
+
+
+def _row_line(name: str, row: Row) -> Text:
+    if row.estimate is None:
+        return Text(f"{name}: {row.title}: {row.note}")
+    ratio = f"{times(row.ratio)} {interval_text(row.estimate)}"
+    return Text(f"{name}: {row.title}: {ratio}, {_verdict_text(row)}")
+
+
+def _what(group: Group) -> Table:
+    """The workload, its driver and every parameter."""
+    shown = Table(title=Text("What was run"), show_header=False, title_justify="left")
+    for name, value in group.what:
+        shown.add_row(Text(name), Text(value))
+    return shown

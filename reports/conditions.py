@@ -1,17 +1,271 @@
-"""Under which conditions the numbers hold: memory, caches, host, tiers, engines."""
+"""Under which conditions the numbers hold: checks, warnings, memory, host, tiers, engines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from harness.store.runs import StoredRun
 from harness.units import format_bytes
+from harness.warnings import RunWarning
+from reports.formatting import EMULATED, NOTHING, counted, percent, significant
 from reports.labels import resumed
 from reports.run_configuration import facts
 from reports.series import Arm, Panel
-from reports.words import EMULATED, percent, significant
+from reports.values import Quantity, Summary, in_order
+
+Row = tuple[str, ...]
+
+# Checks -------------------------------------------------------------------------
+
+#: How the detail of a check that stands for several answers begins.
+_ANSWERS_TOGETHER = re.compile(r"(\d+) of \d+ answers ")
+
+
+@dataclass(frozen=True)
+class CheckCount:
+    """How many checks of one name passed, failed, and could not be made."""
+
+    name: str
+    passed: int
+    failed: int
+    unknown: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.passed + self.failed + self.unknown
+
+
+def checks(runs: Sequence[StoredRun]) -> list[CheckCount]:
+    """Answers first, then the others by name."""
+    counts: dict[str, Counter[str]] = {}
+    for run in runs:
+        for check in run.run["checks"]:
+            together = _ANSWERS_TOGETHER.match(check["detail"])
+            streams = check["name"] == "stream-answers"
+            name = "answer" if streams else check["name"]
+            count = int(together[1]) if streams and together else 1
+            counts.setdefault(name, Counter())[check["status"]] += count
+    ordered = sorted(counts.items(), key=lambda item: (item[0] != "answer", item[0]))
+    return [CheckCount(name, c["passed"], c["failed"], c["unknown"]) for name, c in ordered]
+
+
+# Warnings -----------------------------------------------------------------------
+
+#: A number that was measured: a decimal, a share, a size, thousands. Other whole numbers may be
+#: names (node 0, CPU 3).
+_MEASURED = re.compile(
+    r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+\.\d+|\d+(?=\s?(?:%|[KMGT]iB\b)))(?![\w.]*\.\d)"
+)
+
+
+def uncontrolled(runs: Sequence[StoredRun]) -> list[RunWarning]:
+    """The runs' warnings, each kind once, with ranges where runs differ in numbers."""
+    kinds: dict[tuple[str, ...], list[RunWarning]] = {}
+    for run in runs:
+        for one in map(RunWarning.from_json, run.run["uncontrolled"]):
+            shape = _MEASURED.sub("#", one.context)
+            kinds.setdefault((one.code, one.problem, shape, one.hint), []).append(one)
+    return [
+        replace(same[0], context=_together([one.context for one in same]))
+        for same in kinds.values()
+    ]
+
+
+def _together(found: Sequence[str]) -> str:
+    """The texts as one: ``load average 9.34 – 10.32 on 2 processors (5 runs)``."""
+    if len(set(found)) == 1:
+        return found[0]
+    columns = zip(*(_MEASURED.findall(text) for text in found), strict=True)
+    ranges = [_range(values) for values in columns]
+    first = found[0]
+    ends = [0, *(at for match in _MEASURED.finditer(first) for at in match.span()), len(first)]
+    between = [first[a:b] for a, b in list(pairwise(ends))[::2]]
+    text = "".join(f"{words}{one}" for words, one in zip(between, [*ranges, ""], strict=True))
+    return f"{text} ({counted(len(found), 'run')})"
+
+
+def _range(values: Sequence[str]) -> str:
+    low, high = (end(values, key=_number) for end in (min, max))
+    return low if _number(low) == _number(high) else f"{low} – {high}"
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def panel_warnings(panel: Panel) -> Iterator[RunWarning]:
+    """What limits the comparisons of a panel."""
+    where = panel.title_with_workload
+    if panel.apart:
+        more = f"; and {len(panel.apart) - 12} more" if len(panel.apart) > 12 else ""
+        context = f"{where}: {'; '.join(panel.apart[:12])}{more}"
+        yield RunWarning("runs-differ", "shown apart, never as repeats of one another", context)
+    for name, why in (panel.refused or {}).items():
+        context = f"{where}: {name}: {why}"
+        yield RunWarning("not-compared", "not compared with the baseline", context, "--anyway")
+    for group in panel.groups:
+        sides = f"{where}: {group.b.name} and {group.a.name}"
+        if group.pairing == "unpaired":
+            yield RunWarning("unpaired", "compared without pairs", f"{sides}: {group.why_unpaired}")
+        if group.left_out:
+            context = f"{sides}: {', '.join(group.left_out)}"
+            yield RunWarning("runs-without-a-pair", "left out of the comparison", context)
+    yield from dict.fromkeys(one for group in panel.groups for one in group.warnings)
+    for arm in panel.arms:
+        if arm.unknown:
+            yield RunWarning(
+                "answers-unknown", "† wrong answers are possible", f"{where}: {arm.name}"
+            )
+        if arm.at_limit:
+            yield RunWarning(
+                "time-limit-reached",
+                "a query that reached its time limit has no time, and its run no totals",
+                f"{where}: {arm.name}: {_limited(arm)}",
+            )
+    if fitting := [_ratio(run.run) for run in panel.runs if _fits(run.run)]:
+        yield RunWarning(
+            "data-fit-in-memory",
+            "repeated reads come from DRAM on every tier",
+            f"{where}: {_either(fitting)} (data : memory)",
+        )
+
+
+def _limited(arm: Arm) -> str:
+    return ", ".join(quantity.labels_text() for quantity in in_order(arm.at_limit))
+
+
+def _fits(run: Mapping[str, Any]) -> bool:
+    return bool(run["data_bytes"] and run["memory_bytes"]) and (
+        run["data_bytes"] <= run["memory_bytes"]
+    )
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A failed or unknown run, with at most five reasons."""
+
+    run_id: str
+    status: str
+    reason: str
+
+
+def troubles(runs: Sequence[StoredRun]) -> Iterator[Trouble]:
+    """Of every run that is not complete."""
+    for run in runs:
+        if run.run["status"] == "complete":
+            continue
+        reasons = [
+            f"{check['name']} {', '.join(check['labels'].values())} {check['status']}: "
+            f"{check['detail']}"
+            for check in run.run["checks"]
+            if check["status"] != "passed"
+        ]
+        if error := run.run["error"]:
+            reasons.insert(0, f"{error['problem']}: {error['context']}. {error['hint']}".strip())
+        more = [f"and {len(reasons) - 5} more"] if len(reasons) > 5 else []
+        yield Trouble(run.run_id, run.run["status"], "; ".join([*reasons[:5], *more]))
+
+
+# Durability ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Durability:
+    """Commits that an arm's server kept when it was killed under its clients.
+
+    ``passed``: runs of ``checked`` in which every commit was there; ``committed``: how many
+    were looked for, by what they are.
+    """
+
+    panel: str
+    arm: str
+    passed: int
+    checked: int
+    committed: Mapping[str, float]
+    recovery: Summary | None
+    killed_after: Summary | None
+
+
+def durability(panels: Sequence[Panel]) -> list[Durability]:
+    """Of every arm whose server was killed."""
+    return [
+        Durability(
+            panel.title_with_workload,
+            arm.marked_name,
+            sum(set(states) == {"passed"} for states in checked),
+            len(checked),
+            {q.labels_text(): sum(v) for q, v in arm.values("journal_committed_count").items()},
+            arm.summaries("recovery_duration_ns").get(Quantity("recovery_duration_ns")),
+            arm.summaries("killed_after_ns").get(Quantity("killed_after_ns")),
+        )
+        for panel in panels
+        for arm in panel.arms
+        if (checked := [states for run in arm.runs if (states := _durability_checks(run))])
+    ]
+
+
+def _durability_checks(run: StoredRun) -> list[str]:
+    return [check["status"] for check in run.run["checks"] if check["name"] == "durability"]
+
+
+# Memory and caches --------------------------------------------------------------
+
+
+def memory_row(panel: Panel, arm: Arm) -> Row:
+    """How large an arm's data were against memory, and how cold the caches, over all its runs."""
+    results = [run.run for run in arm.runs]
+    return (
+        panel.title,
+        arm.marked_name,
+        _either(_size(run["data_bytes"]) for run in results),
+        _either(_memory(run) for run in arm.runs),
+        _either(_ratio(run) for run in results),
+        _either(str(run["spec"]["params"].get("cache", "not stated")) for run in results),
+        _residency([entry for run in results for entry in run["residency"]]),
+        _either(run.manifest["restore_method"] for run in arm.runs if run.manifest),
+        _either(", ".join(resumed(run)) or NOTHING for run in arm.runs),
+    )
+
+
+def _either(found: Iterable[str]) -> str:
+    return " or ".join(dict.fromkeys(found)) or "unknown"
+
+
+def _size(size_bytes: int | None) -> str:
+    return "unknown" if size_bytes is None else format_bytes(size_bytes)
+
+
+def _memory(run: StoredRun) -> str:
+    method = run.manifest["memory_cap"]["method"] if run.manifest else "none"
+    how = "whole host" if method == "none" else f"capped by {method}"
+    return f"{_size(run.run['memory_bytes'])} ({how})"
+
+
+def _ratio(run: Mapping[str, Any]) -> str:
+    data, memory = run["data_bytes"], run["memory_bytes"]
+    return f"{significant(data / memory)} : 1" if data and memory else "unknown"
+
+
+def _residency(measured: Sequence[Mapping[str, Any]]) -> str:
+    """The worst cold start of all the runs, and how many there were."""
+    shares = [
+        entry["resident_bytes"] / entry["total_bytes"]
+        for entry in measured
+        if entry["resident_bytes"] is not None and entry["total_bytes"]
+    ]
+    notes = dict.fromkeys(entry["note"] for entry in measured if entry["note"])
+    starts = counted(len(shares), "cold start")
+    worst = [f"≤ {percent(max(shares))} resident, {starts}"] if shares else []
+    return "; ".join([*worst, *notes]) or "not measured"
+
+
+# Hosts, tiers, engines ----------------------------------------------------------
 
 _HOST_STATES = {
     "Governor": "governor",
@@ -24,243 +278,115 @@ _HOST_STATES = {
 }
 
 
-@dataclass(frozen=True)
-class Fact:
-    """A name and what was found."""
-
-    name: str
-    found: str
+def hosts(runs: Sequence[StoredRun]) -> list[tuple[Row, ...]]:
+    """Name and value of each fact of every host (and each mode and kernel of it), each once."""
+    found = (tuple(_host(run.manifest["host"])) for run in runs if run.manifest)
+    return list(dict.fromkeys(found))
 
 
-#: What the cells of a ``Conditions`` row are.
-CONDITIONS_HEAD = (
-    "",
-    "compared",
-    "data",
-    "memory",
-    "data : memory",
-    "cache",
-    "page cache",
-    "restored by",
-    "measured",
-)
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """One arm: how large the data were against memory, and how cold the caches."""
-
-    panel: str
-    arm: str
-    data: str
-    memory: str
-    ratio: str
-    cache: str
-    residency: str
-    restore: str
-    sittings: str
-
-    @property
-    def row(self) -> tuple[str, ...]:
-        """Its cells in the order of the fields."""
-        return astuple(self)
-
-
-@dataclass(frozen=True)
-class TierRow:
-    """A tier as the kernel describes it."""
-
-    name: str
-    kind: str
-    filesystem: str
-    dax: str
-    device: str
-    size: str
-    price: str
-    warnings: str
-
-    @property
-    def row(self) -> tuple[str, ...]:
-        """Its cells in the order of the fields."""
-        return astuple(self)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """An engine's version and the settings given to it (all others are its defaults)."""
-
-    title: str
-    build: str
-    source: str
-    given: tuple[tuple[str, str, str], ...]  # name, given, effective
-
-
-def conditions(panel: Panel, arm: Arm) -> Conditions:
-    """The conditions of one arm, over all of its runs."""
-    results = [run.run for run in arm.runs]
-    manifests = [run.manifest for run in arm.runs if run.manifest]
-    return Conditions(
-        panel.title,
-        arm.marked_name,
-        _either(_size(run["data_bytes"]) for run in results),
-        _either(_memory(run, run_manifest(arm, run)) for run in results),
-        _either(_ratio(run) for run in results),
-        _either(str(run["spec"]["params"].get("cache", "not stated")) for run in results),
-        _residency([entry for run in results for entry in run["residency"]]),
-        _either(manifest["restore_method"] for manifest in manifests),
-        _sittings(arm),
-    )
-
-
-def _sittings(arm: Arm) -> str:
-    """``in one go``; after which steps its runs were cut off and gone on with."""
-    cut = [f"resumed after {', '.join(after)}" for run in arm.runs if (after := resumed(run))]
-    more = f" ({len(cut)} of {len(arm.runs)} runs)" if cut else ""
-    return f"{'; '.join(dict.fromkeys(cut))}{more}" if cut else "in one go"
-
-
-def run_manifest(arm: Arm, run: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The manifest of a run document of this arm; empty where there is none."""
-    return next((one.manifest for one in arm.runs if one.run["run_id"] == run["run_id"]), {})
-
-
-def host_facts(runs: Sequence[StoredRun]) -> Iterable[tuple[Fact, ...]]:
-    """What the kernel said of every host (and of every mode and kernel of it), each once."""
-    seen: dict[tuple[Fact, ...], None] = {}
-    for run in runs:
-        if run.manifest:
-            found = tuple(_host(run.manifest["host"]))
-            seen[found] = None
-    return seen
-
-
-def tier_rows(runs: Sequence[StoredRun]) -> Iterable[TierRow]:
-    """Every tier that held something, each once."""
-    tiers = (tier for run in runs if run.manifest for tier in run.manifest["tiers"])
-    return dict.fromkeys(_tier(tier) for tier in tiers)
-
-
-def engine_settings(panel: Panel) -> list[Settings]:
-    """Version, build and given settings of a panel's arms, each set of them once.
-
-    Another memory limit, tuning or engine brings settings of its own: those of the first
-    arm do not stand for the others.
-    """
-    found: dict[tuple[tuple[str, str], ...], list[tuple[str, StoredRun]]] = {}
-    for arm in panel.arms:
-        run = next((run for run in arm.runs if run.manifest), None)
-        if run is not None:
-            found.setdefault(_how_it_ran(run), []).append((arm.marked_name, run))
-    if not found:
-        return [Settings(panel.title, "unknown", "unknown", ())]
-    return [
-        _settings(
-            panel.title if len(found) == 1 else f"{panel.title}, {', '.join(n for n, _ in held)}",
-            held[0][1].manifest["engine"],
-        )
-        for held in found.values()
-    ]
-
-
-def _how_it_ran(run: StoredRun) -> tuple[tuple[str, str], ...]:
-    """Facts of the engine as given; ports and paths, which differ run by run, left out."""
-    told = ("engine.version", "engine.build", "engine.source", "engine.settings.")
-    return tuple(sorted((f, v) for f, v in facts(run).items() if f.startswith(told)))
-
-
-def _settings(title: str, engine: Mapping[str, Any]) -> Settings:
-    given = tuple(
-        (name, value, engine["effective_config"].get(name, "–"))
-        for name, value in sorted(engine["settings"].items())
-    )
-    return Settings(title, engine["build"], engine["source"], given)
-
-
-def _either(found: Iterable[str]) -> str:
-    return " or ".join(dict.fromkeys(found)) or "unknown"
-
-
-def _size(size_bytes: int | None) -> str:
-    return "unknown" if size_bytes is None else format_bytes(size_bytes)
-
-
-def _memory(run: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
-    cap = manifest.get("memory_cap", {"method": "none"})
-    how = "whole host" if cap["method"] == "none" else f"capped by {cap['method']}"
-    return f"{_size(run['memory_bytes'])} ({how})"
-
-
-def _ratio(run: Mapping[str, Any]) -> str:
-    data, memory = run["data_bytes"], run["memory_bytes"]
-    if not data or not memory:
-        return "unknown"
-    text = f"{significant(data / memory)} : 1"
-    return f"{text}, fits in cache" if data <= memory else text
-
-
-def _residency(measured: Sequence[Mapping[str, Any]]) -> str:
-    """The worst cold start of all the runs, and how many there were."""
-    if not measured:
-        return "not measured"
-    shares = [
-        entry["resident_bytes"] / entry["total_bytes"]
-        for entry in measured
-        if entry["resident_bytes"] is not None and entry["total_bytes"]
-    ]
-    notes = dict.fromkeys(entry["note"] for entry in measured if entry["note"])
-    said = (
-        [f"at most {percent(max(shares))} resident at {len(shares)} cold starts"] if shares else []
-    )
-    return "; ".join([*said, *notes]) or "could not be measured"
-
-
-def _host(host: Mapping[str, Any]) -> Iterable[Fact]:
+def _host(host: Mapping[str, Any]) -> Iterator[Row]:
     cpu = host["cpu"]
-    yield Fact("Host", f"{host['hostname']} ({host['host_id']})")
-    yield Fact("Mode", host["mode"])
-    yield Fact(
-        "CPU",
-        f"{cpu['model']}, {cpu['sockets']} sockets, {cpu['cores']} cores, {cpu['threads']} threads",
-    )
-    yield Fact("Instructions", " ".join(cpu["flags"]) or "none of interest")
-    yield Fact("Microcode", str(cpu["microcode"] or "unknown"))
-    yield Fact("Memory", format_bytes(host["memory_bytes"]))
+    yield "Host", f"{host['hostname']} ({host['host_id']})"
+    yield "Mode", host["mode"]
+    counts = f"{cpu['sockets']} sockets, {cpu['cores']} cores, {cpu['threads']} threads"
+    yield "CPU", f"{cpu['model']}, {counts}"
+    yield "Instructions", " ".join(cpu["flags"]) or "none of interest"
+    yield "Microcode", str(cpu["microcode"] or "unknown")
+    yield "Memory", format_bytes(host["memory_bytes"])
     nodes = (
         f"node {n['node']}: {format_bytes(n['memory_bytes'])}, CPUs {n['cpus'] or 'none'}"
         for n in host["numa_nodes"]
     )
-    yield Fact("NUMA", "; ".join(nodes))
-    yield Fact("Kernel", f"{host['kernel']['release']} ({host['kernel']['cmdline']})")
-    for name, key in _HOST_STATES.items():
-        yield Fact(name, _yes(host[key]))
+    yield "NUMA", "; ".join(nodes)
+    yield "Kernel", f"{host['kernel']['release']} ({host['kernel']['cmdline']})"
+    yield from ((name, _yes(host[key])) for name, key in _HOST_STATES.items())
     domains = ", ".join(f"{region}: {d}" for region, d in host["persistence_domains"].items())
-    yield Fact("Persistence domain", domains or "no persistent memory")
+    yield "Persistence domain", domains or "no persistent memory"
 
 
-def _tier(tier: Mapping[str, Any]) -> TierRow:
-    facts = tier["facts"]
-    kind = tier["kind"]
-    if tier.get("emulates"):
-        kind += f" ({EMULATED}, stands in for {tier['emulates']})"
-    blocks = facts.get("block_size_bytes")
-    filesystem = facts.get("filesystem") or "–"
+#: Of the rows of ``tiers``.
+TIER_HEAD = ("tier", "kind", "file system", "DAX", "device", "size", "price", "warnings")
+
+
+def tiers(runs: Sequence[StoredRun]) -> list[Row]:
+    """Every tier that held something, as the kernel describes it, each once."""
+    found = (_tier(tier) for run in runs if run.manifest for tier in run.manifest["tiers"])
+    return list(dict.fromkeys(found))
+
+
+def _tier(tier: Mapping[str, Any]) -> Row:
+    known = tier["facts"]
+    emulates = tier.get("emulates")
+    blocks = known.get("block_size_bytes")
+    filesystem = known.get("filesystem") or NOTHING
     price = tier.get("price_per_gb")
-    device = " ".join(str(facts[k]) for k in ("device", "device_model") if facts.get(k))
-    return TierRow(
+    device = " ".join(str(known[k]) for k in ("device", "device_model") if known.get(k))
+    return (
         tier["name"],
-        kind,
+        tier["kind"] + (f" ({EMULATED}, stands in for {emulates})" if emulates else ""),
         f"{filesystem}, blocks of {format_bytes(blocks)}" if blocks else filesystem,
-        _yes(facts.get("dax")),
-        device or str(tier.get("device") or "–"),
-        _size(facts.get("size_bytes")),
-        f"${price:g}/GB" if price is not None else "–",
-        "; ".join([*tier.get("warnings", []), *facts.get("notes", [])]),
+        _yes(known.get("dax")),
+        device or str(tier.get("device") or NOTHING),
+        _size(known.get("size_bytes")),
+        f"${price:g}/GB" if price is not None else NOTHING,
+        "; ".join([*tier.get("warnings", []), *known.get("notes", [])]),
     )
 
 
 def _yes(found: object) -> str:
     if found is None:
         return "none or unknown"
-    return (
-        {True: "yes", False: "no"}.get(found, str(found)) if isinstance(found, bool) else str(found)
-    )
+    return ("yes" if found else "no") if isinstance(found, bool) else str(found)
+
+
+#: Settings that decide what a commit waits for; shown whoever set them.
+_DURABILITY_SETTINGS = (
+    "fsync",
+    "full_page_writes",
+    "synchronous_commit",
+    "wal_sync_method",
+    "innodb_doublewrite",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_flush_method",
+    "sync_binlog",
+    "sync",
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """An engine's build; name, given and effective value of settings.
+
+    Of those given to it, and of those that decide whether a commit survives a crash.
+    """
+
+    title: str
+    build: str
+    source: str
+    given: tuple[Row, ...]
+
+
+def engine_settings(panel: Panel) -> list[Settings]:
+    """Of a panel's arms, each set of settings once."""
+    found: dict[Row, list[tuple[str, StoredRun]]] = {}
+    for arm in panel.arms:
+        run = next((run for run in arm.runs if run.manifest), None)
+        if run is not None:
+            # Ports and paths differ run by run; facts leave them out.
+            parts = ("engine.version", "engine.build", "engine.source", "engine.settings.")
+            key = sorted(f"{f} {v}" for f, v in facts(run).items() if f.startswith(parts))
+            found.setdefault(tuple(key), []).append((arm.marked_name, run))
+    return [
+        _settings(
+            ", ".join([panel.title, *(name for name, _ in same if len(found) > 1)]),
+            same[0][1].manifest["engine"],
+        )
+        for same in found.values()
+    ]
+
+
+def _settings(title: str, engine: Mapping[str, Any]) -> Settings:
+    given, effective = engine["settings"], engine["effective_config"]
+    names = sorted({*given, *(name for name in _DURABILITY_SETTINGS if name in effective)})
+    rows = ((name, given.get(name, NOTHING), effective.get(name, NOTHING)) for name in names)
+    return Settings(title, engine["build"], engine["source"], tuple(rows))

@@ -102,33 +102,9 @@ def not_enforced(run: StoredRun) -> bool:
     return asked is not None and method == "none"
 
 
-def memory_remarks(side: str, runs: Sequence[StoredRun]) -> list[str]:
-    """A sentence for the runs of a side whose memory limit was not enforced."""
-    loose = [run for run in runs if not_enforced(run)]
-    limits = dict.fromkeys(format_bytes(run.run["spec"]["memory_limit_bytes"]) for run in loose)
-    if not loose:
-        return []
-    share = "" if len(loose) == len(runs) else f" in {len(loose)} of {len(runs)} runs"
-    return [
-        f"the memory limit of {side} ({' and '.join(limits)}) was asked for and not "
-        f"enforced{share}: the page cache had the whole host"
-    ]
-
-
 def resumed(run: StoredRun) -> list[str]:
     """After which step a run was cut off and gone on with, each time; empty: in one go."""
     return [str(one["after_step"] or "the start") for one in run.run.get("resumed", [])]
-
-
-def resumed_remarks(side: str, runs: Sequence[StoredRun]) -> list[str]:
-    """A sentence for the runs of a side that were not measured in one go."""
-    cut = [after for run in runs for after in resumed(run)[-1:]]
-    if not cut:
-        return []
-    return [
-        f"{len(cut)} of {len(runs)} runs of {side} went on in another process after they were cut "
-        f"off (behind {', '.join(dict.fromkeys(cut))}): caches were brought back, not kept"
-    ]
 
 
 def in_words(fact: str, value: str | None) -> str:

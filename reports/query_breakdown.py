@@ -15,9 +15,21 @@ from functools import lru_cache
 
 from harness.query_plan import OUTSIDE, why_off
 from harness.store.runs import StoredRun
-from reports.series import Arm
+from reports.compare import Row
+from reports.series import Arm, Panel
 from reports.values import Quantity, Summary, measured, natural
 
+#: On a number or a bar whose bytes were moved by others than the engine.
+MARK = "*"
+#: On a percentile that a driver reports ready-made.
+TOLD_MARK = "‡"
+#: Bytes moved by devices and bytes counted for the engine disagree beyond this share, and this
+#: size: journals and metadata of a file system are no other user.
+_DISAGREE, _LEAST_OTHERS = 0.25, 1 << 20
+#: A query that used less of the memory limit was not bounded by it.
+_NEAR = 0.5
+#: The kernel reclaims in batches: a peak this near to the limit has reached it.
+_REACHED = 0.99
 #: Operator kinds in the order they are stacked and named.
 KINDS = ("scan", "join", "aggregate", "sort", "other", OUTSIDE)
 
@@ -67,6 +79,88 @@ class QueryAnatomy:
     def size(self, name: str) -> float | None:
         """Median of ``query_<name>_bytes``: spilled, working_set, touched_file …"""
         return self.sizes.get(name)
+
+    @property
+    def moved_by_others(self) -> bool:
+        """Whether devices moved far more bytes than the kernel counted for the engine."""
+        return self.read_by_others or self.written_by_others
+
+    @property
+    def read_by_others(self) -> bool:
+        """As ``moved_by_others``, of reads."""
+        return _by_others(self.read, self.size("io_read"))
+
+    @property
+    def written_by_others(self) -> bool:
+        """As ``moved_by_others``, of writes."""
+        return _by_others(self.written, self.size("io_write"))
+
+    @property
+    def file_pages_unknown(self) -> bool:
+        """Whether the working set counts private memory alone."""
+        return self.size("working_set") is not None and self.size("touched_file") is None
+
+
+def _by_others(moved: Mapping[str, float], own: float | None) -> bool:
+    total = sum(moved.values())
+    return own is not None and total > own * (1 + _DISAGREE) and total > own + _LEAST_OTHERS
+
+
+def bound_bytes(arm: Arm, one: QueryAnatomy) -> int | None:
+    """The memory limit, where a run reached it and the working set is a good part of it.
+
+    What the query touched beyond the limit was dropped again, in an unknown amount.
+    """
+    working_set = one.size("working_set")
+    peaks = arm.summaries("memory_cap_peak_bytes").values()
+    tmpfs = arm.summaries("memory_cap_tmpfs_peak_bytes").values()
+    limit = arm.runs[0].run["spec"]["memory_limit_bytes"]
+    if working_set is None or not limit or working_set < _NEAR * limit:
+        return None
+    reached = _REACHED * limit + max((one.high for one in tmpfs), default=0)
+    return int(limit) if any(peak.high >= reached for peak in peaks) else None
+
+
+@dataclass(frozen=True)
+class BreakdownRow:
+    """One query on one arm, with its comparison with the baseline (None on the baseline)."""
+
+    arm: Arm
+    anatomy: QueryAnatomy
+    compared: Row | None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the memory limit bounds the working set."""
+        return bound_bytes(self.arm, self.anatomy) is not None
+
+
+def breakdown(panel: Panel) -> list[BreakdownRow]:
+    """Each query on every arm, in natural order, the baseline first."""
+    rows = {
+        (group.b.name, row.quantity): row
+        for group in panel.groups
+        for row in group.rows
+        if row.quantity.name == "query_duration_ns"
+    }
+    found = [(arm, anatomy(arm)) for arm in panel.arms]
+    queries = sorted({query for _, by_query in found for query in by_query}, key=natural)
+    return [
+        BreakdownRow(
+            arm,
+            by_query[query],
+            rows.get((arm.name, Quantity("query_duration_ns", (("query", query),)))),
+        )
+        for query in queries
+        for arm, by_query in found
+        if query in by_query
+    ]
+
+
+def unexplained(panel: Panel) -> list[str]:
+    """Why plans that were requested are missing, in the engine's words."""
+    artifacts = (run.artifact("unexplained") for arm in panel.arms for run in arm.usable)
+    return sorted({one["why"] for one in artifacts if one})
 
 
 #: Counters of one number per query, by the name they have in a ``QueryAnatomy``.

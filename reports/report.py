@@ -1,35 +1,53 @@
-"""Write a report over finished runs: HTML in one file, Markdown, CSV, figures.
-
-Everything is made in memory first: a report that cannot be made leaves nothing behind.
-The HTML file fetches nothing (its content security policy forbids it) and opens from
-``file://``.
-"""
+"""Write a report over finished runs: HTML in one file, Markdown, CSV, figures."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from harness.errors import UsageError
 from harness.store.runs import StoredRun
-from reports.agreement import DRIVER
+from harness.warnings import RunWarning
+from reports.agreement import DRIVER, Agreement, agreements, driven_by_several
+from reports.charts import draw_panel
 from reports.charts.drawing import Drawing
-from reports.parameter_table import WHAT_HEAD
-from reports.published import PublishedSeries, read_published
-from reports.published_table import PUBLISHED_HEAD
-from reports.sentences import share_text
-from reports.series import compared_dimension, panels
+from reports.charts.forest import overview
+from reports.charts.lines import lines_over_parameter
+from reports.compare import Group
+from reports.conditions import (
+    TIER_HEAD,
+    CheckCount,
+    Durability,
+    Row,
+    Settings,
+    Trouble,
+    checks,
+    durability,
+    engine_settings,
+    hosts,
+    memory_row,
+    panel_warnings,
+    tiers,
+    troubles,
+    uncontrolled,
+)
+from reports.formatting import utc
+from reports.headline import headline
+from reports.metric_registry import metric_info
+from reports.page import render, write_files
+from reports.parameter_table import Told, what_was_run
+from reports.published import PublishedRow, PublishedSeries, published_rows, read_published
+from reports.query_breakdown import KINDS, BreakdownRow, breakdown, unexplained
+from reports.run_configuration import emulated_tiers
+from reports.series import Arm, Panel, compared_dimension, panels
+from reports.statistics import ALPHA
+from reports.sweeps import Sweep, side_by_side, sweeps
 from reports.table_csv import queries_as_csv, runs_as_csv
-from reports.view import PanelView, View, build
-
-_TEMPLATES = Path(__file__).parent / "templates"
+from reports.tables import PanelTables, ResultTable, sweep_table
+from reports.values import Quantity, Summary
 
 
 @dataclass(frozen=True)
@@ -58,132 +76,243 @@ def write_report(
     into ``out``.
 
     ``over``: the dimension compared (found if None: placement first); ``baseline``: the
-    arm the others are compared with (found if None: real before emulated, block devices
-    first); ``published``: a paper's numbers to lay beside, ``published_figures``: which of
-    them (all if none is named); ``force``: compare also what differs in more. UsageError
-    where there is no run or ``out`` cannot be written.
+    arm that the others are compared with (found if None: real before emulated, block devices
+    first); ``published``: a paper's numbers, ``published_figures``: which of them (all if none
+    is named); ``force``: also compare runs that differ in more. UsageError where there is no
+    run or ``out`` cannot be written.
     """
     if not runs:
         raise UsageError("a report", "no finished run is selected", "`harness runs list` shows all")
     series = read_published(published, published_figures) if published else []
-    view = _view(runs, title, over, baseline, series, force)
-    across = [sweep.drawing for sweep in view.sweeps if sweep.drawing]
-    drawings = [*across, *(d for panel in view.panels for d in panel.all_drawings)]
+    view = view_of(runs, title, over, baseline, series, force)
+    queries = [(one.panel.title, row) for one in view.panels for row in one.breakdown]
     texts = {
-        "report.html": render_html(view),
-        "report.md": render_markdown(view),
+        "report.html": render("report.j2", view, "html"),
+        "report.md": render("report.j2", view, "md"),
         "report.csv": runs_as_csv(runs),
     }
-    asked = [(one.panel.title, sentence) for one in view.panels for sentence in one.sentences]
-    if asked:
-        texts["queries.csv"] = queries_as_csv(asked)
-    written = write_files(out, texts, drawings, stale=() if asked else ("queries.csv",))
+    if queries:
+        texts["queries.csv"] = queries_as_csv(queries)
+    stale = () if queries else ("queries.csv",)
+    figures = write_files(out, texts, view.drawings, stale)
     return ReportFiles(
         out / "report.html",
         out / "report.md",
         out / "report.csv",
-        out / "queries.csv" if asked else None,
-        written,
+        out / "queries.csv" if queries else None,
+        figures,
     )
 
 
-def write_files(
-    out: Path, texts: Mapping[str, str], drawings: Sequence[Drawing], stale: Sequence[str] = ()
-) -> tuple[Path, ...]:
-    """Texts by name, and drawings as ``figures/<name>.svg`` and ``.png``; where these are.
+@dataclass(frozen=True)
+class Single:
+    """The headline of an arm that has nothing to be compared with; ``summary``: None if failed."""
 
-    ``stale``: what a report that was there before may have left. UsageError where ``out``
-    cannot be written.
+    panel: str
+    arm: str
+    metric: str = ""
+    unit: str = ""
+    summary: Summary | None = None
+
+
+@dataclass(frozen=True)
+class PanelView:
+    """One engine's part of the report.
+
+    ``tables``: results; ``counters``: what explains them, with the ``breakdown`` of every query
+    and ``unexplained``: why plans are missing; ``what``: the workload, its driver and every
+    parameter; ``updates``: what a key-value client's updates did.
     """
-    folder = out / "figures"
-    figures = {f"{drawing.name}.svg": drawing.svg.encode() for drawing in drawings}
-    figures |= {f"{drawing.name}.png": drawing.png for drawing in drawings}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in figures.items():
-            (folder / name).write_bytes(content)
-        for name in stale:
-            (out / name).unlink(missing_ok=True)
-        for name, text in texts.items():
-            (out / name).write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise UsageError(f"a report in {out}", str(error), "name a writable directory") from error
-    return tuple(folder / name for name in figures)
+
+    panel: Panel
+    number: int
+    published: tuple[PublishedSeries, ...]
+    tables: tuple[ResultTable, ...]
+    counters: tuple[ResultTable, ...]
+    breakdown: tuple[BreakdownRow, ...]
+    unexplained: tuple[str, ...]
+    what: tuple[Told, ...]
+    engine_in_client: bool
+    updates: tuple[str, ...]
+
+    @cached_property
+    def drawings(self) -> list[Drawing]:
+        """Of its results."""
+        return draw_panel(self.panel, self.number, self.published, why=False)
+
+    @cached_property
+    def why(self) -> list[Drawing]:
+        """Of what explains them."""
+        return draw_panel(self.panel, self.number, self.published, why=True)
+
+    @property
+    def comparisons(self) -> tuple[Group, ...]:
+        """The baseline with every other arm, then these with one another."""
+        return (*self.panel.groups, *self.panel.others)
+
+    def fitting(self) -> tuple[int, int]:
+        """How many plans add up to the measured time within a tenth, and how many there are."""
+        fits = [row.anatomy.fit for row in self.breakdown if row.anatomy.fit]
+        return sum(fit.fits for fit in fits), len(fits)
 
 
-def _view(
+@dataclass(frozen=True)
+class SweepView:
+    """A result over a parameter, across panels, in one place for each of ``sweeps``."""
+
+    name: str
+    sweeps: tuple[Sweep, ...]
+    published: tuple[PublishedSeries, ...]
+
+    @property
+    def title(self) -> str:
+        """``New-Orders per minute over users: postgres 18.4``."""
+        first = self.sweeps[0]
+        return f"{first.measure} over {first.over}: {first.title}"
+
+    @cached_property
+    def drawing(self) -> Drawing | None:
+        """None where there would be too many lines."""
+        return lines_over_parameter(self.sweeps, self.name, self.published)
+
+    @property
+    def tables(self) -> list[ResultTable]:
+        """One for each place of the drawing."""
+        return [sweep_table(sweep) for sweep in self.sweeps]
+
+
+@dataclass(frozen=True)
+class View:
+    """The whole report, as the template shows it.
+
+    ``answers``: every comparison with the baseline, by the panel's title; ``warnings``: of the
+    comparisons, then ``uncontrolled`` of the host; ``agreement_tables``: of drivers that the
+    report's own parts do not compare.
+    """
+
+    title: str
+    statuses: Mapping[str, int]
+    span: tuple[str, ...]
+    emulated: tuple[str, ...]
+    answers: tuple[tuple[str, Group], ...]
+    singles: tuple[Single, ...]
+    warnings: tuple[RunWarning, ...]
+    uncontrolled: tuple[RunWarning, ...]
+    checks: tuple[CheckCount, ...]
+    agreements: tuple[Agreement, ...]
+    agreement_tables: tuple[ResultTable, ...]
+    durability: tuple[Durability, ...]
+    sweeps: tuple[SweepView, ...]
+    panels: tuple[PanelView, ...]
+    memory: tuple[Row, ...]
+    troubles: tuple[Trouble, ...]
+    hosts: tuple[tuple[Row, ...], ...]
+    tiers: tuple[Row, ...]
+    engines: tuple[Settings, ...]
+    repeat: tuple[str, ...]
+    published: tuple[str, ...]
+    published_rows: tuple[PublishedRow, ...]
+    published_notes: tuple[tuple[str, str], ...]
+    alpha: float = ALPHA
+    kinds: tuple[str, ...] = KINDS
+    tier_head: Row = TIER_HEAD
+
+    @cached_property
+    def overview(self) -> Drawing | None:
+        """The speed-ups of all answers."""
+        return overview(self.answers)
+
+    @property
+    def drawings(self) -> list[Drawing]:
+        """In the order in which they are shown."""
+        found = [self.overview, *(sweep.drawing for sweep in self.sweeps)]
+        found += [drawing for one in self.panels for drawing in (*one.drawings, *one.why)]
+        return [drawing for drawing in found if drawing is not None]
+
+
+def view_of(
     runs: Sequence[StoredRun],
     title: str,
-    over: str | None,
-    baseline: str | None,
-    published: Sequence[PublishedSeries],
-    force: bool,
+    over: str | None = None,
+    baseline: str | None = None,
+    published: Sequence[PublishedSeries] = (),
+    force: bool = False,
 ) -> View:
+    """Everything that the report says about ``runs``; as for ``write_report``."""
     compared = over or compared_dimension(runs)
-    # What drivers differ in besides is told with how far they agree.
-    found = panels(runs, compared, baseline, force or compared == DRIVER)
-    return build(title, runs, found, published, over_drivers=compared == DRIVER)
-
-
-def render_html(view: View) -> str:
-    """The whole report as one HTML document; every string of a run is escaped."""
-    return html("report.html.j2", view, **_TABLES)
-
-
-def render_markdown(view: View) -> str:
-    """The same as Markdown; figures are linked from ``figures/``."""
-    return markdown("report.md.j2", view, **_TABLES)
-
-
-def html(template: str, view: object, **more: Any) -> str:
-    """A template with style, script and inline drawings, everything of ``view`` escaped."""
-    environment = _environment(autoescape=True)
-    script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template(template).render(
-        view=view,
-        style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
-        script=Markup(script),
-        script_digest=digest,
-        svg=lambda drawing: Markup(drawing.inline_svg),
-        **more,
+    # A driver pays for nothing: what two of them differ by is no verdict, and agreements report
+    # what else they differ in.
+    over_drivers = compared == DRIVER
+    found = panels(runs, compared, baseline, force or over_drivers)
+    judged = [] if over_drivers else found
+    driven = found if over_drivers else driven_by_several(runs)
+    answers = tuple((p.title_with_workload, group) for p in judged for group in p.groups)
+    swept = sweeps(found)
+    stamps = sorted(run.run["started_unix_ns"] for run in runs)
+    emulated = {f"{e['tier']} by {e['by']}" for run in runs for e in emulated_tiers(run.run)}
+    return View(
+        title=title,
+        statuses=Counter(str(run.run["status"]) for run in runs),
+        span=tuple(dict.fromkeys(utc(stamp) for stamp in (stamps[0], stamps[-1]))),
+        emulated=tuple(sorted(emulated)),
+        answers=answers,
+        singles=tuple(_single(p, p.arms[0]) for p in found if len(p.arms) == 1),
+        warnings=tuple(one for panel in judged for one in panel_warnings(panel)),
+        uncontrolled=tuple(uncontrolled(runs)),
+        checks=tuple(checks(runs)),
+        agreements=tuple(agreements(driven)),
+        agreement_tables=tuple(
+            table for p in ([] if over_drivers else driven) for table in PanelTables(p).results
+        ),
+        durability=tuple(durability(found)),
+        sweeps=tuple(
+            SweepView(f"sweep-{i}", tuple(beside), tuple(published))
+            for i, beside in enumerate(side_by_side(swept), 1)
+        ),
+        panels=tuple(_panel_view(panel, i, published) for i, panel in enumerate(found, 1)),
+        memory=tuple(memory_row(panel, arm) for panel in found for arm in panel.arms),
+        troubles=tuple(troubles(runs)),
+        hosts=tuple(hosts(runs)),
+        tiers=tuple(tiers(runs)),
+        engines=tuple(one for panel in found for one in engine_settings(panel)),
+        repeat=tuple(f"harness repro {run.run_id}" for run in runs),
+        published=tuple(dict.fromkeys(s.figure for s in published)),
+        published_rows=tuple(published_rows(found, swept, published)),
+        published_notes=tuple(dict.fromkeys((s.figure, s.note) for s in published if s.note)),
     )
 
 
-def markdown(template: str, view: object, **more: Any) -> str:
-    """A template whose texts stay texts in Markdown (filter ``md``)."""
-    environment = _environment(autoescape=False)
-    environment.filters["md"] = escape_markdown
-    return environment.get_template(template).render(view=view, **more)
-
-
-def _sentence_rows(panel: PanelView) -> list[tuple[str, ...]]:
-    """The rows of the table of sentences: query, sentence, how far its plan accounts for it."""
-    return [(*one.row, share_text(one.anatomy), one.why_off) for one in panel.sentences]
-
-
-#: What both templates ask for beside the view.
-_TABLES: Mapping[str, Any] = {
-    "sentence_rows": _sentence_rows,
-    "published_head": PUBLISHED_HEAD,
-    "what_head": WHAT_HEAD,
-}
-
-
-def escape_markdown(text: object) -> str:
-    """Text that stays text in Markdown, in a table cell as well."""
-    one_line = " ".join(str(text).split())
-    for character in "\\`*_[]|#":
-        one_line = one_line.replace(character, f"\\{character}")
-    return one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _environment(autoescape: bool) -> Environment:
-    return Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=autoescape,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+def _single(panel: Panel, arm: Arm) -> Single:
+    kinds = arm.kinds()
+    values = {q: one.better for q, one in kinds.items() if one.value is not None}
+    quantity = headline(arm.usable, arm.usable, values).quantity if arm.usable else None
+    if quantity is None:
+        return Single(panel.title_with_workload, arm.marked_name)
+    one, summary = kinds[quantity], arm.summaries(quantity.name).get(quantity)
+    title = ", ".join(
+        filter(None, (metric_info(quantity, one.better).title, quantity.labels_text()))
     )
+    return Single(panel.title_with_workload, arm.marked_name, title, one.unit, summary)
+
+
+def _panel_view(panel: Panel, number: int, published: Sequence[PublishedSeries]) -> PanelView:
+    tables = PanelTables(panel)
+    return PanelView(
+        panel,
+        number,
+        tuple(published),
+        tables.results,
+        tables.counters,
+        tuple(breakdown(panel)),
+        tuple(unexplained(panel)),
+        what_was_run([(arm.marked_name, arm.runs) for arm in panel.arms]),
+        any(q.name.startswith("process_cpu_per_") for q in tables.kinds),
+        _updates(panel, tables.kinds),
+    )
+
+
+def _updates(panel: Panel, quantities: Mapping[Quantity, object]) -> tuple[str, ...]:
+    """The values of the parameter ``update``, where there were updates."""
+    kinds = dict.fromkeys(run.run["spec"]["params"].get("update") for run in panel.runs)
+    updated = {q.label("operation") for q in quantities} & {"update", "read_modify_write"}
+    return tuple(kind for kind in kinds if kind and updated)

@@ -23,7 +23,6 @@ from reports.labels import (
     telling_first,
 )
 from reports.metric_registry import metric_info, told_parameters
-from reports.published import PublishedSeries
 from reports.run_configuration import spec_facts
 from reports.series import Arm, Panel
 from reports.values import Measured, Quantity, Summary, in_order
@@ -199,17 +198,6 @@ def side_by_side(found: Sequence[Sweep]) -> list[list[Sweep]]:
             key = (sweep.engine_title, sweep.one.quantity, sweep.told)
             together.setdefault(key, []).append(sweep)
     return list(together.values())
-
-
-def published_points(
-    sweep: Sweep, published: Sequence[PublishedSeries]
-) -> Iterator[tuple[Line, PublishedSeries]]:
-    """The paper's series of the sweep's metric, each with the line that it is one of."""
-    for series in published:
-        if series.engine != sweep.engine or series.metric != sweep.metric:
-            continue
-        if series.base_unit == sweep.unit:
-            yield from ((line, series) for line in sweep.meant_by(series.arm))
 
 
 def _parts(panel: Panel, swept: Swept) -> Iterator[_Part]:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.store.runs import StoredRun
-from reports.query_breakdown import KINDS
+from reports.compare import Row as CompareRow
+from reports.formatting import utc
+from reports.query_breakdown import KINDS, BreakdownRow
 from reports.run_configuration import emulated_tiers, placement_name
-from reports.sentences import Sentence
 from reports.values import measured
-from reports.words import outcome_text, utc
 
 COLUMNS = (
     "run_id",
@@ -74,40 +74,47 @@ QUERY_COLUMNS = (
     "syscall_read_bytes",
     "spilled_bytes",
     "working_set_bytes",
-    "sentence",
 )
 
 
-def queries_as_csv(found: Iterable[tuple[str, Sentence]]) -> str:
-    """Panel titles and sentences as a table: medians, with the sentence behind them."""
+def queries_as_csv(found: Iterable[tuple[str, BreakdownRow]]) -> str:
+    """The breakdown of every query, medians, by the panel's title."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(QUERY_COLUMNS)
-    for panel, sentence in found:
-        writer.writerow([_inert(cell) for cell in (panel, *_query_cells(sentence))])
+    for panel, row in found:
+        writer.writerow([_inert(cell) for cell in (panel, *_query_cells(row))])
     return stream.getvalue()
 
 
-def _query_cells(sentence: Sentence) -> tuple[object, ...]:
-    one, row = sentence.anatomy, sentence.ratio
-    compared = row is not None and row.estimate is not None
+def _query_cells(row: BreakdownRow) -> tuple[object, ...]:
+    one, compared = row.anatomy, row.compared
     return (
         one.query,
-        sentence.arm,
+        row.arm.marked_name,
         _number(one.duration.median if one.duration else None),
         _number(one.limit_ns),
         one.limited,
-        _number(row.estimate.ratio if row and row.estimate else None),
-        outcome_text(row) if compared and row else "",
+        _number(compared.estimate.ratio if compared and compared.estimate else None),
+        _outcome(compared) if compared else "",
         *(_number(one.kinds.get(kind)) for kind in KINDS),
         _number(one.fit.lowest if one.fit else None),
         _number(one.fit.highest if one.fit else None),
-        sentence.why_off,
+        one.fit.why if one.fit else "",
         ";".join(f"{tier}={size:.0f}" for tier, size in sorted(one.read.items())),
         ";".join(f"{tier}={size:.0f}" for tier, size in sorted(one.written.items())),
         *(_number(one.size(n)) for n in ("io_read", "syscall_read", "spilled", "working_set")),
-        sentence.text,
     )
+
+
+def _outcome(row: CompareRow) -> str:
+    """``shown``, ``not shown``, or ``cannot be shown (6 of 11 repeats)``."""
+    if row.judgement is None or row.estimate is None:
+        return ""
+    if row.judgement.outcome != "cannot be shown":
+        return row.judgement.outcome
+    repeats = min(row.estimate.n_a, row.estimate.n_b)
+    return f"cannot be shown ({repeats} of {row.judgement.repeats_needed} repeats)"
 
 
 def _number(value: float | None) -> str:

@@ -1,255 +1,288 @@
-"""Tables of measured values: every arm's medians, and the comparisons beside them."""
+"""Tables of results: a row for each quantity and arm, with its comparison with the baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reports.compare import Row
-from reports.conclusion import conclusion
-from reports.footnotes import MARK, TOLD_MARK, moved_by_others
-from reports.metric_registry import metric_info
-from reports.query_breakdown import anatomy
+from reports.metric_registry import headline_first, metric_info
+from reports.query_breakdown import MARK, TOLD_MARK, anatomy
 from reports.series import Arm, Panel
-from reports.sweeps import Line, Sweep
-from reports.values import OF_HISTOGRAM, Measured, Quantity, Summary, in_order
-from reports.window import per_work, window_titles, work_done
-from reports.words import (
-    counted,
-    difference_text,
-    interval_text,
-    metric_title,
-    p_text,
-    quantity_text,
-    range_text,
-    times,
-    with_article,
+from reports.sweeps import Sweep
+from reports.values import (
+    ASKED_FOR,
+    OF_HISTOGRAM,
+    Measured,
+    Quantity,
+    Summary,
+    duration_of,
+    in_order,
+    measured,
+    summarise,
 )
-
-#: The name of the columns that say what a comparison has shown.
-_OUTCOME = "difference"
 
 
 @dataclass(frozen=True)
-class ValueTable:
-    """Medians of every arm with the comparisons beside them; cells are text.
+class ResultRow:
+    """One quantity on one arm.
 
-    ``heads``: the groups of columns, each with the names of its columns; the first
-    column (the labels) has no name and stands before them.
+    ``first``: whether it is the quantity's first row, which carries the label. ``limit``: the time
+    limit that runs reached instead. ``note``: why there is no value. ``compared``: with the
+    baseline, None on it. ``each``: for each unit of work, with its unit.
+    """
+
+    label: str
+    first: bool
+    arm: str
+    unit: str
+    resolution: float
+    summary: Summary | None
+    limit: Summary | None = None
+    note: str = ""
+    marks: str = ""
+    compared: Row | None = None
+    each: tuple[Summary, str] | None = None
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Rows under a title. ``still``: counters that stayed at 0 everywhere and are not listed.
+
+    ``work``: the unit of work that ``each`` counts, empty without it.
     """
 
     title: str
-    heads: tuple[tuple[str, tuple[str, ...]], ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[ResultRow, ...]
+    compared: bool = False
+    percentiles: bool = False
+    still: int = 0
+    work: str = ""
 
     @property
-    def flat_head(self) -> list[str]:
-        """One name for each column, the first included."""
-        return ["", *(f"{group}: {name}" for group, names in self.heads for name in names)]
+    def marked(self) -> str:
+        """The marks that rows carry."""
+        return "".join(m for m in (MARK, TOLD_MARK) if any(m in row.marks for row in self.rows))
+
+
+class PanelTables:
+    """The tables of a panel, its quantities by what they are for."""
+
+    def __init__(self, panel: Panel) -> None:
+        self._panel = panel
+        self.kinds = _with_limited({q: one for arm in panel.arms for q, one in arm.kinds().items()})
+        self._roles: dict[str, list[Quantity]] = {}
+        for quantity, one in self.kinds.items():
+            role = "window" if of_window(quantity) else metric_info(quantity, one.better).role
+            plain = role == "part" and not quantity.labels
+            self._roles.setdefault("overall" if plain else role, []).append(quantity)
 
     @property
-    def in_words(self) -> list[int]:
-        """The indices of the columns that hold sentences, which may be broken into lines."""
-        names = ["", *(name for _, group in self.heads for name in group)]
-        return [index for index, name in enumerate(names) if name == _OUTCOME]
+    def results(self) -> tuple[ResultTable, ...]:
+        """What was measured: the whole, then its parts."""
+        heads = headline_first([*self._roles.get("headline", []), *self._roles.get("overall", [])])
+        overall = (self._table("overall", heads),) if heads else ()
+        return (*overall, *self._tables("part"), *self._tables("detail"))
 
     @property
-    def first_of_group(self) -> list[int]:
-        """The indices of the columns that begin a group."""
-        spans = [len(names) for _, names in self.heads]
-        return [1 + sum(spans[:index]) for index in range(len(spans))]
+    def counters(self) -> tuple[ResultTable, ...]:
+        """What explains it; counters that are 0 on every arm are left out."""
+        return (*self._window(), *self._tables("counter"), *self._tables("breakdown"))
 
+    def _tables(self, role: str) -> Iterator[ResultTable]:
+        by_name: dict[str, list[Quantity]] = {}
+        for quantity in self._roles.get(role, []):
+            by_name.setdefault(quantity.name, []).append(quantity)
+        for quantities in map(in_order, by_name.values()):
+            title = metric_info(quantities[0], self.kinds[quantities[0]].better).title
+            moving = self._moving(quantities) if role in ("counter", "breakdown") else quantities
+            if moving:
+                yield replace(self._table(title, moving), still=len(quantities) - len(moving))
 
-def value_table(
-    panel: Panel,
-    title: str,
-    quantities: Sequence[Quantity],
-    kinds: dict[Quantity, Measured],
-    brief: bool = False,
-) -> ValueTable:
-    """Of these quantities: each arm's, and every comparison of the panel.
+    def _moving(self, quantities: Sequence[Quantity]) -> list[Quantity]:
+        """Those that some run has another value of than 0, and those counted in coarse steps."""
+        moved = {
+            quantity
+            for arm in self._panel.arms
+            for name in {one.name for one in quantities}
+            for quantity, values in arm.values(name).items()
+            if any(values)
+        }
+        return [
+            one
+            for one in quantities
+            if one in moved
+            or metric_info(one, self.kinds[one].better).resolution
+            or not any(one in arm.values(one.name) for arm in self._panel.arms)
+        ]
 
-    ``brief``: of a comparison the ratio and what it has shown, for tables of many counters.
-    """
-    heads: list[tuple[str, tuple[str, ...]]] = [
-        (arm.marked_name, ("median", "range", "n")) for arm in panel.arms
-    ]
-    better = kinds[quantities[0]].better
-    ratio = "ratio" if better == "none" else "times better"
-    compared = [
-        (
-            f"{group.b.marked_name} against {group.a.marked_name}",
-            (ratio, _OUTCOME) if brief else (ratio, "interval", "p (Holm)", _OUTCOME),
-        )
-        for group in panel.groups
-    ]
-    held = [
-        {q: s for name in {q.name for q in quantities} for q, s in arm.summaries(name).items()}
-        for arm in panel.arms
-    ]
-    limits = [
-        {q: s for name in {q.name for q in quantities} for q, s in arm.limits(name).items()}
-        for arm in panel.arms
-    ]
-    own = [arm.kinds() for arm in panel.arms]
-    by_group = [{row.quantity: row for row in group.rows} for group in panel.groups]
-    rows = []
-    for quantity in quantities:
-        one_of = kinds[quantity]
-        info = metric_info(quantity, one_of.better)
-        cells = [quantity.labels_text() or info.title]
-        unknown = replace(one_of, value=None, note="")
-        for arm, kind, one, reached in zip(panel.arms, own, held, limits, strict=True):
-            cells += summary_cells(
-                one.get(quantity),
-                kind.get(quantity, unknown),
-                info.resolution,
-                reached.get(quantity),
+    def _window(self) -> Iterator[ResultTable]:
+        """What the window added to every counter, with its share of each unit of work."""
+        found = self._roles.get("window", [])
+        quantities = in_order(self._moving(found))
+        if quantities:
+            table = self._table("over the measured window", quantities, window_titles(quantities))
+            arms, noun = self._panel.arms, work_done(self._panel.arms)
+            rows = tuple(
+                replace(row, each=per_work(arm, quantity) if noun else None)
+                for row, (quantity, arm) in zip(
+                    table.rows, ((q, a) for q in quantities for a in arms), strict=True
+                )
             )
-            cells[-3] += f" {MARK}" if _by_others(arm, quantity) else ""
-            cells[-3] += f" {TOLD_MARK}" if quantity in arm.told else ""
-        for rows_of in by_group:
-            compared_cells = _row_cells(rows_of.get(quantity))
-            cells += [compared_cells[0], compared_cells[-1]] if brief else compared_cells
-        rows.append(tuple(cells))
-    said = " ".join([title, *_remarks(panel, quantities, kinds)])
-    return ValueTable(said, (*heads, *compared), tuple(rows))
+            yield replace(table, rows=rows, still=len(found) - len(quantities), work=noun)
+
+    def _table(
+        self, title: str, quantities: Sequence[Quantity], labels: Sequence[str] = ()
+    ) -> ResultTable:
+        panel = self._panel
+        compared = {
+            (group.b.name, row.quantity): row for group in panel.groups for row in group.rows
+        }
+        sides = [_Side(arm, {q.name for q in quantities}) for arm in panel.arms]
+        titles = labels or [
+            q.labels_text() or metric_info(q, self.kinds[q].better).title for q in quantities
+        ]
+        rows = [
+            replace(
+                side.row(quantity, label, self.kinds[quantity]),
+                first=place == 0,
+                compared=compared.get((side.arm.name, quantity)),
+            )
+            for quantity, label in zip(quantities, titles, strict=True)
+            for place, side in enumerate(sides)
+        ]
+        percentiles = any(self.kinds[q].note == OF_HISTOGRAM for q in quantities)
+        return ResultTable(title, tuple(rows), bool(panel.groups), percentiles)
 
 
-def arms_table(panel: Panel) -> list[ValueTable]:
-    """Every two arms by what decides; none where there are fewer than three arms."""
-    if not panel.others:
-        return []
-    groups = [*panel.groups, *panel.others]
-    deciding = [(group.headline.quantity, group.headline.second) for group in groups]
-    first = next((one for one, _ in deciding if one is not None), None)
-    second = next((two for _, two in deciding if two is not None), None)
-    quantities = [quantity for quantity in (first, second) if quantity is not None]
-    names = ("times better", "interval", "p (Holm)", _OUTCOME)
-    titles = {
-        quantity: next((metric_title(row) for g in groups if (row := g.row(quantity))), "")
-        for quantity in quantities
-    }
-    rows = tuple(
-        (
-            f"{group.b.marked_name} against {group.a.marked_name}",
-            *(cell for quantity in quantities for cell in _row_cells(group.row(quantity))),
-            conclusion(group),
+class _Side:
+    """One arm's values of some metrics."""
+
+    def __init__(self, arm: Arm, names: Iterable[str]) -> None:
+        self.arm = arm
+        self._kinds = arm.kinds()
+        self._values = {q: s for name in names for q, s in arm.summaries(name).items()}
+        self._limits = {q: s for name in names for q, s in arm.limits(name).items()}
+
+    def row(self, quantity: Quantity, label: str, one: Measured) -> ResultRow:
+        own = self._kinds.get(quantity)
+        marks = MARK if _by_others(self.arm, quantity) else ""
+        return ResultRow(
+            label,
+            True,
+            self.arm.marked_name,
+            one.unit,
+            metric_info(quantity, one.better).resolution,
+            self._values.get(quantity),
+            self._limits.get(quantity),
+            own.note if own is not None and own.value is None else "",
+            marks + (TOLD_MARK if quantity in self.arm.told else ""),
         )
-        for group in groups
-    )
-    heads = tuple((titles[quantity], names) for quantity in quantities)
-    title = f"Every two of {len(panel.arms)} (pairs without the baseline are a family of their own)"
-    return [ValueTable(title, (*heads, ("verdict", ("first against second",))), rows)]
-
-
-def _remarks(
-    panel: Panel, quantities: Sequence[Quantity], kinds: dict[Quantity, Measured]
-) -> Iterator[str]:
-    """What must be known of marks and columns, behind the title."""
-    if any(_by_others(arm, quantity) for arm in panel.arms for quantity in quantities):
-        yield f"({MARK}: far more than the kernel counted for the engine)"
-    if any(kinds[quantity].note == OF_HISTOGRAM for quantity in quantities):
-        yield "(percentiles: the median of those of each repeat)"
-    if any(quantity in arm.told for arm in panel.arms for quantity in quantities):
-        yield f"({TOLD_MARK}: as its driver tells it, which keeps no histogram)"
-
-
-def window_tables(
-    panel: Panel, found: Sequence[Quantity], kinds: dict[Quantity, Measured]
-) -> list[ValueTable]:
-    """What the window added to every counter, in one table, with what one unit of work took.
-
-    Counters that stayed at 0 everywhere are counted and not shown: an engine may tell hundreds.
-    """
-    moved = {one for one in found if metric_info(one, kinds[one].better).resolution}
-    moved |= {
-        q
-        for arm in panel.arms
-        for name in {one.name for one in found}
-        for q, values in arm.values(name).items()
-        if any(values)
-    }
-    quantities = in_order(one for one in found if one in moved)
-    if not quantities:
-        return []
-    title = "over the measured window"
-    if still := len(found) - len(quantities):
-        title += f" ({counted(still, 'counter')} stayed at 0 in every run: report.csv has them)"
-    inner = value_table(panel, title, quantities, kinds, brief=True)
-    noun = work_done(panel.arms)
-    rows = []
-    titles = window_titles(quantities)
-    for quantity, title, cells in zip(quantities, titles, inner.rows, strict=True):
-        each = [per_work(arm, quantity) for arm in panel.arms] if noun else []
-        shown = (quantity_text(one[0].median, one[1]) if one else "–" for one in each)
-        rows.append((title, *cells[1:], *shown))
-    names = tuple(arm.marked_name for arm in panel.arms)
-    beside = ((f"{with_article(noun)}, median", names),) if noun else ()
-    return [ValueTable(inner.title, (*inner.heads, *beside), tuple(rows))]
 
 
 def _by_others(arm: Arm, quantity: Quantity) -> bool:
     """Whether a device's bytes of a query are far more than the engine's own."""
     one = anatomy(arm).get(quantity.label("query") or "")
-    if one is None or quantity.name not in ("query_tier_read_bytes", "query_tier_write_bytes"):
+    if one is None:
         return False
-    if quantity.name == "query_tier_read_bytes":
-        return moved_by_others(one.read, one.size("io_read"))
-    return moved_by_others(one.written, one.size("io_write"))
+    moved = {
+        "query_tier_read_bytes": one.read_by_others,
+        "query_tier_write_bytes": one.written_by_others,
+    }
+    return moved.get(quantity.name, False)
 
 
-def summary_cells(
-    summary: Summary | None, one: Measured, resolution: float, limit: Summary | None
-) -> list[str]:
-    """``limit``: the time limit that some of the runs, or all, reached instead."""
-    if summary is None and limit is not None:
-        return [f"limit of {quantity_text(limit.median, one.unit)} reached", "", "0"]
-    if summary is None:
-        return [one.note if one.value is None and one.note else "–", "", "0"]
-    median = quantity_text(summary.median, one.unit, resolution)
-    n = str(summary.n) if limit is None else f"{summary.n}, limit reached in {limit.n}"
-    return [median, range_text(summary.low, summary.high, one.unit, resolution), n]
+def _with_limited(kinds: Mapping[Quantity, Measured]) -> dict[Quantity, Measured]:
+    """With the durations of queries that have none anywhere, since they reached their limit."""
+    limited = {
+        Quantity(duration_of(q.name), q.labels): one
+        for q, one in kinds.items()
+        if duration_of(q.name)
+    }
+    return {q: Measured(q, q.name, one.unit, "lower", None) for q, one in limited.items()} | {
+        **kinds
+    }
 
 
-def _row_cells(row: Row | None) -> list[str]:
-    if row is None:
-        return ["–", "", "", ""]
-    if row.estimate is None or row.judgement is None:
-        return ["–", "", "", row.note]
-    return [
-        times(row.estimate.ratio),
-        interval_text(row.estimate),
-        p_text(row.judgement.adjusted_p),
-        difference_text(row),
-    ]
-
-
-#: With more lines than this each has rows of its own instead of columns.
-_LINES_ACROSS = 4
-
-
-def sweep_table(sweep: Sweep) -> ValueTable:
+def sweep_table(sweep: Sweep) -> ResultTable:
     """A line's medians at every value of the parameter."""
-    title = ", ".join(filter(None, [f"{sweep.measure} over {sweep.over}", sweep.place_name]))
-    columns = ("median", "range", "n")
-
-    def cells(line: Line, value: int) -> list[str]:
-        return summary_cells(line.points.get(value), sweep.one, 0.0, None)
-
-    if len(sweep.lines) <= _LINES_ACROSS:
-        heads = tuple((line.marked_name, columns) for line in sweep.lines)
-        rows = [
-            (
-                sweep.at(value),
-                *(cell for line in sweep.lines for cell in cells(line, value)),
-            )
-            for value in sweep.values
-        ]
-        return ValueTable(f"{title}: {sweep.title}", heads, tuple(rows))
     rows = [
-        (f"{line.marked_name}, {sweep.at(value)}", *cells(line, value))
-        for line in sweep.lines
-        for value in line.points
+        ResultRow(
+            sweep.at(value),
+            place == 0,
+            line.marked_name,
+            sweep.unit,
+            0.0,
+            line.points.get(value),
+        )
+        for value in sweep.values
+        for place, line in enumerate(one for one in sweep.lines if value in one.points)
     ]
-    return ValueTable(f"{title}: {sweep.title}", (("", columns),), tuple(rows))
+    title = ", ".join(filter(None, [f"{sweep.measure} over {sweep.over}", sweep.place_name]))
+    return ResultTable(f"{title}: {sweep.title}", tuple(rows))
+
+
+# The measured window -------------------------------------------------------------
+
+_WINDOW = "window_"
+#: How long it was is no count of what happened in it.
+_LENGTH = "window_duration_ns"
+#: A rate or a share does not become smaller with more transactions.
+_ADDED_UP = ("ns", "B", "1")
+#: What counts as done: transactions that were to be rolled back, too.
+_DONE = ("count", "rolled_back_count")
+
+
+def of_window(quantity: Quantity) -> bool:
+    """Whether it is what the window added to a counter."""
+    return quantity.name.startswith(_WINDOW)
+
+
+def window_title(quantity: Quantity) -> str:
+    """``postgres wal``, ``tier read, tier ssd``: the unit stands at the values."""
+    name = quantity.name.removeprefix(_WINDOW)
+    for unit in ("_ns", "_bytes", "_count"):
+        name = name.removesuffix(unit)
+    return ", ".join(filter(None, (name.replace("_", " "), quantity.labels_text())))
+
+
+def window_titles(quantities: Sequence[Quantity]) -> list[str]:
+    """One each; with the unit where two would be called the same."""
+    plain = [window_title(quantity) for quantity in quantities]
+    return [
+        title if plain.count(title) == 1 else f"{title} ({quantity.name.rpartition('_')[2]})"
+        for title, quantity in zip(plain, quantities, strict=True)
+    ]
+
+
+def work_done(arms: Sequence[Arm]) -> str:
+    """What a client's unit of work is called here: transaction, operation; empty without any."""
+    names = {quantity.name for arm in arms for quantity in arm.kinds()}
+    return next((noun for noun in ASKED_FOR if f"{noun}_{_DONE[0]}" in names), "")
+
+
+def per_work(arm: Arm, quantity: Quantity) -> tuple[Summary, str] | None:
+    """Over the arm's runs, with the unit: each run's own by the work that it did itself.
+
+    None where it is no sum, is below what can be told from nothing, or a driver does not
+    tell how much was done.
+    """
+    noun = work_done([arm])
+    found = []
+    for run in arm.usable:
+        values = measured(run)
+        one, done = values.get(quantity), _done_count(values, noun)
+        if one is None or one.value is None or not done or one.unit not in _ADDED_UP:
+            continue
+        if abs(one.value) >= metric_info(quantity, one.better).resolution:
+            found.append((one.value / done, one.unit))
+    summary = summarise(value for value, _ in found)
+    if summary is None or quantity.name == _LENGTH or quantity.name.endswith("_per_s"):
+        return None
+    return summary, found[0][1]
+
+
+def _done_count(values: Mapping[Quantity, Measured], noun: str) -> float:
+    """Transactions committed, only read, or rolled back as they should; operations done."""
+    names = {f"{noun}_{count}" for count in _DONE}
+    return sum(one.value or 0.0 for q, one in values.items() if q.name in names)

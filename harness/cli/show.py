@@ -109,9 +109,10 @@ def agreement(finished: Sequence[StoredRun]) -> None:
     from reports.agreement import agreements, driven_by_several
 
     for one in agreements(driven_by_several([r for r in finished if r.run["status"] != "failed"])):
-        print(one.sentence)
-        for detail in one.details:
-            print(f"  {detail}")
+        a, b = one.group.a.marked_name, one.group.b.marked_name
+        print(f"{one.where}: {b} has {one.ratio:.3g}x of {a} in {one.row.title}: {one.row.verdict}")
+        for spread in one.spreads:
+            print(f"  {spread.title}, {spread.rows} rows: {spread.low:.3g}x to {spread.high:.3g}x")
 
 
 def _note(stored: StoredRun) -> str:

@@ -13,10 +13,10 @@ from typing import Protocol
 
 from reports.charts.bars import bars_on_log_axis
 from reports.charts.drawing import Drawing
+from reports.charts.forest import speedups
 from reports.charts.operators import operator_times
 from reports.charts.rates import rate_bars
 from reports.charts.sizes import memory_bandwidth, tier_bytes, working_set
-from reports.charts.speedups import speedups
 from reports.metric_registry import metric_info
 from reports.published import PublishedSeries
 from reports.series import Panel

@@ -19,10 +19,10 @@ from reports.charts.drawing import (
     query_figure,
     style,
 )
+from reports.formatting import quantity_text
 from reports.published import PublishedSeries
 from reports.series import Arm, Panel
 from reports.values import Quantity, Summary, in_order
-from reports.words import quantity_text
 
 #: The room that ticks and the axis's name take below the axes, of the axes' height.
 _BELOW = -0.16

@@ -19,10 +19,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from reports.formatting import EMULATED
 from reports.series import Panel
-from reports.words import EMULATED
 
 ARM_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+MARKERS = "osD^vP"
 ARM_HATCHES = ("", "..", "--", "++", "xx", "oo")
 EMULATED_HATCH = "////"
 OPERATOR_STYLES = {

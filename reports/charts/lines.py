@@ -19,9 +19,9 @@ from reports.charts.drawing import (
     new_figure,
     style,
 )
-from reports.published import PublishedSeries
-from reports.sweeps import Line, Sweep, published_points
-from reports.words import EMULATED, quantity_text, significant
+from reports.formatting import EMULATED, quantity_text, significant
+from reports.published import PublishedSeries, published_points
+from reports.sweeps import Line, Sweep
 
 #: More lines than these cannot be told apart: the table has them.
 _MOST_LINES = 12

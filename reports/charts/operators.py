@@ -23,10 +23,10 @@ from reports.charts.drawing import (
     query_figure,
     style,
 )
+from reports.formatting import percent, significant, times
 from reports.query_breakdown import QueryAnatomy, anatomy, kind_title
 from reports.series import Arm, Panel
 from reports.values import natural
-from reports.words import percent, significant, times
 
 #: Bars of more than this many times the baseline are cut, and their height written on them.
 _TALLEST = 3.0

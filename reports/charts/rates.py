@@ -17,9 +17,9 @@ from reports.charts.drawing import (
     panel_title,
     style,
 )
+from reports.formatting import quantity_text, significant
 from reports.series import Arm, Panel
 from reports.values import Quantity, Summary
-from reports.words import quantity_text, significant
 
 
 def rate_bars(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:

@@ -25,11 +25,10 @@ from reports.charts.drawing import (
     query_figure,
     style,
 )
-from reports.footnotes import MARK, bound_bytes, file_pages_unknown, moved_by_others
-from reports.query_breakdown import QueryAnatomy, anatomy
+from reports.formatting import counted, quantity_text
+from reports.query_breakdown import MARK, QueryAnatomy, anatomy, bound_bytes
 from reports.series import Arm, Panel
 from reports.values import natural
-from reports.words import counted, quantity_text
 
 #: Memory is drawn as a line where it is at most this many times the largest bar.
 _IN_SIGHT = 2.0
@@ -87,9 +86,7 @@ def tier_bytes(panel: Panel, metric: str, title: str, name: str) -> Drawing | No
 
 
 def _by_others(arm: Arm, one: QueryAnatomy) -> bool:
-    return moved_by_others(one.read, one.size("io_read")) or moved_by_others(
-        one.written, one.size("io_write")
-    )
+    return one.moved_by_others
 
 
 def _is_bound(arm: Arm, one: QueryAnatomy) -> bool:
@@ -141,7 +138,7 @@ def working_set(panel: Panel, metric: str, title: str, name: str) -> Drawing | N
     )
     if _marked(panel, _is_bound):
         caption += f" {MARK}: the memory limit was reached and bounds it."
-    if unknown := _marked(panel, lambda _, one: file_pages_unknown(one)):
+    if unknown := _marked(panel, lambda _, one: one.file_pages_unknown):
         caption += (
             f" File pages are not known of {counted(unknown, 'bar')}: most of what was fetched "
             "passed the page cache by, or left it again."

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from harness.hdr import Histogram
 from harness.units import format_bytes
+from reports.formatting import counted, significant
 from reports.micro import ratios, states
 from reports.micro.pairs import UnderivedError, one_experiment, ratio
 from reports.micro.paper_rows import Asked
@@ -20,7 +21,6 @@ from reports.micro.questions import INSTRUCTIONS, beyond_caches
 from reports.micro.saturation import NEAR
 from reports.micro.sequences import by_kind
 from reports.micro.tier_pairs import TIERS
-from reports.words import counted, significant
 
 NOT_DERIVED = "not derived here"
 #: Two bandwidths of one device: ``pmem_ni load over ntstore``, ``pmem_ni 8 over 1 threads``.

@@ -27,8 +27,8 @@ from reports.charts.drawing import (
     new_figure,
     style,
 )
+from reports.formatting import quantity_text
 from reports.values import Summary
-from reports.words import quantity_text
 
 _MARKERS = "osD^vPX*"
 _DASHES = ("-", "--", ":", "-.")

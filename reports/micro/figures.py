@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from harness.store.runs import StoredRun
 from reports.charts.drawing import Drawing
+from reports.formatting import counted, quantity_text, range_text
 from reports.micro import percentiles
 from reports.micro.drawings import MOST_LINES, Curve, Plot, draw, x_text
 from reports.micro.loaded import curves as loaded_curves
@@ -40,7 +41,6 @@ from reports.micro.questions import (
 )
 from reports.micro.sequences import sequence_of
 from reports.values import Summary, natural
-from reports.words import counted, quantity_text, range_text
 
 #: Swept axes with their titles and units, the first that is swept is taken where several
 #: have as many values.

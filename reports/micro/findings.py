@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from harness import hdr
 from harness.units import format_bytes, format_ns
+from reports.formatting import LINE, counted, p_text, percent, quantity_text
 from reports.micro import percentiles
 from reports.micro.hypotheses import Verdict
 from reports.micro.points import (
@@ -32,7 +33,6 @@ from reports.micro.saturation import (
 )
 from reports.micro.sequences import sequence_of
 from reports.micro.verdicts import verdicts
-from reports.words import LINE, counted, p_text, percent, quantity_text
 
 Judged = Mapping[str, Verdict]
 #: Two instructions closer than this are told as alike: repeats of one differ by as much.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from reports.formatting import counted, p_text
 from reports.micro.points import Point
 from reports.statistics import (
     ALPHA,
@@ -20,7 +21,6 @@ from reports.statistics import (
     compare_unpaired,
     judge,
 )
-from reports.words import counted, p_text
 
 
 @dataclass(frozen=True)

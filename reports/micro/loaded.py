@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reports.formatting import counted
 from reports.micro.points import RATE, Device
 from reports.micro.questions import waits
-from reports.words import counted
 
 #: The knee: the most bandwidth at which a load waits no longer than so many times idle.
 TWICE = 2.0

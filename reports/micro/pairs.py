@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from harness.units import format_bytes
+from reports.formatting import significant, times
 from reports.micro.points import NAMES, Point, best
 from reports.micro.questions import FOLLOW, largest
-from reports.words import significant, times
 
 Pair = tuple[Point, Point]
 _Place = tuple[str, frozenset[tuple[str, str]]]

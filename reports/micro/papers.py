@@ -15,6 +15,7 @@ from harness.errors import UsageError
 from harness.paths import data_folder
 from harness.store.runs import StoredRun
 from harness.warnings import RunWarning, warn
+from reports.formatting import quantity_text
 from reports.micro.derived import derived
 from reports.micro.drawings import x_text
 from reports.micro.figures import AXES
@@ -38,7 +39,6 @@ from reports.micro.questions import FOLLOW, beyond_caches
 from reports.micro.side_by_side import head
 from reports.micro.states import lacks_dimms
 from reports.published import PublishedPoint, PublishedSeries, read_published
-from reports.words import quantity_text
 
 #: What a run stores; everything else is read off it, or is not.
 _MEASURED = (RATE, OPERATIONS, DURATION, LATENCY, MEAN)

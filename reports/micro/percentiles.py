@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness import hdr
+from reports.formatting import quantity_text
 from reports.micro.prices import NOTHING
-from reports.words import quantity_text
 
 
 def told(histogram: hdr.Histogram, percent: float) -> float | None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.units import format_bytes
+from reports.formatting import counted, quantity_text
 from reports.micro.hypotheses import Claim, claim, claim_of
 from reports.micro.points import RATE, Device, Point, best
 from reports.micro.questions import (
@@ -26,7 +27,6 @@ from reports.micro.questions import (
     thread_counts,
 )
 from reports.micro.sequences import CLWB, LOAD, NTSTORE, STORE, sequence_of
-from reports.words import counted, quantity_text
 
 #: The least gain that is worth following a practice for.
 BOUND = 1.1

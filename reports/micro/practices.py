@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from reports.formatting import LINE, interval_text, p_text, times
 from reports.micro.hypotheses import Verdict
 from reports.micro.points import RATE, Device
 from reports.micro.practice_tests import BOUND, Trial, trials
 from reports.micro.verdicts import verdicts
-from reports.words import LINE, interval_text, p_text, times
 
 __all__ = ["BOUND", "Outcome", "Practice", "Tried", "practices"]
 

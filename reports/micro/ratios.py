@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from harness.micro.chains import chain_text, parse_chain
 from harness.units import format_bytes
+from reports.formatting import LINE, counted, times
 from reports.micro.pairs import (
     Pair,
     UnderivedError,
@@ -38,7 +39,6 @@ from reports.micro.points import (
 from reports.micro.questions import INSTRUCTIONS, beyond_caches, largest
 from reports.micro.sequences import by_kind
 from reports.micro.tier_pairs import TIERS, sides
-from reports.words import LINE, counted, times
 
 _SIZE = "access_size_bytes"
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.store.runs import StoredRun
+from harness.warnings import RunWarning
 from reports.charts.drawing import Drawing
-from reports.conditions import Fact, TierRow, host_facts, tier_rows
-from reports.confounders import uncontrolled
+from reports.conditions import TIER_HEAD, Row, hosts, tiers, uncontrolled
+from reports.formatting import counted, utc
 from reports.micro import side_by_side
 from reports.micro.figures import Measured, card_drawing, measurements
 from reports.micro.findings import Finding, findings
@@ -24,10 +25,9 @@ from reports.micro.practices import BOUND, Practice, practices
 from reports.micro.prices import PriceTable, price_table, read_prices
 from reports.micro.side_by_side import marked_name
 from reports.micro.verdicts import verdicts
-from reports.report import html, markdown, write_files
+from reports.page import render, write_files
 from reports.statistics import ALPHA
 from reports.table_csv import runs_as_csv
-from reports.words import counted, utc
 
 TITLE = "What this device likes"
 
@@ -67,12 +67,13 @@ class View:
     answers: side_by_side.Rows
     prices: PriceTable | None
     paper: PaperRows | None
-    tiers: tuple[TierRow, ...]
-    hosts: tuple[tuple[Fact, ...], ...]
-    uncontrolled: tuple[dict[str, str], ...]
+    tiers: tuple[Row, ...]
+    hosts: tuple[tuple[Row, ...], ...]
+    uncontrolled: tuple[RunWarning, ...]
     left_out: tuple[str, ...]
     repeat: tuple[str, ...]
     bound: float = BOUND
+    tier_head: Row = TIER_HEAD
 
     @property
     def drawings(self) -> list[Drawing]:
@@ -110,8 +111,8 @@ def write_cards(
     """
     view = view_of(runs, title, prices)
     texts = {
-        "card.html": html("card.html.j2", view),
-        "card.md": markdown("card.md.j2", view),
+        "card.html": render("card.j2", view, "html"),
+        "card.md": render("card.j2", view, "md"),
         "card.csv": runs_as_csv([run for card in view.cards for run in card.device.runs]),
     }
     write_files(out, texts, view.drawings)
@@ -135,8 +136,8 @@ def view_of(runs: Sequence[StoredRun], title: str, prices: Path | None) -> View:
         answers=side_by_side.answers(found) if several else (),
         prices=price_table(found, listed),
         paper=paper_rows(found, listed),
-        tiers=tuple(tier_rows(used)),
-        hosts=tuple(host_facts(used)),
+        tiers=tuple(tiers(used)),
+        hosts=tuple(hosts(used)),
         uncontrolled=tuple(uncontrolled(used)),
         left_out=tuple(_left_out(runs, used)),
         repeat=tuple(f"harness repro {run.run_id}" for run in used),
@@ -192,6 +193,6 @@ def _left_out(runs: Sequence[StoredRun], used: Sequence[StoredRun]) -> list[str]
     kept = {run.run_id for run in used}
     left = [run for run in runs if run.run_id not in kept]
     return [
-        f"{run.run_id}: {run.run['error']['found'] if run.run['error'] else 'no microbenchmark'}"
+        f"{run.run_id}: {run.run['error']['context'] if run.run['error'] else 'no microbenchmark'}"
         for run in left
     ]

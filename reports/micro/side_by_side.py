@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from reports.formatting import EMULATED
 from reports.micro.findings import findings
 from reports.micro.points import Device
 from reports.micro.practices import practices
 from reports.micro.prices import NOTHING
-from reports.words import EMULATED
 
 Rows = tuple[tuple[str, ...], ...]
 

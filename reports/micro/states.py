@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from harness.host.prefetchers import UNREADABLE
 from harness.units import format_bytes
+from reports.formatting import counted, times
 from reports.micro.pairs import UnderivedError, pairs, ratio_of, value
 from reports.micro.paper_rows import Asked
 from reports.micro.points import RATE, Device, Point
@@ -18,7 +19,6 @@ from reports.micro.questions import beyond_caches
 from reports.micro.ratios import with_threads
 from reports.micro.sequences import by_kind
 from reports.micro.tier_pairs import ways
-from reports.words import counted, times
 
 _DIMMS = re.compile(r" (\d+) over (\d+) dimms$")
 _SIZE = "access_size_bytes"

@@ -20,9 +20,9 @@ from micro_runs import (
 )
 
 from harness.store.runs import StoredRun
+from reports.formatting import LINE
 from reports.micro.papers import paper_rows
 from reports.micro.points import devices
-from reports.words import LINE
 
 Metrics = Sequence[dict[str, Any]]
 #: What the report tells, by quantity and place, of each device by name.

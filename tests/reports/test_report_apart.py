@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.store.runs import StoredRun
 from reports.compare import compare
 from reports.compare_output import to_json
-from reports.report import write_report
+from reports.report import view_of, write_report
 from reports.series import panels
 
 MIB = 1 << 20
@@ -52,14 +52,13 @@ def test_one_placement_on_two_file_systems_has_two_medians(tmp_path: Path) -> No
     assert panel.refused is not None and list(panel.refused) == [panel.arms[1].name]
     # Only what differs within an arm: pmem-both has no ssd, and that is no condition of it.
     assert "tier.ssd.filesystem: ext4 and tmpfs" in panel.apart
-    files = write_report(runs, tmp_path / "report")
-    text = html.unescape(files.html.read_text(encoding="utf-8"))
-    assert "never as repeats of one another" in text
-    assert "tier.ssd.filesystem: ext4 and tmpfs" in text
-    forced = write_report(runs, tmp_path / "forced", force=True)
-    assert "tmpfs against ssd-both, tier.ssd.filesystem ext4" in forced.html.read_text(
-        encoding="utf-8"
-    )
+    warnings = {one.code: one.context for one in view_of(runs, "x").warnings}
+    assert "tier.ssd.filesystem: ext4 and tmpfs" in warnings["runs-differ"]
+    assert "tier.ssd.filesystem tmpfs" in str(warnings) and "not-compared" in warnings
+    forced = view_of(runs, "x", force=True).answers
+    assert ("ssd-both, tier.ssd.filesystem ext4", "ssd-both, tier.ssd.filesystem tmpfs") in {
+        (group.a.name, group.b.name) for _, group in forced
+    }
 
 
 @pytest.mark.parametrize(
@@ -132,7 +131,8 @@ def test_a_report_over_each_dimension(tmp_path: Path, over: str) -> None:
         runs = [StoredRun(run.directory) for run in runs]
     files = write_report(runs, tmp_path / "report", over=over)
     text = html.unescape(files.html.read_text(encoding="utf-8"))
-    assert f"{b} against {a}" in text or f"{a} against {b}" in text
+    between = "to" if over == "driver" else "against"
+    assert f"{b} {between} {a}" in text or f"{a} {between} {b}" in text
     assert any("speedups" in path.name for path in files.figures)
     assert not re.search(r"134217728|\bnull\b", text)
     sides = compare(runs[:2], runs[2:], [over]).groups[0]
@@ -146,12 +146,9 @@ def test_a_misspelt_dimension_is_refused(tmp_path: Path) -> None:
 
 def test_a_limit_that_nothing_enforced_is_called_so(tmp_path: Path) -> None:
     runs = [*few(tmp_path, **limit(128 * MIB, "none")), *few(tmp_path, **limit(None, "none"))]
-    text = write_report(runs, tmp_path / "report").html.read_text(encoding="utf-8")
-    assert "128 MiB (not enforced)" in text
-    assert "was asked for and not enforced: the page cache had the whole host" in text
     (group,) = to_json(compare(runs[:2], runs[2:]))["groups"]
     assert group["a"]["name"] == "128 MiB (not enforced)" and group["b"]["name"] == "no limit"
-    assert len(group["remarks"]) == 1
+    assert [one["code"] for one in group["warnings"]] == ["memory-limit-not-enforced"]
 
 
 def test_an_enforced_limit_is_no_repeat_of_one_that_was_not(tmp_path: Path) -> None:
@@ -164,6 +161,6 @@ def test_the_settings_of_every_arm_are_listed(tmp_path: Path) -> None:
     small = limit(128 * MIB)
     small["manifest_changes"] |= {"engine.settings": {"shared_buffers": "32MB"}}
     runs = [*few(tmp_path, **small), *few(tmp_path, **limit(1024 * MIB))]
-    text = write_report(runs, tmp_path / "report").markdown.read_text(encoding="utf-8")
-    assert "postgres 18.4, 128 MiB: settings given" in text and "32MB" in text
-    assert "postgres 18.4, 1 GiB: settings given" in text and "1024MB" in text
+    given = {one.title: dict(row[:2] for row in one.given) for one in view_of(runs, "x").engines}
+    assert given["postgres 18.4, 128 MiB"]["shared_buffers"] == "32MB"
+    assert given["postgres 18.4, 1 GiB"]["shared_buffers"] == "1024MB"

@@ -13,10 +13,10 @@ from report_runs import EMULATED, Case, _tier, write
 
 from harness import paths
 from harness.store.runs import StoredRun
-from reports.published import read_published
+from reports.published import published_points, read_published
 from reports.report import write_report
 from reports.series import panels
-from reports.sweeps import Sweep, published_points, sweeps
+from reports.sweeps import Sweep, sweeps
 from reports.values import Quantity
 
 PUBLISHED = paths.data_folder("profiles") / "papers/nvm-for-databases/published.csv"
@@ -151,10 +151,10 @@ def test_the_report_has_chart_table_and_the_paper_s_points(
     drawn = (tmp_path / "report/figures/sweep-1.svg").read_text()
     assert "table5: pmem-both as published" in drawn and "pmem-both (EMULATED)" in drawn
     assert "mysql" not in drawn and "sqlserver" not in drawn
-    assert re.findall(r"(?m)^## postgres.*$", markdown) == [
-        "## postgres 18.4, warehouses 10, users 8",
-        "## postgres 18.4, warehouses 10, users 32",
-        "## postgres 18.4, warehouses 10, users 128",
+    assert re.findall(r"(?m)^## Results: (.*)$", markdown) == [
+        "postgres 18.4, warehouses 10, users 8",
+        "postgres 18.4, warehouses 10, users 32",
+        "postgres 18.4, warehouses 10, users 128",
     ]  # fmt: skip
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.splitlines()
             if line.startswith("| table5")]  # fmt: skip

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report_runs import EMULATED, Case, write
+from report_runs import Case, write
 from rich.console import Console
 
 from harness import hdr
 from harness.store.runs import StoredRun
 from reports.compare import compare
 from reports.compare_output import table, to_json
-from reports.confounders import uncontrolled
-from reports.report import write_report
+from reports.conditions import CheckCount, checks, uncontrolled
+from reports.report import view_of, write_report
 from reports.series import panels
 from reports.sweeps import sweeps
 
@@ -74,8 +74,11 @@ def runs(root: Path, blocks: int, gain: float, users: int = 8, **changes: Any) -
 def test_the_verdict_is_read_from_the_new_orders_and_the_bars_show_them(tmp_path: Path) -> None:
     files = write_report(runs(tmp_path, 7, 1.5), tmp_path / "report")
     html = files.html.read_text(encoding="utf-8")
-    assert "TPC-C-derived: it pays in time: pmem-both is 1.50× higher" in html
-    assert "Measured by the New-Orders per minute, TPC-C-derived over 7 pairs" in html
+    ((_, group),) = view_of(runs(tmp_path, 7, 1.5), "x").answers
+    row = group.deciding
+    assert row is not None and row.estimate is not None
+    assert (row.quantity.name, group.verdict) == ("new_orders_per_minute", "faster")
+    assert f"{row.ratio:.2f}" == "1.50"
     names = {path.stem for path in files.figures}
     assert "1-postgres-18-4-warehouses-10-users-8-rate" in names
     assert "1-postgres-18-4-warehouses-10-users-8-transaction-duration-ns" in names
@@ -92,23 +95,13 @@ def test_percentiles_by_transaction_stand_in_table_and_csv(tmp_path: Path) -> No
         for percent in ("50", "95", "99", "99.9")
     }
     markdown = files.markdown.read_text(encoding="utf-8")
-    assert "time of a transaction" in markdown
     assert "percentile 99.9 |" in markdown
-    assert "Percentiles: medians of 7 repeats" in markdown
-
-
-def test_emulated_rates_are_no_verdict(tmp_path: Path) -> None:
-    made = runs(tmp_path, 7, 1.5, emulated=EMULATED)
-    html = write_report(made, tmp_path / "report").html.read_text(encoding="utf-8")
-    assert (
-        "so no verdict on the real device. On the stand-in: pmem-both (EMULATED) is 1.50×" in html
-    )
 
 
 def test_what_was_run_is_told_though_no_run_differs_in_it(tmp_path: Path) -> None:
     made = runs(tmp_path, 2, 1.5)
     text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
-    assert "## postgres 18.4, warehouses 10, users 8\n" in text
+    assert "## Results: postgres 18.4, warehouses 10, users 8\n" in text
     assert "**What was run: postgres 18.4, warehouses 10, users 8**" in text
     for line in ("workload | tpcc (TPC-C-derived)", "driver | loadgen", "warehouses | 10",
                  "connections | 8", "duration | 3m", "rate per s | none", "think time | no",
@@ -128,14 +121,14 @@ def test_a_comparison_tells_its_warehouses_and_users_and_what_was_run(tmp_path: 
     assert group["what_was_run"]["driver"] == "loadgen"
     stream = io.StringIO()
     Console(width=240, file=stream).print(table(comparison))
-    assert "warehouses 10, users 8: ssd-both against pmem-both" in stream.getvalue()
+    assert "warehouses 10, users 8: pmem-both against ssd-both" in stream.getvalue()
     assert "What was run" in stream.getvalue() and "think time" in stream.getvalue()
 
 
 def test_users_that_are_compared_name_the_arms_and_not_the_heading(tmp_path: Path) -> None:
     made = [run for users in (8, 16) for run in runs(tmp_path, 1, 1.5, users=users)]
     text = write_report(made, tmp_path / "report", over="users").markdown.read_text("utf-8")
-    assert "warehouses 10" in text.split("## Verdict")[1] and "users 8," not in text
+    assert "warehouses 10" in text and "users 8," not in text
     assert "| users | 8: 8; 16: 16 |" in text
 
 
@@ -143,15 +136,15 @@ def test_what_the_window_counted_is_one_table_with_a_column_for_each_transaction
     tmp_path: Path,
 ) -> None:
     made = runs(tmp_path, 2, 1.5)
-    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
-    (table_of_it,) = [part for part in text.split("**") if "| postgres wal |" in part]
-    cells = {row.split(" | ")[0]: row.split(" | ") for row in table_of_it.splitlines()}
+    (panel,) = view_of(made, "x").panels
+    (window, *_) = panel.counters
+    assert window.work == "transaction"
+    each = {row.label: row.each for row in window.rows}
     # 1,000 transactions were done: 450 and 500 were committed, 50 rolled back as they should.
-    assert cells["| postgres wal"][-1] == "1 KiB |"
-    assert cells["| tier read, tier ssd"][-1] == "1.02 MiB |"
-    assert cells["| duration"][-1] == cells["| dram read bytes per s"][-1] == "– |"
-    assert "window postgres" not in text
-    assert "| new order, percentile 50 |" in text and "transaction new" not in text
+    wal, read = each["postgres wal"], each["tier read, tier ssd"]
+    assert wal is not None and (wal[0].median, wal[1]) == (1024, "B")
+    assert read is not None and read[0].median == (1 << 30) / 1000
+    assert each["duration"] is None and each["dram read bytes per s"] is None
 
 
 def test_checks_of_many_runs_tell_how_many_each_has(tmp_path: Path) -> None:
@@ -159,9 +152,7 @@ def test_checks_of_many_runs_tell_how_many_each_has(tmp_path: Path) -> None:
     found = [check | {"labels": {"condition": str(number)}} for number in range(1, 13)]
     found.append({"name": "mix", "status": "passed", "detail": "", "labels": {}})
     made = runs(tmp_path, 1, 1.5, run_changes={"checks": found})
-    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
-    assert "Checks: consistency: 24 passed (12 in each of 2 runs); mix: 2 passed." in text
-    assert "No answer" not in text
+    assert checks(made) == [CheckCount("consistency", 24, 0, 0), CheckCount("mix", 2, 0, 0)]
 
 
 def test_a_finding_that_differs_in_what_was_measured_stands_once(tmp_path: Path) -> None:
@@ -171,10 +162,10 @@ def test_a_finding_that_differs_in_what_was_measured_stands_once(tmp_path: Path)
         return write(tmp_path, Case(block=block, run_changes={"uncontrolled": notes}))
 
     made = [with_load("9.50", 0, "0"), with_load("10.32", 1, "1"), with_load("9.34", 2, "0")]
-    assert [one["found"] for one in uncontrolled(made)] == [
-        "load average 9.34 – 10.32 on 2 processors (in 3 runs)", "on node 0", "on node 1",
+    assert [one.context for one in uncontrolled(made)] == [
+        "load average 9.34 – 10.32 on 2 processors (3 runs)", "on node 0", "on node 1",
     ]  # fmt: skip
-    assert uncontrolled(made[:1])[0]["found"] == "load average 9.50 on 2 processors"
+    assert uncontrolled(made[:1])[0].context == "load average 9.50 on 2 processors"
 
 
 def test_sizes_and_thousands_of_a_finding_are_measured(tmp_path: Path) -> None:
@@ -185,7 +176,7 @@ def test_sizes_and_thousands_of_a_finding_are_measured(tmp_path: Path) -> None:
     made = [with_log("9,950 images in 980 MiB of node 0", 0),
             with_log("10,010 images in 1,010 MiB of node 0", 1)]  # fmt: skip
     (one,) = uncontrolled(made)
-    assert one["found"] == "9,950 – 10,010 images in 980 – 1,010 MiB of node 0 (in 2 runs)"
+    assert one.context == "9,950 – 10,010 images in 980 – 1,010 MiB of node 0 (2 runs)"
 
 
 def test_a_time_that_one_driver_has_not_is_no_text_about_percentiles(tmp_path: Path) -> None:
@@ -193,14 +184,12 @@ def test_a_time_that_one_driver_has_not_is_no_text_about_percentiles(tmp_path: P
     kept = [m for m in metrics(9000, 0) if m["name"] != "transaction_duration_ns"]
     other = {"workload": "tpcc", "params": PARAMS, "driver": "hammerdb"}
     made.append(write(tmp_path, Case(placement="ssd-both", metrics=kept, spec_changes=other)))
-    text = write_report(made, tmp_path / "report", over="driver").markdown.read_text("utf-8")
-    (of_it,) = [
-        line
-        for line in text.splitlines()
-        if line.startswith("| new order, percentile 95") and "measured on one" in line
-    ]
-    assert of_it.count("–") >= 1 and "histogram" not in of_it
-    assert "percentiles: the median of those of each repeat" in text
+    found = [table for panel in view_of(made, "x", over="driver").panels for table in panel.tables]
+    (times,) = [table for table in found if table.title == "time of a transaction"
+                and "hammerdb" in {row.arm for row in table.rows}]  # fmt: skip
+    (row,) = [row for row in times.rows
+              if (row.label, row.arm) == ("new order, percentile 95", "hammerdb")]  # fmt: skip
+    assert (row.summary, row.note) == (None, "") and times.percentiles
 
 
 def test_lines_of_two_placements_are_told_apart_when_drivers_are_compared(tmp_path: Path) -> None:
@@ -218,11 +207,12 @@ def test_percentiles_that_a_driver_tells_stand_beside_those_of_histograms(tmp_pa
             "labels": {"transaction": "new_order", "percentile": "95"}}  # fmt: skip
     other = {"workload": "tpcc", "params": PARAMS, "driver": "hammerdb"}
     made.append(write(tmp_path, Case(metrics=[*kept, told], spec_changes=other)))
-    text = write_report(made, tmp_path / "report", over="driver").markdown.read_text("utf-8")
-    (row,) = [line for line in text.splitlines() if line.startswith("| new order, percentile 95")]
-    assert "| 90 ms ‡ |" in row and "as its driver tells it" in row and "×" in row
-    assert "as its driver tells it, which keeps no histogram" in text
-    assert "percentiles of one as it tells them" in text
+    view = view_of(made, "x", over="driver")
+    (row,) = [row for table in view.panels[0].tables for row in table.rows
+              if (row.label, row.arm) == ("new order, percentile 95", "hammerdb")]  # fmt: skip
+    assert row.summary is not None and (row.summary.median, row.marks) == (9e7, "‡")
+    assert row.compared is not None and row.compared.told and row.compared.estimate
+    assert any(spread.ready_made for spread in view.agreements[0].spreads)
 
 
 def test_durability_stands_apart_from_speed(tmp_path: Path) -> None:
@@ -242,24 +232,25 @@ def test_durability_stands_apart_from_speed(tmp_path: Path) -> None:
         write(tmp_path, Case(status="failed", block=1, spec_changes=spec,
                              run_changes={"checks": lost})),
     ]  # fmt: skip
-    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
-    part = text.split("## Durability")[1].split("\n## ")[0]
-    assert "| ssd-both | 2 | in 1 of 2 | 1,234 new order | 2 s | – |" in part
-    assert "nothing to compare" not in text
+    (row,) = view_of(made, "x").durability
+    assert (row.arm, row.passed, row.checked) == ("ssd-both", 1, 2)
+    assert row.committed == {"new order": 1234} and row.killed_after is None
+    assert row.recovery is not None and row.recovery.median == 2e9
 
 
-def test_parts_with_nothing_to_compare_are_one_sentence(tmp_path: Path) -> None:
+def test_parts_with_nothing_to_compare_are_listed(tmp_path: Path) -> None:
     made = [run for users in (4, 8, 16) for run in runs(tmp_path, 1, 1.5, users=users)[:1]]
-    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
-    verdict = text.split("## Verdict")[1].split("\n## ")[0]
-    assert verdict.count("nothing to compare") == 1
-    assert all(f"users {users}, TPC-C-derived: ssd-both" in verdict for users in (4, 8, 16))
+    singles = view_of(made, "x").singles
+    assert [one.panel.partition("users ")[2] for one in singles] == [
+        f"{users}, TPC-C-derived" for users in (4, 8, 16)
+    ]
+    assert {one.metric for one in singles} == {"New-Orders per minute, TPC-C-derived"}
 
 
 def test_several_workloads_are_told_apart_by_their_names_and_not_by_parameters(
     tmp_path: Path,
 ) -> None:
     made = [*runs(tmp_path, 1, 1.5), write(tmp_path, Case(queries=(1,), plans=False))]
-    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
-    assert "## postgres 18.4, TPC-C-derived, warehouses 10, users 8\n" in text
-    assert "## postgres 18.4, TPC-H-derived\n" in text
+    assert [one.panel.title for one in view_of(made, "x").panels] == [
+        "postgres 18.4, TPC-C-derived, warehouses 10, users 8", "postgres 18.4, TPC-H-derived",
+    ]  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,18 @@ from report_runs import EMULATED, Case, write
 from harness import hdr, paths
 from harness.store.runs import StoredRun
 from reports.labels import leading
-from reports.published import PublishedPoint, PublishedSeries, read_published
-from reports.published_table import published_rows
-from reports.report import write_report
+from reports.published import (
+    PublishedPoint,
+    PublishedSeries,
+    published_points,
+    published_rows,
+    read_published,
+)
+from reports.report import view_of, write_report
 from reports.series import panels
-from reports.sweeps import published_points, side_by_side, sweeps
+from reports.sweeps import side_by_side, sweeps
+from reports.tables import window_titles
 from reports.values import Quantity
-from reports.window import window_titles
 
 LAYOUT = hdr.Layout(1000, 3_600_000_000_000, 3)
 MIXES = {"a": ("read", "update"), "c": ("read",)}
@@ -119,15 +123,14 @@ def test_lines_over_threads_are_drawn_and_their_values_tabled(sweep_report: Any)
     assert svg.count(">ssd-both<") == 1  # one legend for both places
     markdown = files.markdown.read_text(encoding="utf-8")
     assert "## operations per second over client threads: rocksdb 1, records 1,000,000" in markdown
-    assert "| 48 client threads | 480,000 1/s | 480,000 1/s | 1 | 960,000 1/s |" in markdown
+    assert "| 48 client threads | ssd-both | 480,000 1/s | 480,000 1/s | 1 |" in markdown
 
 
 def test_heading_and_table_tell_workload_records_and_threads(sweep_report: Any) -> None:
     _, files = sweep_report
     markdown = files.markdown.read_text(encoding="utf-8")
     heading = "rocksdb 1, core workload a, records 1,000,000, client threads 8"
-    assert f"## {heading}\n" in markdown
-    assert f"{heading}, YCSB: EMULATED" in markdown
+    assert f"## Results: {heading}\n" in markdown
     for line in ("workload | ycsb (YCSB)", "core workload | a", "recordcount | 1000000",
                  "requestdistribution | zipfian", "update | blind"):  # fmt: skip
         assert f"| {line} |" in markdown, line
@@ -136,36 +139,30 @@ def test_heading_and_table_tell_workload_records_and_threads(sweep_report: Any) 
 def test_one_process_is_not_told_apart_and_updates_are_what_they_are_said_to_be(
     sweep_report: Any,
 ) -> None:
-    _, files = sweep_report
-    parts = files.html.read_text(encoding="utf-8").split('<section aria-labelledby="panel-')
-    (written,) = [one for one in parts if "core workload a, records 1,000,000, client threads 8" in
-                  one.partition("</h2>")[0]]  # fmt: skip
-    (read,) = [one for one in parts if "core workload c, records 1,000,000, client threads 8" in
-               one.partition("</h2>")[0]]  # fmt: skip
-    assert "cannot be told apart" in written and "cannot be told apart" in read
-    assert "An update is blind (a new record is written, and nothing is read)" in written
-    assert "An update is" not in read
-    assert "processor time of the client with the engine in it, an operation" in written
+    runs, _ = sweep_report
+    panels_of = {one.panel.context[0]: one for one in view_of(runs, "x").panels}
+    written, read = panels_of["core workload a"], panels_of["core workload c"]
+    assert written.engine_in_client and read.engine_in_client
+    assert (written.updates, read.updates) == (("blind",), ())
 
 
 def test_a_server_has_its_processor_time_beside_the_clients(tmp_path: Path) -> None:
     made = [ycsb(tmp_path, placement=place, inside=False) for place in PLACEMENTS]
-    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
-    assert "processor time of the server, an operation" in text
-    assert "cannot be told apart" not in text
+    (panel,) = view_of(made, "x").panels
+    assert not panel.engine_in_client
+    labels = {row.label for row in panel.tables[0].rows}
+    assert "processor time of the server, an operation" in labels
 
 
 def test_what_the_window_counted_is_shown_for_each_operation(tmp_path: Path) -> None:
     made = [ycsb(tmp_path, placement=place) for place in PLACEMENTS]
-    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
-    (hits,) = [line for line in text.splitlines() if line.startswith("| rocksdb block cache hit")]
-    assert hits.endswith("| 1.40 | 1.40 |")  # 1,400 hits of 500 reads and 500 updates
-    assert "an operation, median: ssd-both" in text
-    assert "rocksdb stall" not in text
-    assert "(1 counter stayed at 0 in every run: report.csv has them)" in text
+    (window, *_) = view_of(made, "x").panels[0].counters
+    rows = {row.label: row for row in window.rows}
+    hits, cpu = rows["rocksdb block cache hit"], rows["cpu"]
+    assert hits.each is not None and hits.each[0].median == 1.4  # of 500 reads and 500 updates
+    assert "rocksdb stall" not in rows and window.still == 1
     # Nothing was counted in ticks of 10 ms: that is no processor time of 0.
-    (cpu,) = [line for line in text.splitlines() if line.startswith("| cpu |")]
-    assert "&lt; 10 ms" in cpu and cpu.endswith("| – | – |")
+    assert cpu.resolution == 1e7 and cpu.each is None
 
 
 def test_drivers_of_the_same_load_are_held_against_one_another_and_judge_no_tier(
@@ -177,15 +174,15 @@ def test_drivers_of_the_same_load_are_held_against_one_another_and_judge_no_tier
         for place in PLACEMENTS
         for driver, gain in (("loadgen", 2.0), ("ycsb", 1.0))
     ]
-    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
-    agreed = text.split("## How far the drivers agree")[1].split("\n## ")[0]
-    said = re.findall(r"(ssd-both|pmem-both).*: ycsb.* has 0\.500× of what loadgen.* has in "
-                      r"operations per second", agreed)  # fmt: skip
-    assert sorted(said) == ["pmem-both", "ssd-both"]
-    assert "Time of an operation, 8 rows" in agreed and "(EMULATED)" in agreed
-    over = write_report(made, tmp_path / "over", over="driver").markdown.read_text("utf-8")
-    assert "has 0.500× of what loadgen" in over
-    assert "it pays" not in over and "cannot be shown with" not in over.split("## How far")[0]
+    view = view_of(made, "x")
+    assert sorted("pmem-both" in one.where for one in view.agreements) == [False, True]
+    assert [one.ratio for one in view.agreements] == pytest.approx([0.5, 0.5])
+    for one in view.agreements:
+        assert (one.group.a.name, one.group.b.name) == ("loadgen", "ycsb")
+        assert one.row.quantity.name == "operations_per_second"
+        assert [spread.rows for spread in one.spreads] == [8]
+    over = view_of(made, "x", over="driver")
+    assert len(over.agreements) == 2 and over.answers == ()
 
 
 def test_what_the_letter_of_a_core_workload_says_is_not_said_beside_it(tmp_path: Path) -> None:
@@ -195,8 +192,7 @@ def test_what_the_letter_of_a_core_workload_says_is_not_said_beside_it(tmp_path:
              requestdistribution=keys)
         for place in PLACEMENTS for core, (reads, updates, keys) in shares.items()
     ]  # fmt: skip
-    text = write_report(made, tmp_path / "report").markdown.read_text(encoding="utf-8")
-    headings = [line for line in text.splitlines() if line.startswith("## rocksdb")]
+    headings = [one.panel.title for one in view_of(made, "x").panels]
     assert headings and all("core workload" in line for line in headings)
     assert not [line for line in headings if "proportion" in line or "keys" in line]
     # Two of the same name, or of none, are told apart by what differs.
@@ -221,17 +217,16 @@ def test_one_thread_is_one(sweep_report: Any) -> None:
 def test_data_of_two_drivers_that_differ_in_size_are_told_where_they_are_compared(
     tmp_path: Path,
 ) -> None:
-    def said(name: str, size: int) -> str:
+    def sizes(name: str, size: int) -> tuple[float, float] | None:
         folder = tmp_path / name
         made = [
             ycsb(folder, driver="loadgen", data_bytes=size),
             ycsb(folder, driver="ycsb", data_bytes=6 << 30),
         ]
-        return write_report(made, folder / "report").markdown.read_text(encoding="utf-8")
+        return view_of(made, "x").agreements[0].sizes
 
-    told = said("apart", 4 << 30)
-    assert re.search(r"differ in size: 4(\.0+)? GiB of loadgen.*, 6(\.0+)? GiB of ycsb", told)
-    assert "differ in size" not in said("alike", 6 << 30)
+    assert sizes("apart", 4 << 30) == (4 << 30, 6 << 30)
+    assert sizes("alike", 6 << 30) is None
 
 
 def test_a_papers_points_find_the_place_that_they_name(sweep_report: Any) -> None:

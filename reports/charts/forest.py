@@ -1,0 +1,150 @@
+"""Speed-ups over the baseline with their intervals: a row for each query, or each comparison."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from textwrap import fill
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from reports.charts.drawing import (
+    ARM_COLOURS,
+    FAINT,
+    INK,
+    MARKERS,
+    Drawing,
+    columns,
+    finish,
+    new_figure,
+    panel_title,
+    style,
+)
+from reports.compare import Group, Row
+from reports.formatting import interval_text, times
+from reports.series import Panel
+from reports.values import in_order
+
+#: What the label of a tick takes of the axis, with a gap.
+_TICK_WIDTH = 0.1
+_MANTISSAS = (1, 1.1, 1.25, 1.5, 2, 2.5, 3.3, 4, 5, 6.7, 8, 9)
+_TICKS = tuple(
+    float(f"{mantissa * 10.0**power:.2g}") for power in range(-3, 4) for mantissa in _MANTISSAS
+)
+#: Comparisons in the overview; the table has all of them.
+MOST_ROWS = 24
+_LABEL_CHARACTERS = 44
+_VERDICT_COLOURS = {"faster": "#00704f", "slower": "#a33c00"}
+
+
+def overview(compared: Sequence[tuple[str, Group]]) -> Drawing | None:
+    """The headline of every comparison, by the panel's title; None where none has a ratio."""
+    rows = [
+        (
+            fill(f"{title}: {group.b.marked_name}", _LABEL_CHARACTERS, break_on_hyphens=False),
+            group,
+            row,
+        )
+        for title, group in compared
+        if (row := group.deciding) is not None and row.estimate is not None
+    ][:MOST_ROWS]
+    if not rows:
+        return None
+    with style():
+        lines = sum(label.count("\n") + 1 for label, _, _ in rows)
+        figure = new_figure(12.0, 0.8 + 0.2 * lines + 0.15 * len(rows))
+        axes = figure.add_subplot()
+        axes.axvline(1, color=INK, linewidth=1)
+        for y, (_, group, row) in enumerate(rows):
+            assert row.estimate is not None
+            colour = _VERDICT_COLOURS.get(group.verdict, FAINT)
+            text = f"{times(row.ratio)} {interval_text(row.estimate)}  {group.verdict}"
+            _mark(axes, y, row, colour, "o", text)
+        _dress(axes, [label for label, _, _ in rows], "speed-up over the baseline, log axis")
+        title = "Speed-up of every comparison"
+        return finish(figure, "overview", title, title, _CAPTION)
+
+
+def speedups(panel: Panel, metric: str, title: str, name: str) -> Drawing | None:
+    """Ratios to the baseline by the metric's labels; None where nothing was compared."""
+    places = {arm.name: index % len(ARM_COLOURS) for index, arm in enumerate(panel.arms)}
+    compared = [
+        (places[group.b.name], group, rows)
+        for group in panel.groups
+        if (rows := [r for r in group.rows if r.quantity.name == metric and r.estimate])
+    ]
+    if not compared:
+        return None
+    quantities = in_order({row.quantity for _, _, rows in compared for row in rows})
+    with style():
+        figure = new_figure(7.2, 1.3 + 0.24 * len(quantities) * max(1, 0.6 * len(compared)))
+        axes = figure.add_subplot()
+        axes.axvline(1, color=INK, linewidth=1)
+        for place, (index, group, rows) in enumerate(compared):
+            offset = (place - (len(compared) - 1) / 2) * 0.7 / len(compared)
+            colour, marker = ARM_COLOURS[index], MARKERS[index]
+            for row in rows:
+                y = quantities.index(row.quantity) + offset
+                _mark(axes, y, row, colour, marker, times(row.ratio))
+            axes.plot([], [], marker, color=colour, label=group.b.marked_name)
+        label = f"{title}: times better than {panel.arms[0].marked_name}, log axis"
+        _dress(axes, [q.labels_text() or title for q in quantities], label)
+        panel_title(axes, panel)
+        _legend(figure, axes)
+        title = f"Speed-up, {title}: {panel.title}"
+        return finish(figure, name, title, title, _CAPTION)
+
+
+_CAPTION = (
+    "Ratio to the baseline: right of 1 is better. Bars: the interval of each row (95 %, or the "
+    "most that the repeats allow). Filled markers: resolved (Holm); hollow: not resolved."
+)
+
+
+def _mark(axes: Axes, y: float, row: Row, colour: str, marker: str, text: str) -> None:
+    estimate = row.estimate
+    assert estimate is not None
+    if estimate.low is not None and estimate.high is not None:
+        axes.plot([estimate.low, estimate.high], [y, y], color=colour, linewidth=1.6)
+    face = colour if row.shown else "white"
+    axes.plot(estimate.ratio, y, marker, color=colour, ms=5.5, mec=colour, mfc=face)
+    beside = ("axes fraction", "data")
+    axes.annotate(text, (1.01, y), xycoords=beside, va="center", fontsize=8)
+
+
+def _dress(axes: Axes, labels: Sequence[str], x_label: str) -> None:
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, 0.9), max(high, 1.12))
+    axes.xaxis.set_major_locator(FixedLocator(_thinned(*axes.get_xlim())))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel(x_label)
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    ncols = columns(axes, labels, 2)
+    figure.set_figheight(figure.get_figheight() + 0.22 * -(-len(labels) // ncols))
+    figure.legend(handles, labels, loc="outside lower left", ncols=ncols)
+
+
+def _thinned(low: float, high: float) -> list[float]:
+    """Round ticks within the limits, 1 always among them, none nearer than its label is wide."""
+    apart = _TICK_WIDTH * math.log(high / low)
+    kept: list[float] = []
+    for tick in sorted((tick for tick in _TICKS if low <= tick <= high), key=_roundness):
+        if all(abs(math.log(tick / other)) >= apart for other in kept):
+            kept.append(tick)
+    return sorted(kept)
+
+
+def _roundness(tick: float) -> tuple[int, float]:
+    """1 first, then powers of ten, 2 and 5 times them, and the others."""
+    digits = f"{tick:e}".partition("e")[0].rstrip("0").rstrip(".")
+    return (0 if tick == 1 else {"1": 1, "2": 2, "5": 2}.get(digits, 3), tick)

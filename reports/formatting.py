@@ -1,0 +1,84 @@
+"""Numbers as text, the same in tables, charts, pages and on the terminal."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+from harness.units import format_bytes, format_ns
+from reports.statistics import Estimate
+
+EMULATED = "EMULATED"
+#: Between parts of a table's cell: a page shows one a line, Markdown all in one.
+LINE = ";\n"
+#: An empty cell: not measured.
+NOTHING = "–"
+
+
+def significant(value: float) -> str:
+    """Three significant digits, never an exponent: ``1.90``, ``12.3``, ``1,230``."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    rounded = float(f"{value:.2e}")
+    decimals = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{decimals}f}"
+
+
+def quantity_text(value: float, unit: str, resolution: float = 0.0) -> str:
+    """A value with its unit: times and sizes scaled, counts whole, others with three digits.
+
+    ``resolution``: the smallest step of the value, in its unit; smaller values are unknown.
+    """
+    if 0 <= value < resolution:
+        return f"< {quantity_text(resolution, unit)}"
+    if unit == "ns":
+        return format_ns(value)
+    if unit in ("B", "bytes"):
+        return format_bytes(value)
+    if unit == "B/s":
+        return f"{format_bytes(value)}/s"
+    if unit == "1":  # a pure number, as in UCUM and OpenMetrics
+        return f"{value:,.0f}" if value == int(value) else significant(value)
+    return f"{significant(value)} {unit}".strip()
+
+
+def range_text(low: float, high: float, unit: str, resolution: float = 0.0) -> str:
+    """``2.36 – 7.72 ms``; each with its unit where these differ, one value where they agree."""
+    ends = [quantity_text(value, unit, resolution) for value in (low, high)]
+    if ends[0] == ends[1]:
+        return ends[0]
+    (first, _, shared), (_, _, other) = (end.partition(" ") for end in ends)
+    return f"{first if shared == other else ends[0]} – {ends[1]}"
+
+
+def times(ratio: float) -> str:
+    """``1.90×``."""
+    return f"{significant(ratio)}×"
+
+
+def interval_text(estimate: Estimate) -> str:
+    """``[1.60, 2.20]``, with its coverage where that is below 95 %; a dash without one."""
+    if estimate.low is None or estimate.high is None:
+        return NOTHING
+    text = f"[{significant(estimate.low)}, {significant(estimate.high)}]"
+    return text if estimate.confidence >= 0.9499 else f"{text} at {percent(estimate.confidence)}"
+
+
+def percent(share: float) -> str:
+    """``95 %``, ``96.9 %``."""
+    return f"{100 * share:.3g} %"
+
+
+def p_text(p: float) -> str:
+    """``0.031``; small ones as a bound."""
+    return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
+def counted(n: int, noun: str) -> str:
+    """``1 repeat``, ``6 repeats``."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def utc(unix_ns: int) -> str:
+    """``2026-11-21 07:16:55 UTC``."""
+    return datetime.fromtimestamp(unix_ns / 1e9, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,97 @@
+"""Render a page: one template, written as one HTML file and as Markdown; and write its files.
+
+A template calls the macros of ``macros.html.j2`` or ``macros.md.j2`` as ``m``; everything else in
+it is escaped for the format. The HTML file fetches nothing (its content security policy forbids
+it) and opens from ``file://``. Everything is made in memory first: a report that cannot be made
+leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from harness.errors import UsageError
+from harness.units import format_bytes
+from reports import formatting
+from reports.charts.drawing import Drawing
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render(template: str, view: object, form: Literal["html", "md"]) -> str:
+    """The page of a view; every string of a run is escaped."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        extensions=["jinja2.ext.do"],
+        finalize=_finalize_markdown if form == "md" else None,
+    )
+    environment.filters |= {
+        "quantity": formatting.quantity_text,
+        "range": formatting.range_text,
+        "times": formatting.times,
+        "interval": formatting.interval_text,
+        "p": formatting.p_text,
+        "percent": formatting.percent,
+        "significant": formatting.significant,
+        "counted": formatting.counted,
+        "bytes": format_bytes,
+    }
+    script = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
+    text = environment.get_template(template).render(
+        view=view,
+        macros=f"macros.{form}.j2",
+        nothing=formatting.NOTHING,
+        style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        script=Markup(script),
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        svg=lambda drawing: Markup(drawing.inline_svg),
+    )
+    return text if form == "html" else re.sub(r"\n{3,}", "\n\n", text).lstrip()
+
+
+def _finalize_markdown(value: object) -> object:
+    return value if isinstance(value, Markup) else Markup(escape_markdown(str(value)))
+
+
+def escape_markdown(text: str) -> str:
+    """Text that stays text in Markdown, in a table cell as well."""
+    one_line = re.sub(r"\s+", " ", text)
+    for character in "\\`*_[]|#":
+        one_line = one_line.replace(character, f"\\{character}")
+    return one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def write_files(
+    out: Path, texts: Mapping[str, str], drawings: Sequence[Drawing], stale: Sequence[str] = ()
+) -> tuple[Path, ...]:
+    """Texts by name, and drawings as ``figures/<name>.svg`` and ``.png``; return the latter.
+
+    ``stale``: what an earlier report may have left. UsageError where ``out`` cannot be written.
+    """
+    folder = out / "figures"
+    figures = {f"{drawing.name}.svg": drawing.svg.encode() for drawing in drawings}
+    figures |= {f"{drawing.name}.png": drawing.png for drawing in drawings}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in figures.items():
+            (folder / name).write_bytes(content)
+        for name in stale:
+            (out / name).unlink(missing_ok=True)
+        for name, text in texts.items():
+            (out / name).write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise UsageError(f"a report in {out}", str(error), "name a writable directory") from error
+    return tuple(folder / name for name in figures)
