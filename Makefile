@@ -13,8 +13,9 @@ demo: setup
 setup: .venv/.setup
 
 # What is compiled: a change of it is installed anew.
-NATIVE := $(wildcard CMakeLists.txt loadgen/CMakeLists.txt loadgen/*.[ch] loadgen/*/*.[ch] \
-            microbench/CMakeLists.txt microbench/*.[ch] microbench/*/*.[ch] engines/*/loadgen*)
+NATIVE := $(wildcard CMakeLists.txt native/* loadgen/CMakeLists.txt loadgen/*.[ch] \
+            loadgen/*/*.[ch] microbench/CMakeLists.txt microbench/*.[ch] microbench/*/*.[ch] \
+            engines/*/loadgen*)
 
 .venv/.setup: pyproject.toml scripts/setup.sh $(wildcard engines/*/versions.yml) $(NATIVE)
 	./scripts/setup.sh

@@ -153,7 +153,7 @@ def build(folder: Path) -> None:
     libraries = ["-ljansson", "-ldl", "-lpthread"]
     program = folder / "rocksdb_loop"
     subprocess.run(["gcc", *flags, *map(str, loop), "-o", program, *libraries], check=True)
-    options = ["-DCMAKE_BUILD_TYPE=Release", "-DLOADGEN_TESTS=ON"]
+    options = ["-DCMAKE_BUILD_TYPE=Release", "-DNATIVE_TESTS=ON"]
     for command in (
         ["cmake", "-S", str(ROOT / "loadgen"), "-B", str(folder), *options],
         ["cmake", "--build", str(folder), "--target", "ycsb_keys"],

@@ -23,6 +23,8 @@
 #ifndef LOADGEN_BACKEND_H
 #define LOADGEN_BACKEND_H
 
+#include "support.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,20 +34,12 @@
 /* The symbol that a module exports: `const struct lg_backend loadgen_backend`. */
 #define LG_BACKEND_SYMBOL "loadgen_backend"
 
-/* An error in words, for a person: "connect to …: …". */
-struct lg_error {
-    char text[1024];
-};
-
-void lg_fail(struct lg_error *error, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
 /*
  * For client libraries that take a certificate by its path alone: a file in memory, without a
  * name, that has `text`; its path, for this process, goes to `path`. The descriptor, which keeps
  * it, or -1 with the error. Nothing is left of it, however the process ends.
  */
-int lg_text_file(const char *text, char *path, size_t size, struct lg_error *error);
+int lg_text_file(const char *text, char *path, size_t size, struct tb_error *error);
 
 enum lg_kind {
     LG_INT,       /* integer */
@@ -133,11 +127,11 @@ struct lg_backend {
     const char *name;
     bool key_value; /* statements are verbs, rows a key and a record, bulk loads `bulk_put` */
     /* One for the process; `connection` is the spec's. Returns NULL with the error. */
-    void *(*open)(const json_t *connection, struct lg_error *error);
+    void *(*open)(const json_t *connection, struct tb_error *error);
     void (*close)(void *client);
     /* Connects and prepares; may block (it is done before anything is measured). */
     void *(*connect)(void *client, const struct lg_statement *statements, size_t count,
-                     struct lg_error *error);
+                     struct tb_error *error);
     void (*disconnect)(void *connection);
     /* The descriptor to wait on, -1 where the engine is embedded. */
     int (*descriptor)(void *connection);
@@ -154,23 +148,23 @@ struct lg_backend {
      * `bulk_begin` … `bulk_write`* … `bulk_end` returns the rows stored, -1 with the error.
      */
     bool (*bulk_begin)(void *connection, const char *table, const char *columns,
-                       struct lg_error *error);
-    bool (*bulk_write)(void *connection, const char *rows, size_t length, struct lg_error *error);
-    int64_t (*bulk_end)(void *connection, struct lg_error *error);
+                       struct tb_error *error);
+    bool (*bulk_write)(void *connection, const char *rows, size_t length, struct tb_error *error);
+    int64_t (*bulk_end)(void *connection, struct tb_error *error);
     /* In place of `bulk_write` for a key-value engine: one record, between begin and end. */
     bool (*bulk_put)(void *connection, const char *key, size_t key_length, const char *record,
-                     size_t record_length, struct lg_error *error);
+                     size_t record_length, struct tb_error *error);
     /*
      * Behind a load, its connections gone: everything is durable and at rest; false with
      * the error. NULL where there is nothing to do.
      */
-    bool (*settle)(void *client, struct lg_error *error);
+    bool (*settle)(void *client, struct tb_error *error);
     /*
      * Of an engine inside this process, at both ends of the measured window: an object,
      * numbers by their name with the unit (…_bytes, …_count, …_ns), and texts. Also once
      * behind a load. Called by the main thread while others execute; NULL with the error. NULL where there is none.
      */
-    json_t *(*counters)(void *client, struct lg_error *error);
+    json_t *(*counters)(void *client, struct tb_error *error);
 };
 
 #endif

@@ -8,7 +8,7 @@
  * it sleeps until so long before an intended start as wakes are late, and spins
  * what is left then: next to nothing, since spinning is processor time of the engine's.
  */
-#include "support.h"
+#include "clock.h"
 #include "worker.h"
 
 #include <errno.h>
@@ -21,11 +21,11 @@
 /* What going to sleep takes by itself. */
 #define LEAST_SLEEP_NS 2000
 /* Sleeps in pieces, so that a run that has failed is noticed. */
-#define LONGEST_SLEEP_NS (50 * LG_MILLISECOND)
+#define LONGEST_SLEEP_NS (50 * TB_MILLISECOND)
 
 bool lg_works_in_calls(const struct lg_worker *worker)
 {
-    return worker->connection_count == 1 && worker->seat_count == 1 &&
+    return worker->connection_count == 1 && worker->user_count == 1 &&
            worker->connections[0].descriptor < 0 && !worker->run->spec->think_time;
 }
 
@@ -37,7 +37,7 @@ static bool stopped(const struct lg_worker *worker)
 /* Reads the clock, and what is to be noted where it has passed an end of the window. */
 static uint64_t look(struct lg_worker *worker)
 {
-    uint64_t before = worker->now_ns, now = lg_monotonic_ns();
+    uint64_t before = worker->now_ns, now = tb_monotonic_ns();
     const struct lg_run *run = worker->run;
     worker->now_ns = now;
     if (now >= run->measure_ns && (before < run->measure_ns || now >= run->end_ns))
@@ -47,8 +47,8 @@ static uint64_t look(struct lg_worker *worker)
 
 static void sleep_until(uint64_t at_ns)
 {
-    struct timespec when = {.tv_sec = (time_t)(at_ns / LG_SECOND),
-                            .tv_nsec = (long)(at_ns % LG_SECOND)};
+    struct timespec when = {.tv_sec = (time_t)(at_ns / TB_SECOND),
+                            .tv_nsec = (long)(at_ns % TB_SECOND)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR)
         ;
 }
@@ -74,7 +74,7 @@ static bool wait_until(struct lg_worker *worker, uint64_t at_ns)
             uint64_t sleep_ns = left - worker->lead_ns;
             uint64_t until = now + (sleep_ns < LONGEST_SLEEP_NS ? sleep_ns : LONGEST_SLEEP_NS);
             sleep_until(until);
-            now = lg_monotonic_ns();
+            now = tb_monotonic_ns();
             learn_lead(worker, now > until ? now - until : 0);
         }
     }
@@ -82,86 +82,86 @@ static bool wait_until(struct lg_worker *worker, uint64_t at_ns)
 }
 
 /* One attempt: calls until the workload is content. */
-static enum lg_verdict attempt(struct lg_worker *worker, struct lg_seat *seat,
+static enum lg_status attempt(struct lg_worker *worker, struct lg_user *user,
                                const struct lg_result **result)
 {
     const struct lg_run *run = worker->run;
-    void *handle = seat->connection->handle;
-    enum lg_verdict verdict = lg_step(worker, seat, NULL);
-    while (verdict == LG_EXECUTE) {
-        run->backend->submit(handle, lg_statement_of(run, &seat->terminal),
-                             seat->terminal.values, seat->terminal.reader);
+    void *handle = user->connection->handle;
+    enum lg_status status = lg_step(worker, user, NULL);
+    while (status == LG_EXECUTE) {
+        run->backend->submit(handle, lg_statement_of(run, &user->terminal),
+                             user->terminal.values, user->terminal.reader);
         *result = run->backend->result(handle);
         if ((*result)->outcome != LG_OK)
             break;
-        verdict = lg_step(worker, seat, *result);
+        status = lg_step(worker, user, *result);
     }
-    return verdict;
+    return status;
 }
 
 /* Tries until it is done; what has gone wrong ends the run. */
-static void execute(struct lg_worker *worker, struct lg_seat *seat)
+static void execute(struct lg_worker *worker, struct lg_user *user)
 {
     const struct lg_result *result = NULL;
     uint64_t pause_ns;
-    enum lg_verdict verdict = attempt(worker, seat, &result);
-    while (verdict == LG_EXECUTE && result->outcome == LG_RETRY && !stopped(worker)) {
+    enum lg_status status = attempt(worker, user, &result);
+    while (status == LG_EXECUTE && result->outcome == LG_RETRY && !stopped(worker)) {
         look(worker);
-        if (!lg_count_retry(worker, seat, result, &pause_ns) ||
+        if (!lg_count_retry(worker, user, result, &pause_ns) ||
             !wait_until(worker, worker->now_ns + pause_ns))
             return;
-        verdict = attempt(worker, seat, &result);
+        status = attempt(worker, user, &result);
     }
     look(worker);
-    if (verdict == LG_EXECUTE)
-        lg_fail_operation(worker, seat, result->code, result->message);
-    else if (verdict == LG_WRONG)
-        lg_fail_operation(worker, seat, "",
-                          seat->terminal.wrong ? seat->terminal.wrong : "a wrong answer");
+    if (status == LG_EXECUTE)
+        lg_fail_operation(worker, user, result->code, result->message);
+    else if (status == LG_WRONG)
+        lg_fail_operation(worker, user, "",
+                          user->terminal.wrong ? user->terminal.wrong : "a wrong answer");
     else if (!result)
-        lg_fail_operation(worker, seat, "", "the workload ends it without having asked anything");
+        lg_fail_operation(worker, user, "", "the workload ends it without having asked anything");
     else
-        lg_count(worker, seat, verdict, result);
+        lg_count(worker, user, status, result);
 }
 
 /* Waits for the start of the next operation; false where there is none. */
-static bool next_start(struct lg_worker *worker, struct lg_seat *seat)
+static bool next_start(struct lg_worker *worker, struct lg_user *user)
 {
     const struct lg_run *run = worker->run;
     if (run->spec->open_loop) {
-        if (!lg_take_start(worker, seat))
+        if (!lg_take_start(worker, user))
             return false;
-        lg_draw(worker, seat);
-        if (!wait_until(worker, seat->start_ns))
+        lg_draw(worker, user);
+        if (!wait_until(worker, user->start_ns))
             return false;
         if (worker->now_ns >= run->deadline_ns)
-            seat->place = LG_WAITING; /* too late: it is counted as unfinished */
-        return seat->place != LG_WAITING;
+            user->place = LG_WAITING; /* too late: it is counted as unfinished */
+        return user->place != LG_WAITING;
     }
     if (!lg_may_start(worker, worker->now_ns)) /* asked first: what is drawn is done */
         return false;
-    lg_draw(worker, seat);
-    seat->start_ns = look(worker);
+    lg_draw(worker, user);
+    user->start_ns = look(worker);
     return true;
 }
 
 void lg_work_in_calls(struct lg_worker *worker)
 {
-    struct lg_seat *seat = &worker->seats[0];
-    seat->connection = &worker->connections[0];
+    struct lg_user *user = &worker->users[0];
+    user->connection = &worker->connections[0];
     prctl(PR_SET_TIMERSLACK, 1UL);
     if (!wait_until(worker, worker->run->begin_ns))
         return;
-    while (!stopped(worker) && next_start(worker, seat)) {
-        seat->place = LG_WORKING;
-        seat->attempts = 0;
+    while (!stopped(worker) && next_start(worker, user)) {
+        user->place = LG_WORKING;
+        user->attempts = 0;
         atomic_store_explicit(&worker->heard_ns, worker->now_ns, memory_order_relaxed);
-        atomic_store_explicit(&worker->flying, 1, memory_order_relaxed);
-        execute(worker, seat);
-        atomic_store_explicit(&worker->flying, 0, memory_order_relaxed);
+        atomic_store_explicit(&worker->in_flight, 1, memory_order_relaxed);
+        execute(worker, user);
+        atomic_store_explicit(&worker->in_flight, 0, memory_order_relaxed);
         if (stopped(worker)) /* it has failed, or ended while it was tried again */
             break;
-        seat->place = LG_AWAY;
+        user->place = LG_AWAY;
         if (worker->journal.length)
             lg_write_journal(worker);
     }

@@ -6,7 +6,10 @@
  * Exit status: 0 complete; 1 failed, with the reason in the result and on stderr; 2 the
  * spec cannot be run as it is, nothing was started; 130 and 143 ended by a signal.
  */
+#include "clock.h"
+#include "json.h"
 #include "module.h"
+#include "progress.h"
 #include "run.h"
 #include "support.h"
 
@@ -27,23 +30,23 @@ static const struct lg_workload *const workloads[] = {
 
 enum { FAILED = 1, USAGE = 2 };
 
-static int refuse(const struct lg_error *error)
+static int refuse(const struct tb_error *error)
 {
     fprintf(stderr, "loadgen: %s\n", error->text);
     return USAGE;
 }
 
-static const struct lg_workload *find_workload(const char *name, struct lg_error *error)
+static const struct lg_workload *find_workload(const char *name, struct tb_error *error)
 {
     for (size_t i = 0; i < sizeof workloads / sizeof *workloads; i++)
         if (strcmp(workloads[i]->name, name) == 0)
             return workloads[i];
-    lg_fail(error, "workload.name: there is no workload %s", name);
+    tb_fail(error, "workload.name: no such workload: %s", name);
     return NULL;
 }
 
 /* Behind a load: the engine comes to rest, and tells of itself what it can. */
-static bool settle(const struct lg_job *job, json_t *result, struct lg_error *error)
+static bool settle(const struct lg_job *job, json_t *result, struct tb_error *error)
 {
     json_t *counters = NULL;
     if (job->backend->settle && !job->backend->settle(job->client, error))
@@ -59,15 +62,15 @@ static bool settle(const struct lg_job *job, json_t *result, struct lg_error *er
 static json_t *do_job(const struct lg_spec *spec, const struct lg_workload *workload,
                       const struct lg_backend *backend)
 {
-    struct lg_error error = {""};
-    uint64_t begin_ns = lg_monotonic_ns();
+    struct tb_error error = {""};
+    uint64_t begin_ns = tb_monotonic_ns();
     bool loads = spec->task == LG_LOAD, done = false;
-    bool (*work)(const struct lg_job *, json_t *, struct lg_error *) =
+    bool (*work)(const struct lg_job *, json_t *, struct tb_error *) =
         loads ? workload->load : workload->verify;
     json_t *result = json_pack("{s:i, s:s, s:s, s:{}}", "schema", 1, "task",
                                loads ? "load" : "verify", "version", LOADGEN_VERSION, "notes");
     if (!work) {
-        lg_fail(&error, "workload %s has nothing to %s", workload->name,
+        tb_fail(&error, "workload %s has no task \"%s\"", workload->name,
                 loads ? "load" : "verify");
     } else {
         void *client = backend->open(spec->connection, &error);
@@ -79,29 +82,23 @@ static json_t *do_job(const struct lg_spec *spec, const struct lg_workload *work
     }
     json_object_set_new(result, "status", json_string(done ? "complete" : "failed"));
     json_object_set_new(result, "error", done ? json_null() : json_string(error.text));
-    json_object_set_new(result, "client_cpu_ns", json_integer((json_int_t)lg_process_cpu_ns()));
+    json_object_set_new(result, "client_cpu_ns", tb_integer(tb_process_cpu_ns()));
     json_object_set_new(result, "duration_ns",
-                        json_integer((json_int_t)(lg_monotonic_ns() - begin_ns)));
+                        tb_integer(tb_monotonic_ns() - begin_ns));
     return result;
 }
 
-/* A result that did not reach its reader is a failure, whatever stands in it. */
+/* A result that cannot be written is a failure, whatever it says. */
 static int print(json_t *result)
 {
     bool complete = strcmp(json_string_value(json_object_get(result, "status")), "complete") == 0;
-    lg_progress_close();
+    tb_progress_close();
     if (!complete)
         fprintf(stderr, "loadgen: %s\n", json_string_value(json_object_get(result, "error")));
-    if (json_dumpf(result, stdout, JSON_COMPACT) != 0 || putchar('\n') == EOF ||
-        fflush(stdout) != 0) {
-        perror("loadgen: the result cannot be written");
-        return FAILED;
-    }
-    json_decref(result);
-    return complete ? EXIT_SUCCESS : FAILED;
+    return tb_print(result, "loadgen") && complete ? EXIT_SUCCESS : FAILED;
 }
 
-static int execute(const struct lg_spec *spec, struct lg_error *error)
+static int execute(const struct lg_spec *spec, struct tb_error *error)
 {
     const struct lg_workload *workload = find_workload(spec->workload, error);
     if (!workload)
@@ -114,21 +111,21 @@ static int execute(const struct lg_spec *spec, struct lg_error *error)
 }
 
 /* The spec, and nothing else, as far as it is there: stdin may stay open for the run's time. */
-static json_t *read_spec(struct lg_error *error)
+static json_t *read_spec(struct tb_error *error)
 {
     json_error_t parse_error;
     setvbuf(stdin, NULL, _IONBF, 0); /* what stands behind the spec stays in the pipe */
     json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK,
                                   &parse_error);
     if (!document)
-        lg_fail(error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
+        tb_fail(error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
     struct pollfd polled = {.fd = STDIN_FILENO, .events = POLLIN};
     bool more = document != NULL;
     while (more && poll(&polled, 1, 0) > 0) {
         enum lg_rest rest = lg_read_rest();
         more = rest == LG_REST_BLANK;
-        if (rest == LG_REST_WORDS) {
-            lg_fail(error, "the spec: there is more than one document");
+        if (rest == LG_REST_TEXT) {
+            tb_fail(error, "the spec: must be one JSON document");
             json_decref(document);
             return NULL;
         }
@@ -138,13 +135,13 @@ static json_t *read_spec(struct lg_error *error)
 
 int main(int argc, char **argv)
 {
-    lg_progress_open();
+    tb_progress_open();
     signal(SIGPIPE, SIG_IGN);
     if (argc != 2 || strcmp(argv[1], "-") != 0) {
         fprintf(stderr, "usage: loadgen - < spec.json > result.json\n");
         return USAGE;
     }
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     struct lg_spec spec;
     json_t *document = read_spec(&error);
     if (!document)

@@ -2,10 +2,12 @@
 #include "module.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static bool find(char *path, size_t size, const char *directory, const char *name)
@@ -24,23 +26,23 @@ static bool find_beside_program(char *path, size_t size, const char *name)
     return find(path, size, dirname(program), name);
 }
 
-static const struct lg_backend *open_module(const char *path, struct lg_error *error)
+static const struct lg_backend *open_module(const char *path, struct tb_error *error)
 {
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!module) {
-        lg_fail(error, "backend: %s", dlerror());
+        tb_fail(error, "backend: %s", dlerror());
         return NULL;
     }
     const struct lg_backend *backend = dlsym(module, LG_BACKEND_SYMBOL);
     if (!backend || backend->abi != LG_BACKEND_ABI) {
-        lg_fail(error, "backend: %s is not a module of this loadgen: build it again", path);
+        tb_fail(error, "backend: %s is not a module of this loadgen version: rebuild it", path);
         return NULL;
     }
     return backend;
 }
 
 const struct lg_backend *lg_module_open(const char *name, const json_t *directories,
-                                        struct lg_error *error)
+                                        struct tb_error *error)
 {
     char path[PATH_MAX];
     size_t i;
@@ -52,7 +54,32 @@ const struct lg_backend *lg_module_open(const char *name, const json_t *director
     }
     if (strchr(name, '/') == NULL && find_beside_program(path, sizeof path, name))
         return open_module(path, error);
-    lg_fail(error, "backend: there is no module loadgen_%s.so beside loadgen, nor in the "
-            "directories of the spec: its client library was not there when it was built", name);
+    tb_fail(error, "backend: no module loadgen_%s.so next to loadgen or in the spec's "
+            "directories: its client library was missing when loadgen was built", name);
     return NULL;
+}
+
+static bool write_all(int descriptor, const char *bytes, size_t length)
+{
+    while (length > 0) {
+        ssize_t written = write(descriptor, bytes, length);
+        if (written < 0 && errno != EINTR)
+            return false;
+        bytes += written > 0 ? written : 0;
+        length -= written > 0 ? (size_t)written : 0;
+    }
+    return true;
+}
+
+int lg_text_file(const char *text, char *path, size_t size, struct tb_error *error)
+{
+    int descriptor = memfd_create("loadgen", MFD_CLOEXEC);
+    if (descriptor < 0 || !write_all(descriptor, text, strlen(text))) {
+        tb_fail(error, "a file in memory: %s", strerror(errno));
+        if (descriptor >= 0)
+            close(descriptor);
+        return -1;
+    }
+    snprintf(path, size, "/proc/self/fd/%d", descriptor);
+    return descriptor;
 }

@@ -9,6 +9,6 @@
  * It stays open until the process ends.
  */
 const struct lg_backend *lg_module_open(const char *name, const json_t *directories,
-                                        struct lg_error *error);
+                                        struct tb_error *error);
 
 #endif

@@ -9,6 +9,7 @@
  * taken as such.
  */
 #include "support.h"
+#include "workload.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,11 +23,11 @@ static const struct lg_operation operations[] = {
     {"ping", {{"terminal", LG_INT}, {"number", LG_INT}}},
 };
 
-static void *ping_open(const struct lg_opening *opening, struct lg_error *error)
+static void *ping_open(const struct lg_opening *opening, struct tb_error *error)
 {
     (void)error;
     const json_t *params = opening->params;
-    struct ping *ping = lg_allocate(1, sizeof *ping);
+    struct ping *ping = tb_allocate(1, sizeof *ping);
     ping->keying_ns = (uint64_t)json_integer_value(json_object_get(params, "keying_ns"));
     ping->think_ns = (uint64_t)json_integer_value(json_object_get(params, "think_ns"));
     return ping;
@@ -47,7 +48,7 @@ static void ping_begin(void *self, struct lg_terminal *terminal)
     terminal->think_ns = ping->think_ns;
 }
 
-static enum lg_verdict ping_step(void *self, struct lg_terminal *terminal,
+static enum lg_status ping_step(void *self, struct lg_terminal *terminal,
                                  const struct lg_result *result)
 {
     (void)self;
@@ -68,10 +69,10 @@ static enum lg_verdict ping_step(void *self, struct lg_terminal *terminal,
 }
 
 static void ping_journal(void *self, struct lg_terminal *terminal,
-                         const struct lg_result *result, struct lg_text *line)
+                         const struct lg_result *result, struct tb_text *line)
 {
     (void)self, (void)result;
-    lg_text_printf(line, "ping %u %" PRId64 "\n", terminal->number, terminal->values[1].integer);
+    tb_text_printf(line, "ping %u %" PRId64 "\n", terminal->number, terminal->values[1].integer);
 }
 
 const struct lg_workload lg_ping = {

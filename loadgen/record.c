@@ -32,15 +32,15 @@ bool lg_field_next(const char **at, const char *end, struct lg_field *field)
     return true;
 }
 
-static void add(struct lg_text *record, const char *bytes, size_t length)
+static void add(struct tb_text *record, const char *bytes, size_t length)
 {
     uint32_t big = htobe32((uint32_t)length);
 
-    lg_text_add(record, (const char *)&big, sizeof big);
-    lg_text_add(record, bytes, length);
+    tb_text_add(record, (const char *)&big, sizeof big);
+    tb_text_add(record, bytes, length);
 }
 
-void lg_field_add(struct lg_text *record, const char *name, size_t name_length,
+void lg_field_add(struct tb_text *record, const char *name, size_t name_length,
                   const char *value, size_t value_length)
 {
     add(record, name, name_length);
@@ -64,7 +64,7 @@ static bool find(const char *at, const char *end, const struct lg_field *named,
     return there;
 }
 
-bool lg_record_change(struct lg_text *changed, const char *record, size_t record_length,
+bool lg_record_change(struct tb_text *changed, const char *record, size_t record_length,
                       const char *change, size_t change_length)
 {
     const char *at = record, *end = record + record_length;

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct lg_text;
+struct tb_text;
 
 struct lg_field {
     const char *name, *value;
@@ -19,14 +19,14 @@ struct lg_field {
 
 /* Takes the field at `*at` and goes behind it; false at the end, and where none fits in. */
 bool lg_field_next(const char **at, const char *end, struct lg_field *field);
-void lg_field_add(struct lg_text *record, const char *name, size_t name_length,
+void lg_field_add(struct tb_text *record, const char *name, size_t name_length,
                   const char *value, size_t value_length);
 
 /*
  * Adds to `changed` the record with the values of `change` in place of its own: fields keep
  * their order, new ones come behind. False where one of the two is not well formed.
  */
-bool lg_record_change(struct lg_text *changed, const char *record, size_t record_length,
+bool lg_record_change(struct tb_text *changed, const char *record, size_t record_length,
                       const char *change, size_t change_length);
 
 #endif

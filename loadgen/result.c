@@ -1,6 +1,7 @@
 /* The result document: harness/store/schemas/loadgen-result.json. */
+#include "clock.h"
+#include "json.h"
 #include "run.h"
-#include "support.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,27 +13,22 @@
 #define OPEN_LOOP                                                                              \
     "open loop: starts evenly spaced, latency from the intended start"
 
-static json_t *integer(uint64_t value)
-{
-    return json_integer((json_int_t)value);
-}
-
 static json_t *clock_pair(void)
 {
-    struct lg_moment now = lg_moment();
-    return json_pack("{s:o, s:o}", "monotonic_ns", integer(now.monotonic_ns), "realtime_ns",
-                     integer(now.realtime_ns));
+    struct tb_moment now = tb_moment();
+    return json_pack("{s:o, s:o}", "monotonic_ns", tb_integer(now.monotonic_ns), "realtime_ns",
+                     tb_integer(now.realtime_ns));
 }
 
 static json_t *operation_result(const char *name, const struct lg_tally *tally)
 {
-    char *hdr = lg_hdr_encode(&tally->latency);
+    char *hdr = tb_hdr_encode(&tally->latency);
     json_t *operation = json_pack(
         "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "type", name, "count",
-        integer(tally->count), "not_found", integer(tally->not_found), "skipped",
-        integer(tally->skipped), "rolled_back", integer(tally->rolled_back), "failed",
-        integer(tally->failed), "retried", integer(tally->retried), "unfinished",
-        integer(tally->unfinished), "latency_hdr", hdr);
+        tb_integer(tally->count), "not_found", tb_integer(tally->not_found), "skipped",
+        tb_integer(tally->skipped), "rolled_back", tb_integer(tally->rolled_back), "failed",
+        tb_integer(tally->failed), "retried", tb_integer(tally->retried), "unfinished",
+        tb_integer(tally->unfinished), "latency_hdr", hdr);
     free(hdr);
     return operation;
 }
@@ -46,9 +42,9 @@ static json_t *series_of(const struct lg_run *run, const struct lg_tally *tallie
         json_t *counts = json_object();
         for (size_t op = 0; op < run->workload->operation_count; op++)
             json_object_set_new(counts, run->workload->operations[op].name,
-                                integer(i < tallies[op].intervals ? tallies[op].series[i] : 0));
+                                tb_integer(i < tallies[op].intervals ? tallies[op].series[i] : 0));
         json_array_append_new(series, json_pack("{s:o, s:o}", "monotonic_ns",
-                                                integer(run->measure_ns + i * interval),
+                                                tb_integer(run->measure_ns + i * interval),
                                                 "counts", counts));
     }
     return series;
@@ -58,7 +54,7 @@ static json_t *errors_of(const struct lg_codes *codes)
 {
     json_t *errors = json_object();
     for (size_t i = 0; i < codes->count; i++)
-        json_object_set_new(errors, codes->of[i].code, integer(codes->of[i].times));
+        json_object_set_new(errors, codes->of[i].code, tb_integer(codes->of[i].times));
     return errors;
 }
 
@@ -72,8 +68,8 @@ static json_t *offered_of(const struct lg_run *run, const struct lg_worker *work
         begin += workers[w].backlog_begin;
         end += workers[w].backlog_end;
     }
-    return json_pack("{s:o, s:o, s:o}", "count", integer(count), "backlog_begin",
-                     integer(begin), "backlog_end", integer(end));
+    return json_pack("{s:o, s:o, s:o}", "count", tb_integer(count), "backlog_begin",
+                     tb_integer(begin), "backlog_end", tb_integer(end));
 }
 
 static void add_counts(json_t *result, const struct lg_run *run, const struct lg_worker *workers,
@@ -139,14 +135,14 @@ json_t *lg_result(const struct lg_run *run, const struct lg_worker *workers,
     json_object_set_new(notes, "loop", json_string(run->spec->open_loop ? OPEN_LOOP : CLOSED_LOOP));
     json_t *threads = json_array();
     for (unsigned w = 0; complete && w < run->spec->threads; w++)
-        json_array_append_new(threads, integer(workers[w].cpu_ns));
+        json_array_append_new(threads, tb_integer(workers[w].cpu_ns));
     json_t *result = json_pack(
         "{s:i, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", 1, "status",
         complete ? "complete" : "failed", "task", "run", "clock", clock_pair(), "version",
-        LOADGEN_VERSION, "started_monotonic_ns", integer(run->measure_ns), "measured_ns",
-        integer(window->measured_ns), "client_cpu_ns",
-        integer(complete ? window->process_cpu_ns : 0), "threads_cpu_ns", threads,
-        "memory_peak_bytes", integer(memory_peak_bytes()), "notes", notes);
+        LOADGEN_VERSION, "started_monotonic_ns", tb_integer(run->measure_ns), "measured_ns",
+        tb_integer(window->measured_ns), "client_cpu_ns",
+        tb_integer(complete ? window->process_cpu_ns : 0), "threads_cpu_ns", threads,
+        "memory_peak_bytes", tb_integer(memory_peak_bytes()), "notes", notes);
     json_object_set_new(result, "error",
                         complete ? json_null() : json_string(run->error.text));
     add_counts(result, run, workers, window->measured_ns);

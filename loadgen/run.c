@@ -8,6 +8,8 @@
  * reads the processor time at the window's ends. It also notices what a loop cannot: a
  * server that no longer answers, and signals.
  */
+#include "clock.h"
+#include "progress.h"
 #include "run.h"
 #include "support.h"
 
@@ -24,11 +26,11 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#define LOOK_EVERY_NS (100 * LG_MILLISECOND)
+#define LOOK_EVERY_NS (100 * TB_MILLISECOND)
 /* Nothing is measured before all are connected. */
-#define CONNECTING_TIMEOUT_NS (30 * (uint64_t)LG_SECOND)
+#define CONNECTING_TIMEOUT_NS (30 * (uint64_t)TB_SECOND)
 /* How long loops may take to end when one has failed; what they counted is lost behind it. */
-#define FAREWELL_NS (500 * LG_MILLISECOND)
+#define FAREWELL_NS (500 * TB_MILLISECOND)
 
 struct watch {
     struct lg_run *run;
@@ -76,7 +78,7 @@ static void announce(const struct watch *watch, const char *event)
         json_object_set_new(counts, run->workload->operations[i].name,
                             json_integer((json_int_t)finished));
     }
-    lg_progress(event, counts);
+    tb_progress(event, counts);
     json_decref(counts);
 }
 
@@ -88,13 +90,13 @@ static void announce(const struct watch *watch, const char *event)
 static void check_for_stall(struct watch *watch, bool connecting)
 {
     struct lg_run *run = watch->run;
-    uint64_t last = watch->started_ns, now = lg_monotonic_ns(), most = 2 * LOOK_EVERY_NS;
+    uint64_t last = watch->started_ns, now = tb_monotonic_ns(), most = 2 * LOOK_EVERY_NS;
     unsigned asked = 0;
     for (unsigned w = 0; w < run->spec->threads; w++) {
-        unsigned flying = atomic_load_explicit(&watch->workers[w].flying, memory_order_relaxed);
+        unsigned in_flight = atomic_load_explicit(&watch->workers[w].in_flight, memory_order_relaxed);
         uint64_t heard = atomic_load_explicit(&watch->workers[w].heard_ns, memory_order_relaxed);
-        asked += flying;
-        if ((flying || connecting) && heard > last)
+        asked += in_flight;
+        if ((in_flight || connecting) && heard > last)
             last = heard;
     }
     bool same = last == watch->heard_ns && (asked || connecting);
@@ -107,12 +109,12 @@ static void check_for_stall(struct watch *watch, bool connecting)
         limit = CONNECTING_TIMEOUT_NS;
     if ((!asked && !connecting) || watch->silent_ns < limit)
         return;
-    double seconds = (double)watch->silent_ns / (double)LG_SECOND;
+    double seconds = (double)watch->silent_ns / (double)TB_SECOND;
     if (connecting)
-        lg_run_fail(run, "the server has let no connection in for %.1f s", seconds);
+        lg_run_fail(run, "the server accepted no connection for %.1f s", seconds);
     else
-        lg_run_fail(run, "the server has answered none of %u calls for %.1f s: is a disk full, or is "
-                    "everything behind one lock?", asked, seconds);
+        lg_run_fail(run, "no answer from the server to %u calls for %.1f s: is a disk full, or does "
+                    "everything wait for one lock?", asked, seconds);
 }
 
 static void take_signal(const struct watch *watch)
@@ -136,18 +138,18 @@ static bool wait_until(struct watch *watch, uint64_t until_ns, const atomic_uint
     struct lg_run *run = watch->run;
     bool connecting = loops == &run->connected;
     while (!atomic_load(&run->stop) && !done_waiting(watch, loops)) {
-        uint64_t now = lg_monotonic_ns(), until = now + LOOK_EVERY_NS;
+        uint64_t now = tb_monotonic_ns(), until = now + LOOK_EVERY_NS;
         if (now >= until_ns)
             break;
         if (now >= watch->next_second_ns) {
             announce(watch, "second");
-            watch->next_second_ns += LG_SECOND;
+            watch->next_second_ns += TB_SECOND;
         }
         until = until_ns < until ? until_ns : until;
         until = watch->next_second_ns < until ? watch->next_second_ns : until;
         uint64_t left = until > now ? until - now : 0;
-        struct timespec timeout = {.tv_sec = (time_t)(left / LG_SECOND),
-                                   .tv_nsec = (long)(left % LG_SECOND)};
+        struct timespec timeout = {.tv_sec = (time_t)(left / TB_SECOND),
+                                   .tv_nsec = (long)(left % TB_SECOND)};
         struct pollfd polled[] = {{.fd = run->wake, .events = POLLIN},
                                   {.fd = watch->signals, .events = POLLIN}};
         ppoll(polled, 2, &timeout, NULL);
@@ -164,13 +166,13 @@ static bool wait_until(struct watch *watch, uint64_t until_ns, const atomic_uint
 static bool set_times(struct lg_run *run)
 {
     const struct lg_spec *spec = run->spec;
-    run->begin_ns = lg_monotonic_ns() + LG_MILLISECOND; /* the loops wake up first */
+    run->begin_ns = tb_monotonic_ns() + TB_MILLISECOND; /* the loops wake up first */
     if (spec->start_at_realtime_ns) {
-        struct lg_moment moment = lg_moment();
+        struct tb_moment moment = tb_moment();
         int64_t ahead = (int64_t)(spec->start_at_realtime_ns - moment.realtime_ns);
         if (ahead < 0) {
-            lg_run_fail(run, "start_at_realtime_ns: all connections were there only %.3f s "
-                        "behind that time: set it later", -(double)ahead / (double)LG_SECOND);
+            lg_run_fail(run, "start_at_realtime_ns: the last connection was established %.3f s "
+                        "after that time; set a later one", -(double)ahead / (double)TB_SECOND);
             return false;
         }
         run->begin_ns = moment.monotonic_ns + (uint64_t)ahead;
@@ -195,7 +197,7 @@ static void open_gate(struct lg_run *run)
 /* What an engine inside this process says of itself, where it does. */
 static bool read_counters(struct lg_run *run, json_t **counters)
 {
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     if (!run->backend->counters)
         return true;
     *counters = run->backend->counters(run->client, &error);
@@ -209,23 +211,23 @@ static bool pass_phases(struct watch *watch)
     struct lg_run *run = watch->run;
     if (!wait_until(watch, UINT64_MAX, &run->connected))
         return false;
-    lg_progress("connected", NULL);
+    tb_progress("connected", NULL);
     if (!set_times(run))
         return false;
     open_gate(run);
     if (!wait_until(watch, run->begin_ns, &run->ended))
         return false;
-    lg_progress("ramp_up", NULL);
-    watch->next_second_ns = run->begin_ns + LG_SECOND;
+    tb_progress("ramp_up", NULL);
+    watch->next_second_ns = run->begin_ns + TB_SECOND;
     if (!wait_until(watch, run->measure_ns, &run->ended))
         return false;
     announce(watch, "measuring");
     if (!read_counters(run, &watch->window.engine_begin))
         return false;
-    watch->window.process_cpu_ns -= lg_process_cpu_ns();
+    watch->window.process_cpu_ns -= tb_process_cpu_ns();
     if (!wait_until(watch, run->end_ns, &run->ended))
         return false;
-    watch->window.process_cpu_ns += lg_process_cpu_ns();
+    watch->window.process_cpu_ns += tb_process_cpu_ns();
     if (!read_counters(run, &watch->window.engine_end))
         return false;
     announce(watch, "draining");
@@ -259,8 +261,8 @@ static void stop_workers(struct watch *watch)
         ssize_t written = write(watch->workers[w].stop_fd, &one, sizeof one);
         (void)written;
     }
-    uint64_t until = lg_monotonic_ns() + FAREWELL_NS;
-    while (!done_waiting(watch, &watch->run->ended) && lg_monotonic_ns() < until)
+    uint64_t until = tb_monotonic_ns() + FAREWELL_NS;
+    while (!done_waiting(watch, &watch->run->ended) && tb_monotonic_ns() < until)
         usleep(1000);
 }
 
@@ -303,7 +305,7 @@ static void hold_connections(const struct watch *watch)
         if (polled[1].revents)
             take_signal(watch);
         enum lg_rest rest = polled[0].revents ? lg_read_rest() : LG_REST_BLANK;
-        if (rest == LG_REST_WORDS)
+        if (rest == LG_REST_TEXT)
             fprintf(stderr, "loadgen: what stands on stdin behind the spec is not read\n");
         if (rest == LG_REST_END)
             return;
@@ -371,7 +373,7 @@ static bool open_all(struct lg_run *run, json_t *notes)
         int flags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC;
         run->journal = open(spec->journal, flags, 0600);
         if (run->journal < 0) {
-            lg_fail(&run->error, "journal %s: %s", spec->journal, strerror(errno));
+            tb_fail(&run->error, "journal %s: %s", spec->journal, strerror(errno));
             return false;
         }
     }
@@ -383,7 +385,7 @@ json_t *lg_run(const struct lg_spec *spec, const struct lg_workload *workload,
                const struct lg_backend *backend)
 {
     /* Threads that do not end when a run has failed go on using it: it is never freed. */
-    struct lg_run *run = lg_allocate(1, sizeof *run);
+    struct lg_run *run = tb_allocate(1, sizeof *run);
     *run = (struct lg_run){
         .spec = spec,
         .workload = workload,
@@ -397,11 +399,11 @@ json_t *lg_run(const struct lg_spec *spec, const struct lg_workload *workload,
         .run = run,
         .signals = hold_signals(),
         .next_second_ns = UINT64_MAX,
-        .started_ns = lg_monotonic_ns(),
+        .started_ns = tb_monotonic_ns(),
     };
     if (!open_all(run, notes))
         return lg_result(run, NULL, &watch.window, notes);
-    watch.workers = lg_allocate(spec->threads, sizeof *watch.workers);
+    watch.workers = tb_allocate(spec->threads, sizeof *watch.workers);
     start_workers(run, watch.workers);
     if (!pass_phases(&watch))
         return failed_result(&watch, notes);

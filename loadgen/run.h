@@ -31,11 +31,11 @@ struct lg_run {
     pthread_cond_t gate;
     bool gate_open;
     bool failed;
-    struct lg_error error;
+    struct tb_error error;
 };
 
 struct lg_connection;
-struct lg_seat;
+struct lg_user;
 
 /* One event loop: a thread with its connections and terminals. */
 struct lg_worker {
@@ -53,7 +53,7 @@ struct lg_worker {
     uint64_t cpu_ns;                     /* of the thread, in the window */
 
     /* Read by the main thread while we write. */
-    atomic_uint flying;            /* calls that are not answered yet */
+    atomic_uint in_flight;            /* calls that are not answered yet */
     atomic_uint_fast64_t heard_ns; /* the last sign of life of the server */
 
     /* The loop's own (worker.c). */
@@ -64,16 +64,16 @@ struct lg_worker {
     struct lg_connection *connections;
     size_t connection_count;
     struct lg_connection *free, *ready;
-    struct lg_seat *seats;
-    size_t seat_count;
-    void *own; /* the workload's part of all seats */
-    struct lg_seat *waiting, **waiting_end; /* for a connection, first come first served */
-    size_t busy; /* seats between their send and their end */
+    struct lg_user *users;
+    size_t user_count;
+    void *own; /* the workload's part of all users */
+    struct lg_user *waiting, **waiting_end; /* for a connection, first come first served */
+    size_t busy; /* users between their send and their end */
     uint64_t granted;                       /* tickets taken and not used yet */
     bool exhausted;                         /* no operation is left to begin */
     struct lg_timers *timers;
-    struct lg_random random;
-    struct lg_text journal;
+    struct tb_random random;
+    struct tb_text journal;
 };
 
 /* Keeps the first failure and stops everything; from any thread. */

@@ -27,8 +27,12 @@ struct lg_spec {
 };
 
 /* Every error names the key. The spec owns `document` in either case. */
-bool lg_spec_read(struct lg_spec *spec, json_t *document, struct lg_error *error);
+bool lg_spec_read(struct lg_spec *spec, json_t *document, struct tb_error *error);
 void lg_spec_free(struct lg_spec *spec);
+
+/* Reads some of stdin after the spec, blocking: only white space, other text, or the end. */
+enum lg_rest { LG_REST_BLANK, LG_REST_TEXT, LG_REST_END };
+enum lg_rest lg_read_rest(void);
 
 /* The spec's statements in the order of the workload's operations. */
 struct lg_statements {
@@ -45,7 +49,7 @@ struct lg_statements {
  */
 bool lg_statements_read(struct lg_statements *statements, const json_t *given,
                         const struct lg_workload *workload, const size_t *wanted,
-                        struct lg_error *error);
+                        struct tb_error *error);
 void lg_statements_free(struct lg_statements *statements);
 
 #endif

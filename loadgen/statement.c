@@ -45,31 +45,31 @@ static const char *next_name(const char *at)
     return NULL;
 }
 
-static int find_offer(const struct lg_operation *operation, const char *name, size_t length)
+static int find_bind_parameter(const struct lg_operation *operation, const char *name, size_t length)
 {
-    for (int i = 0; i < LG_MAX_VALUES && operation->offers[i].name; i++)
-        if (strlen(operation->offers[i].name) == length &&
-            memcmp(operation->offers[i].name, name, length) == 0)
+    for (int i = 0; i < LG_MAX_VALUES && operation->bind_parameters[i].name; i++)
+        if (strlen(operation->bind_parameters[i].name) == length &&
+            memcmp(operation->bind_parameters[i].name, name, length) == 0)
             return i;
     return -1;
 }
 
 static bool read_statement(struct lg_statement *statement, const struct lg_operation *operation,
-                           struct lg_error *error)
+                           struct tb_error *error)
 {
     const char *sql = statement->sql, *at = sql;
     while ((at = next_name(at))) {
         size_t length = 1;
         while (name_goes_on(at[1 + length]))
             length++;
-        int value = find_offer(operation, at + 1, length);
+        int value = find_bind_parameter(operation, at + 1, length);
         if (value < 0) {
-            lg_fail(error, "statements.%s: the workload offers no :%.*s", operation->name,
+            tb_fail(error, "statements.%s: the workload has no parameter :%.*s", operation->name,
                     (int)length, at + 1);
             return false;
         }
         if (statement->parameter_count == LG_MAX_PARAMETERS) {
-            lg_fail(error, "statements.%s: more than %d parameters", operation->name,
+            tb_fail(error, "statements.%s: more than %d parameters", operation->name,
                     LG_MAX_PARAMETERS);
             return false;
         }
@@ -77,7 +77,7 @@ static bool read_statement(struct lg_statement *statement, const struct lg_opera
         parameter->begin = (size_t)(at - sql);
         parameter->end = parameter->begin + 1 + length;
         parameter->value = value;
-        parameter->kind = operation->offers[value].kind;
+        parameter->kind = operation->bind_parameters[value].kind;
         at += 1 + length;
     }
     return true;
@@ -86,16 +86,16 @@ static bool read_statement(struct lg_statement *statement, const struct lg_opera
 /* The texts of one operation; false with the error. */
 static bool read_texts(struct lg_statements *statements, const json_t *given,
                        const struct lg_operation *operation, size_t wanted,
-                       struct lg_error *error)
+                       struct tb_error *error)
 {
     size_t texts = json_is_array(given) ? json_array_size(given) : 1;
     if (!given) {
-        lg_fail(error, "statements.%s: is missing; the workload asks for it", operation->name);
+        tb_fail(error, "statements.%s: is required by the workload", operation->name);
         return false;
     }
     if (texts != wanted && texts != 1) {
-        lg_fail(error, "statements.%s: %zu texts are given, %zu wanted", operation->name, texts,
-                wanted);
+        tb_fail(error, "statements.%s: must have %zu texts (got %zu)", operation->name, wanted,
+                texts);
         return false;
     }
     for (size_t i = 0; i < texts; i++) {
@@ -104,7 +104,7 @@ static bool read_texts(struct lg_statements *statements, const json_t *given,
         statement->sql = json_string_value(json_is_array(given) ? json_array_get(given, i)
                                                                 : given);
         if (!statement->sql) {
-            lg_fail(error, "statements.%s: a text, or a list of texts, is wanted",
+            tb_fail(error, "statements.%s: must be a text or a list of texts",
                     operation->name);
             return false;
         }
@@ -116,12 +116,12 @@ static bool read_texts(struct lg_statements *statements, const json_t *given,
 
 bool lg_statements_read(struct lg_statements *statements, const json_t *given,
                         const struct lg_workload *workload, const size_t *wanted,
-                        struct lg_error *error)
+                        struct tb_error *error)
 {
     size_t most = 0;
     for (size_t i = 0; i < workload->operation_count; i++)
         most += wanted[i];
-    *statements = (struct lg_statements){.all = lg_allocate(most, sizeof *statements->all)};
+    *statements = (struct lg_statements){.all = tb_allocate(most, sizeof *statements->all)};
     for (size_t i = 0; i < workload->operation_count; i++) {
         const struct lg_operation *operation = &workload->operations[i];
         statements->of[i].first = statements->count;

@@ -9,6 +9,8 @@
  * a lock of its own; scans go over a sorted list of the entries, made anew where keys have
  * come since the last one. Entries are never removed, and their keys never change.
  */
+#include "backend.h"
+#include "clock.h"
 #include "record.h"
 #include "support.h"
 
@@ -41,7 +43,7 @@ struct store {
 
 static char *copy_of(const char *bytes, size_t length)
 {
-    char *copy = lg_allocate(length + 1, 1);
+    char *copy = tb_allocate(length + 1, 1);
     memcpy(copy, bytes, length);
     return copy;
 }
@@ -77,7 +79,7 @@ static void put(struct store *store, const char *key, size_t key_length,
     pthread_mutex_t *held = lock(store, bucket);
     struct entry *entry = find(store, bucket, key, key_length);
     if (!entry) {
-        entry = lg_allocate(1, sizeof *entry);
+        entry = tb_allocate(1, sizeof *entry);
         entry->key = copy_of(key, key_length);
         entry->key_length = key_length;
         entry->next = store->buckets[bucket];
@@ -117,7 +119,7 @@ static void modify(struct store *store, const struct lg_value *key,
     size_t bucket = bucket_of(key->text, key->length);
     pthread_mutex_t *held = lock(store, bucket);
     struct entry *entry = find(store, bucket, key->text, key->length);
-    struct lg_text changed = {0};
+    struct tb_text changed = {0};
     result->affected = entry ? 1 : 0;
     if (entry && lg_record_change(&changed, entry->record, entry->record_length, change->text,
                                   change->length)) {
@@ -154,7 +156,7 @@ static void sort(struct store *store)
     for (size_t i = 0; i < LOCKS; i++)
         pthread_mutex_lock(&store->locks[i]);
     free(store->sorted);
-    store->sorted = lg_allocate(atomic_load(&store->count), sizeof *store->sorted);
+    store->sorted = tb_allocate(atomic_load(&store->count), sizeof *store->sorted);
     for (size_t i = 0; i < BUCKETS; i++)
         for (struct entry *entry = store->buckets[i]; entry; entry = entry->next)
             store->sorted[count++] = entry;
@@ -191,7 +193,7 @@ static void scan(struct store *store, const struct lg_value *from, int64_t lengt
 /* ---- file ---------------------------------------------------------------------- */
 
 /* Length and bytes; false at the end. */
-static bool read_bytes(FILE *file, struct lg_text *into)
+static bool read_bytes(FILE *file, struct tb_text *into)
 {
     uint32_t big;
     into->length = 0;
@@ -199,24 +201,24 @@ static bool read_bytes(FILE *file, struct lg_text *into)
         return false;
     for (uint32_t left = be32toh(big); left > 0; left--) {
         char byte = (char)getc(file);
-        lg_text_add(into, &byte, 1);
+        tb_text_add(into, &byte, 1);
     }
     return !feof(file);
 }
 
-static void *store_open(const json_t *connection, struct lg_error *error)
+static void *store_open(const json_t *connection, struct tb_error *error)
 {
     const char *path = json_string_value(json_object_get(connection, "file"));
-    struct store *store = lg_allocate(1, sizeof *store);
-    struct lg_text key = {0}, record = {0};
+    struct store *store = tb_allocate(1, sizeof *store);
+    struct tb_text key = {0}, record = {0};
     FILE *file = path ? fopen(path, "r") : NULL;
     if (!path || (!file && errno != ENOENT)) {
-        lg_fail(error, "connection.file: %s", path ? strerror(errno) : "is missing");
+        tb_fail(error, "connection.file: %s", path ? strerror(errno) : "is required");
         free(store);
         return NULL;
     }
     store->path = copy_of(path, strlen(path));
-    store->opened_ns = lg_monotonic_ns();
+    store->opened_ns = tb_monotonic_ns();
     pthread_mutex_init(&store->sorted_lock, NULL);
     for (size_t i = 0; i < LOCKS; i++)
         pthread_mutex_init(&store->locks[i], NULL);
@@ -270,10 +272,10 @@ struct session {
 };
 
 static void *store_connect(void *client, const struct lg_statement *statements, size_t count,
-                           struct lg_error *error)
+                           struct tb_error *error)
 {
     (void)statements, (void)count, (void)error;
-    struct session *session = lg_allocate(1, sizeof *session);
+    struct session *session = tb_allocate(1, sizeof *session);
     session->store = client;
     return session;
 }
@@ -319,7 +321,7 @@ static const struct lg_result *store_result(void *connection)
 }
 
 static bool store_bulk_begin(void *connection, const char *table, const char *columns,
-                             struct lg_error *error)
+                             struct tb_error *error)
 {
     (void)table, (void)columns, (void)error;
     ((struct session *)connection)->stored = 0;
@@ -327,7 +329,7 @@ static bool store_bulk_begin(void *connection, const char *table, const char *co
 }
 
 static bool store_bulk_put(void *connection, const char *key, size_t key_length,
-                           const char *record, size_t record_length, struct lg_error *error)
+                           const char *record, size_t record_length, struct tb_error *error)
 {
     (void)error;
     struct session *session = connection;
@@ -336,19 +338,19 @@ static bool store_bulk_put(void *connection, const char *key, size_t key_length,
     return true;
 }
 
-static int64_t store_bulk_end(void *connection, struct lg_error *error)
+static int64_t store_bulk_end(void *connection, struct tb_error *error)
 {
     (void)error;
     return ((struct session *)connection)->stored;
 }
 
-static json_t *store_counters(void *client, struct lg_error *error)
+static json_t *store_counters(void *client, struct tb_error *error)
 {
     (void)error;
     const struct store *store = client;
     return json_pack("{s:I, s:I, s:s}", "store_records_count",
                      (json_int_t)atomic_load(&store->count), "store_open_ns",
-                     (json_int_t)(lg_monotonic_ns() - store->opened_ns), "store_kind", "hash table");
+                     (json_int_t)(tb_monotonic_ns() - store->opened_ns), "store_kind", "hash table");
 }
 
 const struct lg_backend loadgen_backend = {

@@ -16,6 +16,8 @@
  *     "directory": "…"         bulk loads write <directory>/<table>.<connection> there
  *   }
  */
+#include "backend.h"
+#include "clock.h"
 #include "support.h"
 
 #include <errno.h>
@@ -51,14 +53,14 @@ static uint64_t number_of(const json_t *connection, const char *key)
     return (uint64_t)json_integer_value(json_object_get(connection, key));
 }
 
-static void *stub_open(const json_t *connection, struct lg_error *error)
+static void *stub_open(const json_t *connection, struct tb_error *error)
 {
     (void)error;
-    struct server *server = lg_allocate(1, sizeof *server);
-    server->epoch_ns = lg_monotonic_ns();
+    struct server *server = tb_allocate(1, sizeof *server);
+    server->epoch_ns = tb_monotonic_ns();
     server->service_ns = number_of(connection, "service_us") * 1000;
-    server->stall_ns = number_of(connection, "stall_ms") * LG_MILLISECOND;
-    server->stall_every_ns = number_of(connection, "stall_every_ms") * LG_MILLISECOND;
+    server->stall_ns = number_of(connection, "stall_ms") * TB_MILLISECOND;
+    server->stall_every_ns = number_of(connection, "stall_every_ms") * TB_MILLISECOND;
     server->retry_every = number_of(connection, "retry_every");
     server->refuse_after = number_of(connection, "refuse_after");
     server->lose_after = number_of(connection, "lose_after");
@@ -73,17 +75,17 @@ static void *stub_open(const json_t *connection, struct lg_error *error)
 }
 
 static void *stub_connect(void *client, const struct lg_statement *statements, size_t count,
-                          struct lg_error *error)
+                          struct tb_error *error)
 {
     (void)statements, (void)count;
     struct server *server = client;
     if (server->refuse_connection) {
-        lg_fail(error, "connection refused by the stub");
+        tb_fail(error, "connection refused by the stub");
         return NULL;
     }
     while (server->hang_connecting)
         pause();
-    struct session *session = lg_allocate(1, sizeof *session);
+    struct session *session = tb_allocate(1, sizeof *session);
     session->server = server;
     session->number = atomic_fetch_add(&server->connections, 1);
     session->timer = -1;
@@ -168,12 +170,12 @@ static enum lg_state stub_submit(void *connection, const struct lg_statement *st
     session->calls++;
     if (session->server->embedded)
         return answer(session);
-    uint64_t done = done_at(session->server, lg_monotonic_ns());
+    uint64_t done = done_at(session->server, tb_monotonic_ns());
     if ((session->server->hang_after && session->calls >= session->server->hang_after) ||
         session->number + 1 == session->server->hang_connection)
         done = UINT64_C(1) << 62;
     struct itimerspec when = {
-        .it_value = {.tv_sec = (time_t)(done / LG_SECOND), .tv_nsec = (long)(done % LG_SECOND)},
+        .it_value = {.tv_sec = (time_t)(done / TB_SECOND), .tv_nsec = (long)(done % TB_SECOND)},
     };
     timerfd_settime(session->timer, TFD_TIMER_ABSTIME, &when, NULL);
     return LG_WANT_READ;
@@ -194,7 +196,7 @@ static const struct lg_result *stub_result(void *connection)
 }
 
 static bool stub_bulk_begin(void *connection, const char *table, const char *columns,
-                            struct lg_error *error)
+                            struct tb_error *error)
 {
     (void)columns;
     struct session *session = connection;
@@ -205,12 +207,12 @@ static bool stub_bulk_begin(void *connection, const char *table, const char *col
     snprintf(path, sizeof path, "%s/%s.%u", session->server->directory, table, session->number);
     session->table = fopen(path, "a");
     if (!session->table)
-        lg_fail(error, "%s: %s", path, strerror(errno));
+        tb_fail(error, "%s: %s", path, strerror(errno));
     return session->table != NULL;
 }
 
 static bool stub_bulk_write(void *connection, const char *rows, size_t length,
-                            struct lg_error *error)
+                            struct tb_error *error)
 {
     struct session *session = connection;
     for (const char *at = rows, *end = rows + length; (at = memchr(at, '\n', (size_t)(end - at)));
@@ -218,17 +220,17 @@ static bool stub_bulk_write(void *connection, const char *rows, size_t length,
         session->rows++;
     if (!session->table || fwrite(rows, 1, length, session->table) == length)
         return true;
-    lg_fail(error, "%s", strerror(errno));
+    tb_fail(error, "%s", strerror(errno));
     return false;
 }
 
-static int64_t stub_bulk_end(void *connection, struct lg_error *error)
+static int64_t stub_bulk_end(void *connection, struct tb_error *error)
 {
     struct session *session = connection;
     FILE *table = session->table;
     session->table = NULL;
     if (table && fclose(table) != 0) {
-        lg_fail(error, "%s", strerror(errno));
+        tb_fail(error, "%s", strerror(errno));
         return -1;
     }
     return session->rows;

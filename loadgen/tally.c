@@ -1,6 +1,6 @@
 /* Counting, without a lock: every event loop has its own tallies. */
-#include "tally.h"
 #include "support.h"
+#include "tally.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,14 +16,14 @@ struct lg_tally *lg_tallies_new(size_t operations)
     }
     memset(tallies, 0, operations * sizeof *tallies);
     for (size_t i = 0; i < operations; i++)
-        lg_hdr_init(&tallies[i].latency);
+        tb_hdr_init(&tallies[i].latency);
     return tallies;
 }
 
 void lg_tallies_free(struct lg_tally *tallies, size_t operations)
 {
     for (size_t i = 0; i < operations; i++) {
-        lg_hdr_free(&tallies[i].latency);
+        tb_hdr_free(&tallies[i].latency);
         free(tallies[i].series);
     }
     free(tallies);
@@ -36,7 +36,7 @@ static void reach(struct lg_tally *tally, size_t intervals)
     size_t room = tally->intervals ? tally->intervals : 64;
     while (room < intervals)
         room *= 2;
-    uint64_t *series = lg_allocate(room, sizeof *series);
+    uint64_t *series = tb_allocate(room, sizeof *series);
     if (tally->series)
         memcpy(series, tally->series, tally->intervals * sizeof *series);
     free(tally->series);
@@ -53,7 +53,7 @@ void lg_tally_done(struct lg_tally *tally, size_t interval)
 
 void lg_tally_add(struct lg_tally *tally, const struct lg_tally *other)
 {
-    lg_hdr_add(&tally->latency, &other->latency);
+    tb_hdr_add(&tally->latency, &other->latency);
     tally->count += other->count;
     tally->skipped += other->skipped;
     tally->not_found += other->not_found;

@@ -11,7 +11,7 @@
 
 /* On cache lines of its own: two loops never write to the same one. */
 struct lg_tally {
-    _Alignas(64) struct lg_hdr latency; /* by start in the measured window */
+    _Alignas(64) struct tb_hdr latency; /* by start in the measured window */
     uint64_t count;             /* done in the measured window */
     uint64_t skipped;           /* of these, with less to do than belongs to them */
     uint64_t not_found;         /* of these, that found no record */

@@ -15,7 +15,7 @@
  * The clock is read when an answer is there, and when a timer fires; in between the
  * loop's `now_ns` stands.
  */
-#include "support.h"
+#include "clock.h"
 #include "worker.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@
 #define MOST_RETRIES 1000
 #define MOST_TICKETS 64
 #define TICKET_PARTS 16
-#define SHORTEST_PAUSE_NS (LG_MILLISECOND / 10)
+#define SHORTEST_PAUSE_NS (TB_MILLISECOND / 10)
 #define PAUSE_DOUBLINGS 6
 /* Drawing the operations of a backlog one by one ends here; behind it, by the sample. */
 #define BACKLOG_DRAWN 1000000
@@ -34,39 +34,39 @@ static bool in_window(const struct lg_run *run, uint64_t at_ns)
     return at_ns >= run->measure_ns && at_ns < run->end_ns;
 }
 
-static const char *operation_name(const struct lg_worker *worker, const struct lg_seat *seat)
+static const char *operation_name(const struct lg_worker *worker, const struct lg_user *user)
 {
-    return worker->run->workload->operations[seat->terminal.operation].name;
+    return worker->run->workload->operations[user->terminal.operation].name;
 }
 
-void lg_fail_operation(struct lg_worker *worker, const struct lg_seat *seat, const char *code,
+void lg_fail_operation(struct lg_worker *worker, const struct lg_user *user, const char *code,
                        const char *message)
 {
-    worker->tallies[seat->terminal.operation].failed++;
+    worker->tallies[user->terminal.operation].failed++;
     if (*code)
         lg_codes_count(&worker->codes, code, 1);
     lg_run_fail(worker->run, "%s of terminal %u on connection %u: %s%s%s",
-                operation_name(worker, seat), seat->terminal.number, seat->connection->number,
+                operation_name(worker, user), user->terminal.number, user->connection->number,
                 code, *code ? ": " : "", message);
 }
 
-static void later(struct lg_worker *worker, struct lg_seat *seat, enum lg_place place,
+static void later(struct lg_worker *worker, struct lg_user *user, enum lg_place place,
                   uint64_t due_ns)
 {
-    seat->place = place;
-    lg_timers_add(worker->timers, due_ns, seat);
+    user->place = place;
+    lg_timers_add(worker->timers, due_ns, user);
 }
 
-static void call(struct lg_worker *worker, struct lg_seat *seat, const struct lg_result *result);
-static void begin(struct lg_worker *worker, struct lg_seat *seat);
+static void call(struct lg_worker *worker, struct lg_user *user, const struct lg_result *result);
+static void begin(struct lg_worker *worker, struct lg_user *user);
 
-static void occupy(struct lg_worker *worker, struct lg_seat *seat,
+static void occupy(struct lg_worker *worker, struct lg_user *user,
                    struct lg_connection *connection)
 {
-    connection->seat = seat;
-    seat->connection = connection;
-    seat->place = LG_WORKING;
-    call(worker, seat, NULL);
+    connection->user = user;
+    user->connection = connection;
+    user->place = LG_WORKING;
+    call(worker, user, NULL);
 }
 
 /* Some at once, so that loops do not meet at the counter; few enough that all end together. */
@@ -98,65 +98,65 @@ bool lg_may_start(struct lg_worker *worker, uint64_t start_ns)
 }
 
 /* An operation that may start. */
-static void send(struct lg_worker *worker, struct lg_seat *seat, uint64_t start_ns)
+static void send(struct lg_worker *worker, struct lg_user *user, uint64_t start_ns)
 {
-    seat->start_ns = start_ns;
-    seat->attempts = 0;
+    user->start_ns = start_ns;
+    user->attempts = 0;
     worker->busy++;
     struct lg_connection *connection = worker->free;
     if (connection) {
         worker->free = connection->next;
-        occupy(worker, seat, connection);
+        occupy(worker, user, connection);
         return;
     }
-    seat->place = LG_WAITING;
-    seat->next = NULL;
-    *worker->waiting_end = seat;
-    worker->waiting_end = &seat->next;
+    user->place = LG_WAITING;
+    user->next = NULL;
+    *worker->waiting_end = user;
+    worker->waiting_end = &user->next;
 }
 
-static void send_if(struct lg_worker *worker, struct lg_seat *seat, uint64_t start_ns)
+static void send_if(struct lg_worker *worker, struct lg_user *user, uint64_t start_ns)
 {
     if (lg_may_start(worker, start_ns))
-        send(worker, seat, start_ns);
+        send(worker, user, start_ns);
     else
-        seat->place = LG_AWAY;
+        user->place = LG_AWAY;
 }
 
-void lg_draw(struct lg_worker *worker, struct lg_seat *seat)
+void lg_draw(struct lg_worker *worker, struct lg_user *user)
 {
     const struct lg_run *run = worker->run;
-    seat->terminal.keying_ns = seat->terminal.think_ns = 0;
-    seat->terminal.retries = 0;
-    run->workload->begin(run->work, &seat->terminal);
+    user->terminal.keying_ns = user->terminal.think_ns = 0;
+    user->terminal.retries = 0;
+    run->workload->begin(run->work, &user->terminal);
 }
 
 /* Closed loop: the terminal's next operation. */
-static void begin(struct lg_worker *worker, struct lg_seat *seat)
+static void begin(struct lg_worker *worker, struct lg_user *user)
 {
     struct lg_run *run = worker->run;
     if (worker->exhausted || worker->now_ns >= run->end_ns) {
-        seat->place = LG_AWAY;
+        user->place = LG_AWAY;
         return;
     }
     /* Keying comes between; else it is asked first, so that what is drawn is done. */
     if (!run->spec->think_time && !lg_may_start(worker, worker->now_ns)) {
-        seat->place = LG_AWAY;
+        user->place = LG_AWAY;
         return;
     }
-    lg_draw(worker, seat);
+    lg_draw(worker, user);
     if (!run->spec->think_time)
-        send(worker, seat, worker->now_ns);
-    else if (seat->terminal.keying_ns)
-        later(worker, seat, LG_KEYING, worker->now_ns + seat->terminal.keying_ns);
+        send(worker, user, worker->now_ns);
+    else if (user->terminal.keying_ns)
+        later(worker, user, LG_KEYING, worker->now_ns + user->terminal.keying_ns);
     else
-        send_if(worker, seat, worker->now_ns);
+        send_if(worker, user, worker->now_ns);
 }
 
 static uint64_t start_of(const struct lg_run *run, uint64_t number)
 {
     double place = run->spec->first_start + (double)number;
-    return run->begin_ns + (uint64_t)llround(place / run->spec->rate_per_s * (double)LG_SECOND);
+    return run->begin_ns + (uint64_t)llround(place / run->spec->rate_per_s * (double)TB_SECOND);
 }
 
 /* How many starts the schedule has before `until_ns`. */
@@ -164,7 +164,7 @@ static uint64_t starts_before(const struct lg_run *run, uint64_t until_ns)
 {
     if (until_ns <= run->begin_ns)
         return 0;
-    double places = (double)(until_ns - run->begin_ns) / (double)LG_SECOND * run->spec->rate_per_s -
+    double places = (double)(until_ns - run->begin_ns) / (double)TB_SECOND * run->spec->rate_per_s -
                     run->spec->first_start;
     uint64_t number = places > 0 ? (uint64_t)places : 0;
     while (number > 0 && start_of(run, number - 1) >= until_ns)
@@ -174,14 +174,14 @@ static uint64_t starts_before(const struct lg_run *run, uint64_t until_ns)
     return number;
 }
 
-bool lg_take_start(struct lg_worker *worker, struct lg_seat *seat)
+bool lg_take_start(struct lg_worker *worker, struct lg_user *user)
 {
     struct lg_run *run = worker->run;
     uint64_t number = atomic_fetch_add_explicit(&run->next_start, 1, memory_order_relaxed);
-    seat->start_ns = start_of(run, number);
-    if (seat->start_ns >= run->end_ns)
+    user->start_ns = start_of(run, number);
+    if (user->start_ns >= run->end_ns)
         return false;
-    worker->offered += seat->start_ns >= run->measure_ns;
+    worker->offered += user->start_ns >= run->measure_ns;
     return true;
 }
 
@@ -198,32 +198,32 @@ static uint64_t take_all_before(struct lg_run *run, uint64_t until_ns, uint64_t 
 }
 
 /* Open loop: the operation of the start that the terminal has taken. */
-static void begin_at_start(struct lg_worker *worker, struct lg_seat *seat)
+static void begin_at_start(struct lg_worker *worker, struct lg_user *user)
 {
-    lg_draw(worker, seat);
-    send(worker, seat, seat->start_ns);
+    lg_draw(worker, user);
+    send(worker, user, user->start_ns);
 }
 
-static void rest(struct lg_worker *worker, struct lg_seat *seat)
+static void rest(struct lg_worker *worker, struct lg_user *user)
 {
     if (worker->run->spec->open_loop) {
-        if (!lg_take_start(worker, seat))
-            seat->place = LG_AWAY;
-        else if (seat->start_ns > worker->now_ns)
-            later(worker, seat, LG_DUE, seat->start_ns);
+        if (!lg_take_start(worker, user))
+            user->place = LG_AWAY;
+        else if (user->start_ns > worker->now_ns)
+            later(worker, user, LG_DUE, user->start_ns);
         else
-            begin_at_start(worker, seat);
-    } else if (worker->run->spec->think_time && seat->terminal.think_ns) {
-        later(worker, seat, LG_THINKING, worker->now_ns + seat->terminal.think_ns);
+            begin_at_start(worker, user);
+    } else if (worker->run->spec->think_time && user->terminal.think_ns) {
+        later(worker, user, LG_THINKING, worker->now_ns + user->terminal.think_ns);
     } else {
-        begin(worker, seat);
+        begin(worker, user);
     }
 }
 
 static void release(struct lg_worker *worker, struct lg_connection *connection)
 {
-    struct lg_seat *next = worker->waiting;
-    connection->seat = NULL;
+    struct lg_user *next = worker->waiting;
+    connection->user = NULL;
     if (next) {
         worker->waiting = next->next;
         if (!worker->waiting)
@@ -247,80 +247,80 @@ static uint64_t interval_of(struct lg_worker *worker, uint64_t now_ns)
     return worker->interval;
 }
 
-void lg_count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict verdict,
+void lg_count(struct lg_worker *worker, struct lg_user *user, enum lg_status status,
               const struct lg_result *result)
 {
     const struct lg_run *run = worker->run;
-    struct lg_tally *tally = &worker->tallies[seat->terminal.operation];
+    struct lg_tally *tally = &worker->tallies[user->terminal.operation];
     uint64_t now = worker->now_ns;
-    if (in_window(run, seat->start_ns))
-        lg_hdr_record(&tally->latency, now - seat->start_ns, 1);
-    if (verdict != LG_ROLLED_BACK) {
+    if (in_window(run, user->start_ns))
+        tb_hdr_record(&tally->latency, now - user->start_ns, 1);
+    if (status != LG_ROLLED_BACK) {
         uint64_t so_far = atomic_load_explicit(&tally->finished, memory_order_relaxed);
         atomic_store_explicit(&tally->finished, so_far + 1, memory_order_relaxed);
         if (run->journal >= 0 && run->workload->journal)
-            run->workload->journal(run->work, &seat->terminal, result, &worker->journal);
+            run->workload->journal(run->work, &user->terminal, result, &worker->journal);
     }
     /* At a set rate, what was meant to start in the ramp-up is no part of the window. */
-    if (!in_window(run, now) || (run->spec->open_loop && !in_window(run, seat->start_ns)))
+    if (!in_window(run, now) || (run->spec->open_loop && !in_window(run, user->start_ns)))
         return;
     worker->last_done_ns = now;
-    if (seat->terminal.retries) {
-        tally->retried += seat->terminal.retries;
-        lg_codes_count(&worker->codes, "in-procedure", seat->terminal.retries);
+    if (user->terminal.retries) {
+        tally->retried += user->terminal.retries;
+        lg_codes_count(&worker->codes, "in-procedure", user->terminal.retries);
     }
-    if (verdict == LG_ROLLED_BACK)
+    if (status == LG_ROLLED_BACK)
         tally->rolled_back++;
     else
         lg_tally_done(tally, interval_of(worker, now));
-    tally->skipped += verdict == LG_SKIPPED;
-    tally->not_found += verdict == LG_NOT_FOUND;
+    tally->skipped += status == LG_SKIPPED;
+    tally->not_found += status == LG_NOT_FOUND;
 }
 
-static void finish(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict verdict,
+static void finish(struct lg_worker *worker, struct lg_user *user, enum lg_status status,
                    const struct lg_result *result)
 {
-    struct lg_connection *connection = seat->connection;
-    lg_count(worker, seat, verdict, result);
+    struct lg_connection *connection = user->connection;
+    lg_count(worker, user, status, result);
     worker->busy--;
-    seat->connection = NULL;
+    user->connection = NULL;
     release(worker, connection);
-    rest(worker, seat);
+    rest(worker, user);
 }
 
-enum lg_verdict lg_step(struct lg_worker *worker, struct lg_seat *seat,
+enum lg_status lg_step(struct lg_worker *worker, struct lg_user *user,
                         const struct lg_result *result)
 {
     const struct lg_run *run = worker->run;
     if (!result) {
-        seat->terminal.call = seat->terminal.operation;
-        seat->terminal.text = 0;
+        user->terminal.call = user->terminal.operation;
+        user->terminal.text = 0;
     }
-    return run->workload->step(run->work, &seat->terminal, result);
+    return run->workload->step(run->work, &user->terminal, result);
 }
 
 /* The workload's next step, on the connection the terminal has. */
-static void call(struct lg_worker *worker, struct lg_seat *seat, const struct lg_result *result)
+static void call(struct lg_worker *worker, struct lg_user *user, const struct lg_result *result)
 {
     struct lg_run *run = worker->run;
-    struct lg_connection *connection = seat->connection;
-    enum lg_verdict verdict = lg_step(worker, seat, result);
-    if (verdict == LG_WRONG) {
-        lg_fail_operation(worker, seat, "", seat->terminal.wrong ? seat->terminal.wrong : "a wrong answer");
-    } else if (verdict != LG_EXECUTE && !result) {
-        lg_fail_operation(worker, seat, "", "the workload ends it without having asked anything");
-    } else if (verdict != LG_EXECUTE) {
-        finish(worker, seat, verdict, result);
+    struct lg_connection *connection = user->connection;
+    enum lg_status status = lg_step(worker, user, result);
+    if (status == LG_WRONG) {
+        lg_fail_operation(worker, user, "", user->terminal.wrong ? user->terminal.wrong : "a wrong answer");
+    } else if (status != LG_EXECUTE && !result) {
+        lg_fail_operation(worker, user, "", "the workload ends it without having asked anything");
+    } else if (status != LG_EXECUTE) {
+        finish(worker, user, status, result);
     } else {
-        const struct lg_statement *statement = lg_statement_of(run, &seat->terminal);
-        unsigned flying = atomic_load_explicit(&worker->flying, memory_order_relaxed);
-        if (flying == 0)
+        const struct lg_statement *statement = lg_statement_of(run, &user->terminal);
+        unsigned in_flight = atomic_load_explicit(&worker->in_flight, memory_order_relaxed);
+        if (in_flight == 0)
             atomic_store_explicit(&worker->heard_ns, worker->now_ns, memory_order_relaxed);
-        atomic_store_explicit(&worker->flying, flying + 1, memory_order_relaxed);
+        atomic_store_explicit(&worker->in_flight, in_flight + 1, memory_order_relaxed);
         lg_connection_settled(worker, connection,
                               run->backend->submit(connection->handle, statement,
-                                                   seat->terminal.values,
-                                                   seat->terminal.reader));
+                                                   user->terminal.values,
+                                                   user->terminal.reader));
     }
 }
 
@@ -338,12 +338,12 @@ void lg_connection_settled(struct lg_worker *worker, struct lg_connection *conne
     }
 }
 
-bool lg_count_retry(struct lg_worker *worker, struct lg_seat *seat,
+bool lg_count_retry(struct lg_worker *worker, struct lg_user *user,
                     const struct lg_result *result, uint64_t *pause_ns)
 {
-    struct lg_tally *tally = &worker->tallies[seat->terminal.operation];
-    if (++seat->attempts > MOST_RETRIES) {
-        lg_fail_operation(worker, seat, result->code,
+    struct lg_tally *tally = &worker->tallies[user->terminal.operation];
+    if (++user->attempts > MOST_RETRIES) {
+        lg_fail_operation(worker, user, result->code,
                           "undone and tried again 1000 times, to no avail");
         return false;
     }
@@ -351,46 +351,46 @@ bool lg_count_retry(struct lg_worker *worker, struct lg_seat *seat,
         tally->retried++;
         lg_codes_count(&worker->codes, result->code, 1);
     }
-    unsigned doublings = seat->attempts < PAUSE_DOUBLINGS ? seat->attempts : PAUSE_DOUBLINGS;
+    unsigned doublings = user->attempts < PAUSE_DOUBLINGS ? user->attempts : PAUSE_DOUBLINGS;
     int64_t longest = (int64_t)(SHORTEST_PAUSE_NS << doublings);
-    *pause_ns = (uint64_t)lg_random_between(&worker->random, 0, longest);
+    *pause_ns = (uint64_t)tb_random_between(&worker->random, 0, longest);
     return true;
 }
 
-static void retry(struct lg_worker *worker, struct lg_seat *seat, const struct lg_result *result)
+static void retry(struct lg_worker *worker, struct lg_user *user, const struct lg_result *result)
 {
     uint64_t pause_ns;
-    if (lg_count_retry(worker, seat, result, &pause_ns))
-        later(worker, seat, LG_PAUSING, worker->now_ns + pause_ns);
+    if (lg_count_retry(worker, user, result, &pause_ns))
+        later(worker, user, LG_PAUSING, worker->now_ns + pause_ns);
 }
 
 void lg_connection_answered(struct lg_worker *worker, struct lg_connection *connection)
 {
-    struct lg_seat *seat = connection->seat;
+    struct lg_user *user = connection->user;
     const struct lg_result *result = worker->run->backend->result(connection->handle);
-    unsigned flying = atomic_load_explicit(&worker->flying, memory_order_relaxed);
-    worker->now_ns = lg_monotonic_ns();
-    atomic_store_explicit(&worker->flying, flying - 1, memory_order_relaxed);
+    unsigned in_flight = atomic_load_explicit(&worker->in_flight, memory_order_relaxed);
+    worker->now_ns = tb_monotonic_ns();
+    atomic_store_explicit(&worker->in_flight, in_flight - 1, memory_order_relaxed);
     atomic_store_explicit(&worker->heard_ns, worker->now_ns, memory_order_relaxed);
     if (result->outcome == LG_OK)
-        call(worker, seat, result);
+        call(worker, user, result);
     else if (result->outcome == LG_RETRY)
-        retry(worker, seat, result);
+        retry(worker, user, result);
     else
-        lg_fail_operation(worker, seat, result->code, result->message);
+        lg_fail_operation(worker, user, result->code, result->message);
 }
 
-void lg_seat_wake(struct lg_worker *worker, struct lg_seat *seat, uint64_t due_ns)
+void lg_user_wake(struct lg_worker *worker, struct lg_user *user, uint64_t due_ns)
 {
-    if (seat->place == LG_PAUSING) {
-        seat->place = LG_WORKING;
-        call(worker, seat, NULL);
-    } else if (seat->place == LG_DUE) {
-        begin_at_start(worker, seat);
-    } else if (seat->place == LG_KEYING) {
-        send_if(worker, seat, due_ns);
+    if (user->place == LG_PAUSING) {
+        user->place = LG_WORKING;
+        call(worker, user, NULL);
+    } else if (user->place == LG_DUE) {
+        begin_at_start(worker, user);
+    } else if (user->place == LG_KEYING) {
+        send_if(worker, user, due_ns);
     } else {
-        begin(worker, seat);
+        begin(worker, user);
     }
 }
 
@@ -398,20 +398,20 @@ void lg_seat_wake(struct lg_worker *worker, struct lg_seat *seat, uint64_t due_n
  * Closed loop: everybody begins with the run; emulated users that think come one by one
  * within the first cycle, as they would if they had been at it for long.
  */
-void lg_seats_start(struct lg_worker *worker)
+void lg_users_start(struct lg_worker *worker)
 {
     struct lg_run *run = worker->run;
-    for (size_t i = 0; i < worker->seat_count; i++) {
-        struct lg_seat *seat = &worker->seats[i];
+    for (size_t i = 0; i < worker->user_count; i++) {
+        struct lg_user *user = &worker->users[i];
         if (run->spec->open_loop) {
-            rest(worker, seat);
+            rest(worker, user);
         } else if (run->spec->think_time) {
-            lg_draw(worker, seat);
-            uint64_t cycle = seat->terminal.keying_ns + seat->terminal.think_ns;
-            double share = 1.0 - lg_random_fraction(&worker->random);
-            later(worker, seat, LG_KEYING, run->begin_ns + (uint64_t)(share * (double)cycle));
+            lg_draw(worker, user);
+            uint64_t cycle = user->terminal.keying_ns + user->terminal.think_ns;
+            double share = 1.0 - tb_random_fraction(&worker->random);
+            later(worker, user, LG_KEYING, run->begin_ns + (uint64_t)(share * (double)cycle));
         } else {
-            later(worker, seat, LG_THINKING, run->begin_ns);
+            later(worker, user, LG_THINKING, run->begin_ns);
         }
     }
 }
@@ -419,7 +419,7 @@ void lg_seats_start(struct lg_worker *worker)
 static uint64_t waiting(const struct lg_worker *worker)
 {
     uint64_t count = 0;
-    for (const struct lg_seat *seat = worker->waiting; seat; seat = seat->next)
+    for (const struct lg_user *user = worker->waiting; user; user = user->next)
         count++;
     return count;
 }
@@ -434,13 +434,13 @@ void lg_leave_ramp_up(struct lg_worker *worker)
     worker->backlog_begin = take_all_before(run, run->measure_ns, &first);
     /* Starts wait in their order; those of the window may be there when this loop is late. */
     while (worker->waiting && worker->waiting->start_ns < run->measure_ns) {
-        struct lg_seat *seat = worker->waiting;
-        worker->waiting = seat->next;
+        struct lg_user *user = worker->waiting;
+        worker->waiting = user->next;
         if (!worker->waiting)
             worker->waiting_end = &worker->waiting;
         worker->backlog_begin++;
         worker->busy--;
-        rest(worker, seat);
+        rest(worker, user);
     }
 }
 
@@ -464,7 +464,7 @@ static void count_unfinished(struct lg_worker *worker, int operation, uint64_t s
     if (!in_window(worker->run, start_ns))
         return;
     tally->unfinished += times;
-    lg_hdr_record(&tally->latency, now > start_ns ? now - start_ns : 0, times);
+    tb_hdr_record(&tally->latency, now > start_ns ? now - start_ns : 0, times);
 }
 
 /* What was meant to start and has not begun is drawn now: it would have been some operation. */
@@ -474,7 +474,7 @@ static void count_never_begun(struct lg_worker *worker)
     bool cut = worker->now_ns < run->end_ns; /* the run has failed */
     uint64_t number, left = take_all_before(run, cut ? worker->now_ns : run->end_ns, &number);
     uint64_t each = left / BACKLOG_DRAWN + 1;
-    struct lg_terminal *drawn = &worker->seats[0].terminal;
+    struct lg_terminal *drawn = &worker->users[0].terminal;
     drawn->only_drawn = true;
     while (left > 0) {
         uint64_t times = left < each ? left : each;
@@ -491,10 +491,10 @@ static void count_never_begun(struct lg_worker *worker)
 
 void lg_count_unfinished(struct lg_worker *worker)
 {
-    for (size_t i = 0; i < worker->seat_count; i++) {
-        const struct lg_seat *seat = &worker->seats[i];
-        if (seat->place >= LG_WAITING)
-            count_unfinished(worker, seat->terminal.operation, seat->start_ns, 1);
+    for (size_t i = 0; i < worker->user_count; i++) {
+        const struct lg_user *user = &worker->users[i];
+        if (user->place >= LG_WAITING)
+            count_unfinished(worker, user->terminal.operation, user->start_ns, 1);
     }
     if (worker->run->spec->open_loop)
         count_never_begun(worker);

@@ -1,11 +1,11 @@
-#include "timers.h"
 #include "support.h"
+#include "timers.h"
 
 #include <stdlib.h>
 
 void lg_timers_init(struct lg_timers *timers, size_t capacity)
 {
-    timers->heap = lg_allocate(capacity, sizeof *timers->heap);
+    timers->heap = tb_allocate(capacity, sizeof *timers->heap);
     timers->count = 0;
 }
 

@@ -5,8 +5,9 @@
  * One turn: sleep until a descriptor or the timer is ready → advance the connections →
  * answers of embedded engines → timers → write the journal.
  */
-#include "worker.h"
+#include "clock.h"
 #include "support.h"
+#include "worker.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ void lg_watch(struct lg_worker *worker, struct lg_connection *connection, uint32
                     : events == 0            ? EPOLL_CTL_DEL
                                              : EPOLL_CTL_MOD;
     if (epoll_ctl(worker->epoll, operation, connection->descriptor, &event) != 0)
-        lg_run_fail(worker->run, "connection %u: cannot be waited for: %s", connection->number,
+        lg_run_fail(worker->run, "connection %u: cannot wait for it: %s", connection->number,
                     strerror(errno));
     connection->watched = events;
 }
@@ -55,7 +56,7 @@ static void arm(struct lg_worker *worker)
     if (due == worker->armed_ns || due == UINT64_MAX)
         return;
     struct itimerspec when = {
-        .it_value = {.tv_sec = (time_t)(due / LG_SECOND), .tv_nsec = (long)(due % LG_SECOND)},
+        .it_value = {.tv_sec = (time_t)(due / TB_SECOND), .tv_nsec = (long)(due % TB_SECOND)},
     };
     timerfd_settime(worker->timer, TFD_TIMER_ABSTIME, &when, NULL);
     worker->armed_ns = due;
@@ -66,7 +67,7 @@ static void fire_timers(struct lg_worker *worker)
     while (lg_timers_next(worker->timers) <= worker->now_ns &&
            !atomic_load_explicit(&worker->run->stop, memory_order_relaxed)) {
         struct lg_timer timer = lg_timers_take(worker->timers);
-        lg_seat_wake(worker, timer.who, timer.due_ns);
+        lg_user_wake(worker, timer.who, timer.due_ns);
     }
 }
 
@@ -74,11 +75,11 @@ static void hear(struct lg_worker *worker, struct lg_connection *connection, uin
 {
     if (connection->ready)
         return;
-    if (!connection->seat || connection->seat->place != LG_WORKING) {
+    if (!connection->user || connection->user->place != LG_WORKING) {
         /* A message of the server between two calls: the next call will see it. */
         lg_watch(worker, connection, 0);
         if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
-            lg_run_fail(worker->run, "connection %u: the server has closed it while it was idle",
+            lg_run_fail(worker->run, "connection %u: the server closed it while it was idle",
                         connection->number);
         return;
     }
@@ -87,7 +88,7 @@ static void hear(struct lg_worker *worker, struct lg_connection *connection, uin
         lg_connection_answered(worker, connection);
         return;
     }
-    atomic_store_explicit(&worker->heard_ns, lg_monotonic_ns(), memory_order_relaxed);
+    atomic_store_explicit(&worker->heard_ns, tb_monotonic_ns(), memory_order_relaxed);
     lg_connection_settled(worker, connection, state);
 }
 
@@ -123,11 +124,11 @@ void lg_note_window(struct lg_worker *worker, uint64_t before_ns, uint64_t now_n
 {
     const struct lg_run *run = worker->run;
     if (before_ns < run->measure_ns && now_ns >= run->measure_ns) {
-        worker->cpu_ns -= lg_thread_cpu_ns();
+        worker->cpu_ns -= tb_thread_cpu_ns();
         lg_leave_ramp_up(worker);
     }
     if (before_ns < run->end_ns && now_ns >= run->end_ns) {
-        worker->cpu_ns += lg_thread_cpu_ns();
+        worker->cpu_ns += tb_thread_cpu_ns();
         lg_note_backlog(worker);
     }
 }
@@ -140,7 +141,7 @@ static void turn(struct lg_worker *worker)
     int count = epoll_wait(worker->epoll, events, EVENTS_A_TURN, worker->ready ? 0 : -1);
     for (int i = 0; i < count; i++) {
         if (events[i].data.ptr == worker) {
-            worker->now_ns = lg_monotonic_ns();
+            worker->now_ns = tb_monotonic_ns();
             worker->armed_ns = 0;
         } else if (events[i].data.ptr) {
             hear(worker, events[i].data.ptr, events[i].events);
@@ -191,26 +192,26 @@ static size_t share(size_t of, const struct lg_worker *worker)
     return of / threads + (worker->index < of % threads);
 }
 
-static void open_seats(struct lg_worker *worker)
+static void open_users(struct lg_worker *worker)
 {
     const struct lg_run *run = worker->run;
     const struct lg_spec *spec = run->spec;
     size_t own = run->workload->terminal_bytes;
-    worker->seat_count = share(spec->terminals, worker);
-    worker->seats = lg_allocate(worker->seat_count, sizeof *worker->seats);
-    worker->own = lg_allocate(worker->seat_count, own);
-    worker->timers = lg_allocate(1, sizeof *worker->timers);
-    lg_timers_init(worker->timers, worker->seat_count);
+    worker->user_count = share(spec->terminals, worker);
+    worker->users = tb_allocate(worker->user_count, sizeof *worker->users);
+    worker->own = tb_allocate(worker->user_count, own);
+    worker->timers = tb_allocate(1, sizeof *worker->timers);
+    lg_timers_init(worker->timers, worker->user_count);
     worker->waiting_end = &worker->waiting;
     /* A stream of the loop's first terminal, from the end that terminals do not reach. */
-    lg_random_seed(&worker->random, spec->seed,
+    tb_random_seed(&worker->random, spec->seed,
                    UINT64_MAX - spec->first_terminal - worker->index);
-    for (size_t i = 0; i < worker->seat_count; i++) {
-        struct lg_terminal *terminal = &worker->seats[i].terminal;
+    for (size_t i = 0; i < worker->user_count; i++) {
+        struct lg_terminal *terminal = &worker->users[i].terminal;
         terminal->number = spec->first_terminal + worker->index + (uint32_t)i * spec->threads;
         terminal->thinks = spec->think_time;
         terminal->own = own ? (char *)worker->own + i * own : NULL;
-        lg_random_seed(&terminal->random, spec->seed, terminal->number);
+        tb_random_seed(&terminal->random, spec->seed, terminal->number);
         run->workload->terminal(run->work, terminal);
     }
 }
@@ -218,9 +219,9 @@ static void open_seats(struct lg_worker *worker)
 static bool open_connections(struct lg_worker *worker)
 {
     struct lg_run *run = worker->run;
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     size_t count = share(run->spec->connections, worker);
-    worker->connections = lg_allocate(count, sizeof *worker->connections);
+    worker->connections = tb_allocate(count, sizeof *worker->connections);
     for (size_t i = 0; i < count; i++) {
         struct lg_connection *connection = &worker->connections[i];
         connection->number = worker->index + (unsigned)i * run->spec->threads;
@@ -235,7 +236,7 @@ static bool open_connections(struct lg_worker *worker)
         connection->next = worker->free;
         worker->free = connection;
         worker->connection_count++;
-        atomic_store_explicit(&worker->heard_ns, lg_monotonic_ns(), memory_order_relaxed);
+        atomic_store_explicit(&worker->heard_ns, tb_monotonic_ns(), memory_order_relaxed);
         if (atomic_load(&run->stop))
             return false;
     }
@@ -256,17 +257,17 @@ static bool wait_for_gate(struct lg_run *run)
 
 static void turn_until_over(struct lg_worker *worker)
 {
-    worker->now_ns = lg_monotonic_ns();
+    worker->now_ns = tb_monotonic_ns();
     if (lg_works_in_calls(worker)) {
         lg_work_in_calls(worker);
     } else {
-        lg_seats_start(worker);
+        lg_users_start(worker);
         while (!over(worker))
             turn(worker);
     }
     if (worker->run->spec->operations)
         lg_note_window(worker, worker->now_ns, UINT64_MAX);
-    worker->now_ns = lg_monotonic_ns();
+    worker->now_ns = tb_monotonic_ns();
     lg_count_unfinished(worker);
 }
 
@@ -275,7 +276,7 @@ void *lg_worker_main(void *argument)
     struct lg_worker *worker = argument;
     struct lg_run *run = worker->run;
     if (open_descriptors(worker) && open_connections(worker)) {
-        open_seats(worker);
+        open_users(worker);
         if (wait_for_gate(run))
             turn_until_over(worker);
     }
@@ -292,7 +293,7 @@ void lg_worker_free(struct lg_worker *worker)
         lg_timers_free(worker->timers);
     free(worker->timers);
     free(worker->connections);
-    free(worker->seats);
+    free(worker->users);
     free(worker->own);
     free(worker->journal.bytes);
     lg_tallies_free(worker->tallies, worker->run->workload->operation_count);

@@ -10,7 +10,7 @@ struct lg_connection {
     void *handle;     /* the back end's */
     int descriptor;   /* -1: the engine is embedded */
     uint32_t watched; /* epoll events that are asked for */
-    struct lg_seat *seat; /* whom it works for */
+    struct lg_user *user; /* whom it works for */
     bool ready;           /* answered within submit, not looked at yet */
     struct lg_connection *next; /* in the list of free or of ready ones */
 };
@@ -26,19 +26,19 @@ enum lg_place {
     LG_PAUSING,  /* between two attempts, keeps its connection */
 };
 
-struct lg_seat {
+struct lg_user {
     struct lg_terminal terminal;
     enum lg_place place;
     struct lg_connection *connection;
     uint64_t start_ns; /* of the operation: sent, or meant to be sent */
     unsigned attempts;
-    struct lg_seat *next;
+    struct lg_user *next;
 };
 
 /* terminals.c */
-void lg_seats_start(struct lg_worker *worker);
+void lg_users_start(struct lg_worker *worker);
 /* A terminal's timer has come. */
-void lg_seat_wake(struct lg_worker *worker, struct lg_seat *seat, uint64_t due_ns);
+void lg_user_wake(struct lg_worker *worker, struct lg_user *user, uint64_t due_ns);
 /* What submit or advance has said of a connection. */
 void lg_connection_settled(struct lg_worker *worker, struct lg_connection *connection,
                            enum lg_state state);
@@ -53,20 +53,20 @@ void lg_count_unfinished(struct lg_worker *worker);
 /* Whether an operation may begin in the phase that `start_ns` falls into. */
 bool lg_may_start(struct lg_worker *worker, uint64_t start_ns);
 /* Draws the terminal's next operation. */
-void lg_draw(struct lg_worker *worker, struct lg_seat *seat);
+void lg_draw(struct lg_worker *worker, struct lg_user *user);
 /* The workload's next step; `result` is NULL at the first one. */
-enum lg_verdict lg_step(struct lg_worker *worker, struct lg_seat *seat,
+enum lg_status lg_step(struct lg_worker *worker, struct lg_user *user,
                         const struct lg_result *result);
 /* The operation is done, or has failed. */
-void lg_count(struct lg_worker *worker, struct lg_seat *seat, enum lg_verdict verdict,
+void lg_count(struct lg_worker *worker, struct lg_user *user, enum lg_status status,
               const struct lg_result *result);
-void lg_fail_operation(struct lg_worker *worker, const struct lg_seat *seat, const char *code,
+void lg_fail_operation(struct lg_worker *worker, const struct lg_user *user, const char *code,
                        const char *message);
 /* An attempt was undone: how long to wait before the next; false where that were too many. */
-bool lg_count_retry(struct lg_worker *worker, struct lg_seat *seat,
+bool lg_count_retry(struct lg_worker *worker, struct lg_user *user,
                     const struct lg_result *result, uint64_t *pause_ns);
 /* Open loop: the terminal takes the next intended start; false behind the window. */
-bool lg_take_start(struct lg_worker *worker, struct lg_seat *seat);
+bool lg_take_start(struct lg_worker *worker, struct lg_user *user);
 
 /* worker.c: watches the connection's descriptor for these epoll events. */
 void lg_watch(struct lg_worker *worker, struct lg_connection *connection, uint32_t events);

@@ -15,23 +15,12 @@
 #define LOADGEN_WORKLOAD_H
 
 #include "backend.h"
+#include "random.h"
 
 #define LG_MAX_VALUES 72
 #define LG_MAX_OPERATIONS 8
 
-/* Where a workload's random numbers come from: splitmix64 seeds xoshiro256**. */
-struct lg_random {
-    uint64_t state[4];
-};
-
-void lg_random_seed(struct lg_random *random, uint64_t seed, uint64_t stream);
-uint64_t lg_random_next(struct lg_random *random);
-/* Uniform in [low, high], without bias. */
-int64_t lg_random_between(struct lg_random *random, int64_t low, int64_t high);
-/* Uniform in (0, 1]. */
-double lg_random_fraction(struct lg_random *random);
-
-enum lg_verdict {
+enum lg_status {
     LG_EXECUTE,     /* submit `statement` with `values` */
     LG_DONE,        /* committed, or read: counts */
     LG_SKIPPED,     /* likewise, but there was not all to do that belongs to it: counts, and apart */
@@ -42,7 +31,7 @@ enum lg_verdict {
 
 struct lg_terminal {
     uint32_t number;      /* 0 … terminals of all processes - 1 */
-    struct lg_random random;
+    struct tb_random random;
     int operation;        /* index into the workload's operations */
     int call;             /* operation whose statement is next, `operation` itself where
                              `step` leaves it alone */
@@ -59,31 +48,15 @@ struct lg_terminal {
 };
 
 /* A name that statements may use as :name, by operation; its place is its index in values. */
-struct lg_offer {
+struct lg_bind_parameter {
     const char *name;
     enum lg_kind kind;
 };
 
 struct lg_operation {
     const char *name;
-    struct lg_offer offers[LG_MAX_VALUES]; /* ended by a NULL name */
+    struct lg_bind_parameter bind_parameters[LG_MAX_VALUES]; /* ended by a NULL name */
 };
-
-/* A growing buffer of text. */
-struct lg_text {
-    char *bytes;
-    size_t length, capacity;
-};
-
-void lg_text_add(struct lg_text *text, const char *bytes, size_t length);
-void lg_text_printf(struct lg_text *text, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/*
- * One line of progress on descriptor 3, {"event": …, "monotonic_ns": …, "counts": {…}},
- * where that is open; callable from any thread. `counts` may be NULL and stays the caller's.
- */
-void lg_progress(const char *event, json_t *counts);
 
 /* What a workload is opened with. */
 struct lg_opening {
@@ -112,7 +85,7 @@ struct lg_workload {
     size_t operation_count; /* LG_MAX_OPERATIONS at most */
     size_t terminal_bytes;
     /* NULL with the error. */
-    void *(*open)(const struct lg_opening *opening, struct lg_error *error);
+    void *(*open)(const struct lg_opening *opening, struct tb_error *error);
     void (*close)(void *self);
     /*
      * How many statements an operation has: 0 where it is never asked; where they are
@@ -120,21 +93,21 @@ struct lg_workload {
      */
     size_t (*texts)(void *self, int operation);
     /* The statements as they are; false with the error. NULL where they are as they may be. */
-    bool (*prepare)(void *self, const struct lg_statements *statements, struct lg_error *error);
+    bool (*prepare)(void *self, const struct lg_statements *statements, struct tb_error *error);
     void (*terminal)(void *self, struct lg_terminal *terminal);
     void (*begin)(void *self, struct lg_terminal *terminal);
     /* `result` is NULL at the first step of an operation. */
-    enum lg_verdict (*step)(void *self, struct lg_terminal *terminal,
+    enum lg_status (*step)(void *self, struct lg_terminal *terminal,
                             const struct lg_result *result);
     /* One line that tells what this operation has committed; nothing where it has not. */
     void (*journal)(void *self, struct lg_terminal *terminal, const struct lg_result *result,
-                    struct lg_text *line);
+                    struct tb_text *line);
     /* Its own part of the result, when all terminals have ended. May be NULL. */
     void (*finish)(void *self, json_t *result);
     /* Task "load": fills the tables in parallel. NULL where there is none. */
-    bool (*load)(const struct lg_job *job, json_t *result, struct lg_error *error);
+    bool (*load)(const struct lg_job *job, json_t *result, struct tb_error *error);
     /* Task "verify": reads everything back. NULL where there is none. */
-    bool (*verify)(const struct lg_job *job, json_t *result, struct lg_error *error);
+    bool (*verify)(const struct lg_job *job, json_t *result, struct tb_error *error);
 };
 
 extern const struct lg_workload lg_tpcc, lg_ycsb;

@@ -22,38 +22,38 @@
 #define DEFAULT_CHUNK (64 * MB_MIB)
 
 bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
-                     struct lg_error *error)
+                     struct tb_error *error)
 {
     static const char *const orders[] = {"sequential", "sequential_desc", "random", "zipf",
                                          "strided",    "hotspot",         NULL};
     uint64_t range = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
     int order;
-    if (!mb_read_word(job, "pattern", orders, -1, &order, error) ||
-        !mb_read_bytes(job, "stride_bytes", access_bytes, &pattern->stride_bytes, error) ||
-        !mb_read_bytes(job, "hotspot_bytes", range, &pattern->hotspot_bytes, error) ||
-        !mb_read_bytes(job, "chunk_bytes", DEFAULT_CHUNK, &pattern->chunk_bytes, error) ||
-        !mb_read_number(job, "zipf_exponent", 0.01, 10, 0.9, &pattern->zipf_exponent, error))
+    if (!tb_read_word(job->given, "pattern", orders, -1, &order, error) ||
+        !mb_read_bytes(job->given, "stride_bytes", access_bytes, &pattern->stride_bytes, error) ||
+        !mb_read_bytes(job->given, "hotspot_bytes", range, &pattern->hotspot_bytes, error) ||
+        !mb_read_bytes(job->given, "chunk_bytes", DEFAULT_CHUNK, &pattern->chunk_bytes, error) ||
+        !tb_read_number(job->given, "zipf_exponent", 0.01, 10, 0.9, &pattern->zipf_exponent, error))
         return false;
     pattern->order = (enum mb_order)order;
     if (pattern->hotspot_bytes > range) {
-        lg_fail(error, "hotspot_bytes: from one access to a partition's range (%" PRIu64
-                       " bytes) is wanted", range);
+        tb_fail(error, "hotspot_bytes: must be from one access to a partition's range (%" PRIu64
+                       " bytes)", range);
         return false;
     }
     return mb_pattern_fits(job, pattern, access_bytes, range, error);
 }
 
 bool mb_pattern_fits(const struct mb_job *job, const struct mb_pattern *pattern,
-                     uint64_t access_bytes, uint64_t range_bytes, struct lg_error *error)
+                     uint64_t access_bytes, uint64_t range_bytes, struct tb_error *error)
 {
     enum mb_order order = pattern->order;
     bool scattered = order == MB_RANDOM || order == MB_ZIPF || order == MB_HOTSPOT;
     uint64_t sharers = job->threads / job->partitions;
     if (order == MB_HOTSPOT && pattern->hotspot_bytes < access_bytes)
-        lg_fail(error, "hotspot_bytes: %" PRIu64 " are less than an access of %" PRIu64,
+        tb_fail(error, "hotspot_bytes: %" PRIu64 " is less than an access of %" PRIu64,
                 pattern->hotspot_bytes, access_bytes);
     else if (range_bytes / (scattered ? 1 : sharers) < access_bytes)
-        lg_fail(error, "range_bytes: %" PRIu64 " threads share a partition of %" PRIu64
+        tb_fail(error, "range_bytes: %" PRIu64 " threads share a partition of %" PRIu64
                        " bytes: less than an access each", sharers, range_bytes);
     else
         return true;
@@ -70,14 +70,14 @@ static uint64_t slots_of(const struct mb_cursor *cursor)
 static uint64_t random_offset(struct mb_cursor *cursor)
 {
     int64_t last = (int64_t)slots_of(cursor) - 1;
-    return (uint64_t)lg_random_between(&cursor->random, 0, last) * cursor->access_bytes;
+    return (uint64_t)tb_random_between(&cursor->random, 0, last) * cursor->access_bytes;
 }
 
 static void draw_ring(struct mb_cursor *cursor)
 {
     bool skewed = cursor->pattern.order == MB_ZIPF;
     cursor->ring_count = skewed ? mb_zipf_draws(cursor->access_bytes) : DRAWS;
-    cursor->ring = lg_allocate(cursor->ring_count, sizeof *cursor->ring);
+    cursor->ring = tb_allocate(cursor->ring_count, sizeof *cursor->ring);
     if (skewed) {
         mb_zipf_fill(cursor, slots_of(cursor));
         return;
@@ -125,7 +125,7 @@ void mb_cursor_init(struct mb_cursor *cursor, const struct mb_thread *thread,
     };
     /* Asked for of a partition, it may be more than a second target has, or a chain's step. */
     cursor->pattern.hotspot_bytes = least(pattern->hotspot_bytes, cursor->range_bytes);
-    lg_random_seed(&cursor->random, lg_random_next(&cursor->random), stream);
+    tb_random_seed(&cursor->random, tb_random_next(&cursor->random), stream);
     if (pattern->order == MB_STRIDED)
         take_slice(cursor);
     else if (pattern->order == MB_SEQUENTIAL || pattern->order == MB_SEQUENTIAL_DESC)

@@ -17,7 +17,7 @@
 enum { AHEAD = 32 };
 
 /* Fisher and Yates, with the draws AHEAD of the swaps. */
-static void shuffle(uint32_t *numbers, uint64_t count, struct lg_random *random)
+static void shuffle(uint32_t *numbers, uint64_t count, struct tb_random *random)
 {
     uint32_t drawn[AHEAD];
     for (uint64_t i = 0; i < count + AHEAD; i++) {
@@ -29,16 +29,16 @@ static void shuffle(uint32_t *numbers, uint64_t count, struct lg_random *random)
         }
         if (i < count) {
             uint64_t bound = count - i;
-            drawn[i % AHEAD] = (uint32_t)(((__uint128_t)lg_random_next(random) * bound) >> 64);
+            drawn[i % AHEAD] = (uint32_t)(((__uint128_t)tb_random_next(random) * bound) >> 64);
             __builtin_prefetch(&numbers[drawn[i % AHEAD]], 1);
         }
     }
 }
 
-static void draw_random(uint32_t *order, uint64_t nodes, uint64_t block, struct lg_random *random)
+static void draw_random(uint32_t *order, uint64_t nodes, uint64_t block, struct tb_random *random)
 {
     uint64_t blocks = (nodes + block - 1) / block, filled = 0;
-    uint32_t *places = lg_allocate(blocks, sizeof *places);
+    uint32_t *places = tb_allocate(blocks, sizeof *places);
     for (uint64_t i = 0; i < blocks; i++)
         places[i] = (uint32_t)i;
     shuffle(places, blocks, random);
@@ -61,10 +61,10 @@ static void step_through(uint32_t *order, uint64_t nodes, uint64_t step)
             order[filled++] = (uint32_t)node;
 }
 
-void mb_cycle_write(char *base, const struct mb_cycle *cycle, struct lg_random *random)
+void mb_cycle_write(char *base, const struct mb_cycle *cycle, struct tb_random *random)
 {
     uint64_t nodes = cycle->nodes, bytes = cycle->node_bytes;
-    uint32_t *order = lg_allocate(nodes, sizeof *order);
+    uint32_t *order = tb_allocate(nodes, sizeof *order);
     if (cycle->order == MB_CHASE_RANDOM) {
         uint64_t block = cycle->locality_bytes / bytes;
         draw_random(order, nodes, block == 0 || block > nodes ? nodes : block, random);

@@ -7,6 +7,7 @@
  * The core's own frequency is what a chain of dependent additions shows, one a cycle; it is
  * where the ceiling of plausible figures comes from.
  */
+#include "clock.h"
 #include "kernel.h"
 #include "support.h"
 
@@ -16,7 +17,7 @@
 
 struct mb_cpu mb_cpu;
 
-#define CALIBRATION_NS (50 * LG_MILLISECOND)
+#define CALIBRATION_NS (50 * TB_MILLISECOND)
 #define MOST_DRIFT 0.01 /* of the counter's rate, from one look to the next */
 
 static void find_model(void)
@@ -103,7 +104,7 @@ static void read_both(uint64_t *cycles, uint64_t *ns)
     uint64_t closest = UINT64_MAX;
     *cycles = *ns = 0;
     for (int i = 0; i < 16; i++) {
-        uint64_t before = mb_clock_begin(), now = lg_monotonic_ns(), after = mb_clock_end();
+        uint64_t before = mb_clock_begin(), now = tb_monotonic_ns(), after = mb_clock_end();
         if (after - before >= closest)
             continue;
         closest = after - before;
@@ -134,7 +135,7 @@ static uint64_t first_cycles, first_ns, last_cycles, last_ns;
 void mb_cpu_settle(void)
 {
     uint64_t cycles, ns;
-    while (lg_monotonic_ns() - first_ns < CALIBRATION_NS)
+    while (tb_monotonic_ns() - first_ns < CALIBRATION_NS)
         ;
     read_both(&cycles, &ns);
     mb_cpu.clock_hz = (double)(cycles - first_cycles) * 1e9 / (double)(ns - first_ns);
@@ -142,7 +143,7 @@ void mb_cpu_settle(void)
     last_ns = ns;
 }
 
-bool mb_cpu_clock_kept(struct lg_error *error)
+bool mb_cpu_clock_kept(struct tb_error *error)
 {
     uint64_t cycles, ns;
     if (mb_cpu.invariant_clock)
@@ -155,9 +156,9 @@ bool mb_cpu_clock_kept(struct lg_error *error)
     last_ns = ns;
     if (fabs(hz / mb_cpu.clock_hz - 1) <= MOST_DRIFT)
         return true;
-    lg_fail(error, "the time stamp counter went at %.3f GHz, and at %.3f GHz when it was measured: "
-                   "this processor does not call it invariant (%s), and it is not; durations of "
-                   "single operations cannot be measured with it",
+    tb_fail(error, "the time stamp counter ran at %.3f GHz, and at %.3f GHz when it was measured: "
+                   "it is not invariant on this processor (%s), so it cannot measure durations of "
+                   "single operations",
             hz / 1e9, mb_cpu.clock_hz / 1e9, mb_cpu.model);
     return false;
 }
@@ -167,9 +168,9 @@ void mb_cpu_measure_core(void)
     enum { ROUNDS = 20000, TRIES = 5 };
     double best = 0;
     for (int i = 0; i < TRIES; i++) { /* the fastest: the others were interrupted */
-        uint64_t begin = lg_monotonic_ns();
+        uint64_t begin = tb_monotonic_ns();
         add_chain(ROUNDS);
-        double hz = 8.0 * ROUNDS * 1e9 / (double)(lg_monotonic_ns() - begin);
+        double hz = 8.0 * ROUNDS * 1e9 / (double)(tb_monotonic_ns() - begin);
         best = hz > best ? hz : best;
     }
     mb_cpu.core_hz = best;

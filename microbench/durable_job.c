@@ -7,13 +7,13 @@ const char *const mb_medium_names[] = {
     [MB_MEDIUM_NTSTORE] = "ntstore", NULL,
 };
 
-bool mb_medium_read(const struct mb_job *job, int otherwise, int *flush, struct lg_error *error)
+bool mb_medium_read(const struct mb_job *job, int otherwise, int *flush, struct tb_error *error)
 {
-    if (!mb_read_word(job, "flush", mb_medium_names, otherwise, flush, error))
+    if (!tb_read_word(job->given, "flush", mb_medium_names, otherwise, flush, error))
         return false;
     if (*flush == MB_MEDIUM_NTSTORE || mb_cpu.flush[*flush])
         return true;
-    lg_fail(error, "flush: this processor has no %s (%s)", mb_medium_names[*flush], mb_cpu.model);
+    tb_fail(error, "flush: this processor has no %s (%s)", mb_medium_names[*flush], mb_cpu.model);
     return false;
 }
 

@@ -14,7 +14,7 @@ enum {
 };
 extern const char *const mb_medium_names[];
 
-bool mb_medium_read(const struct mb_job *job, int otherwise, int *flush, struct lg_error *error);
+bool mb_medium_read(const struct mb_job *job, int otherwise, int *flush, struct tb_error *error);
 void mb_medium_persists(int flush, struct mb_persist *persist);
 
 /* Calls an inlined function with the medium as a constant: work(thread, medium, count). */

@@ -1,5 +1,4 @@
 /* What a target turned out to be: asked of the kernel behind touching, not believed. */
-#include "support.h"
 #include "target.h"
 
 #include <inttypes.h>

@@ -12,11 +12,8 @@
 #define MICROBENCH_JOB_H
 
 #include "hdr.h"
-#include "workload.h" /* lg_random, lg_error */
-
-#include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include "json.h"
+#include "random.h"
 
 #define MB_LINE UINT64_C(64)
 #define MB_KIB UINT64_C(1024)
@@ -24,7 +21,7 @@
 #define MB_GIB (1024 * MB_MIB)
 #define MB_HUGE_PAGE (2 * MB_MIB)
 
-struct mb_kind;
+struct mb_kernel;
 struct mb_spec;
 
 struct mb_target {
@@ -57,7 +54,7 @@ struct mb_job {
     const struct mb_spec *spec;
     const char *name;
     const json_t *given; /* the kind's own keys stand in it */
-    const struct mb_kind *kind;
+    const struct mb_kernel *kernel;
     struct mb_target *target;
     uint32_t threads;
     uint32_t partitions; /* equal parts of the range, `threads` a multiple of it */
@@ -91,7 +88,7 @@ struct mb_spec {
 };
 
 /* Every error names the key. The spec owns `document` in either case. */
-bool mb_spec_read(struct mb_spec *spec, json_t *document, struct lg_error *error);
+bool mb_spec_read(struct mb_spec *spec, json_t *document, struct tb_error *error);
 void mb_spec_free(struct mb_spec *spec);
 struct mb_target *mb_spec_target(struct mb_spec *spec, const char *name);
 

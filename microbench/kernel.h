@@ -50,12 +50,12 @@ struct mb_thread {
     char *base;
     uint64_t range_bytes;
     uint32_t sharers, place;
-    struct lg_random random; /* of (seed, repeat, index) */
+    struct tb_random random; /* of (seed, repeat, index) */
     struct mb_counts done;
     bool recording;
-    struct lg_hdr latency; /* where the kind has_latency; ns (mb_ns) */
+    struct tb_hdr latency; /* where the kind has_latency; ns (mb_ns) */
     void *own;             /* the kind's, from `begin` to `end` */
-    struct lg_error error;
+    struct tb_error error;
 };
 
 /* Bytes in each cycle of the core, by its load and store ports. */
@@ -71,17 +71,17 @@ struct mb_persist {
     bool second_alone;              /* nothing is written to the job's own */
 };
 
-struct mb_kind {
+struct mb_kernel {
     const char *name;
     const char *const *keys; /* of a job, besides the common ones; NULL at the end */
     bool has_latency;
-    bool (*read)(struct mb_job *job, struct lg_error *error);
+    bool (*read)(struct mb_job *job, struct tb_error *error);
     void (*release)(struct mb_job *job);                       /* of params; may be NULL */
-    bool (*prepare)(struct mb_job *job, struct lg_error *error); /* may be NULL */
+    bool (*prepare)(struct mb_job *job, struct tb_error *error); /* may be NULL */
     bool (*begin)(struct mb_thread *thread); /* false with thread->error; may be NULL */
     bool (*work)(struct mb_thread *thread, uint64_t operations); /* likewise */
     void (*end)(struct mb_thread *thread);                     /* may be NULL */
-    bool (*check)(const struct mb_job *job, struct lg_error *error); /* may be NULL */
+    bool (*check)(const struct mb_job *job, struct tb_error *error); /* may be NULL */
     void (*report)(const struct mb_job *job, json_t *facts);   /* may be NULL */
     /* What its instructions could move at most; NULL: what the widest could. */
     struct mb_ceiling (*ceiling)(const struct mb_job *job);
@@ -89,20 +89,11 @@ struct mb_kind {
     bool (*persists)(const struct mb_job *job, struct mb_persist *persist);
 };
 
-const struct mb_kind *mb_kind_named(const char *name); /* NULL where there is none */
+const struct mb_kernel *mb_kernel_named(const char *name); /* NULL where there is none */
 
-/* Keys of a job. Each is false with an error that names the key. */
-bool mb_read_bytes(const struct mb_job *job, const char *key, uint64_t otherwise,
-                   uint64_t *value, struct lg_error *error); /* a multiple of 64, > 0 */
-bool mb_read_integer(const struct mb_job *job, const char *key, int64_t least, int64_t most,
-                     int64_t otherwise, int64_t *value, struct lg_error *error);
-bool mb_read_number(const struct mb_job *job, const char *key, double least, double most,
-                    double otherwise, double *value, struct lg_error *error);
-bool mb_read_flag(const struct mb_job *job, const char *key, bool otherwise, bool *value,
-                  struct lg_error *error);
-/* One of `words` (NULL at the end), as its index; `otherwise` -1: the key must be there. */
-bool mb_read_word(const struct mb_job *job, const char *key, const char *const *words,
-                  int otherwise, int *value, struct lg_error *error);
+/* A number of bytes, a multiple of 64 and more than 0; otherwise as tb_read_integer (json.h). */
+bool mb_read_bytes(const json_t *given, const char *key, uint64_t fallback, uint64_t *value,
+                   struct tb_error *error);
 
 /*
  * {"second": {"target": …, "share": …, "offset_bytes": …, "range_bytes": …}}: the share of
@@ -113,7 +104,7 @@ struct mb_second {
     uint64_t offset_bytes, range_bytes;
     double share;
 };
-bool mb_second_read(const struct mb_job *job, struct mb_second *second, struct lg_error *error);
+bool mb_second_read(const struct mb_job *job, struct mb_second *second, struct tb_error *error);
 /* The part of it that belongs to the thread's partition: its first byte, and how many. */
 char *mb_second_part(const struct mb_thread *thread, const struct mb_second *second,
                      uint64_t *bytes);
@@ -143,14 +134,14 @@ void mb_cpu_settle(void);
  * A counter that the processor does not call invariant: has it kept its rate by CLOCK_MONOTONIC
  * since the last look? False with the error.
  */
-bool mb_cpu_clock_kept(struct lg_error *error);
+bool mb_cpu_clock_kept(struct tb_error *error);
 void mb_cpu_measure_core(void);
 
 /* "isa": auto takes the widest that this CPU has; another one must be there. */
-bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct lg_error *error);
+bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct tb_error *error);
 /* "flush" by any key's name ("flush", "persist" …): an instruction this CPU has. */
 bool mb_flush_read(const struct mb_job *job, const char *key, enum mb_flush *flush,
-                   struct lg_error *error);
+                   struct tb_error *error);
 
 /* What one operation executes. */
 struct mb_operation {
@@ -164,7 +155,7 @@ struct mb_operation {
 };
 /* isa, operation, access_bytes, flush, fence, flush_when, fence_every_bytes */
 bool mb_operation_read(const struct mb_job *job, struct mb_operation *operation,
-                       struct lg_error *error);
+                       struct tb_error *error);
 #define MB_OPERATION_KEYS \
     "isa", "operation", "access_bytes", "flush", "fence", "flush_when", "fence_every_bytes"
 
@@ -190,13 +181,13 @@ struct mb_pattern {
     double zipf_exponent;
 };
 bool mb_pattern_read(const struct mb_job *job, uint64_t access_bytes, struct mb_pattern *pattern,
-                     struct lg_error *error);
+                     struct tb_error *error);
 /*
  * Has a range room for accesses of that size in this order, for each thread that shares it? False
  * with the error. For ranges that mb_pattern_read does not know: a second target, a chain's step.
  */
 bool mb_pattern_fits(const struct mb_job *job, const struct mb_pattern *pattern,
-                     uint64_t access_bytes, uint64_t range_bytes, struct lg_error *error);
+                     uint64_t access_bytes, uint64_t range_bytes, struct tb_error *error);
 #define MB_PATTERN_KEYS \
     "pattern", "stride_bytes", "hotspot_bytes", "chunk_bytes", "zipf_exponent"
 
@@ -231,7 +222,7 @@ struct mb_cursor {
     uint64_t at, lap;     /* sequential, strided: access within the chunk or lap; which */
     char **ring;          /* scattered: where accesses begin */
     uint64_t ring_count;
-    struct lg_random random;
+    struct tb_random random;
 };
 /* `base` and `range_bytes`: the thread's own, or those of its part of the second target. */
 void mb_cursor_init(struct mb_cursor *cursor, const struct mb_thread *thread,

@@ -7,6 +7,8 @@
  * Exit status: 0 complete; 1 failed, with the reason in the result and on stderr; 2 the
  * spec cannot be run as it is, nothing was measured.
  */
+#include "clock.h"
+#include "progress.h"
 #include "run.h"
 #include "support.h"
 #include "target.h"
@@ -17,7 +19,7 @@
 
 enum { FAILED = 1, USAGE = 2 };
 
-static int refuse(const struct lg_error *error)
+static int refuse(const struct tb_error *error)
 {
     fprintf(stderr, "microbench: %s\n", error->text);
     return USAGE;
@@ -27,19 +29,19 @@ static json_t *new_result(void)
 {
     return json_pack("{s:i, s:s, s:n, s:s, s:{s:I, s:I}, s:{}, s:[], s:[]}", "schema", 2,
                      "status", "complete", "error", "version", MICROBENCH_VERSION, "clock",
-                     "monotonic_ns", (json_int_t)lg_monotonic_ns(), "realtime_ns",
-                     (json_int_t)lg_realtime_ns(), "targets", "measurements", "notes");
+                     "monotonic_ns", (json_int_t)tb_monotonic_ns(), "realtime_ns",
+                     (json_int_t)tb_realtime_ns(), "targets", "measurements", "notes");
 }
 
 static void note(json_t *result, const char *format, const char *name)
 {
-    struct lg_text text = {0};
-    lg_text_printf(&text, format, name);
+    struct tb_text text = {0};
+    tb_text_printf(&text, format, name);
     json_array_append_new(json_object_get(result, "notes"), json_string(text.bytes));
     free(text.bytes);
 }
 
-static bool map_targets(struct mb_spec *spec, json_t *result, struct lg_error *error)
+static bool map_targets(struct mb_spec *spec, json_t *result, struct tb_error *error)
 {
     for (size_t i = 0; i < spec->target_count; i++) {
         struct mb_target *target = &spec->targets[i];
@@ -50,8 +52,8 @@ static bool map_targets(struct mb_spec *spec, json_t *result, struct lg_error *e
         json_object_set_new(json_object_get(result, "targets"), target->name, facts);
         if (target->kind == MB_DRAM && target->pages == MB_HUGE &&
             (uint64_t)huge < target->size_bytes / MB_HUGE_PAGE * MB_HUGE_PAGE)
-            note(result, "target %s: huge pages were asked for, but not all of it lies on them "
-                         "(huge_bytes): its figures hold misses of the address translation",
+            note(result, "target %s: not all of it is on huge pages, as requested (huge_bytes): its "
+                         "figures include TLB misses",
                  target->name);
     }
     for (size_t m = 0; m < spec->measurement_count; m++)
@@ -70,20 +72,19 @@ static void note_sharing(const struct mb_measurement *measurement, json_t *resul
             for (uint32_t i = 0; i < measurement->jobs[a].threads; i++)
                 for (uint32_t k = a == b ? i + 1 : 0; k < measurement->jobs[b].threads; k++)
                     if (measurement->jobs[a].cpus[i] == measurement->jobs[b].cpus[k]) {
-                        note(result, "measurement %s: more than one thread on a processor: they "
-                                     "took turns",
+                        note(result, "measurement %s: several threads shared a processor",
                              measurement->name);
                         return;
                     }
 }
 
 static bool run_repeat(const struct mb_measurement *measurement, uint32_t number,
-                       json_t *repeats, struct lg_error *error)
+                       json_t *repeats, struct tb_error *error)
 {
     struct mb_repeat repeat;
     json_t *counts = json_pack("{s:s, s:i}", "measurement", measurement->name, "repeat",
                                (int)number + 1);
-    lg_progress("measuring", counts);
+    tb_progress("measuring", counts);
     json_decref(counts);
     json_t *result = mb_repeat_run(&repeat, measurement, number, error)
                          ? mb_repeat_result(&repeat, error)
@@ -95,18 +96,18 @@ static bool run_repeat(const struct mb_measurement *measurement, uint32_t number
 }
 
 static bool run_measurement(struct mb_measurement *measurement, json_t *result,
-                            struct lg_error *error)
+                            struct tb_error *error)
 {
-    uint64_t begin = lg_monotonic_ns();
+    uint64_t begin = tb_monotonic_ns();
     for (size_t j = 0; j < measurement->job_count; j++) {
         struct mb_job *job = &measurement->jobs[j];
-        if (job->kind->prepare && !job->kind->prepare(job, error))
+        if (job->kernel->prepare && !job->kernel->prepare(job, error))
             return false;
     }
     json_t *repeats = json_array();
     json_array_append_new(json_object_get(result, "measurements"),
                           json_pack("{s:s, s:I, s:o}", "name", measurement->name, "prepare_ns",
-                                    (json_int_t)(lg_monotonic_ns() - begin), "repeats", repeats));
+                                    (json_int_t)(tb_monotonic_ns() - begin), "repeats", repeats));
     note_sharing(measurement, result);
     for (uint32_t i = 0; i < measurement->repeats; i++)
         if (!run_repeat(measurement, i, repeats, error) || !mb_cpu_clock_kept(error))
@@ -114,7 +115,7 @@ static bool run_measurement(struct mb_measurement *measurement, json_t *result,
     return true;
 }
 
-static bool run_all(struct mb_spec *spec, json_t *result, struct lg_error *error)
+static bool run_all(struct mb_spec *spec, json_t *result, struct tb_error *error)
 {
     bool mapped = map_targets(spec, result, error);
     mb_cpu_settle();
@@ -122,36 +123,31 @@ static bool run_all(struct mb_spec *spec, json_t *result, struct lg_error *error
     if (!mapped)
         return false;
     if (!mb_cpu.invariant_clock)
-        note(result, "the processor (%s) does not call its time stamp counter invariant, as under some "
-                     "hypervisors: it was held against the clock behind each measurement",
+        note(result, "the processor (%s) does not report an invariant time stamp counter, as under "
+                     "some hypervisors: it was compared with the clock after each measurement",
              mb_cpu.model);
     for (size_t m = 0; m < spec->measurement_count; m++) {
-        struct lg_error inner = {""};
+        struct tb_error inner = {""};
         if (run_measurement(&spec->measurements[m], result, &inner))
             continue;
-        lg_fail(error, "measurement %.100s: %.800s", spec->measurements[m].name, inner.text);
+        tb_fail(error, "measurement %.100s: %.800s", spec->measurements[m].name, inner.text);
         return false;
     }
     return true;
 }
 
-/* A result that did not reach its reader is a failure, whatever stands in it. */
-static int print(json_t *result, bool complete, const struct lg_error *error)
+/* A result that cannot be written is a failure, whatever it says. */
+static int print(json_t *result, bool complete, const struct tb_error *error)
 {
     if (!complete) {
         fprintf(stderr, "microbench: %s\n", error->text);
         json_object_set_new(result, "status", json_string("failed"));
         json_object_set_new(result, "error", json_string(error->text));
     }
-    bool printed = json_dumpf(result, stdout, JSON_COMPACT) == 0 && putchar('\n') != EOF &&
-                   fflush(stdout) == 0;
-    if (!printed)
-        perror("microbench: the result cannot be written");
-    json_decref(result);
-    return complete && printed ? EXIT_SUCCESS : FAILED;
+    return tb_print(result, "microbench") && complete ? EXIT_SUCCESS : FAILED;
 }
 
-static int measure(struct mb_spec *spec, struct lg_error *error)
+static int measure(struct mb_spec *spec, struct tb_error *error)
 {
     json_t *result = new_result();
     return print(result, run_all(spec, result, error), error);
@@ -159,10 +155,10 @@ static int measure(struct mb_spec *spec, struct lg_error *error)
 
 int main(int argc, char **argv)
 {
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     struct mb_spec spec = {.document = NULL};
     json_error_t parse_error;
-    lg_progress_open();
+    tb_progress_open();
     bool check = argc == 2 && strcmp(argv[1], "--check") == 0;
     if (!check && (argc != 2 || strcmp(argv[1], "-") != 0)) {
         fprintf(stderr, "usage: microbench -|--check < spec.json > result.json\n");
@@ -170,7 +166,7 @@ int main(int argc, char **argv)
     }
     json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES, &parse_error);
     if (!document) {
-        lg_fail(&error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
+        tb_fail(&error, "the spec: %s (line %d)", parse_error.text, parse_error.line);
         return refuse(&error);
     }
     spec.document = document;

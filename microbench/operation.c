@@ -10,14 +10,14 @@ const char *const mb_flush_names[MB_FLUSHES + 1] = {"none", "clwb", "clflushopt"
                                                     NULL};
 const char *const mb_fence_names[MB_FENCES + 1] = {"none", "sfence", "mfence", NULL};
 
-bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct lg_error *error)
+bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct tb_error *error)
 {
     const json_t *given = json_object_get(job->given, "isa");
     const char *text = json_is_null(given) || !given ? "auto" : json_string_value(given);
     for (int i = MB_ISAS - 1; i >= 0; i--) {
         bool asked = text && strcmp(text, mb_isa_names[i]) == 0;
         if (asked && !mb_cpu.isa[i]) {
-            lg_fail(error, "isa: %s is not what this processor has (%s)", text, mb_cpu.model);
+            tb_fail(error, "isa: this processor has no %s (%s)", text, mb_cpu.model);
             return false;
         }
         if (asked || (text && strcmp(text, "auto") == 0 && mb_cpu.isa[i])) {
@@ -25,43 +25,43 @@ bool mb_isa_read(const struct mb_job *job, enum mb_isa *isa, struct lg_error *er
             return true;
         }
     }
-    lg_fail(error, "isa: one of \"auto\", \"avx512\", \"avx2\", \"sse2\", \"neon\" is wanted");
+    tb_fail(error, "isa: must be one of \"auto\", \"avx512\", \"avx2\", \"sse2\", \"neon\"");
     return false;
 }
 
 bool mb_flush_read(const struct mb_job *job, const char *key, enum mb_flush *flush,
-                   struct lg_error *error)
+                   struct tb_error *error)
 {
     int word;
-    if (!mb_read_word(job, key, mb_flush_names, MB_NO_FLUSH, &word, error))
+    if (!tb_read_word(job->given, key, mb_flush_names, MB_NO_FLUSH, &word, error))
         return false;
     *flush = (enum mb_flush)word;
     if (mb_cpu.flush[word])
         return true;
-    lg_fail(error, "%s: this processor has no %s (%s)", key, mb_flush_names[word], mb_cpu.model);
+    tb_fail(error, "%s: this processor has no %s (%s)", key, mb_flush_names[word], mb_cpu.model);
     return false;
 }
 
 /* Of mixed operations "operation" itself is read by their kind. */
 static bool read_access(const struct mb_job *job, struct mb_operation *operation,
-                        struct lg_error *error)
+                        struct tb_error *error)
 {
     static const char *const whens[] = {"write", "line", NULL};
     int access, fence, when;
     const char *word = json_string_value(json_object_get(job->given, "operation"));
     bool mixed = word && strcmp(word, "mixed") == 0;
-    if (!(mixed ? mb_read_word(job, "store", mb_access_names, MB_STORE, &access, error)
-                : mb_read_word(job, "operation", mb_access_names, -1, &access, error)) ||
+    if (!(mixed ? tb_read_word(job->given, "store", mb_access_names, MB_STORE, &access, error)
+                : tb_read_word(job->given, "operation", mb_access_names, -1, &access, error)) ||
         !mb_flush_read(job, "flush", &operation->flush, error) ||
-        !mb_read_word(job, "fence", mb_fence_names, MB_NO_FENCE, &fence, error) ||
-        !mb_read_word(job, "flush_when", whens, 0, &when, error))
+        !tb_read_word(job->given, "fence", mb_fence_names, MB_NO_FENCE, &fence, error) ||
+        !tb_read_word(job->given, "flush_when", whens, 0, &when, error))
         return false;
     operation->access = (enum mb_access)access;
     operation->fence = (enum mb_fence)fence;
     operation->flush_each_line = operation->flush != MB_NO_FLUSH && when == 1;
     if (operation->flush == MB_NO_FLUSH || operation->access == MB_STORE)
         return true;
-    lg_fail(error, "flush: %s has no lines in the cache to be flushed",
+    tb_fail(error, "flush: %s leaves no line in the cache to flush",
             mb_access_names[operation->access]);
     return false;
 }
@@ -72,19 +72,19 @@ static bool divides(uint64_t a, uint64_t b)
 }
 
 bool mb_operation_read(const struct mb_job *job, struct mb_operation *operation,
-                       struct lg_error *error)
+                       struct tb_error *error)
 {
     *operation = (struct mb_operation){.bytes = 0};
     if (!mb_isa_read(job, &operation->isa, error) || !read_access(job, operation, error) ||
-        !mb_read_bytes(job, "access_bytes", 0, &operation->bytes, error) ||
-        !mb_read_bytes(job, "fence_every_bytes", operation->bytes,
+        !mb_read_bytes(job->given, "access_bytes", TB_REQUIRED, &operation->bytes, error) ||
+        !mb_read_bytes(job->given, "fence_every_bytes", operation->bytes,
                        &operation->fence_every_bytes, error))
         return false;
     if (operation->bytes > job->range_bytes / job->partitions)
-        lg_fail(error, "access_bytes: a partition of the range has only %llu bytes",
+        tb_fail(error, "access_bytes: a partition of the range has only %llu bytes",
                 (unsigned long long)(job->range_bytes / job->partitions));
     else if (!divides(operation->bytes, operation->fence_every_bytes))
-        lg_fail(error, "fence_every_bytes: a multiple or a divisor of access_bytes is wanted");
+        tb_fail(error, "fence_every_bytes: must be a multiple or a divisor of access_bytes");
     else
         return true;
     return false;

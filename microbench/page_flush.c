@@ -26,8 +26,8 @@ uint32_t mb_pages_fit(size_t bytes, size_t page_bytes)
 static void shape(struct mb_page_store *store, void *base, uint32_t pages, size_t page_bytes)
 {
     *store = (struct mb_page_store){.base = base, .pages = pages, .page_bytes = page_bytes};
-    store->slot_of = lg_allocate(pages, sizeof *store->slot_of);
-    store->version_of = lg_allocate(pages, sizeof *store->version_of);
+    store->slot_of = tb_allocate(pages, sizeof *store->slot_of);
+    store->version_of = tb_allocate(pages, sizeof *store->version_of);
 }
 
 void mb_pages_open(struct mb_page_store *store, void *base, uint32_t pages, size_t page_bytes)

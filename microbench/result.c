@@ -1,15 +1,11 @@
 /* From counts to figures: totals, plausibility, and the result's JSON. */
+#include "json.h"
 #include "run.h"
 #include "support.h"
 
 #include <stdlib.h>
 
 #define TURBO 1.5 /* a core may be so much faster under way than when its clock was measured */
-
-static json_t *integer(uint64_t value)
-{
-    return json_integer((json_int_t)value);
-}
 
 static void add(struct mb_counts *sum, const struct mb_counts *more)
 {
@@ -41,16 +37,16 @@ struct mb_job_totals mb_job_totals(const struct mb_repeat *repeat, const struct 
 }
 
 bool mb_plausible(const struct mb_job *job, const struct mb_counts *done, uint64_t duration_ns,
-                  double core_hz, struct lg_error *error)
+                  double core_hz, struct tb_error *error)
 {
     static const struct mb_ceiling widest = {.load = 3 * 64, .store = 2 * 64};
-    struct mb_ceiling ceiling = job->kind->ceiling ? job->kind->ceiling(job) : widest;
+    struct mb_ceiling ceiling = job->kernel->ceiling ? job->kernel->ceiling(job) : widest;
     double cycles = (double)(duration_ns + 1000) * TURBO * core_hz / 1e9;
     double loads = (double)done->read_bytes / cycles, stores = (double)done->written_bytes / cycles;
     if (loads <= ceiling.load && stores <= ceiling.store)
         return true;
-    lg_fail(error, "job %.100s: implausible: a thread %s %.1f bytes in each of the core's cycles, "
-                   "more than its ports can carry (%u): its loop does not do what it should",
+    tb_fail(error, "job %.100s: implausible: a thread %s %.1f bytes in each of the core's cycles, "
+                   "more than its ports can carry (%u): its loop is wrong",
             job->name, loads > ceiling.load ? "loaded" : "stored",
             loads > ceiling.load ? loads : stores,
             loads > ceiling.load ? ceiling.load : ceiling.store);
@@ -59,17 +55,17 @@ bool mb_plausible(const struct mb_job *job, const struct mb_counts *done, uint64
 
 static json_t *latency_of(const struct mb_repeat *repeat, const struct mb_job *job)
 {
-    if (!job->kind->has_latency)
+    if (!job->kernel->has_latency)
         return json_null();
-    struct lg_hdr sum;
-    lg_hdr_init(&sum);
+    struct tb_hdr sum;
+    tb_hdr_init(&sum);
     for (uint32_t i = 0; i < repeat->worker_count; i++)
         if (repeat->workers[i].thread.job == job)
-            lg_hdr_add(&sum, &repeat->workers[i].thread.latency);
-    char *text = sum.total ? lg_hdr_encode(&sum) : NULL;
+            tb_hdr_add(&sum, &repeat->workers[i].thread.latency);
+    char *text = sum.total ? tb_hdr_encode(&sum) : NULL;
     json_t *hdr = text ? json_string(text) : json_null();
     free(text);
-    lg_hdr_free(&sum);
+    tb_hdr_free(&sum);
     return hdr;
 }
 
@@ -84,22 +80,22 @@ static json_t *threads_of(const struct mb_repeat *repeat, const struct mb_job *j
         json_array_append_new(
             threads,
             json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu", worker->thread.cpu,
-                      "begin_ns", integer(worker->begin_ns), "end_ns", integer(worker->end_ns),
-                      "operations", integer(done->operations), "read_bytes",
-                      integer(done->read_bytes), "written_bytes", integer(done->written_bytes),
-                      "cpu_ns", integer(worker->cpu_ns), "minor_faults",
-                      integer(worker->faults.minor), "major_faults",
-                      integer(worker->faults.major)));
+                      "begin_ns", tb_integer(worker->begin_ns), "end_ns", tb_integer(worker->end_ns),
+                      "operations", tb_integer(done->operations), "read_bytes",
+                      tb_integer(done->read_bytes), "written_bytes", tb_integer(done->written_bytes),
+                      "cpu_ns", tb_integer(worker->cpu_ns), "minor_faults",
+                      tb_integer(worker->faults.minor), "major_faults",
+                      tb_integer(worker->faults.major)));
     }
     return threads;
 }
 
 static json_t *window_of(const struct mb_job_totals *totals)
 {
-    return json_pack("{s:o, s:o, s:o, s:o}", "duration_ns", integer(totals->window_ns),
-                     "operations", integer(totals->window.operations), "read_bytes",
-                     integer(totals->window.read_bytes), "written_bytes",
-                     integer(totals->window.written_bytes));
+    return json_pack("{s:o, s:o, s:o, s:o}", "duration_ns", tb_integer(totals->window_ns),
+                     "operations", tb_integer(totals->window.operations), "read_bytes",
+                     tb_integer(totals->window.read_bytes), "written_bytes",
+                     tb_integer(totals->window.written_bytes));
 }
 
 static json_t *job_result(const struct mb_repeat *repeat, const struct mb_job *job)
@@ -107,17 +103,17 @@ static json_t *job_result(const struct mb_repeat *repeat, const struct mb_job *j
     struct mb_job_totals totals = mb_job_totals(repeat, job);
     struct mb_persist persist;
     const char *why = NULL, *durable = NULL;
-    if (job->kind->persists && job->kind->persists(job, &persist))
+    if (job->kernel->persists && job->kernel->persists(job, &persist))
         durable = mb_durable_job(job, &persist, &why);
     json_t *facts = json_object();
-    if (job->kind->report)
-        job->kind->report(job, facts);
+    if (job->kernel->report)
+        job->kernel->report(job, facts);
     json_t *result = json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "name", job->name, "kind", job->kind->name,
-        "target", job->target->name, "operations", integer(totals.all.operations), "read_bytes",
-        integer(totals.all.read_bytes), "written_bytes", integer(totals.all.written_bytes),
-        "second_bytes", integer(totals.all.second_bytes), "duration_ns",
-        integer(totals.end_ns - totals.begin_ns));
+        "{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "name", job->name, "kind", job->kernel->name,
+        "target", job->target->name, "operations", tb_integer(totals.all.operations), "read_bytes",
+        tb_integer(totals.all.read_bytes), "written_bytes", tb_integer(totals.all.written_bytes),
+        "second_bytes", tb_integer(totals.all.second_bytes), "duration_ns",
+        tb_integer(totals.end_ns - totals.begin_ns));
     json_t *figures = json_pack(
         "{s:o, s:f, s:f, s:o, s:s?, s:s?, s:o, s:o}", "window", window_of(&totals),
         "operations_per_second", totals.operations_per_second, "bandwidth_bytes_per_second",
@@ -128,7 +124,7 @@ static json_t *job_result(const struct mb_repeat *repeat, const struct mb_job *j
     return result;
 }
 
-json_t *mb_repeat_result(const struct mb_repeat *repeat, struct lg_error *error)
+json_t *mb_repeat_result(const struct mb_repeat *repeat, struct tb_error *error)
 {
     const struct mb_measurement *measurement = repeat->measurement;
     for (uint32_t i = 0; i < repeat->worker_count; i++) {
@@ -140,9 +136,9 @@ json_t *mb_repeat_result(const struct mb_repeat *repeat, struct lg_error *error)
     json_t *jobs = json_array();
     for (size_t j = 0; j < measurement->job_count; j++)
         json_array_append_new(jobs, job_result(repeat, &measurement->jobs[j]));
-    return json_pack("{s:o, s:o, s:o, s:f, s:o}", "begin_ns", integer(repeat->begin_ns),
-                     "duration_ns", integer(repeat->duration_ns), "stolen_ns",
-                     repeat->stolen_ns < 0 ? json_null() : integer((uint64_t)repeat->stolen_ns),
+    return json_pack("{s:o, s:o, s:o, s:f, s:o}", "begin_ns", tb_integer(repeat->begin_ns),
+                     "duration_ns", tb_integer(repeat->duration_ns), "stolen_ns",
+                     repeat->stolen_ns < 0 ? json_null() : tb_integer((uint64_t)repeat->stolen_ns),
                      "core_hz", repeat->core_hz, "jobs", jobs);
 }
 
@@ -162,5 +158,5 @@ json_t *mb_cpu_facts(void)
                      names_of(mb_flush_names, mb_cpu.flush), "tsc_hz", mb_cpu.clock_hz,
                      "stamp_step_ns", (double)mb_cpu.clock_step * 1e9 / mb_cpu.clock_hz,
                      "invariant_tsc", mb_cpu.invariant_clock, "core_hz", mb_cpu.core_hz,
-                     "llc_bytes", integer(mb_cpu.llc_bytes));
+                     "llc_bytes", tb_integer(mb_cpu.llc_bytes));
 }

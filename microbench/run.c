@@ -10,6 +10,7 @@
  * measured under the load that was asked for: each notes what it had done by then, and rates
  * are taken from that.
  */
+#include "clock.h"
 #include "run.h"
 #include "support.h"
 
@@ -38,7 +39,7 @@ static void relax(void)
 
 static void wait_until(uint64_t due_ns)
 {
-    while (lg_monotonic_ns() < due_ns)
+    while (tb_monotonic_ns() < due_ns)
         relax();
 }
 
@@ -48,7 +49,7 @@ static void pin(struct mb_worker *worker)
     CPU_ZERO(&one);
     CPU_SET(worker->thread.cpu, &one);
     if (sched_setaffinity(0, sizeof one, &one) != 0)
-        lg_fail(&worker->thread.error, "processor %d: %s", worker->thread.cpu, strerror(errno));
+        tb_fail(&worker->thread.error, "processor %d: %s", worker->thread.cpu, strerror(errno));
 }
 
 /* ---- the loop of a thread ---- */
@@ -124,21 +125,21 @@ static bool goes_on(const struct mb_worker *worker, uint64_t now, uint64_t stop_
 static bool loop(struct mb_worker *worker, uint64_t stop_ns, bool warm_up)
 {
     struct mb_thread *thread = &worker->thread;
-    const struct mb_kind *kind = thread->job->kind;
-    uint64_t now = lg_monotonic_ns(), due = now;
+    const struct mb_kernel *kernel = thread->job->kernel;
+    uint64_t now = tb_monotonic_ns(), due = now;
     while (goes_on(worker, now, stop_ns, warm_up)) {
         uint64_t step = worker->step, before = moved_bytes(&thread->done), began = now;
         if (!warm_up && worker->operations && worker->operations - thread->done.operations < step)
             step = worker->operations - thread->done.operations;
-        if (!kind->work(thread, step))
+        if (!kernel->work(thread, step))
             return false;
-        now = lg_monotonic_ns();
+        now = tb_monotonic_ns();
         adapt_step(worker, now - began);
         if (!warm_up)
             note_window(worker, now);
         if (paced(worker)) {
             due = keep_pace(worker, due, moved_bytes(&thread->done) - before, now);
-            now = lg_monotonic_ns();
+            now = tb_monotonic_ns();
         }
     }
     return true;
@@ -148,7 +149,7 @@ static void end_measured(struct mb_worker *worker)
 {
     struct mb_repeat *repeat = worker->repeat;
     uint_fast64_t none = 0;
-    worker->end_ns = lg_monotonic_ns();
+    worker->end_ns = tb_monotonic_ns();
     atomic_compare_exchange_strong(&repeat->first_end_ns, &none, worker->end_ns);
     if (worker->operations)
         atomic_fetch_sub(&repeat->counted_left, 1);
@@ -160,7 +161,7 @@ static void agree_on_start(struct mb_repeat *repeat)
 {
     if (pthread_barrier_wait(&repeat->barrier) == PTHREAD_BARRIER_SERIAL_THREAD) {
         uint64_t duration = repeat->measurement->duration_ns;
-        repeat->start_ns = lg_monotonic_ns() + START_AHEAD_NS;
+        repeat->start_ns = tb_monotonic_ns() + START_AHEAD_NS;
         repeat->stop_ns = duration ? repeat->start_ns + duration : 0;
     }
     pthread_barrier_wait(&repeat->barrier);
@@ -175,12 +176,12 @@ static void measure(struct mb_worker *worker)
     agree_on_start(repeat);
     wait_until(repeat->start_ns);
     struct mb_faults before = mb_thread_faults();
-    worker->begin_ns = lg_monotonic_ns();
-    uint64_t cpu_ns = lg_thread_cpu_ns();
+    worker->begin_ns = tb_monotonic_ns();
+    uint64_t cpu_ns = tb_thread_cpu_ns();
     if (!loop(worker, repeat->stop_ns, false))
         atomic_store(&repeat->failed, true);
     end_measured(worker);
-    worker->cpu_ns = lg_thread_cpu_ns() - cpu_ns;
+    worker->cpu_ns = tb_thread_cpu_ns() - cpu_ns;
     struct mb_faults after = mb_thread_faults();
     worker->faults.minor = after.minor - before.minor;
     worker->faults.major = after.major - before.major;
@@ -192,21 +193,21 @@ static void *live(void *of)
     struct mb_worker *worker = of;
     struct mb_thread *thread = &worker->thread;
     struct mb_repeat *repeat = worker->repeat;
-    const struct mb_kind *kind = thread->job->kind;
+    const struct mb_kernel *kernel = thread->job->kernel;
     pin(worker);
-    bool begun = !*thread->error.text && (!kind->begin || kind->begin(thread));
+    bool begun = !*thread->error.text && (!kernel->begin || kernel->begin(thread));
     if (!begun)
         atomic_store(&repeat->failed, true);
     pthread_barrier_wait(&repeat->barrier);
     uint64_t warm_up = repeat->measurement->warm_up_ns;
     bool whole = !atomic_load(&repeat->failed);
-    if (whole && warm_up && !loop(worker, lg_monotonic_ns() + warm_up, true))
+    if (whole && warm_up && !loop(worker, tb_monotonic_ns() + warm_up, true))
         atomic_store(&repeat->failed, true);
     pthread_barrier_wait(&repeat->barrier);
     if (whole && !atomic_load(&repeat->failed))
         measure(worker);
-    if (begun && kind->end)
-        kind->end(thread);
+    if (begun && kernel->end)
+        kernel->end(thread);
     return NULL;
 }
 
@@ -230,9 +231,9 @@ static void prepare_worker(struct mb_worker *worker, struct mb_repeat *repeat,
         .place = index % sharers,
     };
     uint64_t stream = (uint64_t)repeat->number << 32 | index;
-    lg_random_seed(&worker->thread.random, job->seed, stream);
-    if (job->kind->has_latency)
-        lg_hdr_init(&worker->thread.latency);
+    tb_random_seed(&worker->thread.random, job->seed, stream);
+    if (job->kernel->has_latency)
+        tb_hdr_init(&worker->thread.latency);
     if (worker->operations)
         atomic_fetch_add(&repeat->counted_left, 1);
 }
@@ -243,7 +244,7 @@ static void prepare(struct mb_repeat *repeat, const struct mb_measurement *measu
     *repeat = (struct mb_repeat){.measurement = measurement, .number = number, .stolen_ns = -1};
     for (size_t j = 0; j < measurement->job_count; j++)
         repeat->worker_count += measurement->jobs[j].threads;
-    repeat->workers = lg_allocate(repeat->worker_count, sizeof *repeat->workers);
+    repeat->workers = tb_allocate(repeat->worker_count, sizeof *repeat->workers);
     uint32_t at = 0;
     for (size_t j = 0; j < measurement->job_count; j++)
         for (uint32_t i = 0; i < measurement->jobs[j].threads; i++)
@@ -254,7 +255,7 @@ static void prepare(struct mb_repeat *repeat, const struct mb_measurement *measu
 void mb_repeat_free(struct mb_repeat *repeat)
 {
     for (uint32_t i = 0; i < repeat->worker_count; i++)
-        lg_hdr_free(&repeat->workers[i].thread.latency);
+        tb_hdr_free(&repeat->workers[i].thread.latency);
     free(repeat->workers);
     pthread_barrier_destroy(&repeat->barrier);
 }
@@ -266,7 +267,7 @@ static int64_t stolen_ns(const struct mb_repeat *repeat)
     char line[512];
     int cpu;
     unsigned long long ticks;
-    int64_t sum = file ? 0 : -1, tick_ns = (int64_t)LG_SECOND / sysconf(_SC_CLK_TCK);
+    int64_t sum = file ? 0 : -1, tick_ns = (int64_t)TB_SECOND / sysconf(_SC_CLK_TCK);
     while (file && fgets(line, sizeof line, file)) {
         if (sscanf(line, "cpu%d %*u %*u %*u %*u %*u %*u %*u %llu", &cpu, &ticks) != 2)
             continue;
@@ -292,7 +293,7 @@ static void start(struct mb_worker *worker)
 }
 
 bool mb_repeat_run(struct mb_repeat *repeat, const struct mb_measurement *measurement,
-                   uint32_t number, struct lg_error *error)
+                   uint32_t number, struct tb_error *error)
 {
     prepare(repeat, measurement, number);
     mb_cpu_measure_core();
@@ -306,7 +307,7 @@ bool mb_repeat_run(struct mb_repeat *repeat, const struct mb_measurement *measur
     for (uint32_t i = 0; i < repeat->worker_count; i++) {
         struct mb_worker *worker = &repeat->workers[i];
         if (*worker->thread.error.text) {
-            lg_fail(error, "job %.100s: %.800s", worker->thread.job->name,
+            tb_fail(error, "job %.100s: %.800s", worker->thread.job->name,
                     worker->thread.error.text);
             return false;
         }
@@ -318,7 +319,7 @@ bool mb_repeat_run(struct mb_repeat *repeat, const struct mb_measurement *measur
             repeat->duration_ns = repeat->workers[i].end_ns - repeat->begin_ns;
     for (size_t j = 0; j < measurement->job_count; j++) {
         const struct mb_job *job = &measurement->jobs[j];
-        if (job->kind->check && !job->kind->check(job, error))
+        if (job->kernel->check && !job->kernel->check(job, error))
             return false;
     }
     return true;

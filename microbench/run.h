@@ -40,7 +40,7 @@ struct mb_repeat {
 
 /* False with the error; the repeat's workers are to be freed in either case. */
 bool mb_repeat_run(struct mb_repeat *repeat, const struct mb_measurement *measurement,
-                   uint32_t number, struct lg_error *error);
+                   uint32_t number, struct tb_error *error);
 void mb_repeat_free(struct mb_repeat *repeat);
 
 /* What all threads of a job did together. */
@@ -56,10 +56,10 @@ struct mb_job_totals mb_job_totals(const struct mb_repeat *repeat, const struct 
  * the cache can carry: then the loop did not do what it should have done.
  */
 bool mb_plausible(const struct mb_job *job, const struct mb_counts *done, uint64_t duration_ns,
-                  double core_hz, struct lg_error *error);
+                  double core_hz, struct tb_error *error);
 
 /* The result of a repeat as microbench-result.json has it; NULL with the error. */
-json_t *mb_repeat_result(const struct mb_repeat *repeat, struct lg_error *error);
+json_t *mb_repeat_result(const struct mb_repeat *repeat, struct tb_error *error);
 json_t *mb_cpu_facts(void);
 
 #endif

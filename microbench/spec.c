@@ -1,7 +1,8 @@
 /*
- * Reading the spec. Errors say the measurement and the job before the key.
+ * Reading the spec. Errors name the measurement and the job before the key.
  * Schema: harness/store/schemas/microbench-spec.json.
  */
+#include "clock.h"
 #include "kernel.h"
 #include "support.h"
 #include "target.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LONGEST_NS (INT64_C(7) * 24 * 3600 * (int64_t)LG_SECOND)
+#define LONGEST_NS (INT64_C(7) * 24 * 3600 * (int64_t)TB_SECOND)
 #define MOST_THREADS 4096
 
 struct mb_target *mb_spec_target(struct mb_spec *spec, const char *name)
@@ -22,70 +23,58 @@ struct mb_target *mb_spec_target(struct mb_spec *spec, const char *name)
     return NULL;
 }
 
-static bool known(const char *key, const char *const *keys)
+bool mb_read_bytes(const json_t *given, const char *key, uint64_t fallback, uint64_t *value,
+                   struct tb_error *error)
 {
-    for (; keys && *keys; keys++)
-        if (strcmp(key, *keys) == 0)
-            return true;
-    return false;
-}
-
-static bool known_keys(const json_t *given, const char *const *keys, const char *const *more,
-                       struct lg_error *error)
-{
-    const char *key;
-    json_t *value;
-    if (!json_is_object(given)) {
-        lg_fail(error, "an object is wanted");
+    int64_t bytes;
+    bool read = tb_read_integer(given, key, MB_LINE, INT64_MAX, (int64_t)fallback, &bytes, error);
+    *value = (uint64_t)bytes;
+    if (read && *value % MB_LINE != 0) {
+        tb_fail(error, "%s: must be a multiple of a cache line's %d bytes (got %" PRId64 ")", key,
+                (int)MB_LINE, bytes);
         return false;
     }
-    json_object_foreach((json_t *)given, key, value) {
-        if (!known(key, keys) && !known(key, more)) {
-            lg_fail(error, "%s: there is no such key", key);
-            return false;
-        }
-    }
-    return true;
+    return read;
 }
 
 /* The range in the target: both in lines, and the whole of it inside. */
 static bool read_range(const json_t *given, const struct mb_target *target, uint64_t *offset,
-                       uint64_t *range, struct lg_error *error)
+                       uint64_t *range, struct tb_error *error)
 {
     const json_t *at = json_object_get(given, "offset_bytes");
     const json_t *bytes = json_object_get(given, "range_bytes");
     *offset = (uint64_t)json_integer_value(at);
     if (*offset >= target->size_bytes || *offset % MB_LINE != 0) {
-        lg_fail(error, "offset_bytes: a multiple of %d within the target's %" PRIu64
-                       " bytes is wanted", (int)MB_LINE, target->size_bytes);
+        tb_fail(error, "offset_bytes: must be a multiple of %d and less than the target's %" PRIu64
+                       " bytes", (int)MB_LINE, target->size_bytes);
         return false;
     }
     bool given_range = json_is_integer(bytes);
     *range = given_range ? (uint64_t)json_integer_value(bytes) : target->size_bytes - *offset;
     if (*range > 0 && *range % MB_LINE == 0 && *range <= target->size_bytes - *offset)
         return true;
-    lg_fail(error, "range_bytes: a multiple of %d is wanted that fits into target %s (%" PRIu64
-                   " bytes behind offset_bytes)", (int)MB_LINE, target->name,
+    tb_fail(error, "range_bytes: must be a multiple of %d and fit into target %s (%" PRIu64
+                   " bytes after offset_bytes)", (int)MB_LINE, target->name,
             target->size_bytes - *offset);
     return false;
 }
 
 static bool no_such_target(const struct mb_spec *spec, const char *key, const char *name,
-                           struct lg_error *error)
+                           struct tb_error *error)
 {
-    lg_fail(error, "%s: there is no target %s (of %zu)", key, name ? name : "of no name",
+    tb_fail(error, "%s: no such target: %s (of %zu)", key, name ? name : "not a string",
             spec->target_count);
     return false;
 }
 
-bool mb_second_read(const struct mb_job *job, struct mb_second *second, struct lg_error *error)
+bool mb_second_read(const struct mb_job *job, struct mb_second *second, struct tb_error *error)
 {
     static const char *const keys[] = {"target", "share", "offset_bytes", "range_bytes", NULL};
     const json_t *given = json_object_get(job->given, "second");
     *second = (struct mb_second){.target = NULL};
     if (!given || json_is_null(given))
         return true;
-    if (!known_keys(given, keys, NULL, error))
+    if (!tb_only_keys(given, keys, NULL, error))
         return false;
     const char *name = json_string_value(json_object_get(given, "target"));
     struct mb_spec *spec = (struct mb_spec *)job->spec;
@@ -94,7 +83,7 @@ bool mb_second_read(const struct mb_job *job, struct mb_second *second, struct l
         return no_such_target(spec, "second.target", name, error);
     second->share = json_number_value(json_object_get(given, "share"));
     if (!(second->share >= 0 && second->share <= 1)) {
-        lg_fail(error, "second.share: a number from 0 to 1 is wanted");
+        tb_fail(error, "second.share: must be a number from 0 to 1");
         return false;
     }
     return read_range(given, second->target, &second->offset_bytes, &second->range_bytes, error);
@@ -108,18 +97,18 @@ char *mb_second_part(const struct mb_thread *thread, const struct mb_second *sec
     return second->target->base + second->offset_bytes + partition * *bytes;
 }
 
-static bool read_pace(struct mb_job *job, struct lg_error *error)
+static bool read_pace(struct mb_job *job, struct tb_error *error)
 {
     static const char *const keys[] = {"bytes_per_second", "pause_ns", NULL};
     const json_t *given = json_object_get(job->given, "pace");
     if (!given || json_is_null(given))
         return true;
-    if (!known_keys(given, keys, NULL, error))
+    if (!tb_only_keys(given, keys, NULL, error))
         return false;
     json_int_t rate = json_integer_value(json_object_get(given, "bytes_per_second"));
     json_int_t pause = json_integer_value(json_object_get(given, "pause_ns"));
     if (json_object_size(given) != 1 || rate < 0 || pause < 0 || rate + pause == 0) {
-        lg_fail(error, "pace: either bytes_per_second or pause_ns is wanted, above 0");
+        tb_fail(error, "pace: set either bytes_per_second or pause_ns, > 0");
         return false;
     }
     job->pace = (struct mb_pace){(uint64_t)rate, (uint64_t)pause};
@@ -136,16 +125,16 @@ static int nth_allowed(const cpu_set_t *allowed, uint32_t n)
     return 0;
 }
 
-static bool read_cpus(struct mb_job *job, struct lg_error *error)
+static bool read_cpus(struct mb_job *job, struct tb_error *error)
 {
     const json_t *given = json_object_get(job->given, "cpus");
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     sched_getaffinity(0, sizeof allowed, &allowed);
-    job->cpus = lg_allocate(job->threads, sizeof *job->cpus);
+    job->cpus = tb_allocate(job->threads, sizeof *job->cpus);
     size_t count = json_array_size(given);
     if (given && !json_is_null(given) && count == 0) {
-        lg_fail(error, "cpus: a list of processors' numbers is wanted");
+        tb_fail(error, "cpus: must be a list of processor numbers");
         return false;
     }
     for (uint32_t i = 0; i < job->threads; i++) {
@@ -154,7 +143,7 @@ static bool read_cpus(struct mb_job *job, struct lg_error *error)
                            : nth_allowed(&allowed, job->first_thread + i);
         if (cpu && (!json_is_integer(cpu) || job->cpus[i] < 0 || job->cpus[i] >= CPU_SETSIZE ||
                     !CPU_ISSET(job->cpus[i], &allowed))) {
-            lg_fail(error, "cpus: processor %d is not one that this program may use",
+            tb_fail(error, "cpus: this process may not use processor %d",
                     job->cpus[i]);
             return false;
         }
@@ -162,27 +151,27 @@ static bool read_cpus(struct mb_job *job, struct lg_error *error)
     return true;
 }
 
-static bool read_threads(struct mb_job *job, struct lg_error *error)
+static bool read_threads(struct mb_job *job, struct tb_error *error)
 {
     int64_t threads, partitions, operations;
-    if (!mb_read_integer(job, "threads", 1, MOST_THREADS, 1, &threads, error) ||
-        !mb_read_integer(job, "partitions", 0, MOST_THREADS, 1, &partitions, error) ||
-        !mb_read_integer(job, "operations", 1, INT64_MAX, INT64_MAX, &operations, error))
+    if (!tb_read_integer(job->given, "threads", 1, MOST_THREADS, 1, &threads, error) ||
+        !tb_read_integer(job->given, "partitions", 0, MOST_THREADS, 1, &partitions, error) ||
+        !tb_read_integer(job->given, "operations", 1, INT64_MAX, INT64_MAX, &operations, error))
         return false;
     job->threads = (uint32_t)threads;
     job->partitions = (uint32_t)(partitions ? partitions : threads);
     job->operations = operations == INT64_MAX ? 0 : (uint64_t)operations;
     if (job->threads % job->partitions != 0)
-        lg_fail(error, "partitions: %u threads cannot be spread evenly over %u partitions",
+        tb_fail(error, "partitions: must divide threads evenly (%u threads, %u partitions)",
                 job->threads, job->partitions);
     else if (job->operations && job->operations < job->threads)
-        lg_fail(error, "operations: less than one for each of %u threads", job->threads);
+        tb_fail(error, "operations: must be at least one for each of %u threads", job->threads);
     else
         return read_cpus(job, error);
     return false;
 }
 
-static bool read_job(struct mb_job *job, struct lg_error *error)
+static bool read_job(struct mb_job *job, struct tb_error *error)
 {
     static const char *const common[] = {
         "name",        "kind",       "target",     "threads", "cpus", "offset_bytes",
@@ -190,68 +179,58 @@ static bool read_job(struct mb_job *job, struct lg_error *error)
     const char *kind = json_string_value(json_object_get(job->given, "kind"));
     const char *target = json_string_value(json_object_get(job->given, "target"));
     struct mb_spec *spec = (struct mb_spec *)job->spec;
-    job->kind = kind ? mb_kind_named(kind) : NULL;
-    if (!job->kind) {
-        lg_fail(error, "kind: there is no kind %s", kind ? kind : "of no name");
+    job->kernel = kind ? mb_kernel_named(kind) : NULL;
+    if (!job->kernel) {
+        tb_fail(error, "kind: no such kernel: %s", kind ? kind : "not a string");
         return false;
     }
-    if (!known_keys(job->given, common, job->kind->keys, error))
+    if (!tb_only_keys(job->given, common, job->kernel->keys, error))
         return false;
     job->target = mb_spec_target(spec, target);
     if (!job->target)
         return no_such_target(spec, "target", target, error);
     return read_range(job->given, job->target, &job->offset_bytes, &job->range_bytes, error) &&
-           read_threads(job, error) && read_pace(job, error) && job->kind->read(job, error);
+           read_threads(job, error) && read_pace(job, error) && job->kernel->read(job, error);
 }
 
-/* Says where in the spec an error is. */
-static bool within(const char *what, const char *name, struct lg_error *error)
-{
-    char inner[sizeof error->text];
-    memcpy(inner, error->text, sizeof inner);
-    lg_fail(error, "%s %.100s: %.800s", what, name, inner);
-    return false;
-}
-
-static bool read_name(const json_t *given, const char **name, struct lg_error *error)
+static bool read_name(const json_t *given, const char **name, struct tb_error *error)
 {
     *name = json_string_value(json_object_get(given, "name"));
     if (*name && **name)
         return true;
-    lg_fail(error, "name: a text is wanted");
+    tb_fail(error, "name: must be a string");
     return false;
 }
 
 static bool read_jobs(struct mb_spec *spec, struct mb_measurement *measurement,
-                      const json_t *given, uint64_t stream, struct lg_error *error)
+                      const json_t *given, uint64_t stream, struct tb_error *error)
 {
-    struct lg_random seeds;
+    struct tb_random seeds;
     uint32_t threads = 0;
-    lg_random_seed(&seeds, spec->seed, stream);
-    measurement->jobs = lg_allocate(json_array_size(given), sizeof *measurement->jobs);
+    tb_random_seed(&seeds, spec->seed, stream);
+    measurement->jobs = tb_allocate(json_array_size(given), sizeof *measurement->jobs);
     for (size_t i = 0; i < json_array_size(given); i++) {
         struct mb_job *job = &measurement->jobs[i];
         *job = (struct mb_job){.spec = spec, .given = json_array_get(given, i)};
         job->first_thread = threads;
-        job->seed = lg_random_next(&seeds);
+        job->seed = tb_random_next(&seeds);
         measurement->job_count = i + 1;
         if (!read_name(job->given, &job->name, error))
             return false;
         if (!read_job(job, error))
-            return within("job", job->name, error);
+            return tb_fail_within(error, "job %.100s: ", job->name);
         threads += job->threads;
     }
     return true;
 }
 
 static bool read_bounds(struct mb_measurement *measurement, const json_t *given,
-                        struct lg_error *error)
+                        struct tb_error *error)
 {
-    const struct mb_job bounds = {.given = given}; /* its keys are read like a job's */
     int64_t repeats, warm_up, duration;
-    if (!mb_read_integer(&bounds, "repeats", 1, 100000, 1, &repeats, error) ||
-        !mb_read_integer(&bounds, "warm_up_ns", 0, LONGEST_NS, 0, &warm_up, error) ||
-        !mb_read_integer(&bounds, "duration_ns", 0, LONGEST_NS, 0, &duration, error))
+    if (!tb_read_integer(given, "repeats", 1, 100000, 1, &repeats, error) ||
+        !tb_read_integer(given, "warm_up_ns", 0, LONGEST_NS, 0, &warm_up, error) ||
+        !tb_read_integer(given, "duration_ns", 0, LONGEST_NS, 0, &duration, error))
         return false;
     measurement->repeats = (uint32_t)repeats;
     measurement->warm_up_ns = (uint64_t)warm_up;
@@ -259,45 +238,45 @@ static bool read_bounds(struct mb_measurement *measurement, const json_t *given,
     return true;
 }
 
-static bool ends(const struct mb_measurement *measurement, struct lg_error *error)
+static bool ends(const struct mb_measurement *measurement, struct tb_error *error)
 {
     bool bounded = measurement->duration_ns > 0;
     for (size_t i = 0; i < measurement->job_count; i++)
         bounded = bounded || measurement->jobs[i].operations > 0;
     if (!bounded)
-        lg_fail(error, "duration_ns: it or some job's operations is wanted, or it never ends");
+        tb_fail(error, "duration_ns: set it, or some job's operations");
     return bounded;
 }
 
 static bool read_measurement(struct mb_spec *spec, size_t index, const json_t *given,
-                             struct lg_error *error)
+                             struct tb_error *error)
 {
     static const char *const keys[] = {"name",        "repeats", "warm_up_ns",
                                        "duration_ns", "jobs",    NULL};
     struct mb_measurement *measurement = &spec->measurements[index];
     const json_t *jobs = json_object_get(given, "jobs");
     if (!read_name(given, &measurement->name, error))
-        return within("measurement", "of no name", error);
+        return tb_fail_within(error, "measurement: ");
     if (json_array_size(jobs) == 0) {
-        lg_fail(error, "jobs: a list of one or more is wanted");
-        return within("measurement", measurement->name, error);
+        tb_fail(error, "jobs: must be a list of one or more");
+        return tb_fail_within(error, "measurement %.100s: ", measurement->name);
     }
-    if (known_keys(given, keys, NULL, error) && read_bounds(measurement, given, error) &&
+    if (tb_only_keys(given, keys, NULL, error) && read_bounds(measurement, given, error) &&
         read_jobs(spec, measurement, jobs, index, error) && ends(measurement, error))
         return true;
-    return within("measurement", measurement->name, error);
+    return tb_fail_within(error, "measurement %.100s: ", measurement->name);
 }
 
-static bool read_targets(struct mb_spec *spec, struct lg_error *error)
+static bool read_targets(struct mb_spec *spec, struct tb_error *error)
 {
     json_t *given = json_object_get(spec->document, "targets");
     const char *name;
     json_t *target;
     if (json_object_size(given) == 0) {
-        lg_fail(error, "targets: an object of one or more is wanted");
+        tb_fail(error, "targets: must be an object of one or more");
         return false;
     }
-    spec->targets = lg_allocate(json_object_size(given), sizeof *spec->targets);
+    spec->targets = tb_allocate(json_object_size(given), sizeof *spec->targets);
     json_object_foreach(given, name, target) {
         if (!mb_target_read(&spec->targets[spec->target_count++], name, target, error))
             return false;
@@ -305,14 +284,14 @@ static bool read_targets(struct mb_spec *spec, struct lg_error *error)
     return true;
 }
 
-static bool read_measurements(struct mb_spec *spec, struct lg_error *error)
+static bool read_measurements(struct mb_spec *spec, struct tb_error *error)
 {
     const json_t *given = json_object_get(spec->document, "measurements");
     if (json_array_size(given) == 0) {
-        lg_fail(error, "measurements: a list of one or more is wanted");
+        tb_fail(error, "measurements: must be a list of one or more");
         return false;
     }
-    spec->measurements = lg_allocate(json_array_size(given), sizeof *spec->measurements);
+    spec->measurements = tb_allocate(json_array_size(given), sizeof *spec->measurements);
     spec->measurement_count = json_array_size(given);
     for (size_t i = 0; i < spec->measurement_count; i++)
         if (!read_measurement(spec, i, json_array_get(given, i), error))
@@ -320,17 +299,17 @@ static bool read_measurements(struct mb_spec *spec, struct lg_error *error)
     return true;
 }
 
-bool mb_spec_read(struct mb_spec *spec, json_t *document, struct lg_error *error)
+bool mb_spec_read(struct mb_spec *spec, json_t *document, struct tb_error *error)
 {
     static const char *const keys[] = {"schema", "seed", "targets", "measurements", NULL};
     const json_t *seed = json_object_get(document, "seed");
     *spec = (struct mb_spec){.document = document};
-    if (!known_keys(document, keys, NULL, error))
-        return within("the", "spec", error);
+    if (!tb_only_keys(document, keys, NULL, error))
+        return tb_fail_within(error, "the spec: ");
     if (json_integer_value(json_object_get(document, "schema")) != 2)
-        lg_fail(error, "schema: 2 is wanted");
+        tb_fail(error, "schema: must be 2");
     else if (!json_is_integer(seed) || json_integer_value(seed) < 0)
-        lg_fail(error, "seed: an integer from 0 on is wanted");
+        tb_fail(error, "seed: must be an integer >= 0");
     else {
         spec->seed = (uint64_t)json_integer_value(seed);
         return read_targets(spec, error) && read_measurements(spec, error);
@@ -344,8 +323,8 @@ void mb_spec_free(struct mb_spec *spec)
         struct mb_measurement *measurement = &spec->measurements[m];
         for (size_t j = 0; j < measurement->job_count; j++) {
             struct mb_job *job = &measurement->jobs[j];
-            if (job->params && job->kind->release)
-                job->kind->release(job);
+            if (job->params && job->kernel->release)
+                job->kernel->release(job);
             free(job->cpus);
         }
         free(measurement->jobs);

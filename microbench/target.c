@@ -5,9 +5,10 @@
  * 2 MiB at once only where address and offset agree. A file of a directory has no name
  * (O_TMPFILE), so that nothing stays behind whatever happens.
  */
-#include "target.h"
+#include "clock.h"
 #include "kernel.h"
 #include "support.h"
+#include "target.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,29 +35,26 @@
 #define MOST_NODES 1024
 enum { MOST_TOUCHERS = 16 };
 
-static bool fail(const struct mb_target *target, const char *what, struct lg_error *error)
+static bool fail(const struct mb_target *target, const char *what, struct tb_error *error)
 {
-    lg_fail(error, "target %s: %s: %s", target->name, what, strerror(errno));
+    tb_fail(error, "target %s: %s: %s", target->name, what, strerror(errno));
     return false;
 }
 
 /* ---- reading ---- */
 
-static bool read_words(struct mb_target *target, const json_t *given, struct lg_error *error)
+static bool read_words(struct mb_target *target, const json_t *given, struct tb_error *error)
 {
     static const char *const kinds[] = {"dram", "file", "devdax", NULL};
     static const char *const pages[] = {"base", "huge", "1g", NULL};
     static const char *const syncs[] = {"required", "preferred", "off", NULL};
     static const char *const domains[] = {"none", "adr", "eadr", NULL};
-    const struct mb_job keys = {.given = given}; /* read like a job's */
-    struct lg_error inner = {""};
     int kind, page, sync, domain;
-    if (!mb_read_word(&keys, "kind", kinds, -1, &kind, &inner) ||
-        !mb_read_word(&keys, "pages", pages, MB_HUGE, &page, &inner) ||
-        !mb_read_word(&keys, "sync", syncs, MB_SYNC_PREFERRED, &sync, &inner) ||
-        !mb_read_word(&keys, "persistence_domain", domains, MB_VOLATILE, &domain, &inner)) {
-        lg_fail(error, "target %.100s: %.800s", target->name, inner.text);
-        return false;
+    if (!tb_read_word(given, "kind", kinds, -1, &kind, error) ||
+        !tb_read_word(given, "pages", pages, MB_HUGE, &page, error) ||
+        !tb_read_word(given, "sync", syncs, MB_SYNC_PREFERRED, &sync, error) ||
+        !tb_read_word(given, "persistence_domain", domains, MB_VOLATILE, &domain, error)) {
+        return tb_fail_within(error, "target %.100s: ", target->name);
     }
     target->kind = (enum mb_target_kind)kind;
     target->pages = (enum mb_pages)page;
@@ -66,26 +64,17 @@ static bool read_words(struct mb_target *target, const json_t *given, struct lg_
 }
 
 static bool known_keys(const struct mb_target *target, const json_t *given,
-                       struct lg_error *error)
+                       struct tb_error *error)
 {
     static const char *const known[] = {"kind", "node", "pages",     "size_bytes",
-                                        "path", "sync", "overwrite", "persistence_domain"};
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)given, key, value) {
-        bool found = false;
-        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-            found = found || strcmp(key, known[i]) == 0;
-        if (!found) {
-            lg_fail(error, "target %s: %s: there is no such key", target->name, key);
-            return false;
-        }
-    }
-    return true;
+                                        "path", "sync", "overwrite", "persistence_domain",
+                                        NULL};
+    return tb_only_keys(given, known, NULL, error) ||
+           tb_fail_within(error, "target %s: ", target->name);
 }
 
 /* The device's own size, as the kernel tells it. */
-static bool devdax_size(const struct mb_target *target, uint64_t *bytes, struct lg_error *error)
+static bool devdax_size(const struct mb_target *target, uint64_t *bytes, struct tb_error *error)
 {
     struct stat found;
     char path[80];
@@ -98,11 +87,11 @@ static bool devdax_size(const struct mb_target *target, uint64_t *bytes, struct 
     if (file)
         fclose(file);
     if (!read)
-        lg_fail(error, "target %s: %s is no DAX device", target->name, target->path);
+        tb_fail(error, "target %s: %s is not a DAX device", target->name, target->path);
     return read;
 }
 
-static bool may_overwrite(const struct mb_target *target, struct lg_error *error)
+static bool may_overwrite(const struct mb_target *target, struct tb_error *error)
 {
     struct stat found;
     if (stat(target->path, &found) != 0)
@@ -110,18 +99,18 @@ static bool may_overwrite(const struct mb_target *target, struct lg_error *error
     if (target->kind == MB_FILE && S_ISDIR(found.st_mode))
         return true;
     if (target->kind == MB_FILE && !S_ISREG(found.st_mode))
-        lg_fail(error, "target %s: %s is neither a directory nor a file", target->name,
+        tb_fail(error, "target %s: %s is neither a directory nor a file", target->name,
                 target->path);
     else if (!target->overwrite)
-        lg_fail(error, "target %s: measuring overwrites what is in %s: say \"overwrite\": true "
-                       "if it may go", target->name, target->path);
+        tb_fail(error, "target %s: measuring overwrites %s: set \"overwrite\": true if its content "
+                       "is not needed", target->name, target->path);
     else
         return true;
     return false;
 }
 
 bool mb_target_read(struct mb_target *target, const char *name, const json_t *given,
-                    struct lg_error *error)
+                    struct tb_error *error)
 {
     *target = (struct mb_target){.name = name, .node = -1, .fd = -1};
     const json_t *node = json_object_get(given, "node");
@@ -134,7 +123,7 @@ bool mb_target_read(struct mb_target *target, const char *name, const json_t *gi
     target->path = json_string_value(json_object_get(given, "path"));
     target->overwrite = json_is_true(json_object_get(given, "overwrite"));
     if (target->kind != MB_DRAM && !target->path) {
-        lg_fail(error, "target %s: path: is missing", name);
+        tb_fail(error, "target %s: path: is required", name);
         return false;
     }
     if (target->kind != MB_DRAM && !may_overwrite(target, error))
@@ -146,8 +135,8 @@ bool mb_target_read(struct mb_target *target, const char *name, const json_t *gi
     bool whole = target->size_bytes > 0 && target->size_bytes % MB_LINE == 0;
     if (!whole || (device_bytes && target->size_bytes > device_bytes) ||
         target->size_bytes > UINT64_MAX / 4) {
-        lg_fail(error, "target %s: size_bytes: a multiple of %d is wanted%s", name, (int)MB_LINE,
-                device_bytes ? ", no more than the device has" : "");
+        tb_fail(error, "target %s: size_bytes: must be a multiple of %d%s", name, (int)MB_LINE,
+                device_bytes ? " and at most the device's size" : "");
         return false;
     }
     return true;
@@ -179,7 +168,7 @@ static char *reserve(uint64_t bytes, uint64_t unit)
     return base;
 }
 
-static bool bind_to_node(const struct mb_target *target, struct lg_error *error)
+static bool bind_to_node(const struct mb_target *target, struct tb_error *error)
 {
     unsigned long nodes[MOST_NODES / (8 * sizeof(unsigned long))] = {0};
     size_t width = 8 * sizeof *nodes, node = (size_t)target->node;
@@ -191,14 +180,14 @@ static bool bind_to_node(const struct mb_target *target, struct lg_error *error)
     if (node < MOST_NODES && syscall(SYS_mbind, target->base, target->mapped_bytes, MPOL_BIND,
                                      nodes, (unsigned long)MOST_NODES, 0ul) == 0)
         return true;
-    lg_fail(error, "target %s: node: memory of node %d cannot be had (%s)", target->name,
-            target->node, node < MOST_NODES ? strerror(errno) : "there is no such node");
+    tb_fail(error, "target %s: node: cannot allocate on node %d (%s)", target->name,
+            target->node, node < MOST_NODES ? strerror(errno) : "no such node");
     return false;
 }
 
 /* Asked beforehand: whoever touches one that its node has not is killed by the kernel. */
 static bool gigantic_pages_free(const struct mb_target *target, uint64_t wanted,
-                                struct lg_error *error)
+                                struct tb_error *error)
 {
     char of_node[40] = "kernel/mm", path[120];
     unsigned long long free_pages = 0;
@@ -213,13 +202,13 @@ static bool gigantic_pages_free(const struct mb_target *target, uint64_t wanted,
     }
     if (free_pages >= wanted)
         return true;
-    lg_fail(error, "target %s: pages: %" PRIu64 " free pages of 1 GiB are wanted, there are "
-                   "%llu (%s; nr_hugepages beside it reserves them)",
+    tb_fail(error, "target %s: pages: %" PRIu64 " free pages of 1 GiB are required, there are "
+                   "%llu (%s; nr_hugepages next to it reserves them)",
             target->name, wanted, free_pages, path);
     return false;
 }
 
-static bool map_dram(struct mb_target *target, struct lg_error *error)
+static bool map_dram(struct mb_target *target, struct tb_error *error)
 {
     bool gigantic = target->pages == MB_GIGANTIC;
     uint64_t unit = gigantic ? MB_GIB : MB_HUGE_PAGE;
@@ -235,11 +224,11 @@ static bool map_dram(struct mb_target *target, struct lg_error *error)
     if (!gigantic &&
         madvise(base, bytes, target->pages == MB_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0 &&
         target->pages == MB_HUGE)
-        return fail(target, "pages: huge pages cannot be had", error);
+        return fail(target, "pages: cannot get huge pages", error);
     return bind_to_node(target, error);
 }
 
-static bool open_file(struct mb_target *target, struct lg_error *error)
+static bool open_file(struct mb_target *target, struct tb_error *error)
 {
     struct stat found;
     if (stat(target->path, &found) != 0)
@@ -255,7 +244,7 @@ static bool open_file(struct mb_target *target, struct lg_error *error)
     return failed ? fail(target, "making the file as long as size_bytes", error) : true;
 }
 
-static bool map_file(struct mb_target *target, struct lg_error *error)
+static bool map_file(struct mb_target *target, struct tb_error *error)
 {
     if (!open_file(target, error))
         return false;
@@ -274,8 +263,8 @@ static bool map_file(struct mb_target *target, struct lg_error *error)
         if (target->map_sync)
             return true;
         if (target->sync == MB_SYNC_REQUIRED)
-            return fail(target, "sync: MAP_SYNC is not to be had here (is it a file system "
-                                "mounted with dax on persistent memory?)", error);
+            return fail(target, "sync: no MAP_SYNC (is it a file system mounted with dax on "
+                                "persistent memory?)", error);
     }
     if (mmap(base, bytes, access, MAP_SHARED | MAP_FIXED, target->fd, 0) == MAP_FAILED)
         return fail(target, "mapping", error);
@@ -323,7 +312,7 @@ static void *touch(void *of)
 }
 
 /* Each toucher at least 64 MiB, at huge pages' borders. */
-static bool touch_all(struct mb_target *target, struct lg_error *error)
+static bool touch_all(struct mb_target *target, struct tb_error *error)
 {
     struct toucher parts[MOST_TOUCHERS];
     uint64_t most = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN), count = target->size_bytes >> 26;
@@ -351,15 +340,15 @@ static bool touch_all(struct mb_target *target, struct lg_error *error)
     return failed ? fail(target, "touching its pages", error) : true;
 }
 
-bool mb_target_map(struct mb_target *target, struct lg_error *error)
+bool mb_target_map(struct mb_target *target, struct tb_error *error)
 {
-    uint64_t begin = lg_monotonic_ns();
+    uint64_t begin = tb_monotonic_ns();
     if (!(target->kind == MB_DRAM ? map_dram(target, error) : map_file(target, error)))
         return false;
-    target->map_ns = lg_monotonic_ns() - begin;
+    target->map_ns = tb_monotonic_ns() - begin;
     if (!touch_all(target, error))
         return false;
-    target->touch_ns = lg_monotonic_ns() - begin - target->map_ns;
+    target->touch_ns = tb_monotonic_ns() - begin - target->map_ns;
     return true;
 }
 

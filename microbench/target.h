@@ -6,9 +6,9 @@
 
 /* Reads the keys and finds out the size; nothing is allocated yet. */
 bool mb_target_read(struct mb_target *target, const char *name, const json_t *given,
-                    struct lg_error *error);
+                    struct tb_error *error);
 /* Maps it, and touches each page, by several threads. */
-bool mb_target_map(struct mb_target *target, struct lg_error *error);
+bool mb_target_map(struct mb_target *target, struct tb_error *error);
 void mb_target_unmap(struct mb_target *target);
 /* What it turned out to be: page sizes, nodes, file system … (microbench-result.json). */
 json_t *mb_target_facts(const struct mb_target *target);

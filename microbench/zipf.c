@@ -1,6 +1,5 @@
 /* Addresses by Zipf's law. */
 #include "zipf.h"
-#include "support.h"
 
 #include <math.h>
 
@@ -39,10 +38,10 @@ static void zipf_init(struct zipf *zipf, double s, uint64_t n)
     zipf->squeeze = 2 - zipf_h_inverse(s, zipf_h(s, 2.5) - pow(2, -s));
 }
 
-static uint64_t zipf_rank(const struct zipf *zipf, struct lg_random *random)
+static uint64_t zipf_rank(const struct zipf *zipf, struct tb_random *random)
 {
     for (;;) {
-        double u = zipf->h_last + lg_random_fraction(random) * (zipf->h_first - zipf->h_last);
+        double u = zipf->h_last + tb_random_fraction(random) * (zipf->h_first - zipf->h_last);
         double x = zipf_h_inverse(zipf->s, u), k = floor(x + 0.5);
         k = k < 1 ? 1 : k > zipf->n ? zipf->n : k;
         if (k - x <= zipf->squeeze || u >= zipf_h(zipf->s, k + 0.5) - pow(k, -zipf->s))

@@ -65,7 +65,7 @@ enum phase {
 
 struct connection {
     MYSQL server;
-    struct lg_text sql;
+    struct tb_text sql;
     enum phase phase;
     int waits; /* what the library's call under way waits for; 0 where none is */
     int query_failed, next; /* what those calls give back */
@@ -104,7 +104,7 @@ static void innodb_close(void *own)
 }
 
 /* In place of "ssl_ca", whose path every connection that is opened reads again. */
-static bool add_authority(struct client *client, const char *certificate, struct lg_error *error)
+static bool add_authority(struct client *client, const char *certificate, struct tb_error *error)
 {
     char path[64];
 
@@ -116,14 +116,14 @@ static bool add_authority(struct client *client, const char *certificate, struct
     return client->ssl_ca != NULL;
 }
 
-static void *innodb_open(const json_t *connection, struct lg_error *error)
+static void *innodb_open(const json_t *connection, struct tb_error *error)
 {
     struct client *client = calloc(1, sizeof *client);
     const char *tls = json_string_value(json_object_get(connection, "tls"));
     const char *certificate = json_string_value(json_object_get(connection, "ca_certificate"));
 
     if (client == NULL) {
-        lg_fail(error, "connection: out of memory");
+        tb_fail(error, "connection: out of memory");
         return NULL;
     }
     client->authority = -1;
@@ -144,7 +144,7 @@ static void *innodb_open(const json_t *connection, struct lg_error *error)
         mysql_library_init(0, NULL, NULL);
         return client;
     }
-    lg_fail(error, "connection: has user, database, and either socket or host");
+    tb_fail(error, "connection: has user, database, and either socket or host");
     innodb_close(client);
     return NULL;
 }
@@ -196,7 +196,7 @@ static bool set_session(MYSQL *server, const struct client *client)
 }
 
 static void *innodb_connect(void *own, const struct lg_statement *statements, size_t count,
-                            struct lg_error *error)
+                            struct tb_error *error)
 {
     struct client *client = own;
     struct connection *connection = calloc(1, sizeof *connection);
@@ -204,7 +204,7 @@ static void *innodb_connect(void *own, const struct lg_statement *statements, si
     (void)statements;
     (void)count;
     if (connection == NULL || mysql_init(&connection->server) == NULL) {
-        lg_fail(error, "connect: out of memory");
+        tb_fail(error, "connect: out of memory");
         free(connection);
         return NULL;
     }
@@ -437,27 +437,27 @@ static const struct lg_result *innodb_result(void *own)
 /* ---- bulk load ----------------------------------------------------------------- */
 
 static bool innodb_bulk_begin(void *own, const char *table, const char *columns,
-                              struct lg_error *error)
+                              struct tb_error *error)
 {
     struct connection *connection = own;
 
     if (connection->loader == NULL)
         connection->loader = innodb_loader_new(&connection->server);
     if (connection->loader == NULL) {
-        lg_fail(error, "out of memory");
+        tb_fail(error, "out of memory");
         return false;
     }
     return innodb_load_begin(connection->loader, table, columns, error);
 }
 
-static bool innodb_bulk_write(void *own, const char *rows, size_t length, struct lg_error *error)
+static bool innodb_bulk_write(void *own, const char *rows, size_t length, struct tb_error *error)
 {
     struct connection *connection = own;
 
     return innodb_load_write(connection->loader, rows, length, error);
 }
 
-static int64_t innodb_bulk_end(void *own, struct lg_error *error)
+static int64_t innodb_bulk_end(void *own, struct tb_error *error)
 {
     struct connection *connection = own;
 

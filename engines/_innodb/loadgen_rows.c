@@ -27,7 +27,7 @@ struct innodb_loader {
     MYSQL *server;
     ucontext_t writer, self;
     char *stack;
-    struct lg_text sql;
+    struct tb_text sql;
     const char *rows; /* pushed and not yet pulled */
     size_t length;
     bool prepared, running, ended;
@@ -98,13 +98,13 @@ static void run_loader(unsigned high, unsigned low)
 }
 
 /* Once a connection: how it loads. */
-static bool prepare(struct innodb_loader *loader, struct lg_error *error)
+static bool prepare(struct innodb_loader *loader, struct tb_error *error)
 {
     if (loader->prepared)
         return true;
     loader->stack = malloc(STACK_BYTES);
     if (loader->stack == NULL) {
-        lg_fail(error, "out of memory");
+        tb_fail(error, "out of memory");
         return false;
     }
     if (mysql_real_query(loader->server, LOADING, sizeof LOADING - 1)) {
@@ -118,14 +118,14 @@ static bool prepare(struct innodb_loader *loader, struct lg_error *error)
 }
 
 bool innodb_load_begin(struct innodb_loader *loader, const char *table, const char *columns,
-                       struct lg_error *error)
+                       struct tb_error *error)
 {
     uintptr_t address = (uintptr_t)loader;
 
     if (!prepare(loader, error))
         return false;
     loader->sql.length = 0;
-    lg_text_printf(&loader->sql,
+    tb_text_printf(&loader->sql,
                    "LOAD DATA LOCAL INFILE 'rows' INTO TABLE %s CHARACTER SET latin1 (%s)", table,
                    columns);
     loader->length = 0;
@@ -147,14 +147,14 @@ static void resume(struct innodb_loader *loader)
         swapcontext(&loader->writer, &loader->self);
 }
 
-static bool fail(struct innodb_loader *loader, struct lg_error *error)
+static bool fail(struct innodb_loader *loader, struct tb_error *error)
 {
     unsigned code = mysql_errno(loader->server);
 
     innodb_fail(loader->server, "LOAD DATA", error);
     if (code == LOCAL_DISABLED_MYSQL || code == LOCAL_DISABLED_MARIADB ||
         code == LOCAL_DISABLED_OLD)
-        lg_fail(error,
+        tb_fail(error,
                 "the server takes no rows from clients (error %u): "
                 "let it do so by SET GLOBAL local_infile = ON",
                 code);
@@ -162,7 +162,7 @@ static bool fail(struct innodb_loader *loader, struct lg_error *error)
 }
 
 bool innodb_load_write(struct innodb_loader *loader, const char *rows, size_t length,
-                       struct lg_error *error)
+                       struct tb_error *error)
 {
     loader->rows = rows;
     loader->length = length;
@@ -171,7 +171,7 @@ bool innodb_load_write(struct innodb_loader *loader, const char *rows, size_t le
 }
 
 /* LOAD DATA LOCAL cuts and converts what does not fit and only warns: that is an error here. */
-int64_t innodb_load_end(struct innodb_loader *loader, struct lg_error *error)
+int64_t innodb_load_end(struct innodb_loader *loader, struct tb_error *error)
 {
     MYSQL *server = loader->server;
     MYSQL_RES *warnings = NULL;
@@ -188,7 +188,7 @@ int64_t innodb_load_end(struct innodb_loader *loader, struct lg_error *error)
     if (mysql_query(server, "SHOW WARNINGS LIMIT 1") == 0)
         warnings = mysql_store_result(server);
     row = warnings ? mysql_fetch_row(warnings) : NULL;
-    lg_fail(error, "the rows do not fit the table: %s", row ? row[2] : "a warning");
+    tb_fail(error, "the rows do not fit the table: %s", row ? row[2] : "a warning");
     if (warnings)
         mysql_free_result(warnings);
     return -1;

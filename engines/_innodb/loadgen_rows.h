@@ -20,9 +20,9 @@ void innodb_loader_free(struct innodb_loader *loader);
 
 /* As lg_backend's bulk_begin, bulk_write and bulk_end. */
 bool innodb_load_begin(struct innodb_loader *loader, const char *table, const char *columns,
-                       struct lg_error *error);
+                       struct tb_error *error);
 bool innodb_load_write(struct innodb_loader *loader, const char *rows, size_t length,
-                       struct lg_error *error);
-int64_t innodb_load_end(struct innodb_loader *loader, struct lg_error *error);
+                       struct tb_error *error);
+int64_t innodb_load_end(struct innodb_loader *loader, struct tb_error *error);
 
 #endif

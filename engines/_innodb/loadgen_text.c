@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_integer(struct lg_text *sql, int64_t value)
+static void add_integer(struct tb_text *sql, int64_t value)
 {
     char digits[24];
     size_t at = sizeof digits;
@@ -15,56 +15,56 @@ static void add_integer(struct lg_text *sql, int64_t value)
     while (left /= 10);
     if (value < 0)
         digits[--at] = '-';
-    lg_text_add(sql, digits + at, sizeof digits - at);
+    tb_text_add(sql, digits + at, sizeof digits - at);
 }
 
 /* 1234 as 12.34, -5 as -0.05. */
-static void add_cents(struct lg_text *sql, int64_t cents)
+static void add_cents(struct tb_text *sql, int64_t cents)
 {
     uint64_t left = cents < 0 ? 0 - (uint64_t)cents : (uint64_t)cents;
     char fraction[3] = {'.', (char)('0' + left / 10 % 10), (char)('0' + left % 10)};
 
     if (cents < 0)
-        lg_text_add(sql, "-", 1);
+        tb_text_add(sql, "-", 1);
     add_integer(sql, (int64_t)(left / 100));
-    lg_text_add(sql, fraction, sizeof fraction);
+    tb_text_add(sql, fraction, sizeof fraction);
 }
 
-static void add_text(struct lg_text *sql, const char *text, size_t length)
+static void add_text(struct tb_text *sql, const char *text, size_t length)
 {
-    lg_text_add(sql, "'", 1);
+    tb_text_add(sql, "'", 1);
     for (size_t i = 0; i < length; i++) {
         if (text[i] == '\'' || text[i] == '\\')
-            lg_text_add(sql, "\\", 1);
-        lg_text_add(sql, text + i, 1);
+            tb_text_add(sql, "\\", 1);
+        tb_text_add(sql, text + i, 1);
     }
-    lg_text_add(sql, "'", 1);
+    tb_text_add(sql, "'", 1);
 }
 
 /* One array, or the rows of `count` of them, as long as the first. */
-static void add_arrays(struct lg_text *sql, const struct lg_statement *statement, size_t first,
+static void add_arrays(struct tb_text *sql, const struct lg_statement *statement, size_t first,
                        size_t count, const struct lg_value *values)
 {
     const struct lg_parameter *parameters = &statement->parameters[first];
     size_t rows = values[parameters[0].value].count;
 
-    lg_text_add(sql, "'[", 2);
+    tb_text_add(sql, "'[", 2);
     for (size_t row = 0; row < rows; row++) {
         if (row > 0)
-            lg_text_add(sql, ",", 1);
+            tb_text_add(sql, ",", 1);
         if (count > 1)
-            lg_text_add(sql, "[", 1);
+            tb_text_add(sql, "[", 1);
         for (size_t i = 0; i < count; i++) {
             const struct lg_value *value = &values[parameters[i].value];
 
             if (i > 0)
-                lg_text_add(sql, ",", 1);
+                tb_text_add(sql, ",", 1);
             add_integer(sql, row < value->count ? value->integers[row] : 0);
         }
         if (count > 1)
-            lg_text_add(sql, "]", 1);
+            tb_text_add(sql, "]", 1);
     }
-    lg_text_add(sql, "]'", 2);
+    tb_text_add(sql, "]'", 2);
 }
 
 /* How many arrays follow one another from this parameter on; 0 where it is none. */
@@ -80,10 +80,10 @@ static size_t arrays_from(const struct lg_statement *statement, size_t first)
     return count;
 }
 
-static void add_value(struct lg_text *sql, const struct lg_value *value, enum lg_kind kind)
+static void add_value(struct tb_text *sql, const struct lg_value *value, enum lg_kind kind)
 {
     if (value->null)
-        lg_text_add(sql, "NULL", 4);
+        tb_text_add(sql, "NULL", 4);
     else if (kind == LG_INT)
         add_integer(sql, value->integer);
     else if (kind == LG_CENTS)
@@ -92,7 +92,7 @@ static void add_value(struct lg_text *sql, const struct lg_value *value, enum lg
         add_text(sql, value->text, value->length);
 }
 
-void innodb_write_statement(struct lg_text *sql, const struct lg_statement *statement,
+void innodb_write_statement(struct tb_text *sql, const struct lg_statement *statement,
                             const struct lg_value *values)
 {
     size_t done = 0;
@@ -102,7 +102,7 @@ void innodb_write_statement(struct lg_text *sql, const struct lg_statement *stat
         const struct lg_parameter *parameter = &statement->parameters[i];
         size_t arrays = arrays_from(statement, i);
 
-        lg_text_add(sql, statement->sql + done, parameter->begin - done);
+        tb_text_add(sql, statement->sql + done, parameter->begin - done);
         if (arrays > 0) {
             add_arrays(sql, statement, i, arrays, values);
             i += arrays - 1;
@@ -111,7 +111,7 @@ void innodb_write_statement(struct lg_text *sql, const struct lg_statement *stat
         }
         done = statement->parameters[i].end;
     }
-    lg_text_add(sql, statement->sql + done, strlen(statement->sql + done));
+    tb_text_add(sql, statement->sql + done, strlen(statement->sql + done));
 }
 
 void innodb_say(char *to, size_t size, const char *words)
@@ -123,10 +123,10 @@ void innodb_say(char *to, size_t size, const char *words)
     to[length] = '\0';
 }
 
-void innodb_fail(MYSQL *server, const char *asked, struct lg_error *error)
+void innodb_fail(MYSQL *server, const char *asked, struct tb_error *error)
 {
     char found[512];
 
     innodb_say(found, sizeof found, mysql_error(server));
-    lg_fail(error, "%s: %s (error %u)", asked, found, mysql_errno(server));
+    tb_fail(error, "%s: %s (error %u)", asked, found, mysql_errno(server));
 }

@@ -13,13 +13,13 @@
  * arrays that follow one another with nothing between, :a:b, are one text of their rows,
  * [[1,4],[2,5],[3,6]].
  */
-void innodb_write_statement(struct lg_text *sql, const struct lg_statement *statement,
+void innodb_write_statement(struct tb_text *sql, const struct lg_statement *statement,
                             const struct lg_value *values);
 
 /* The server's words; not its language's letters, which may come in any character set. */
 void innodb_say(char *to, size_t size, const char *words);
 
 /* What was asked for, and the server's last error. */
-void innodb_fail(MYSQL *server, const char *asked, struct lg_error *error);
+void innodb_fail(MYSQL *server, const char *asked, struct tb_error *error);
 
 #endif

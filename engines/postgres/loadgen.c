@@ -73,12 +73,12 @@ static bool add_keyword(struct client *client, const char *name, const json_t *v
 }
 
 /* Every connection that is opened reads it again. */
-static bool add_authority(struct client *client, const char *certificate, struct lg_error *error)
+static bool add_authority(struct client *client, const char *certificate, struct tb_error *error)
 {
     char path[64];
 
     if (client->count == MAX_KEYWORDS) {
-        lg_fail(error, "connection: more than %d members", MAX_KEYWORDS);
+        tb_fail(error, "connection: more than %d members", MAX_KEYWORDS);
         return false;
     }
     client->authority = lg_text_file(certificate, path, sizeof path, error);
@@ -101,14 +101,14 @@ static void postgres_close(void *own)
 }
 
 /* The names are the spec's own, which outlives the client. */
-static void *postgres_open(const json_t *connection, struct lg_error *error)
+static void *postgres_open(const json_t *connection, struct tb_error *error)
 {
     struct client *client = calloc(1, sizeof *client);
     const char *name;
     json_t *value;
 
     if (client == NULL) {
-        lg_fail(error, "connection: out of memory");
+        tb_fail(error, "connection: out of memory");
         return NULL;
     }
     client->authority = -1;
@@ -124,7 +124,7 @@ static void *postgres_open(const json_t *connection, struct lg_error *error)
             return NULL;
         }
         if (!add_keyword(client, name, value)) {
-            lg_fail(error, "connection.%s: neither a text nor a whole number", name);
+            tb_fail(error, "connection.%s: neither a text nor a whole number", name);
             postgres_close(client);
             return NULL;
         }
@@ -150,12 +150,12 @@ static void say(char *to, size_t size, const char *words)
 }
 
 static void fail_with_server(struct connection *connection, const char *asked, const char *what,
-                             struct lg_error *error)
+                             struct tb_error *error)
 {
     char found[512];
 
     say(found, sizeof found, PQerrorMessage(connection->server));
-    lg_fail(error, "PostgreSQL: %s %s: %s", asked, what, found);
+    tb_fail(error, "PostgreSQL: %s %s: %s", asked, what, found);
 }
 
 /* Whether it ended as wanted; its result is forgotten. */
@@ -198,7 +198,7 @@ static bool learn_types(struct connection *connection, struct prepared *prepared
     return known;
 }
 
-static bool prepare(struct connection *connection, size_t index, struct lg_error *error)
+static bool prepare(struct connection *connection, size_t index, struct tb_error *error)
 {
     const struct lg_statement *statement = &connection->statements[index];
     struct prepared *prepared = &connection->prepared[index];
@@ -206,7 +206,7 @@ static bool prepare(struct connection *connection, size_t index, struct lg_error
     bool done;
 
     if (sql == NULL) {
-        lg_fail(error, "prepare %s: out of memory", statement->name);
+        tb_fail(error, "prepare %s: out of memory", statement->name);
         return false;
     }
     snprintf(prepared->name, sizeof prepared->name, "s%zu", index);
@@ -241,13 +241,13 @@ static bool set_isolation(struct connection *connection, const struct client *cl
 }
 
 static void *postgres_connect(void *own, const struct lg_statement *statements, size_t count,
-                              struct lg_error *error)
+                              struct tb_error *error)
 {
     struct client *client = own;
     struct connection *connection = calloc(1, sizeof *connection);
 
     if (connection == NULL) {
-        lg_fail(error, "connect: out of memory");
+        tb_fail(error, "connect: out of memory");
         return NULL;
     }
     connection->statements = statements;
@@ -486,7 +486,7 @@ static const struct lg_result *postgres_result(void *own)
 /* ---- bulk load ----------------------------------------------------------------- */
 
 static bool postgres_bulk_begin(void *own, const char *table, const char *columns,
-                                struct lg_error *error)
+                                struct tb_error *error)
 {
     struct connection *connection = own;
     char command[1024];
@@ -494,7 +494,7 @@ static bool postgres_bulk_begin(void *own, const char *table, const char *column
     PQsetnonblocking(connection->server, 0);
     if ((size_t)snprintf(command, sizeof command, "COPY %s (%s) FROM STDIN", table, columns) >=
         sizeof command) {
-        lg_fail(error, "copy into %s: the names of its columns are too long", table);
+        tb_fail(error, "copy into %s: the names of its columns are too long", table);
         return false;
     }
     if (!ended(PQexec(connection->server, command), PGRES_COPY_IN)) {
@@ -505,7 +505,7 @@ static bool postgres_bulk_begin(void *own, const char *table, const char *column
 }
 
 /* The rows stored; -1, with what the server or else libpq says, where it refused them. */
-static int64_t copied(struct connection *connection, bool sent, struct lg_error *error)
+static int64_t copied(struct connection *connection, bool sent, struct tb_error *error)
 {
     int64_t rows = -1;
     PGresult *received;
@@ -525,7 +525,7 @@ static int64_t copied(struct connection *connection, bool sent, struct lg_error 
 }
 
 static bool postgres_bulk_write(void *own, const char *rows, size_t length,
-                                struct lg_error *error)
+                                struct tb_error *error)
 {
     struct connection *connection = own;
 
@@ -542,7 +542,7 @@ static bool postgres_bulk_write(void *own, const char *rows, size_t length,
     return true;
 }
 
-static int64_t postgres_bulk_end(void *own, struct lg_error *error)
+static int64_t postgres_bulk_end(void *own, struct tb_error *error)
 {
     struct connection *connection = own;
 

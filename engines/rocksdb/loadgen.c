@@ -59,7 +59,7 @@ struct session {
     const struct lg_statement *statements;
     struct plan *plans;
     const struct lg_reader *reader;
-    struct lg_text changed, copied;
+    struct tb_text changed, copied;
     struct lg_result result;
     rocksdb_writebatch_t *batch;
     size_t batch_bytes;
@@ -94,8 +94,8 @@ static void show(struct session *session, const char *key, size_t key_length, co
         return;
     }
     session->copied.length = 0;
-    lg_text_add(&session->copied, key, key_length);
-    lg_text_add(&session->copied, record, record_length);
+    tb_text_add(&session->copied, key, key_length);
+    tb_text_add(&session->copied, record, record_length);
 }
 
 static void get(struct session *session, const struct lg_value *key,
@@ -213,13 +213,13 @@ static const struct verb verbs[] = {
     {"scan", {":key", ":length"}, scan},
 };
 
-static void *store_open(const json_t *connection, struct lg_error *error)
+static void *store_open(const json_t *connection, struct tb_error *error)
 {
     struct store *store = calloc(1, sizeof *store);
     if (store)
         store->stripes = aligned_alloc(CACHE_LINE, STRIPES * sizeof *store->stripes);
     if (!store || !store->stripes) {
-        lg_fail(error, "no memory for the RocksDB back end");
+        tb_fail(error, "no memory for the RocksDB back end");
         free(store);
         return NULL;
     }
@@ -243,7 +243,7 @@ static void store_close(void *client)
 
 /* "modify :key :change": a verb and the names of its values, apart by blanks. */
 static bool understand(struct plan *plan, const struct lg_statement *statement,
-                       struct lg_error *error)
+                       struct tb_error *error)
 {
     char verb[16], first[16], second[16], more[2];
     int words = sscanf(statement->sql, "%15s %15s %15s %1s", verb, first, second, more);
@@ -259,7 +259,7 @@ static bool understand(struct plan *plan, const struct lg_statement *statement,
             return true;
         }
     }
-    lg_fail(error, "%s: \"%s\" is none of: get :key · put :key :record · modify :key :change · "
+    tb_fail(error, "%s: \"%s\" is none of: get :key · put :key :record · modify :key :change · "
             "merge :key :change · scan :key :length", statement->name, statement->sql);
     return false;
 }
@@ -276,12 +276,12 @@ static void session_close(void *connection)
 }
 
 static void *session_open(void *client, const struct lg_statement *statements, size_t count,
-                          struct lg_error *error)
+                          struct tb_error *error)
 {
     struct session *session = calloc(1, sizeof *session);
     struct plan *plans = calloc(count ? count : 1, sizeof *plans);
     if (!session || !plans) {
-        lg_fail(error, "no memory for a session");
+        tb_fail(error, "no memory for a session");
         free(session);
         free(plans);
         return NULL;
@@ -329,7 +329,7 @@ static const struct lg_result *result_of(void *connection)
 }
 
 static bool bulk_begin(void *connection, const char *table, const char *columns,
-                       struct lg_error *error)
+                       struct tb_error *error)
 {
     struct session *session = connection;
     (void)table, (void)columns, (void)error;
@@ -339,7 +339,7 @@ static bool bulk_begin(void *connection, const char *table, const char *columns,
     return true;
 }
 
-static bool write_batch(struct session *session, struct lg_error *error)
+static bool write_batch(struct session *session, struct tb_error *error)
 {
     struct rocksdb_database *base = &session->store->database;
     char *words = NULL;
@@ -350,7 +350,7 @@ static bool write_batch(struct session *session, struct lg_error *error)
 }
 
 static bool bulk_put(void *connection, const char *key, size_t key_length, const char *record,
-                     size_t record_length, struct lg_error *error)
+                     size_t record_length, struct tb_error *error)
 {
     struct session *session = connection;
     session->store->database.call.writebatch_put(session->batch, key, key_length, record,
@@ -360,7 +360,7 @@ static bool bulk_put(void *connection, const char *key, size_t key_length, const
     return session->batch_bytes < BATCH_BYTES || write_batch(session, error);
 }
 
-static int64_t bulk_end(void *connection, struct lg_error *error)
+static int64_t bulk_end(void *connection, struct tb_error *error)
 {
     struct session *session = connection;
     if (session->batch_bytes && !write_batch(session, error))
@@ -368,12 +368,12 @@ static int64_t bulk_end(void *connection, struct lg_error *error)
     return session->stored;
 }
 
-static bool settle(void *client, struct lg_error *error)
+static bool settle(void *client, struct tb_error *error)
 {
     return rocksdb_settle(&((struct store *)client)->database, error);
 }
 
-static json_t *counters(void *client, struct lg_error *error)
+static json_t *counters(void *client, struct tb_error *error)
 {
     return rocksdb_counters(&((struct store *)client)->database, error);
 }

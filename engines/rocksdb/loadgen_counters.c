@@ -31,7 +31,7 @@ static uint64_t property(struct rocksdb_database *database, const char *name)
  * "rocksdb.block.cache.bytes.read" → rocksdb_block_cache_read_bytes, and so a last "size";
  * micros, nanos → …_ns; everything else counts. Returns by what the value is to be multiplied.
  */
-static int64_t rename_ticker(struct lg_text *into, const char *name, size_t length)
+static int64_t rename_ticker(struct tb_text *into, const char *name, size_t length)
 {
     const char *unit = "_count";
     int64_t factor = 1;
@@ -53,18 +53,18 @@ static int64_t rename_ticker(struct lg_text *into, const char *name, size_t leng
             unit = "_bytes";
         } else if (letters && !(end == length && letters == 5 && memcmp(word, "count", 5) == 0)) {
             if (into->length)
-                lg_text_add(into, "_", 1);
-            lg_text_add(into, word, letters);
+                tb_text_add(into, "_", 1);
+            tb_text_add(into, word, letters);
         }
         i = end + 1;
     }
-    lg_text_printf(into, "%s", unit);
-    lg_text_add(into, "", 1);
+    tb_text_printf(into, "%s", unit);
+    tb_text_add(into, "", 1);
     return factor;
 }
 
 /* A line of the statistics: "rocksdb.block.cache.miss COUNT : 17"; of histograms it says more. */
-static void add_ticker(json_t *into, struct lg_text *name, const char *line, const char *end)
+static void add_ticker(json_t *into, struct tb_text *name, const char *line, const char *end)
 {
     static const char middle[] = " COUNT : ";
     const char *count = memmem(line, (size_t)(end - line), middle, sizeof middle - 1);
@@ -77,7 +77,7 @@ static void add_ticker(json_t *into, struct lg_text *name, const char *line, con
 
 static void add_tickers(struct rocksdb_database *database, json_t *into)
 {
-    struct lg_text name = {0};
+    struct tb_text name = {0};
     char *text = database->call.options_statistics_get_string(database->options);
     for (char *line = text; line && *line;) {
         char *end = strchr(line, '\n');
@@ -98,7 +98,7 @@ static void add_text(struct rocksdb_database *database, json_t *into, const char
     database->call.free(text);
 }
 
-bool rocksdb_background_is_well(struct rocksdb_database *database, struct lg_error *error)
+bool rocksdb_background_is_well(struct rocksdb_database *database, struct tb_error *error)
 {
     static const char asked[] = "RocksDB's flushes and compactions";
     const struct rocksdb_library *call = &database->call;
@@ -111,11 +111,11 @@ bool rocksdb_background_is_well(struct rocksdb_database *database, struct lg_err
     call->flush(database->db, flush, &words);
     call->flushoptions_destroy(flush);
     if (!rocksdb_said(call, words, asked, error))
-        lg_fail(error, "%s: %" PRIu64 " errors, told in its LOG file", asked, errors);
+        tb_fail(error, "%s: %" PRIu64 " errors, told in its LOG file", asked, errors);
     return false;
 }
 
-json_t *rocksdb_counters(struct rocksdb_database *database, struct lg_error *error)
+json_t *rocksdb_counters(struct rocksdb_database *database, struct tb_error *error)
 {
     if (!rocksdb_background_is_well(database, error))
         return NULL;
@@ -132,7 +132,7 @@ json_t *rocksdb_counters(struct rocksdb_database *database, struct lg_error *err
     return found;
 }
 
-static bool wait_for_compactions(struct rocksdb_database *database, struct lg_error *error)
+static bool wait_for_compactions(struct rocksdb_database *database, struct tb_error *error)
 {
     const struct rocksdb_library *call = &database->call;
     char *words = NULL;
@@ -155,7 +155,7 @@ static bool wait_for_compactions(struct rocksdb_database *database, struct lg_er
 }
 
 /* Everything in files, and no compaction due: what a run begins with is not at work itself. */
-bool rocksdb_settle(struct rocksdb_database *database, struct lg_error *error)
+bool rocksdb_settle(struct rocksdb_database *database, struct tb_error *error)
 {
     const struct rocksdb_library *call = &database->call;
     char *words = NULL;

@@ -21,16 +21,16 @@ static bool find(struct rocksdb_library *library, const char *name, void *functi
 }
 
 bool rocksdb_library_open(struct rocksdb_library *library, const char *path,
-                          struct lg_error *error)
+                          struct tb_error *error)
 {
     library->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library->handle) {
-        lg_fail(error, "open the RocksDB library: %s", dlerror());
+        tb_fail(error, "open the RocksDB library: %s", dlerror());
         return false;
     }
 #define FIND(returned, name, taken) \
     if (!find(library, "rocksdb_" #name, &library->name)) { \
-        lg_fail(error, "%s has no function rocksdb_" #name ": it was built without RocksDB's " \
+        tb_fail(error, "%s has no function rocksdb_" #name ": it was built without RocksDB's " \
                 "C interface", path); \
         return false; \
     }
@@ -41,11 +41,11 @@ bool rocksdb_library_open(struct rocksdb_library *library, const char *path,
 }
 
 bool rocksdb_said(const struct rocksdb_library *library, char *words, const char *asked,
-                  struct lg_error *error)
+                  struct tb_error *error)
 {
     if (!words)
         return false;
-    lg_fail(error, "%s: %s", asked, words);
+    tb_fail(error, "%s: %s", asked, words);
     library->free(words);
     return true;
 }
@@ -62,25 +62,25 @@ static bool is_true(const json_t *connection, const char *key)
 }
 
 /* "name=value;…", as RocksDB reads it. */
-static void render(struct lg_text *into, const json_t *options)
+static void render(struct tb_text *into, const json_t *options)
 {
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)options, name, value)
-        lg_text_printf(into, "%s=%s;", name, json_string_value(value));
-    lg_text_add(into, "", 1);
+        tb_text_printf(into, "%s=%s;", name, json_string_value(value));
+    tb_text_add(into, "", 1);
 }
 
 /* What no text of options can say. */
 static bool set_row_cache(struct rocksdb_database *database, const json_t *connection,
-                          struct lg_error *error)
+                          struct tb_error *error)
 {
     const struct rocksdb_library *call = &database->call;
     json_int_t bytes = json_integer_value(json_object_get(connection, "row_cache_bytes"));
     if (bytes <= 0)
         return true;
     if (!call->cache_create_lru || !call->cache_destroy || !call->options_set_row_cache) {
-        lg_fail(error, "row_cache_bytes: this RocksDB's C interface has no row cache");
+        tb_fail(error, "row_cache_bytes: this RocksDB's C interface has no row cache");
         return false;
     }
     rocksdb_cache_t *cache = call->cache_create_lru((size_t)bytes);
@@ -90,10 +90,10 @@ static bool set_row_cache(struct rocksdb_database *database, const json_t *conne
 }
 
 static bool read_options(struct rocksdb_database *database, const json_t *connection,
-                         struct lg_error *error)
+                         struct tb_error *error)
 {
     const struct rocksdb_library *call = &database->call;
-    struct lg_text text = {0};
+    struct tb_text text = {0};
     char *words = NULL;
     rocksdb_options_t *plain = call->options_create();
     database->counts = !json_is_false(json_object_get(connection, "statistics"));
@@ -127,7 +127,7 @@ static void allow_many_files(void)
 }
 
 bool rocksdb_database_open(struct rocksdb_database *database, const json_t *connection,
-                           struct lg_error *error)
+                           struct tb_error *error)
 {
     struct rocksdb_library *call = &database->call;
     const char *directory = text_of(connection, "directory");

@@ -110,21 +110,21 @@ struct rocksdb_database {
 };
 
 bool rocksdb_library_open(struct rocksdb_library *library, const char *path,
-                          struct lg_error *error);
+                          struct tb_error *error);
 /* RocksDB runs threads of its own until the database is closed. */
 bool rocksdb_database_open(struct rocksdb_database *database, const json_t *connection,
-                           struct lg_error *error);
+                           struct tb_error *error);
 void rocksdb_database_close(struct rocksdb_database *database);
 
 /* Moves RocksDB's words, if there are any, to `error`: true where there were. */
 bool rocksdb_said(const struct rocksdb_library *library, char *words, const char *asked,
-                  struct lg_error *error);
+                  struct tb_error *error);
 
 rocksdb_mergeoperator_t *rocksdb_record_merge(const struct rocksdb_library *library);
 
-json_t *rocksdb_counters(struct rocksdb_database *database, struct lg_error *error);
+json_t *rocksdb_counters(struct rocksdb_database *database, struct tb_error *error);
 /* False with the reason where flushing or compacting behind the writes has failed. */
-bool rocksdb_background_is_well(struct rocksdb_database *database, struct lg_error *error);
-bool rocksdb_settle(struct rocksdb_database *database, struct lg_error *error);
+bool rocksdb_background_is_well(struct rocksdb_database *database, struct tb_error *error);
+bool rocksdb_settle(struct rocksdb_database *database, struct tb_error *error);
 
 #endif

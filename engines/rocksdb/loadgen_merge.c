@@ -8,17 +8,17 @@
 
 #include <stdlib.h>
 
-static char *refuse(struct lg_text *text, unsigned char *success)
+static char *refuse(struct tb_text *text, unsigned char *success)
 {
     free(text->bytes);
     *success = false;
     return NULL;
 }
 
-static char *give(struct lg_text *text, unsigned char *success, size_t *length)
+static char *give(struct tb_text *text, unsigned char *success, size_t *length)
 {
     if (!text->bytes)
-        lg_text_add(text, "", 0);
+        tb_text_add(text, "", 0);
     *success = true;
     *length = text->length;
     return text->bytes ? text->bytes : calloc(1, 1);
@@ -28,15 +28,15 @@ static char *merge(const char *record, size_t record_length, const char *const *
                    const size_t *change_lengths, int count, unsigned char *success,
                    size_t *length)
 {
-    struct lg_text now = {0}, next = {0};
-    lg_text_add(&now, record, record_length);
+    struct tb_text now = {0}, next = {0};
+    tb_text_add(&now, record, record_length);
     for (int i = 0; i < count; i++) {
         next.length = 0;
         if (!lg_record_change(&next, now.bytes, now.length, changes[i], change_lengths[i])) {
             free(next.bytes);
             return refuse(&now, success);
         }
-        struct lg_text before = now;
+        struct tb_text before = now;
         now = next;
         next = before;
     }

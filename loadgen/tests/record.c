@@ -29,7 +29,7 @@ struct record {
     char text[2][64];
 };
 
-static void *record_open(const json_t *connection, struct lg_error *error)
+static void *record_open(const json_t *connection, struct tb_error *error)
 {
     struct recorder *recorder = calloc(1, sizeof *recorder);
 
@@ -37,7 +37,7 @@ static void *record_open(const json_t *connection, struct lg_error *error)
     recorder->loses = json_string_value(json_object_get(connection, "loses"));
     atomic_init(&recorder->orders, 3000);
     if (!recorder->directory) {
-        lg_fail(error, "connection.directory: where to is wanted");
+        tb_fail(error, "connection.directory: is required");
         free(recorder);
         return NULL;
     }
@@ -50,7 +50,7 @@ static void record_close(void *client)
 }
 
 static FILE *new_file(struct recorder *recorder, const char *table, const char *kind,
-                      struct lg_error *error)
+                      struct tb_error *error)
 {
     char path[4096];
     unsigned number = atomic_fetch_add(&recorder->files, 1);
@@ -61,12 +61,12 @@ static FILE *new_file(struct recorder *recorder, const char *table, const char *
     FILE *file = fopen(path, "w");
 
     if (!file)
-        lg_fail(error, "%s cannot be written", path);
+        tb_fail(error, "%s cannot be written", path);
     return file;
 }
 
 static void *record_connect(void *client, const struct lg_statement *statements, size_t count,
-                            struct lg_error *error)
+                            struct tb_error *error)
 {
     struct record *record = calloc(1, sizeof *record);
 
@@ -187,7 +187,7 @@ static const struct lg_result *record_result(void *connection)
 }
 
 static bool record_bulk_begin(void *connection, const char *table, const char *columns,
-                              struct lg_error *error)
+                              struct tb_error *error)
 {
     struct record *record = connection;
     struct recorder *recorder = record->recorder;
@@ -200,31 +200,31 @@ static bool record_bulk_begin(void *connection, const char *table, const char *c
 }
 
 static bool record_bulk_write(void *connection, const char *rows, size_t length,
-                              struct lg_error *error)
+                              struct tb_error *error)
 {
     struct record *record = connection;
 
     for (size_t i = 0; i < length; i++)
         record->row_count += rows[i] == '\n';
     if (length == 0 || rows[length - 1] != '\n') {
-        lg_fail(error, "rows do not end with a row");
+        tb_fail(error, "rows do not end with a row");
         return false;
     }
     if (fwrite(rows, 1, length, record->rows) != length) {
-        lg_fail(error, "rows cannot be written");
+        tb_fail(error, "rows cannot be written");
         return false;
     }
     return true;
 }
 
-static int64_t record_bulk_end(void *connection, struct lg_error *error)
+static int64_t record_bulk_end(void *connection, struct tb_error *error)
 {
     struct record *record = connection;
     bool closed = fclose(record->rows) == 0;
 
     record->rows = NULL;
     if (!closed) {
-        lg_fail(error, "rows cannot be written");
+        tb_fail(error, "rows cannot be written");
         return -1;
     }
     return record->row_count;

@@ -1,46 +1,46 @@
 /* The parts of TPC-C that need no server: numbers, names, text of rows, judged answers. */
-#include "../support.h"
+#include "check.h"
+#include "support.h"
 #include "../tpcc/answers.h"
 #include "../tpcc/rows.h"
-#include "check.h"
 
 #include <stdlib.h>
 
 static void random_is_reproducible_and_streams_differ(void)
 {
-    struct lg_random a, b, c, d;
+    struct tb_random a, b, c, d;
 
-    lg_random_seed(&a, 1, 2);
-    lg_random_seed(&b, 1, 2);
-    lg_random_seed(&c, 2, 1);
-    lg_random_seed(&d, 1, 3);
+    tb_random_seed(&a, 1, 2);
+    tb_random_seed(&b, 1, 2);
+    tb_random_seed(&c, 2, 1);
+    tb_random_seed(&d, 1, 3);
     for (int i = 0; i < 100; i++) {
-        uint64_t drawn = lg_random_next(&a);
+        uint64_t drawn = tb_random_next(&a);
 
-        CHECK(drawn == lg_random_next(&b));
-        CHECK(drawn != lg_random_next(&c));
-        CHECK(drawn != lg_random_next(&d));
+        CHECK(drawn == tb_random_next(&b));
+        CHECK(drawn != tb_random_next(&c));
+        CHECK(drawn != tb_random_next(&d));
     }
 }
 
 static void random_between_reaches_both_ends_evenly(void)
 {
-    struct lg_random random;
+    struct tb_random random;
     int counts[7] = {0};
 
-    lg_random_seed(&random, 42, 0);
+    tb_random_seed(&random, 42, 0);
     for (int i = 0; i < 70000; i++) {
-        int64_t drawn = lg_random_between(&random, -3, 3);
+        int64_t drawn = tb_random_between(&random, -3, 3);
 
         CHECK(drawn >= -3 && drawn <= 3);
         counts[drawn + 3]++;
     }
     for (int i = 0; i < 7; i++) /* 10000 ± 93 is one standard deviation */
         CHECK(counts[i] > 9500 && counts[i] < 10500);
-    CHECK(lg_random_between(&random, 5, 5) == 5);
-    lg_random_between(&random, INT64_MIN, INT64_MAX);
+    CHECK(tb_random_between(&random, 5, 5) == 5);
+    tb_random_between(&random, INT64_MIN, INT64_MAX);
     for (int i = 0; i < 1000; i++) {
-        double fraction = lg_random_fraction(&random);
+        double fraction = tb_random_fraction(&random);
 
         CHECK(fraction > 0 && fraction <= 1);
     }
@@ -48,13 +48,13 @@ static void random_between_reaches_both_ends_evenly(void)
 
 static void nurand_follows_its_formula(void)
 {
-    struct lg_random drawn, again;
+    struct tb_random drawn, again;
 
-    lg_random_seed(&drawn, 7, 7);
+    tb_random_seed(&drawn, 7, 7);
     again = drawn;
     for (int i = 0; i < 1000; i++) {
-        int64_t a = lg_random_between(&again, 0, 1023);
-        int64_t b = lg_random_between(&again, 1, 3000);
+        int64_t a = tb_random_between(&again, 0, 1023);
+        int64_t b = tb_random_between(&again, 1, 3000);
 
         CHECK(lg_tpcc_nurand(&drawn, 1023, 1, 3000, 259) == ((a | b) + 259) % 3000 + 1);
     }
@@ -167,7 +167,7 @@ struct judged {
     int transaction;
     size_t rows;
     const char *first, *second;
-    enum lg_verdict verdict;
+    enum lg_status status;
 };
 
 /* Values all 0, no customer asked by number. */
@@ -214,8 +214,8 @@ static void wrong_answers_are_noticed(void)
         terminal.values[PAYMENT_C].null = terminal.operation == TPCC_PAYMENT;
         if (terminal.operation == TPCC_ORDER_STATUS)
             terminal.values[ORDER_STATUS_C].null = true;
-        CHECK_CASE(lg_tpcc_judge(&terminal, &result) == answers[i].verdict, i);
-        CHECK_CASE((terminal.wrong != NULL) == (answers[i].verdict == LG_WRONG), i);
+        CHECK_CASE(lg_tpcc_check(&terminal, &result) == answers[i].status, i);
+        CHECK_CASE((terminal.wrong != NULL) == (answers[i].status == LG_WRONG), i);
     }
 }
 
@@ -228,12 +228,12 @@ static void rollback_belongs_to_an_unused_item(void)
     struct lg_result nothing = {.outcome = LG_OK};
 
     terminal.values[NEW_ORDER_ROLLBACK].integer = 1;
-    CHECK(lg_tpcc_judge(&terminal, &rolled_back) == LG_ROLLED_BACK);
-    CHECK(lg_tpcc_judge(&terminal, &undone) == LG_ROLLED_BACK);
-    CHECK(lg_tpcc_judge(&terminal, &nothing) == LG_WRONG);
-    CHECK(lg_tpcc_judge(&terminal, &committed) == LG_WRONG);
+    CHECK(lg_tpcc_check(&terminal, &rolled_back) == LG_ROLLED_BACK);
+    CHECK(lg_tpcc_check(&terminal, &undone) == LG_ROLLED_BACK);
+    CHECK(lg_tpcc_check(&terminal, &nothing) == LG_WRONG);
+    CHECK(lg_tpcc_check(&terminal, &committed) == LG_WRONG);
     terminal.values[NEW_ORDER_ROLLBACK].integer = 0;
-    CHECK(lg_tpcc_judge(&terminal, &undone) == LG_WRONG);
+    CHECK(lg_tpcc_check(&terminal, &undone) == LG_WRONG);
 }
 
 static void another_customer_than_asked_is_wrong(void)
@@ -243,21 +243,21 @@ static void another_customer_than_asked_is_wrong(void)
     struct lg_result right = answer(1, "17", NULL), other = answer(1, "18", NULL);
 
     terminal.values[PAYMENT_C].integer = 17;
-    CHECK(lg_tpcc_judge(&terminal, &right) == LG_DONE);
-    CHECK(lg_tpcc_judge(&terminal, &other) == LG_WRONG);
+    CHECK(lg_tpcc_check(&terminal, &right) == LG_DONE);
+    CHECK(lg_tpcc_check(&terminal, &other) == LG_WRONG);
     CHECK_TEXT(terminal.wrong, "payment answered 18 where the customer's number belongs");
 }
 
 static void check_journal(struct lg_terminal *terminal, const struct lg_result *result,
                           const char *expected)
 {
-    struct lg_text line = {0};
+    struct tb_text line = {0};
 
-    enum lg_verdict verdict = lg_tpcc_judge(terminal, result);
+    enum lg_status status = lg_tpcc_check(terminal, result);
 
-    CHECK(verdict == LG_DONE || verdict == LG_SKIPPED);
+    CHECK(status == LG_DONE || status == LG_SKIPPED);
     lg_tpcc_journal(terminal, result, &line);
-    lg_text_add(&line, "", 1);
+    tb_text_add(&line, "", 1);
     CHECK_TEXT(line.bytes, expected);
     free(line.bytes);
 }
@@ -294,7 +294,7 @@ static void check_params(const char *text, const char *error_holds)
 {
     json_t *params = json_loads(text, 0, NULL);
     struct lg_tpcc_params read;
-    struct lg_error error = {""};
+    struct tb_error error = {""};
 
     CHECK(params != NULL);
     CHECK_CASE(lg_tpcc_params_read(&read, params, &error) == (error_holds == NULL), 0);

@@ -1,10 +1,10 @@
 /* The parts of YCSB that need no engine: generators, keys, inserts. */
+#include "check.h"
 #include "../record.h"
-#include "../support.h"
+#include "support.h"
 #include "../ycsb/counts.h"
 #include "../ycsb/keys.h"
 #include "../ycsb/values.h"
-#include "check.h"
 #include "ycsb_params.h"
 
 #include <inttypes.h>
@@ -57,11 +57,11 @@ static void the_first_ranks_have_their_share(void)
 {
     enum { ITEMS = 1000, DRAWS = 2000000 };
     struct lg_ycsb_zipfian zipfian;
-    struct lg_random random;
+    struct tb_random random;
     static int64_t counts[ITEMS];
 
     lg_ycsb_zipfian_open(&zipfian, 0, ITEMS - 1);
-    lg_random_seed(&random, 3, 3);
+    tb_random_seed(&random, 3, 3);
     for (int i = 0; i < DRAWS; i++) {
         int64_t rank = lg_ycsb_zipfian_at(&zipfian, ITEMS, lg_ycsb_uniform(&random));
 
@@ -81,11 +81,11 @@ static void the_first_ranks_have_their_share(void)
 static void ranks_are_those_of_the_formula(void)
 {
     struct lg_ycsb_zipfian zipfian;
-    struct lg_random random;
+    struct tb_random random;
     double alpha = 1.0 / (1.0 - 0.99);
 
     lg_ycsb_zipfian_open_scrambled(&zipfian);
-    lg_random_seed(&random, 5, 5);
+    tb_random_seed(&random, 5, 5);
     for (int i = 0; i < 100000; i++) {
         double u = lg_ycsb_uniform(&random), uz = u * zipfian.zetan;
         double rank = 10000000001.0 * pow(zipfian.eta * u - zipfian.eta + 1, alpha);
@@ -132,11 +132,11 @@ static void numbers_of_every_length_are_written(void)
 {
     struct lg_ycsb_params hashed = params_of("{\"recordcount\": 1}");
     struct lg_ycsb_params ordered = params_of("{\"recordcount\": 1, \"insertorder\": \"ordered\"}");
-    struct lg_random random;
+    struct tb_random random;
 
-    lg_random_seed(&random, 8, 8);
+    tb_random_seed(&random, 8, 8);
     for (int i = 0; i < 100000; i++) {
-        uint64_t number = lg_random_next(&random) >> (1 + i % 63);
+        uint64_t number = tb_random_next(&random) >> (1 + i % 63);
         char key[YCSB_KEY_BYTES + 1], expected[64];
 
         key[lg_ycsb_key(&ordered, (int64_t)number, key)] = '\0';
@@ -156,15 +156,15 @@ enum { RECORDS = 1000, DRAWS = 200000 };
 static void draw_keys(const char *text, int64_t inserts, int64_t *counts)
 {
     struct lg_ycsb_params params = params_of(text);
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     struct lg_ycsb_inserts *inserted = lg_ycsb_inserts_open(NULL, &error);
     struct lg_ycsb_keys keys;
     struct lg_ycsb_chooser chooser;
-    struct lg_random random;
+    struct tb_random random;
 
     lg_ycsb_keys_open(&keys, &params, inserted);
     lg_ycsb_chooser_open(&chooser, &keys);
-    lg_random_seed(&random, 11, 0);
+    tb_random_seed(&random, 11, 0);
     for (int64_t i = 0; i < inserts; i++)
         CHECK(lg_ycsb_inserts_acknowledge(inserted, lg_ycsb_inserts_begin(inserted)));
     lg_ycsb_inserts_begin(inserted); /* one that nobody may ask for yet */
@@ -242,7 +242,7 @@ static void scrambled_ranks_are_where_their_hash_is(void)
 
 static void an_insert_counts_when_all_before_it_do(void)
 {
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     struct lg_ycsb_inserts *inserts = lg_ycsb_inserts_open(NULL, &error);
 
     for (int i = 0; i < 5; i++)
@@ -270,7 +270,7 @@ static void *insert_many(void *argument)
 
 static void inserts_of_many_threads_all_count(void)
 {
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     struct lg_ycsb_inserts *inserts = lg_ycsb_inserts_open(NULL, &error);
     pthread_t threads[4];
 
@@ -285,7 +285,7 @@ static void inserts_of_many_threads_all_count(void)
 static void processes_share_a_file(void)
 {
     char path[] = "/tmp/loadgen-shared-XXXXXX";
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     int file = mkstemp(path);
     struct lg_ycsb_inserts *one = lg_ycsb_inserts_open(path, &error);
     struct lg_ycsb_inserts *other = lg_ycsb_inserts_open(path, &error);

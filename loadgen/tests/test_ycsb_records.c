@@ -1,10 +1,10 @@
 /* The parts of YCSB that need no engine: values, records, what is counted of them. */
+#include "check.h"
 #include "../record.h"
-#include "../support.h"
+#include "support.h"
 #include "../ycsb/counts.h"
 #include "../ycsb/keys.h"
 #include "../ycsb/values.h"
-#include "check.h"
 #include "ycsb_params.h"
 
 #include <inttypes.h>
@@ -146,11 +146,11 @@ static void records_hold_their_fields(void)
 
     uint64_t key = lg_ycsb_key_hash(&values, "user1", 5);
     struct lg_ycsb_stamp loaded = lg_ycsb_stamp(key, YCSB_LOADED), later = lg_ycsb_stamp(key, 77);
-    char *record = lg_allocate(lg_ycsb_record_bytes(&params), 1);
-    char *change = lg_allocate(lg_ycsb_record_bytes(&params), 1);
+    char *record = tb_allocate(lg_ycsb_record_bytes(&params), 1);
+    char *change = tb_allocate(lg_ycsb_record_bytes(&params), 1);
     size_t length = lg_ycsb_record(&values, &loaded, 0, 11, record);
     size_t change_length = lg_ycsb_record(&values, &later, 11, 11, change);
-    struct lg_text changed = {0};
+    struct tb_text changed = {0};
     struct lg_field field;
 
     CHECK(length == 12 * (8 + 40) + 10 * 6 + 2 * 7);
@@ -178,7 +178,7 @@ static void records_hold_their_fields(void)
 /* New fields come behind, the last of two changes stands. */
 static void changes_add_fields_too(void)
 {
-    struct lg_text record = {0}, change = {0}, changed = {0}, expected = {0};
+    struct tb_text record = {0}, change = {0}, changed = {0}, expected = {0};
 
     lg_field_add(&record, "a", 1, "1", 1);
     lg_field_add(&record, "b", 1, "2", 1);
@@ -236,40 +236,30 @@ static void a_sample_favours_no_key(void)
     lg_ycsb_counts_free(counts);
 }
 
-static void wrong_params_are_named(void)
+static void invalid_params_are_refused_by_key(void)
 {
     static const char *const cases[][2] = {
-        {"{}", "workload.params.recordcount: an integer from 1 to 281474976710656 is wanted"},
-        {"{\"recordcount\": 0}",
-         "workload.params.recordcount: an integer from 1 to 281474976710656 is wanted"},
-        {"{\"recordcount\": 1, \"recordcuont\": 1}",
-         "workload.params.recordcuont: ycsb has no such parameter"},
-        {"{\"recordcount\": 1, \"fieldcount\": 65}",
-         "workload.params.fieldcount: an integer from 1 to 64 is wanted"},
-        {"{\"recordcount\": 1, \"readproportion\": \"all\"}",
-         "workload.params.readproportion: a number from 0 to 1e+09 is wanted"},
-        {"{\"recordcount\": 1, \"readproportion\": 0, \"updateproportion\": 0}",
-         "workload.params: no operation has a proportion above 0"},
-        {"{\"recordcount\": 1, \"readallfields\": 1}",
-         "workload.params.readallfields: true or false is wanted"},
-        {"{\"recordcount\": 1, \"requestdistribution\": \"constant\"}",
-         "workload.params.requestdistribution: there is no such distribution of it: constant"},
-        {"{\"recordcount\": 5, \"insertstart\": 3, \"insertcount\": 3}",
-         "workload.params.insertcount: insertstart + insertcount is more than recordcount, or "
-         "there is no record"},
-        {"{\"recordcount\": 1, \"insertorder\": \"random\"}",
-         "workload.params.insertorder: \"hashed\" or \"ordered\" is wanted"},
-        {"{\"recordcount\": 1, \"minscanlength\": 5, \"maxscanlength\": 4}",
-         "workload.params.minscanlength: is more than maxscanlength"},
+        {"{}", "recordcount"},
+        {"{\"recordcount\": 0}", "recordcount"},
+        {"{\"recordcount\": 1, \"recordcuont\": 1}", "recordcuont"},
+        {"{\"recordcount\": 1, \"fieldcount\": 65}", "fieldcount"},
+        {"{\"recordcount\": 1, \"readproportion\": \"all\"}", "readproportion"},
+        {"{\"recordcount\": 1, \"readproportion\": 0, \"updateproportion\": 0}", "*proportion"},
+        {"{\"recordcount\": 1, \"readallfields\": 1}", "readallfields"},
+        {"{\"recordcount\": 1, \"requestdistribution\": \"constant\"}", "requestdistribution"},
+        {"{\"recordcount\": 5, \"insertstart\": 3, \"insertcount\": 3}", "insertcount"},
+        {"{\"recordcount\": 1, \"insertorder\": \"random\"}", "insertorder"},
+        {"{\"recordcount\": 1, \"minscanlength\": 5, \"maxscanlength\": 4}", "minscanlength"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lg_ycsb_params params;
-        struct lg_error error = {""};
+        struct tb_error error = {""};
         json_t *given = json_loads(cases[i][0], 0, NULL);
 
         CHECK_CASE(!lg_ycsb_params_read(&params, given, &error), i);
-        CHECK_TEXT(error.text, cases[i][1]);
+        CHECK_CASE(strncmp(error.text, "workload.params.", 16) == 0, i);
+        CHECK_KEY(error.text + 16, cases[i][1]);
         json_decref(given);
     }
 }
@@ -285,7 +275,7 @@ int main(void)
     changes_add_fields_too();
     the_hottest_keys_are_counted_over_all_terminals();
     a_sample_favours_no_key();
-    wrong_params_are_named();
+    invalid_params_are_refused_by_key();
     return checks_failed();
     return checks_failed();
 }

@@ -6,7 +6,7 @@
  *
  * With "lengths" for SEED: scan lengths in place of keys.
  */
-#include "../support.h"
+#include "support.h"
 #include "../ycsb/keys.h"
 
 #include <stdlib.h>
@@ -20,11 +20,11 @@ static int refuse(const char *words)
 
 int main(int argc, char **argv)
 {
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     struct lg_ycsb_params params;
     struct lg_ycsb_keys keys;
     struct lg_ycsb_chooser chooser;
-    struct lg_random random;
+    struct tb_random random;
     json_t *given = argc >= 3 ? json_loads(argv[1], 0, NULL) : NULL;
     bool lengths = argc > 3 && strcmp(argv[3], "lengths") == 0;
 
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
 
     lg_ycsb_keys_open(&keys, &params, inserts);
     lg_ycsb_chooser_open(&chooser, &keys);
-    lg_random_seed(&random, argc > 3 ? strtoull(argv[3], NULL, 10) : 0, 0);
+    tb_random_seed(&random, argc > 3 ? strtoull(argv[3], NULL, 10) : 0, 0);
     for (long long left = atoll(argv[2]); left > 0; left--) {
         char key[YCSB_KEY_BYTES];
         size_t length;

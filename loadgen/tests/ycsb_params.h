@@ -2,13 +2,13 @@
 #ifndef LOADGEN_TESTS_YCSB_PARAMS_H
 #define LOADGEN_TESTS_YCSB_PARAMS_H
 
-#include "../ycsb/params.h"
 #include "check.h"
+#include "../ycsb/params.h"
 
 /* Read and done with: the text of `update`, which would be the document's, is not used here. */
 static struct lg_ycsb_params params_of(const char *text)
 {
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     struct lg_ycsb_params params;
     json_t *given = json_loads(text, 0, NULL);
 

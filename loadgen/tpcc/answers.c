@@ -11,10 +11,10 @@
 /* The lines of 20 orders: Stock-Level cannot count more items (clause 2.8.2.2). */
 enum { MOST_LOW_STOCK = 20 * TPCC_MAX_LINES };
 
-static enum lg_verdict wrong(struct lg_terminal *terminal, const char *format, ...)
+static enum lg_status wrong(struct lg_terminal *terminal, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static enum lg_verdict wrong(struct lg_terminal *terminal, const char *format, ...)
+static enum lg_status wrong(struct lg_terminal *terminal, const char *format, ...)
 {
     struct lg_tpcc_terminal *own = terminal->own;
     va_list arguments;
@@ -68,7 +68,7 @@ static const char *shown(const struct lg_result *result, size_t index, int *leng
     return there ? result->first[index].text : nothing;
 }
 
-static enum lg_verdict wrong_column(struct lg_terminal *terminal, const struct lg_result *result,
+static enum lg_status wrong_column(struct lg_terminal *terminal, const struct lg_result *result,
                                     size_t index, const char *expected)
 {
     int length;
@@ -78,7 +78,7 @@ static enum lg_verdict wrong_column(struct lg_terminal *terminal, const struct l
                  lg_tpcc_transaction_names[terminal->operation], length, text, expected);
 }
 
-static enum lg_verdict judge_new_order(struct lg_terminal *terminal,
+static enum lg_status check_new_order(struct lg_terminal *terminal,
                                        const struct lg_result *result)
 {
     struct lg_tpcc_terminal *own = terminal->own;
@@ -101,7 +101,7 @@ static enum lg_verdict judge_new_order(struct lg_terminal *terminal,
 }
 
 /* The customer's number comes back: the one asked for, or the one found by name. */
-static bool judge_customer(struct lg_terminal *terminal, const struct lg_result *result,
+static bool check_customer(struct lg_terminal *terminal, const struct lg_result *result,
                            const struct lg_value *asked)
 {
     struct lg_tpcc_terminal *own = terminal->own;
@@ -110,19 +110,19 @@ static bool judge_customer(struct lg_terminal *terminal, const struct lg_result 
            (asked->null || own->answer == asked->integer);
 }
 
-static enum lg_verdict judge_payment(struct lg_terminal *terminal, const struct lg_result *result)
+static enum lg_status check_payment(struct lg_terminal *terminal, const struct lg_result *result)
 {
-    if (!judge_customer(terminal, result, &terminal->values[PAYMENT_C]))
+    if (!check_customer(terminal, result, &terminal->values[PAYMENT_C]))
         return wrong_column(terminal, result, 0, "the customer's number");
     return LG_DONE;
 }
 
-static enum lg_verdict judge_order_status(struct lg_terminal *terminal,
+static enum lg_status check_order_status(struct lg_terminal *terminal,
                                           const struct lg_result *result)
 {
     int64_t order;
 
-    if (!judge_customer(terminal, result, &terminal->values[ORDER_STATUS_C]))
+    if (!check_customer(terminal, result, &terminal->values[ORDER_STATUS_C]))
         return wrong_column(terminal, result, 0, "the customer's number");
     if (!integer_column(result, 1, 1, INT32_MAX, &order))
         return wrong_column(terminal, result, 1, "the number of the customer's last order");
@@ -147,7 +147,7 @@ static int count_delivered(const char *text, size_t length)
     return at == end ? delivered : -1;
 }
 
-static enum lg_verdict judge_delivery(struct lg_terminal *terminal,
+static enum lg_status check_delivery(struct lg_terminal *terminal,
                                       const struct lg_result *result)
 {
     int64_t delivered, retries = 0;
@@ -163,7 +163,7 @@ static enum lg_verdict judge_delivery(struct lg_terminal *terminal,
     return delivered < TPCC_DISTRICTS ? LG_SKIPPED : LG_DONE; /* clause 2.7.4.2 */
 }
 
-static enum lg_verdict judge_stock_level(struct lg_terminal *terminal,
+static enum lg_status check_stock_level(struct lg_terminal *terminal,
                                          const struct lg_result *result)
 {
     int64_t low_stock;
@@ -173,44 +173,44 @@ static enum lg_verdict judge_stock_level(struct lg_terminal *terminal,
     return LG_DONE;
 }
 
-enum lg_verdict lg_tpcc_judge(struct lg_terminal *terminal, const struct lg_result *result)
+enum lg_status lg_tpcc_check(struct lg_terminal *terminal, const struct lg_result *result)
 {
     switch (terminal->operation) {
     case TPCC_NEW_ORDER:
-        return judge_new_order(terminal, result);
+        return check_new_order(terminal, result);
     case TPCC_PAYMENT:
-        return judge_payment(terminal, result);
+        return check_payment(terminal, result);
     case TPCC_ORDER_STATUS:
-        return judge_order_status(terminal, result);
+        return check_order_status(terminal, result);
     case TPCC_DELIVERY:
-        return judge_delivery(terminal, result);
+        return check_delivery(terminal, result);
     default:
-        return judge_stock_level(terminal, result);
+        return check_stock_level(terminal, result);
     }
 }
 
 void lg_tpcc_journal(const struct lg_terminal *terminal, const struct lg_result *result,
-                     struct lg_text *line)
+                     struct tb_text *line)
 {
     const struct lg_tpcc_terminal *own = terminal->own;
     const struct lg_value *values = terminal->values;
 
     switch (terminal->operation) {
     case TPCC_NEW_ORDER:
-        lg_text_printf(line, "N %lld %lld %lld %lld %lld\n", (long long)values[NEW_ORDER_W].integer,
+        tb_text_printf(line, "N %lld %lld %lld %lld %lld\n", (long long)values[NEW_ORDER_W].integer,
                        (long long)values[NEW_ORDER_D].integer, (long long)own->answer,
                        (long long)values[NEW_ORDER_C].integer,
                        (long long)values[NEW_ORDER_OL_CNT].integer);
         break;
     case TPCC_PAYMENT:
-        lg_text_printf(line, "P %lld %lld %lld %lld %lld %lld\n",
+        tb_text_printf(line, "P %lld %lld %lld %lld %lld %lld\n",
                        (long long)values[PAYMENT_W].integer, (long long)values[PAYMENT_D].integer,
                        (long long)values[PAYMENT_C_W].integer,
                        (long long)values[PAYMENT_C_D].integer, (long long)own->answer,
                        (long long)values[PAYMENT_AMOUNT].integer);
         break;
     case TPCC_DELIVERY:
-        lg_text_printf(line, "D %lld %lld %.*s\n", (long long)values[DELIVERY_W].integer,
+        tb_text_printf(line, "D %lld %lld %.*s\n", (long long)values[DELIVERY_W].integer,
                        (long long)values[DELIVERY_CARRIER].integer, (int)result->first[1].length,
                        result->first[1].text);
         break;

@@ -5,7 +5,7 @@
 #include "inputs.h"
 
 /* LG_DONE, LG_ROLLED_BACK, or LG_WRONG with terminal->wrong. */
-enum lg_verdict lg_tpcc_judge(struct lg_terminal *terminal, const struct lg_result *result);
+enum lg_status lg_tpcc_check(struct lg_terminal *terminal, const struct lg_result *result);
 
 /*
  * The journal's line of a transaction that was judged LG_DONE; none for those that only
@@ -13,6 +13,6 @@ enum lg_verdict lg_tpcc_judge(struct lg_terminal *terminal, const struct lg_resu
  * "D w carrier o1,…,o10" (0: the district had no order to deliver).
  */
 void lg_tpcc_journal(const struct lg_terminal *terminal, const struct lg_result *result,
-                     struct lg_text *line);
+                     struct tb_text *line);
 
 #endif

@@ -34,15 +34,15 @@ const struct lg_operation lg_tpcc_operations[TPCC_TRANSACTIONS] = {
 
 static int32_t draw(struct lg_terminal *terminal, int32_t low, int32_t high)
 {
-    return (int32_t)lg_random_between(&terminal->random, low, high);
+    return (int32_t)tb_random_between(&terminal->random, low, high);
 }
 
-static void offer_integer(struct lg_terminal *terminal, int place, int64_t number)
+static void bind_integer(struct lg_terminal *terminal, int place, int64_t number)
 {
     terminal->values[place] = (struct lg_value){.kind = LG_INT, .integer = number};
 }
 
-static void offer_array(struct lg_terminal *terminal, int place, const int32_t *integers,
+static void bind_array(struct lg_terminal *terminal, int place, const int32_t *integers,
                         int count)
 {
     terminal->values[place] = (struct lg_value){
@@ -85,21 +85,21 @@ static void draw_new_order(const struct lg_tpcc *tpcc, struct lg_terminal *termi
     }
     if (rollback) /* "an unused item number" (clause 2.4.1.5) */
         own->items[lines - 1] = TPCC_ITEMS + 1;
-    offer_integer(terminal, NEW_ORDER_W, home);
-    offer_integer(terminal, NEW_ORDER_D, draw(terminal, 1, TPCC_DISTRICTS));
-    offer_integer(terminal, NEW_ORDER_C,
+    bind_integer(terminal, NEW_ORDER_W, home);
+    bind_integer(terminal, NEW_ORDER_D, draw(terminal, 1, TPCC_DISTRICTS));
+    bind_integer(terminal, NEW_ORDER_C,
                   lg_tpcc_draw_customer(&terminal->random, &tpcc->constants));
-    offer_integer(terminal, NEW_ORDER_OL_CNT, lines);
-    offer_integer(terminal, NEW_ORDER_ALL_LOCAL, all_local);
-    offer_integer(terminal, NEW_ORDER_ROLLBACK, rollback);
-    offer_integer(terminal, NEW_ORDER_WAREHOUSES, tpcc->params.warehouses);
-    offer_array(terminal, NEW_ORDER_ITEMS, own->items, lines);
-    offer_array(terminal, NEW_ORDER_SUPPLY, own->supply, lines);
-    offer_array(terminal, NEW_ORDER_QUANTITIES, own->quantities, lines);
+    bind_integer(terminal, NEW_ORDER_OL_CNT, lines);
+    bind_integer(terminal, NEW_ORDER_ALL_LOCAL, all_local);
+    bind_integer(terminal, NEW_ORDER_ROLLBACK, rollback);
+    bind_integer(terminal, NEW_ORDER_WAREHOUSES, tpcc->params.warehouses);
+    bind_array(terminal, NEW_ORDER_ITEMS, own->items, lines);
+    bind_array(terminal, NEW_ORDER_SUPPLY, own->supply, lines);
+    bind_array(terminal, NEW_ORDER_QUANTITIES, own->quantities, lines);
 }
 
 /* The customer: 60 % by last name, else by number (clauses 2.5.1.2, 2.6.1.2). */
-static void offer_customer(const struct lg_tpcc *tpcc, struct lg_terminal *terminal, int id_place,
+static void bind_customer(const struct lg_tpcc *tpcc, struct lg_terminal *terminal, int id_place,
                            int name_place, int by_name_place)
 {
     struct lg_tpcc_terminal *own = terminal->own;
@@ -117,7 +117,7 @@ static void offer_customer(const struct lg_tpcc *tpcc, struct lg_terminal *termi
     }
     terminal->values[id_place] = id;
     terminal->values[name_place] = name;
-    offer_integer(terminal, by_name_place, by_name);
+    bind_integer(terminal, by_name_place, by_name);
 }
 
 static void draw_payment(const struct lg_tpcc *tpcc, struct lg_terminal *terminal)
@@ -130,27 +130,27 @@ static void draw_payment(const struct lg_tpcc *tpcc, struct lg_terminal *termina
         customer_d = draw(terminal, 1, TPCC_DISTRICTS);
         customer_w = draw_remote(tpcc, terminal, home);
     }
-    offer_integer(terminal, PAYMENT_W, home);
-    offer_integer(terminal, PAYMENT_D, district);
-    offer_integer(terminal, PAYMENT_C_W, customer_w);
-    offer_integer(terminal, PAYMENT_C_D, customer_d);
-    offer_customer(tpcc, terminal, PAYMENT_C, PAYMENT_C_LAST, PAYMENT_BY_NAME);
+    bind_integer(terminal, PAYMENT_W, home);
+    bind_integer(terminal, PAYMENT_D, district);
+    bind_integer(terminal, PAYMENT_C_W, customer_w);
+    bind_integer(terminal, PAYMENT_C_D, customer_d);
+    bind_customer(tpcc, terminal, PAYMENT_C, PAYMENT_C_LAST, PAYMENT_BY_NAME);
     terminal->values[PAYMENT_AMOUNT] =
         (struct lg_value){.kind = LG_CENTS, .integer = draw(terminal, 100, 500000)};
-    offer_integer(terminal, PAYMENT_WAREHOUSES, tpcc->params.warehouses);
+    bind_integer(terminal, PAYMENT_WAREHOUSES, tpcc->params.warehouses);
 }
 
 static void draw_order_status(const struct lg_tpcc *tpcc, struct lg_terminal *terminal)
 {
-    offer_integer(terminal, ORDER_STATUS_W, draw_home(tpcc, terminal));
-    offer_integer(terminal, ORDER_STATUS_D, draw(terminal, 1, TPCC_DISTRICTS));
-    offer_customer(tpcc, terminal, ORDER_STATUS_C, ORDER_STATUS_C_LAST, ORDER_STATUS_BY_NAME);
+    bind_integer(terminal, ORDER_STATUS_W, draw_home(tpcc, terminal));
+    bind_integer(terminal, ORDER_STATUS_D, draw(terminal, 1, TPCC_DISTRICTS));
+    bind_customer(tpcc, terminal, ORDER_STATUS_C, ORDER_STATUS_C_LAST, ORDER_STATUS_BY_NAME);
 }
 
 static void draw_delivery(const struct lg_tpcc *tpcc, struct lg_terminal *terminal)
 {
-    offer_integer(terminal, DELIVERY_W, draw_home(tpcc, terminal));
-    offer_integer(terminal, DELIVERY_CARRIER, draw(terminal, 1, TPCC_CARRIERS));
+    bind_integer(terminal, DELIVERY_W, draw_home(tpcc, terminal));
+    bind_integer(terminal, DELIVERY_CARRIER, draw(terminal, 1, TPCC_CARRIERS));
 }
 
 static void draw_stock_level(const struct lg_tpcc *tpcc, struct lg_terminal *terminal)
@@ -158,10 +158,10 @@ static void draw_stock_level(const struct lg_tpcc *tpcc, struct lg_terminal *ter
     const struct lg_tpcc_terminal *own = terminal->own;
     int32_t threshold = tpcc->params.threshold;
 
-    offer_integer(terminal, STOCK_LEVEL_W, draw_home(tpcc, terminal));
-    offer_integer(terminal, STOCK_LEVEL_D,
+    bind_integer(terminal, STOCK_LEVEL_W, draw_home(tpcc, terminal));
+    bind_integer(terminal, STOCK_LEVEL_D,
                   own->home_d ? own->home_d : draw(terminal, 1, TPCC_DISTRICTS));
-    offer_integer(terminal, STOCK_LEVEL_THRESHOLD, threshold ? threshold : draw(terminal, 10, 20));
+    bind_integer(terminal, STOCK_LEVEL_THRESHOLD, threshold ? threshold : draw(terminal, 10, 20));
 }
 
 void lg_tpcc_draw_inputs(const struct lg_tpcc *tpcc, struct lg_terminal *terminal)

@@ -13,8 +13,10 @@
 #include "load.h"
 #include "params.h"
 
+#include "clock.h"
+#include "progress.h"
 #include "../spec.h"
-#include "../support.h"
+#include "support.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,7 +40,7 @@ struct load {
     pthread_mutex_t lock; /* of all that follows */
     struct table_work work[TPCC_TABLES];
     uint64_t told_ns; /* when progress was last told */
-    struct lg_error error;
+    struct tb_error error;
     atomic_bool failed;
 };
 
@@ -56,7 +58,7 @@ struct package {
 };
 
 /* The first error stands; the others follow from it. */
-static void load_fail(struct load *load, const struct lg_error *error)
+static void load_fail(struct load *load, const struct tb_error *error)
 {
     pthread_mutex_lock(&load->lock);
     if (!atomic_load(&load->failed)) {
@@ -130,7 +132,7 @@ static json_t *stored_rows(const struct load *load)
 
 static void count_stored(struct load *load, int table, int64_t rows)
 {
-    uint64_t now_ns = lg_monotonic_ns();
+    uint64_t now_ns = tb_monotonic_ns();
 
     pthread_mutex_lock(&load->lock);
     load->work[table].stored += rows;
@@ -138,7 +140,7 @@ static void count_stored(struct load *load, int table, int64_t rows)
         json_t *counts = stored_rows(load);
 
         load->told_ns = now_ns;
-        lg_progress("loading", counts);
+        tb_progress("loading", counts);
         json_decref(counts);
     }
     pthread_mutex_unlock(&load->lock);
@@ -147,7 +149,7 @@ static void count_stored(struct load *load, int table, int64_t rows)
 struct stream {
     struct load *load;
     void *connection;
-    struct lg_error error; /* empty while all is well */
+    struct tb_error error; /* empty while all is well */
 };
 
 static bool send_rows(void *context, const char *rows, size_t length)
@@ -160,7 +162,7 @@ static bool send_rows(void *context, const char *rows, size_t length)
 }
 
 static bool load_package(struct loader *loader, const struct package *package,
-                         struct lg_error *error)
+                         struct tb_error *error)
 {
     struct load *load = loader->load;
     const struct lg_tpcc_table *table = &lg_tpcc_tables[package->table];
@@ -181,8 +183,8 @@ static bool load_package(struct loader *loader, const struct package *package,
     if (stored < 0)
         return false;
     if (stored != rows.count) {
-        lg_fail(error, "%lld rows were sent, the server stored %lld", (long long)rows.count,
-                (long long)stored);
+        tb_fail(error, "the server stored %lld of %lld rows", (long long)stored,
+                (long long)rows.count);
         return false;
     }
     count_stored(load, package->table, stored);
@@ -193,7 +195,7 @@ static void *run_loader(void *argument)
 {
     struct loader *loader = argument;
     struct load *load = loader->load;
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     struct package package;
 
     loader->connection = load->backend->connect(load->client, NULL, 0, &error);
@@ -203,9 +205,9 @@ static void *run_loader(void *argument)
     }
     while (take_package(loader, &package)) {
         if (!load_package(loader, &package, &error)) {
-            struct lg_error told;
+            struct tb_error told;
 
-            lg_fail(&told, "load table %s, warehouses %d to %d: %s",
+            tb_fail(&told, "load table %s, warehouses %d to %d: %s",
                     lg_tpcc_tables[package.table].name, package.first, package.last, error.text);
             load_fail(load, &told);
             break;
@@ -217,7 +219,7 @@ static void *run_loader(void *argument)
 
 static void run_loaders(struct load *load, uint32_t threads)
 {
-    struct loader *loaders = lg_allocate(threads, sizeof *loaders);
+    struct loader *loaders = tb_allocate(threads, sizeof *loaders);
     uint32_t started = 0;
 
     for (; started < threads; started++) {
@@ -225,11 +227,11 @@ static void run_loaders(struct load *load, uint32_t threads)
 
         loader->load = load;
         loader->table = -1;
-        loader->buffer = lg_allocate(1, BUFFER_BYTES);
+        loader->buffer = tb_allocate(1, BUFFER_BYTES);
         if (pthread_create(&loader->thread, NULL, run_loader, loader) != 0) {
-            struct lg_error error;
+            struct tb_error error;
 
-            lg_fail(&error, "load: thread %u of %u cannot be started", started + 1, threads);
+            tb_fail(&error, "load: thread %u of %u could not be started", started + 1, threads);
             load_fail(load, &error);
             free(loader->buffer);
             break;
@@ -242,14 +244,14 @@ static void run_loaders(struct load *load, uint32_t threads)
     free(loaders);
 }
 
-bool lg_tpcc_load(const struct lg_job *job, json_t *result, struct lg_error *error)
+bool lg_tpcc_load(const struct lg_job *job, json_t *result, struct tb_error *error)
 {
     struct lg_tpcc_params params;
 
     if (!lg_tpcc_params_read(&params, job->spec->params, error))
         return false;
 
-    struct load *load = lg_allocate(1, sizeof *load);
+    struct load *load = tb_allocate(1, sizeof *load);
 
     lg_population_init(&load->population, params.data_seed);
     load->backend = job->backend;

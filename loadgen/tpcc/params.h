@@ -31,7 +31,7 @@ struct lg_tpcc_params {
 
 /* Every error names the key. `params` may be NULL. */
 bool lg_tpcc_params_read(struct lg_tpcc_params *read, const json_t *params,
-                         struct lg_error *error);
+                         struct tb_error *error);
 
 extern const char *const lg_tpcc_transaction_names[TPCC_TRANSACTIONS];
 

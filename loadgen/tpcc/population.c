@@ -33,26 +33,26 @@ void lg_population_init(struct lg_population *population, uint64_t data_seed)
     lg_alphabet_fill(&population->alphabet);
 }
 
-static struct lg_random stream_of(const struct lg_population *population,
+static struct tb_random stream_of(const struct lg_population *population,
                                   enum table_stream table, int32_t warehouse)
 {
-    struct lg_random random;
+    struct tb_random random;
 
-    lg_random_seed(&random, population->seed, ((uint64_t)table << 32) | (uint32_t)warehouse);
+    tb_random_seed(&random, population->seed, ((uint64_t)table << 32) | (uint32_t)warehouse);
     return random;
 }
 
 /* "random a-string [low … high]" (clause 4.3.2.2) */
-static char *put_string(char *at, struct lg_random *random, const struct lg_population *population,
+static char *put_string(char *at, struct tb_random *random, const struct lg_population *population,
                         int low, int high)
 {
-    size_t length = (size_t)lg_random_between(random, low, high);
+    size_t length = (size_t)tb_random_between(random, low, high);
 
     return lg_put_alphanumeric(at, random, &population->alphabet, length);
 }
 
 /* I_DATA and S_DATA: [26 … 50] characters, "ORIGINAL" somewhere in them where `original`. */
-static char *put_data(char *at, struct lg_random *random, const struct lg_population *population,
+static char *put_data(char *at, struct tb_random *random, const struct lg_population *population,
                       bool original)
 {
     char *end = put_string(at, random, population, 26, 50);
@@ -60,7 +60,7 @@ static char *put_data(char *at, struct lg_random *random, const struct lg_popula
     if (original) {
         int64_t length = end - at - 1;
 
-        memcpy(at + lg_random_between(random, 0, length - 8), "ORIGINAL", 8);
+        memcpy(at + tb_random_between(random, 0, length - 8), "ORIGINAL", 8);
     }
     return end;
 }
@@ -73,9 +73,9 @@ struct choice {
     int32_t left, of;
 };
 
-static bool choose(struct choice *choice, struct lg_random *random)
+static bool choose(struct choice *choice, struct tb_random *random)
 {
-    bool chosen = lg_random_between(random, 1, choice->of) <= choice->left;
+    bool chosen = tb_random_between(random, 1, choice->of) <= choice->left;
 
     choice->of--;
     choice->left -= chosen;
@@ -83,21 +83,21 @@ static bool choose(struct choice *choice, struct lg_random *random)
 }
 
 /* Streets, city, state and zip (clause 4.3.2.7: four digits, then 11111). */
-static char *put_address(char *at, struct lg_random *random,
+static char *put_address(char *at, struct tb_random *random,
                          const struct lg_population *population)
 {
     at = put_string(at, random, population, 10, 20);
     at = put_string(at, random, population, 10, 20);
     at = put_string(at, random, population, 10, 20);
     at = lg_put_alphanumeric(at, random, &population->alphabet, 2);
-    at = lg_write_digits(at, (uint64_t)lg_random_between(random, 0, 9999), 4);
+    at = lg_write_digits(at, (uint64_t)tb_random_between(random, 0, 9999), 4);
     return lg_put_literal(at, "11111");
 }
 
 static void write_item(const struct lg_population *population, struct lg_rows *rows,
                        int32_t first, int32_t last)
 {
-    struct lg_random random = stream_of(population, STREAM_ITEM, 0);
+    struct tb_random random = stream_of(population, STREAM_ITEM, 0);
     struct choice original = {TPCC_ITEMS / 10, TPCC_ITEMS};
 
     (void)first, (void)last;
@@ -105,9 +105,9 @@ static void write_item(const struct lg_population *population, struct lg_rows *r
         char *at = lg_row_begin(rows);
 
         at = lg_put_integer(at, id);
-        at = lg_put_integer(at, lg_random_between(&random, 1, 10000));
+        at = lg_put_integer(at, tb_random_between(&random, 1, 10000));
         at = put_string(at, &random, population, 14, 24);
-        at = lg_put_decimal(at, lg_random_between(&random, 100, 10000), 2);
+        at = lg_put_decimal(at, tb_random_between(&random, 100, 10000), 2);
         at = put_data(at, &random, population, choose(&original, &random));
         lg_row_end(rows, at);
     }
@@ -117,13 +117,13 @@ static void write_warehouse(const struct lg_population *population, struct lg_ro
                             int32_t first, int32_t last)
 {
     for (int32_t w = first; w <= last && !rows->failed; w++) {
-        struct lg_random random = stream_of(population, STREAM_WAREHOUSE, w);
+        struct tb_random random = stream_of(population, STREAM_WAREHOUSE, w);
         char *at = lg_row_begin(rows);
 
         at = lg_put_integer(at, w);
         at = put_string(at, &random, population, 6, 10);
         at = put_address(at, &random, population);
-        at = lg_put_decimal(at, lg_random_between(&random, 0, 2000), 4);
+        at = lg_put_decimal(at, tb_random_between(&random, 0, 2000), 4);
         at = lg_put_literal(at, "300000.00");
         lg_row_end(rows, at);
     }
@@ -133,7 +133,7 @@ static void write_district(const struct lg_population *population, struct lg_row
                            int32_t first, int32_t last)
 {
     for (int32_t w = first; w <= last && !rows->failed; w++) {
-        struct lg_random random = stream_of(population, STREAM_DISTRICT, w);
+        struct tb_random random = stream_of(population, STREAM_DISTRICT, w);
 
         for (int32_t d = 1; d <= TPCC_DISTRICTS; d++) {
             char *at = lg_row_begin(rows);
@@ -142,7 +142,7 @@ static void write_district(const struct lg_population *population, struct lg_row
             at = lg_put_integer(at, w);
             at = put_string(at, &random, population, 6, 10);
             at = put_address(at, &random, population);
-            at = lg_put_decimal(at, lg_random_between(&random, 0, 2000), 4);
+            at = lg_put_decimal(at, tb_random_between(&random, 0, 2000), 4);
             at = lg_put_literal(at, "30000.00");
             at = lg_put_integer(at, TPCC_ORDERS + 1);
             lg_row_end(rows, at);
@@ -154,7 +154,7 @@ static void write_stock(const struct lg_population *population, struct lg_rows *
                         int32_t first, int32_t last)
 {
     for (int32_t w = first; w <= last; w++) {
-        struct lg_random random = stream_of(population, STREAM_STOCK, w);
+        struct tb_random random = stream_of(population, STREAM_STOCK, w);
         struct choice original = {TPCC_STOCK / 10, TPCC_STOCK};
 
         for (int32_t id = 1; id <= TPCC_STOCK && !rows->failed; id++) {
@@ -162,7 +162,7 @@ static void write_stock(const struct lg_population *population, struct lg_rows *
 
             at = lg_put_integer(at, id);
             at = lg_put_integer(at, w);
-            at = lg_put_integer(at, lg_random_between(&random, 10, 100));
+            at = lg_put_integer(at, tb_random_between(&random, 10, 100));
             for (int i = 0; i < TPCC_DISTRICTS; i++) /* s_dist_01 … s_dist_10 */
                 at = lg_put_alphanumeric(at, &random, &population->alphabet, 24);
             at = lg_put_literal(at, "0\t0\t0"); /* s_ytd, s_order_cnt, s_remote_cnt */
@@ -172,7 +172,7 @@ static void write_stock(const struct lg_population *population, struct lg_rows *
     }
 }
 
-static char *put_customer_name(char *at, struct lg_random *random,
+static char *put_customer_name(char *at, struct tb_random *random,
                                const struct lg_population *population, int32_t id)
 {
     char last[TPCC_LAST_NAME_BYTES];
@@ -186,7 +186,7 @@ static char *put_customer_name(char *at, struct lg_random *random,
 }
 
 static void write_customer_row(const struct lg_population *population, struct lg_rows *rows,
-                               struct lg_random *random, int32_t w, int32_t d, int32_t id,
+                               struct tb_random *random, int32_t w, int32_t d, int32_t id,
                                bool bad_credit)
 {
     char *at = lg_row_begin(rows);
@@ -196,12 +196,12 @@ static void write_customer_row(const struct lg_population *population, struct lg
     at = lg_put_integer(at, w);
     at = put_customer_name(at, random, population, id);
     at = put_address(at, random, population);
-    at = lg_write_digits(at, (uint64_t)lg_random_between(random, 0, 9999999999999999), 16);
+    at = lg_write_digits(at, (uint64_t)tb_random_between(random, 0, 9999999999999999), 16);
     *at++ = '\t';
     at = lg_put_literal(at, TPCC_ENTRY_DATE);
     at = lg_put_bytes(at, bad_credit ? "BC" : "GC", 2);
     at = lg_put_literal(at, "50000.00");
-    at = lg_put_decimal(at, lg_random_between(random, 0, 5000), 4);
+    at = lg_put_decimal(at, tb_random_between(random, 0, 5000), 4);
     /* c_balance, c_ytd_payment, c_payment_cnt, c_delivery_cnt */
     at = lg_put_literal(at, "-10.00\t10.00\t1\t0");
     at = put_string(at, random, population, 300, 500);
@@ -212,7 +212,7 @@ static void write_customer(const struct lg_population *population, struct lg_row
                            int32_t first, int32_t last)
 {
     for (int32_t w = first; w <= last; w++) {
-        struct lg_random random = stream_of(population, STREAM_CUSTOMER, w);
+        struct tb_random random = stream_of(population, STREAM_CUSTOMER, w);
 
         for (int32_t d = 1; d <= TPCC_DISTRICTS; d++) {
             struct choice bad_credit = {TPCC_CUSTOMERS / 10, TPCC_CUSTOMERS};
@@ -228,7 +228,7 @@ static void write_history(const struct lg_population *population, struct lg_rows
                           int32_t first, int32_t last)
 {
     for (int32_t w = first; w <= last; w++) {
-        struct lg_random random = stream_of(population, STREAM_HISTORY, w);
+        struct tb_random random = stream_of(population, STREAM_HISTORY, w);
 
         for (int32_t customer = 0; customer < TPCC_DISTRICTS * TPCC_CUSTOMERS && !rows->failed;
              customer++) {
@@ -248,17 +248,17 @@ static void write_history(const struct lg_population *population, struct lg_rows
 }
 
 /* The heads of a district's orders; a permutation gives each customer one order. */
-static void draw_orders(struct lg_random *random, struct order orders[TPCC_ORDERS])
+static void draw_orders(struct tb_random *random, struct order orders[TPCC_ORDERS])
 {
     for (int i = 0; i < TPCC_ORDERS; i++) {
-        int j = (int)lg_random_between(random, 0, i);
+        int j = (int)tb_random_between(random, 0, i);
 
         orders[i].customer = orders[j].customer;
         orders[j].customer = (int16_t)(i + 1);
     }
     for (int i = 0; i < TPCC_ORDERS; i++) {
-        orders[i].carrier = (int8_t)lg_random_between(random, 1, TPCC_CARRIERS);
-        orders[i].lines = (int8_t)lg_random_between(random, TPCC_MIN_LINES, TPCC_MAX_LINES);
+        orders[i].carrier = (int8_t)tb_random_between(random, 1, TPCC_CARRIERS);
+        orders[i].lines = (int8_t)tb_random_between(random, TPCC_MIN_LINES, TPCC_MAX_LINES);
     }
 }
 
@@ -268,7 +268,7 @@ static void write_orders(const struct lg_population *population, struct lg_rows 
     struct order orders[TPCC_ORDERS] = {0};
 
     for (int32_t w = first; w <= last; w++) {
-        struct lg_random random = stream_of(population, STREAM_ORDERS, w);
+        struct tb_random random = stream_of(population, STREAM_ORDERS, w);
 
         for (int32_t d = 1; d <= TPCC_DISTRICTS; d++) {
             draw_orders(&random, orders);
@@ -292,7 +292,7 @@ static void write_orders(const struct lg_population *population, struct lg_rows 
 }
 
 static void write_lines(const struct lg_population *population, struct lg_rows *rows,
-                        struct lg_random *random, int32_t w, int32_t d, int32_t order, int lines)
+                        struct tb_random *random, int32_t w, int32_t d, int32_t order, int lines)
 {
     bool delivered = order < TPCC_FIRST_UNDELIVERED;
 
@@ -303,13 +303,13 @@ static void write_lines(const struct lg_population *population, struct lg_rows *
         at = lg_put_integer(at, d);
         at = lg_put_integer(at, w);
         at = lg_put_integer(at, number);
-        at = lg_put_integer(at, lg_random_between(random, 1, TPCC_ITEMS));
+        at = lg_put_integer(at, tb_random_between(random, 1, TPCC_ITEMS));
         at = lg_put_integer(at, w);
         if (delivered) { /* ol_delivery_d, ol_quantity, ol_amount */
             at = lg_put_literal(at, TPCC_ENTRY_DATE "\t5\t0.00");
         } else {
             at = lg_put_literal(at, "\\N\t5");
-            at = lg_put_decimal(at, lg_random_between(random, 1, 999999), 2);
+            at = lg_put_decimal(at, tb_random_between(random, 1, 999999), 2);
         }
         at = lg_put_alphanumeric(at, random, &population->alphabet, 24);
         lg_row_end(rows, at);
@@ -322,8 +322,8 @@ static void write_order_line(const struct lg_population *population, struct lg_r
     struct order orders[TPCC_ORDERS] = {0};
 
     for (int32_t w = first; w <= last; w++) {
-        struct lg_random heads = stream_of(population, STREAM_ORDERS, w);
-        struct lg_random random = stream_of(population, STREAM_ORDER_LINE, w);
+        struct tb_random heads = stream_of(population, STREAM_ORDERS, w);
+        struct tb_random random = stream_of(population, STREAM_ORDER_LINE, w);
 
         for (int32_t d = 1; d <= TPCC_DISTRICTS; d++) {
             draw_orders(&heads, orders);

@@ -31,13 +31,13 @@ bool lg_rows_flush(struct lg_rows *rows)
  * "digit" to the base 62². What is left for the tenth still has 21 values for each
  * character, and averages out over the nine before it: no character is favoured.
  */
-char *lg_put_alphanumeric(char *at, struct lg_random *random, const struct lg_alphabet *alphabet,
+char *lg_put_alphanumeric(char *at, struct tb_random *random, const struct lg_alphabet *alphabet,
                           size_t length)
 {
     char *end = at + length;
 
     while (at < end) {
-        uint64_t fraction = lg_random_next(random);
+        uint64_t fraction = tb_random_next(random);
 
         for (int i = 0; i < 5; i++) {
             unsigned __int128 product = (unsigned __int128)fraction * (62 * 62);

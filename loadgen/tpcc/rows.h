@@ -40,7 +40,7 @@ void lg_alphabet_fill(struct lg_alphabet *alphabet);
 bool lg_rows_flush(struct lg_rows *rows);
 
 /* `length` random characters; up to 9 more bytes behind them are overwritten. */
-char *lg_put_alphanumeric(char *at, struct lg_random *random, const struct lg_alphabet *alphabet,
+char *lg_put_alphanumeric(char *at, struct tb_random *random, const struct lg_alphabet *alphabet,
                           size_t length);
 char *lg_put_integer(char *at, int64_t number);
 /* A number given in 10^-places, as a decimal number. Not negative. */

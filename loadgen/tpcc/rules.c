@@ -8,35 +8,35 @@
 #define STREAM_C_LOAD (UINT64_C(1) << 48)
 #define STREAM_C_RUN (UINT64_C(2) << 48)
 
-int32_t lg_tpcc_nurand(struct lg_random *random, int32_t a, int32_t x, int32_t y, int32_t c)
+int32_t lg_tpcc_nurand(struct tb_random *random, int32_t a, int32_t x, int32_t y, int32_t c)
 {
-    int32_t bits = (int32_t)lg_random_between(random, 0, a);
-    int32_t even = (int32_t)lg_random_between(random, x, y);
+    int32_t bits = (int32_t)tb_random_between(random, 0, a);
+    int32_t even = (int32_t)tb_random_between(random, x, y);
 
     return ((bits | even) + c) % (y - x + 1) + x;
 }
 
-int32_t lg_tpcc_draw_customer(struct lg_random *random, const struct lg_tpcc_constants *c)
+int32_t lg_tpcc_draw_customer(struct tb_random *random, const struct lg_tpcc_constants *c)
 {
     return lg_tpcc_nurand(random, 1023, 1, TPCC_CUSTOMERS, c->c_id);
 }
 
-int32_t lg_tpcc_draw_item(struct lg_random *random, const struct lg_tpcc_constants *c)
+int32_t lg_tpcc_draw_item(struct tb_random *random, const struct lg_tpcc_constants *c)
 {
     return lg_tpcc_nurand(random, 8191, 1, TPCC_ITEMS, c->ol_i_id);
 }
 
-int32_t lg_tpcc_draw_last_name(struct lg_random *random, int32_t c_last)
+int32_t lg_tpcc_draw_last_name(struct tb_random *random, int32_t c_last)
 {
     return lg_tpcc_nurand(random, 255, 0, TPCC_LAST_NAMES - 1, c_last);
 }
 
 int32_t lg_tpcc_c_load(uint64_t data_seed)
 {
-    struct lg_random random;
+    struct tb_random random;
 
-    lg_random_seed(&random, data_seed, STREAM_C_LOAD);
-    return (int32_t)lg_random_between(&random, 0, 255);
+    tb_random_seed(&random, data_seed, STREAM_C_LOAD);
+    return (int32_t)tb_random_between(&random, 0, 255);
 }
 
 bool lg_tpcc_c_delta_allowed(int32_t c_load, int32_t c_run)
@@ -48,15 +48,15 @@ bool lg_tpcc_c_delta_allowed(int32_t c_load, int32_t c_run)
 
 struct lg_tpcc_constants lg_tpcc_c_run(uint64_t seed, int32_t c_load)
 {
-    struct lg_random random;
+    struct tb_random random;
     struct lg_tpcc_constants c;
 
-    lg_random_seed(&random, seed, STREAM_C_RUN);
+    tb_random_seed(&random, seed, STREAM_C_RUN);
     do
-        c.c_last = (int32_t)lg_random_between(&random, 0, 255);
+        c.c_last = (int32_t)tb_random_between(&random, 0, 255);
     while (!lg_tpcc_c_delta_allowed(c_load, c.c_last));
-    c.c_id = (int32_t)lg_random_between(&random, 0, 1023);
-    c.ol_i_id = (int32_t)lg_random_between(&random, 0, 8191);
+    c.c_id = (int32_t)tb_random_between(&random, 0, 1023);
+    c.ol_i_id = (int32_t)tb_random_between(&random, 0, 8191);
     return c;
 }
 

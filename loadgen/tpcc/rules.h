@@ -32,11 +32,11 @@ struct lg_tpcc_constants {
 };
 
 /* NURand(A, x, y) with the constant C (clause 2.1.6); A is a power of two less one. */
-int32_t lg_tpcc_nurand(struct lg_random *random, int32_t a, int32_t x, int32_t y, int32_t c);
+int32_t lg_tpcc_nurand(struct tb_random *random, int32_t a, int32_t x, int32_t y, int32_t c);
 
-int32_t lg_tpcc_draw_customer(struct lg_random *random, const struct lg_tpcc_constants *c);
-int32_t lg_tpcc_draw_item(struct lg_random *random, const struct lg_tpcc_constants *c);
-int32_t lg_tpcc_draw_last_name(struct lg_random *random, int32_t c_last);
+int32_t lg_tpcc_draw_customer(struct tb_random *random, const struct lg_tpcc_constants *c);
+int32_t lg_tpcc_draw_item(struct tb_random *random, const struct lg_tpcc_constants *c);
+int32_t lg_tpcc_draw_last_name(struct tb_random *random, int32_t c_last);
 
 /* C-Load: the constant by which the customers of this data set got their names. */
 int32_t lg_tpcc_c_load(uint64_t data_seed);

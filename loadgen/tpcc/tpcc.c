@@ -7,7 +7,8 @@
 #include "answers.h"
 #include "load.h"
 
-#include "../support.h"
+#include "clock.h"
+#include "support.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,9 +25,9 @@ static const struct {
     [TPCC_DELIVERY] = {2, 5},    [TPCC_STOCK_LEVEL] = {2, 5},
 };
 
-static void *tpcc_open(const struct lg_opening *opening, struct lg_error *error)
+static void *tpcc_open(const struct lg_opening *opening, struct tb_error *error)
 {
-    struct lg_tpcc *tpcc = lg_allocate(1, sizeof *tpcc);
+    struct lg_tpcc *tpcc = tb_allocate(1, sizeof *tpcc);
     int32_t c_load;
 
     if (!lg_tpcc_params_read(&tpcc->params, opening->params, error)) {
@@ -61,7 +62,7 @@ static void tpcc_terminal(void *self, struct lg_terminal *terminal)
     }
 }
 
-static void shuffle_deck(struct lg_tpcc_terminal *own, struct lg_random *random)
+static void shuffle_deck(struct lg_tpcc_terminal *own, struct tb_random *random)
 {
     static const uint8_t cards[TPCC_DECK] = {
         TPCC_NEW_ORDER,    TPCC_NEW_ORDER, TPCC_NEW_ORDER, TPCC_NEW_ORDER, TPCC_NEW_ORDER,
@@ -72,7 +73,7 @@ static void shuffle_deck(struct lg_tpcc_terminal *own, struct lg_random *random)
 
     memcpy(own->deck, cards, sizeof cards);
     for (int i = TPCC_DECK - 1; i > 0; i--) {
-        int j = (int)lg_random_between(random, 0, i);
+        int j = (int)tb_random_between(random, 0, i);
         uint8_t card = own->deck[i];
 
         own->deck[i] = own->deck[j];
@@ -91,7 +92,7 @@ static int draw_transaction(const struct lg_tpcc *tpcc, struct lg_terminal *term
         return own->deck[own->dealt++];
     }
 
-    double fraction = lg_random_fraction(&terminal->random);
+    double fraction = tb_random_fraction(&terminal->random);
     int transaction = 0;
 
     while (fraction > tpcc->params.weights[transaction])
@@ -112,15 +113,15 @@ static void tpcc_begin(void *self, struct lg_terminal *terminal)
     const struct lg_tpcc *tpcc = self;
 
     terminal->operation = draw_transaction(tpcc, terminal);
-    terminal->keying_ns = pace[terminal->operation].keying_s * LG_SECOND;
+    terminal->keying_ns = pace[terminal->operation].keying_s * TB_SECOND;
     /* Drawn in any case: a terminal asks for the same with and without think times. */
-    double drawn = lg_random_fraction(&terminal->random);
+    double drawn = tb_random_fraction(&terminal->random);
     if (terminal->thinks)
         terminal->think_ns = think_ns(drawn, pace[terminal->operation].think_s);
     lg_tpcc_draw_inputs(tpcc, terminal);
 }
 
-static enum lg_verdict tpcc_step(void *self, struct lg_terminal *terminal,
+static enum lg_status tpcc_step(void *self, struct lg_terminal *terminal,
                                  const struct lg_result *result)
 {
     const struct lg_tpcc *tpcc = self;
@@ -128,11 +129,11 @@ static enum lg_verdict tpcc_step(void *self, struct lg_terminal *terminal,
     if (!result)
         return LG_EXECUTE;
     /* HammerDB's procedures decide themselves what is rolled back, and do not say it. */
-    return tpcc->params.hammerdb ? LG_DONE : lg_tpcc_judge(terminal, result);
+    return tpcc->params.hammerdb ? LG_DONE : lg_tpcc_check(terminal, result);
 }
 
 static void tpcc_journal(void *self, struct lg_terminal *terminal, const struct lg_result *result,
-                         struct lg_text *line)
+                         struct tb_text *line)
 {
     const struct lg_tpcc *tpcc = self;
 

@@ -2,7 +2,7 @@
 #include "counts.h"
 #include "generators.h"
 
-#include "../support.h"
+#include "support.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,10 @@ enum { FIRST_CAPACITY = 1 << 10, LAST_CAPACITY = 1 << 16 };
 
 struct lg_ycsb_counts *lg_ycsb_counts_new(void)
 {
-    struct lg_ycsb_counts *counts = lg_allocate(1, sizeof *counts);
+    struct lg_ycsb_counts *counts = tb_allocate(1, sizeof *counts);
 
     counts->capacity = FIRST_CAPACITY;
-    counts->places = lg_allocate(counts->capacity, sizeof *counts->places);
+    counts->places = tb_allocate(counts->capacity, sizeof *counts->places);
     return counts;
 }
 
@@ -42,7 +42,7 @@ static void grow(struct lg_ycsb_counts *counts)
     size_t capacity = counts->capacity;
 
     counts->capacity *= 2;
-    counts->places = lg_allocate(counts->capacity, sizeof *counts->places);
+    counts->places = tb_allocate(counts->capacity, sizeof *counts->places);
     for (size_t i = 0; i < capacity; i++)
         if (old[i].key)
             *place_of(counts, old[i].key) = old[i];
@@ -92,7 +92,7 @@ size_t lg_ycsb_hottest(struct lg_ycsb_counts *const *counts, size_t terminals,
     for (size_t t = 0; t < terminals; t++)
         all += counts[t]->used;
 
-    struct lg_ycsb_count *every = lg_allocate(all, sizeof *every);
+    struct lg_ycsb_count *every = tb_allocate(all, sizeof *every);
 
     for (size_t t = 0; t < terminals; t++)
         for (size_t i = 0; i < counts[t]->capacity; i++)

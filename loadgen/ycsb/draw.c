@@ -1,7 +1,7 @@
 /* What a terminal asks for next: everything random is drawn here. */
 #include "ycsb.h"
 
-#include "../support.h"
+#include "support.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static void remember(struct lg_ycsb *ycsb, struct lg_ycsb_terminal *own)
     pthread_mutex_lock(&ycsb->lock);
     if (ycsb->own_count == ycsb->own_room) {
         size_t room = ycsb->own_room ? 2 * ycsb->own_room : 64;
-        struct lg_ycsb_terminal **larger = lg_allocate(room, sizeof *larger);
+        struct lg_ycsb_terminal **larger = tb_allocate(room, sizeof *larger);
 
         if (ycsb->own_count)
             memcpy(larger, ycsb->owns, ycsb->own_count * sizeof *larger);
@@ -36,7 +36,7 @@ void lg_ycsb_terminal_open(void *self, struct lg_terminal *terminal)
 {
     struct lg_ycsb *ycsb = self;
     const struct lg_ycsb_params *params = &ycsb->params;
-    struct lg_ycsb_terminal *own = lg_allocate(1, sizeof *own);
+    struct lg_ycsb_terminal *own = tb_allocate(1, sizeof *own);
 
     *(struct lg_ycsb_terminal **)terminal->own = own;
     own->ycsb = ycsb;
@@ -46,15 +46,15 @@ void lg_ycsb_terminal_open(void *self, struct lg_terminal *terminal)
     if (params->count_keys)
         own->counts = lg_ycsb_counts_new();
     if (lg_ycsb_updates(params))
-        own->updated = lg_allocate(1, sizeof *own->updated);
+        own->updated = tb_allocate(1, sizeof *own->updated);
     if (uses_any(ycsb, offsetof(struct lg_ycsb_uses, fields)) ||
         uses_any(ycsb, offsetof(struct lg_ycsb_uses, value)))
-        own->fields = lg_allocate((size_t)params->fieldcount * (size_t)params->fieldlength +
+        own->fields = tb_allocate((size_t)params->fieldcount * (size_t)params->fieldlength +
                                   YCSB_VALUE_SLACK, 1);
     if (uses_any(ycsb, offsetof(struct lg_ycsb_uses, record)))
-        own->record = lg_allocate(lg_ycsb_record_bytes(params), 1);
+        own->record = tb_allocate(lg_ycsb_record_bytes(params), 1);
     if (uses_any(ycsb, offsetof(struct lg_ycsb_uses, change)))
-        own->change = lg_allocate(lg_ycsb_record_bytes(params), 1);
+        own->change = tb_allocate(lg_ycsb_record_bytes(params), 1);
     for (int i = 0; i < LG_MAX_VALUES; i++)
         terminal->values[i].kind = LG_TEXT;
     terminal->values[YCSB_LENGTH].kind = terminal->values[YCSB_FIELD].kind = LG_INT;
@@ -98,9 +98,9 @@ static void make_values(struct lg_ycsb *ycsb, struct lg_terminal *terminal, int 
                                 own->change));
 }
 
-static int draw_field(const struct lg_ycsb *ycsb, struct lg_random *random)
+static int draw_field(const struct lg_ycsb *ycsb, struct tb_random *random)
 {
-    return (int)lg_random_between(random, 0, ycsb->params.fieldcount - 1);
+    return (int)tb_random_between(random, 0, ycsb->params.fieldcount - 1);
 }
 
 static void choose_record(struct lg_ycsb *ycsb, struct lg_terminal *terminal)
@@ -123,7 +123,7 @@ void lg_ycsb_begin(void *self, struct lg_terminal *terminal)
 {
     struct lg_ycsb *ycsb = self;
     struct lg_ycsb_terminal *own = lg_ycsb_own(terminal);
-    double fraction = lg_random_fraction(&terminal->random);
+    double fraction = tb_random_fraction(&terminal->random);
     int operation = 0, one;
 
     while (operation < YCSB_OPERATIONS - 1 && fraction > ycsb->mix[operation])

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct lg_ycsb_inserts *lg_ycsb_inserts_open(const char *shared, struct lg_error *error)
+struct lg_ycsb_inserts *lg_ycsb_inserts_open(const char *shared, struct tb_error *error)
 {
     size_t bytes = sizeof(struct lg_ycsb_inserts);
     int file = -1, flags = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -20,7 +20,7 @@ struct lg_ycsb_inserts *lg_ycsb_inserts_open(const char *shared, struct lg_error
     if (!shared || (file >= 0 && ftruncate(file, (off_t)bytes) == 0))
         mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
     if (mapped == MAP_FAILED)
-        lg_fail(error, "shared %s: %s", shared ? shared : "memory", strerror(errno));
+        tb_fail(error, "shared %s: %s", shared ? shared : "memory", strerror(errno));
     if (file >= 0)
         close(file);
     return mapped == MAP_FAILED ? NULL : mapped;

@@ -21,7 +21,7 @@ struct lg_ycsb_inserts {
 };
 
 /* `shared`: a file that the processes have in common, NULL for this process alone. */
-struct lg_ycsb_inserts *lg_ycsb_inserts_open(const char *shared, struct lg_error *error);
+struct lg_ycsb_inserts *lg_ycsb_inserts_open(const char *shared, struct tb_error *error);
 void lg_ycsb_inserts_close(struct lg_ycsb_inserts *inserts);
 
 static inline int64_t lg_ycsb_inserts_begin(struct lg_ycsb_inserts *inserts)

@@ -36,13 +36,13 @@ static int64_t latest(struct lg_ycsb_chooser *chooser, int64_t last, double u)
 }
 
 /* HotspotIntegerGenerator. */
-static int64_t hotspot(const struct lg_ycsb_keys *keys, struct lg_random *random)
+static int64_t hotspot(const struct lg_ycsb_keys *keys, struct tb_random *random)
 {
     bool hot = lg_ycsb_uniform(random) < keys->params->hotspot_operations;
 
     if (keys->cold == 0 || (hot && keys->hot > 0))
-        return lg_random_between(random, 0, keys->hot - 1);
-    return keys->hot + lg_random_between(random, 0, keys->cold - 1);
+        return tb_random_between(random, 0, keys->hot - 1);
+    return keys->hot + tb_random_between(random, 0, keys->cold - 1);
 }
 
 /* hash % room without a division: the estimate is one or two too few at most. */
@@ -57,7 +57,7 @@ static uint64_t modulo_room(const struct lg_ycsb_keys *keys, uint64_t hash)
 }
 
 /* ScrambledZipfianGenerator: there is room for records still to come, so that no key's rank moves. */
-static int64_t scrambled(const struct lg_ycsb_keys *keys, struct lg_random *random)
+static int64_t scrambled(const struct lg_ycsb_keys *keys, struct tb_random *random)
 {
     int64_t rank = lg_ycsb_zipfian_at(&keys->requests, keys->requests.items,
                                       lg_ycsb_uniform(random));
@@ -66,7 +66,7 @@ static int64_t scrambled(const struct lg_ycsb_keys *keys, struct lg_random *rand
 }
 
 static int64_t draw(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *chooser,
-                    struct lg_random *random, int64_t last)
+                    struct tb_random *random, int64_t last)
 {
     const struct lg_ycsb_params *params = keys->params;
     uint64_t turn;
@@ -75,7 +75,7 @@ static int64_t draw(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *chooser,
     case YCSB_LATEST:
         return latest(chooser, last, lg_ycsb_uniform(random));
     case YCSB_EXPONENTIAL: /* towards the last one; what is before the first is drawn again */
-        return last - (int64_t)fmin(-log(lg_random_fraction(random)) / keys->gamma, 1e18);
+        return last - (int64_t)fmin(-log(tb_random_fraction(random)) / keys->gamma, 1e18);
     case YCSB_ZIPFIAN:
         return params->insertstart + scrambled(keys, random);
     case YCSB_HOTSPOT:
@@ -84,12 +84,12 @@ static int64_t draw(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *chooser,
         turn = atomic_fetch_add_explicit(&keys->sequence, 1, memory_order_relaxed);
         return params->insertstart + (int64_t)(turn % (uint64_t)params->insertcount);
     default:
-        return params->insertstart + lg_random_between(random, 0, params->insertcount - 1);
+        return params->insertstart + tb_random_between(random, 0, params->insertcount - 1);
     }
 }
 
 int64_t lg_ycsb_choose(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *chooser,
-                       struct lg_random *random)
+                       struct tb_random *random)
 {
     for (;;) {
         int64_t last = keys->params->recordcount + lg_ycsb_inserts_done(keys->inserts) - 1;
@@ -108,13 +108,13 @@ int64_t lg_ycsb_counted_as(const struct lg_ycsb_keys *keys, const struct lg_ycsb
     return lg_ycsb_counts_back(keys->params) ? chooser->last - number : number;
 }
 
-int64_t lg_ycsb_scan_length(const struct lg_ycsb_keys *keys, struct lg_random *random)
+int64_t lg_ycsb_scan_length(const struct lg_ycsb_keys *keys, struct tb_random *random)
 {
     const struct lg_ycsb_params *params = keys->params;
     int64_t length;
 
     if (params->scan_length != YCSB_ZIPFIAN)
-        return lg_random_between(random, params->minscanlength, params->maxscanlength);
+        return tb_random_between(random, params->minscanlength, params->maxscanlength);
     length = lg_ycsb_zipfian_at(&keys->scans, keys->scans.items, lg_ycsb_uniform(random));
     return length < params->maxscanlength ? length : params->maxscanlength;
 }

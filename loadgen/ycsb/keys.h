@@ -28,7 +28,7 @@ void lg_ycsb_chooser_open(struct lg_ycsb_chooser *chooser, const struct lg_ycsb_
 
 /* The number of a record that is there: CoreWorkload.nextKeynum. */
 int64_t lg_ycsb_choose(struct lg_ycsb_keys *keys, struct lg_ycsb_chooser *chooser,
-                       struct lg_random *random);
+                       struct tb_random *random);
 /*
  * Latest and exponential choose by the distance from the newest record, which inserts make
  * another one all the time: it is the distance that is counted then.
@@ -41,15 +41,15 @@ static inline bool lg_ycsb_counts_back(const struct lg_ycsb_params *params)
 /* What a choice just made is counted as: its number, or its distance. */
 int64_t lg_ycsb_counted_as(const struct lg_ycsb_keys *keys, const struct lg_ycsb_chooser *chooser,
                            int64_t number);
-int64_t lg_ycsb_scan_length(const struct lg_ycsb_keys *keys, struct lg_random *random);
+int64_t lg_ycsb_scan_length(const struct lg_ycsb_keys *keys, struct tb_random *random);
 
 /* "user" and the number or its hash, padded: writes it, no more than YCSB_KEY_BYTES; its length. */
 size_t lg_ycsb_key(const struct lg_ycsb_params *params, int64_t number, char *key);
 
 /* Uniform in [0, 1), as Java's nextDouble. */
-static inline double lg_ycsb_uniform(struct lg_random *random)
+static inline double lg_ycsb_uniform(struct tb_random *random)
 {
-    return 1.0 - lg_random_fraction(random);
+    return 1.0 - tb_random_fraction(random);
 }
 
 #endif

@@ -3,12 +3,12 @@
  * numbers, as the official client inserts them, in packages of some megabytes that threads
  * take one by one. Memory does not grow with the number of records.
  */
-#include "load.h"
-#include "crew.h"
 #include "keys.h"
+#include "load.h"
+#include "thread_pool.h"
 #include "values.h"
 
-#include "../support.h"
+#include "support.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ struct load {
     struct lg_ycsb_params params;
     struct lg_ycsb_values values;
     int64_t package_records;
-    struct lg_text columns;
+    struct tb_text columns;
 };
 
 /* One row of text: the key and its fields. */
@@ -42,29 +42,29 @@ static size_t row_bytes(const struct lg_ycsb_params *params)
     return YCSB_KEY_BYTES + lg_ycsb_record_bytes(params) + YCSB_VALUE_SLACK;
 }
 
-static bool write_rows(struct lg_hand *hand, int64_t first, int64_t end, struct lg_error *error)
+static bool write_rows(struct lg_pool_thread *thread, int64_t first, int64_t end, struct tb_error *error)
 {
-    const struct load *load = hand->crew->context;
-    const struct lg_backend *backend = hand->crew->job->backend;
+    const struct load *load = thread->pool->context;
+    const struct lg_backend *backend = thread->pool->job->backend;
     size_t length = 0;
-    char *buffer = hand->own;
+    char *buffer = thread->own;
 
     for (int64_t number = first; number < end; number++) {
         length += write_row(load, number, buffer + length);
         if (length < BUFFER_BYTES && number + 1 < end)
             continue;
-        if (atomic_load(&hand->crew->failed) ||
-            !backend->bulk_write(hand->connection, buffer, length, error))
+        if (atomic_load(&thread->pool->failed) ||
+            !backend->bulk_write(thread->connection, buffer, length, error))
             return false;
         length = 0;
     }
     return true;
 }
 
-static bool put_records(struct lg_hand *hand, int64_t first, int64_t end, struct lg_error *error)
+static bool put_records(struct lg_pool_thread *thread, int64_t first, int64_t end, struct tb_error *error)
 {
-    const struct load *load = hand->crew->context;
-    const struct lg_backend *backend = hand->crew->job->backend;
+    const struct load *load = thread->pool->context;
+    const struct lg_backend *backend = thread->pool->job->backend;
     char key[YCSB_KEY_BYTES];
 
     for (int64_t number = first; number < end; number++) {
@@ -72,65 +72,65 @@ static bool put_records(struct lg_hand *hand, int64_t first, int64_t end, struct
         struct lg_ycsb_stamp stamp =
             lg_ycsb_stamp(lg_ycsb_key_hash(&load->values, key, key_length), YCSB_LOADED);
         size_t length = lg_ycsb_record(&load->values, &stamp, 0,
-                                       (int)load->params.fieldcount - 1, hand->own);
+                                       (int)load->params.fieldcount - 1, thread->own);
 
-        if (atomic_load_explicit(&hand->crew->failed, memory_order_relaxed) ||
-            !backend->bulk_put(hand->connection, key, key_length, hand->own, length, error))
+        if (atomic_load_explicit(&thread->pool->failed, memory_order_relaxed) ||
+            !backend->bulk_put(thread->connection, key, key_length, thread->own, length, error))
             return false;
     }
     return true;
 }
 
-static bool load_package(struct lg_hand *hand, int64_t package, struct lg_error *error)
+static bool load_package(struct lg_pool_thread *thread, int64_t package, struct tb_error *error)
 {
-    const struct load *load = hand->crew->context;
-    const struct lg_backend *backend = hand->crew->job->backend;
+    const struct load *load = thread->pool->context;
+    const struct lg_backend *backend = thread->pool->job->backend;
     int64_t first = load->params.insertstart + package * load->package_records;
     int64_t end = load->params.insertstart + load->params.insertcount, stored;
-    struct lg_error found = {""};
+    struct tb_error found = {""};
 
-    if (!hand->own)
-        hand->own = lg_allocate(BUFFER_BYTES + row_bytes(&load->params), 1);
+    if (!thread->own)
+        thread->own = tb_allocate(BUFFER_BYTES + row_bytes(&load->params), 1);
     end = end < first + load->package_records ? end : first + load->package_records;
-    if (!backend->bulk_begin(hand->connection, YCSB_TABLE, load->columns.bytes, &found) ||
-        !(backend->key_value ? put_records : write_rows)(hand, first, end, &found) ||
-        (stored = backend->bulk_end(hand->connection, &found)) < 0) {
+    if (!backend->bulk_begin(thread->connection, YCSB_TABLE, load->columns.bytes, &found) ||
+        !(backend->key_value ? put_records : write_rows)(thread, first, end, &found) ||
+        (stored = backend->bulk_end(thread->connection, &found)) < 0) {
         if (found.text[0]) /* else another one has failed */
-            lg_fail(error, "load records %lld to %lld: %.900s", (long long)first,
+            tb_fail(error, "load records %lld to %lld: %.900s", (long long)first,
                     (long long)end - 1, found.text);
         return false;
     }
     if (stored != end - first) {
-        lg_fail(error, "load records %lld to %lld: %lld were sent, the engine stored %lld",
-                (long long)first, (long long)end - 1, (long long)(end - first),
-                (long long)stored);
+        tb_fail(error, "load records %lld to %lld: the engine stored %lld of %lld",
+                (long long)first, (long long)end - 1, (long long)stored,
+                (long long)(end - first));
         return false;
     }
-    lg_crew_count(hand->crew, stored);
+    lg_pool_count(thread->pool, stored);
     return true;
 }
 
-bool lg_ycsb_load(const struct lg_job *job, json_t *result, struct lg_error *error)
+bool lg_ycsb_load(const struct lg_job *job, json_t *result, struct tb_error *error)
 {
     struct load load = {0};
-    struct lg_crew crew = {.job = job, .work = load_package, .context = &load,
+    struct lg_thread_pool pool = {.job = job, .work = load_package, .context = &load,
                            .event = "loading", .what = YCSB_TABLE};
 
     if (!lg_ycsb_params_read(&load.params, job->spec->params, error))
         return false;
     lg_ycsb_values_open(&load.values, &load.params);
     load.package_records = PACKAGE_BYTES / (int64_t)row_bytes(&load.params) + 1;
-    lg_text_printf(&load.columns, YCSB_KEY_COLUMN);
+    tb_text_printf(&load.columns, YCSB_KEY_COLUMN);
     for (int i = 0; i < load.params.fieldcount; i++)
-        lg_text_printf(&load.columns, ", field%d", i);
-    lg_text_add(&load.columns, "", 1);
-    crew.packages = (load.params.insertcount + load.package_records - 1) / load.package_records;
+        tb_text_printf(&load.columns, ", field%d", i);
+    tb_text_add(&load.columns, "", 1);
+    pool.packages = (load.params.insertcount + load.package_records - 1) / load.package_records;
 
-    bool loaded = lg_crew_run(&crew, error);
+    bool loaded = lg_pool_run(&pool, error);
 
     if (loaded)
         json_object_set_new(result, "rows",
-                            json_pack("{s:I}", YCSB_TABLE, (json_int_t)crew.count));
+                            json_pack("{s:I}", YCSB_TABLE, (json_int_t)pool.count));
     free(load.columns.bytes);
     return loaded;
 }

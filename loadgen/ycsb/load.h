@@ -8,9 +8,9 @@
 #define YCSB_KEY_COLUMN "ycsb_key"
 
 /* lg_workload.load: sets "rows" of the result. The table is there and empty. */
-bool lg_ycsb_load(const struct lg_job *job, json_t *result, struct lg_error *error);
+bool lg_ycsb_load(const struct lg_job *job, json_t *result, struct tb_error *error);
 /* lg_workload.verify: sets "verified" of the result. */
-bool lg_ycsb_verify(const struct lg_job *job, json_t *result, struct lg_error *error);
+bool lg_ycsb_verify(const struct lg_job *job, json_t *result, struct tb_error *error);
 
 /* Places of what statements may use; the same in all operations. */
 enum lg_ycsb_offer {

@@ -1,6 +1,8 @@
 /* See params.h: one table for each type of value, then what must hold between them. */
 #include "params.h"
 
+#include "json.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
@@ -9,8 +11,7 @@
 /* More records would not be addressed by any engine here, and an int64_t never overflows. */
 #define MOST (INT64_C(1) << 48)
 /* Stands for a default that depends on others. */
-#define DERIVED INT64_MIN
-#define REQUIRED INT64_MAX
+#define DERIVED INT64_C(-1)
 
 const char *const lg_ycsb_operation_names[YCSB_OPERATIONS] = {
     [YCSB_READ] = "read",
@@ -30,10 +31,10 @@ static const char *const distribution_names[] = {
 
 static const struct integer {
     const char *name;
-    int64_t least, most, otherwise;
+    int64_t least, most, fallback;
     size_t offset;
 } integers[] = {
-    {"recordcount", 1, MOST, REQUIRED, OF(recordcount)},
+    {"recordcount", 1, MOST, TB_REQUIRED, OF(recordcount)},
     {"operationcount", 0, MOST, 0, OF(operationcount)},
     {"insertstart", 0, MOST, 0, OF(insertstart)},
     {"insertcount", 1, MOST, DERIVED, OF(insertcount)},
@@ -52,7 +53,7 @@ static const struct integer {
 
 static const struct fraction {
     const char *name;
-    double most, otherwise;
+    double most, fallback;
     size_t offset;
 } fractions[] = {
     {"readproportion", 1e9, 0.95, OF(proportions[YCSB_READ])},
@@ -68,7 +69,7 @@ static const struct fraction {
 
 static const struct flag {
     const char *name;
-    bool otherwise;
+    bool fallback;
     size_t offset;
 } flags[] = {
     {"readallfields", true, OF(readallfields)},
@@ -80,7 +81,7 @@ static const struct flag {
 #define BIT(distribution) (1u << (distribution))
 static const struct choice {
     const char *name;
-    enum lg_ycsb_distribution otherwise;
+    enum lg_ycsb_distribution fallback;
     unsigned allowed;
     size_t offset;
 } choices[] = {
@@ -96,51 +97,13 @@ static const struct choice {
 
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
-static bool read_integer(const json_t *params, const struct integer *integer, int64_t *value,
-                         struct lg_error *error)
-{
-    const json_t *given = json_object_get(params, integer->name);
-
-    *value = given ? json_integer_value(given) : integer->otherwise;
-    if ((!given && integer->otherwise != REQUIRED) || (json_is_integer(given) && *value >= integer->least && *value <= integer->most))
-        return true;
-    lg_fail(error, "workload.params.%s: an integer from %" PRId64 " to %" PRId64 " is wanted",
-            integer->name, integer->least, integer->most);
-    return false;
-}
-
-static bool read_fraction(const json_t *params, const struct fraction *fraction, double *value,
-                          struct lg_error *error)
-{
-    const json_t *given = json_object_get(params, fraction->name);
-
-    *value = given ? json_number_value(given) : fraction->otherwise;
-    if (!given || (json_is_number(given) && *value >= 0 && *value <= fraction->most))
-        return true;
-    lg_fail(error, "workload.params.%s: a number from 0 to %.9g is wanted", fraction->name,
-            fraction->most);
-    return false;
-}
-
-static bool read_flag(const json_t *params, const struct flag *flag, bool *value,
-                      struct lg_error *error)
-{
-    const json_t *given = json_object_get(params, flag->name);
-
-    *value = given ? json_is_true(given) : flag->otherwise;
-    if (!given || json_is_boolean(given))
-        return true;
-    lg_fail(error, "workload.params.%s: true or false is wanted", flag->name);
-    return false;
-}
-
 static bool read_choice(const json_t *params, const struct choice *choice,
-                        enum lg_ycsb_distribution *value, struct lg_error *error)
+                        enum lg_ycsb_distribution *value, struct tb_error *error)
 {
     const json_t *given = json_object_get(params, choice->name);
     const char *word = json_string_value(given);
 
-    *value = choice->otherwise;
+    *value = choice->fallback;
     if (!given)
         return true;
     for (unsigned i = 0; word && i < COUNT(distribution_names); i++) {
@@ -149,23 +112,26 @@ static bool read_choice(const json_t *params, const struct choice *choice,
             return true;
         }
     }
-    lg_fail(error, "workload.params.%s: there is no such distribution of it: %s", choice->name,
-            word ? word : "not a text");
+    tb_fail(error, "%s: no such distribution: %s", choice->name,
+            word ? word : "not a string");
     return false;
 }
 
-static bool read_tables(struct lg_ycsb_params *read, const json_t *params, struct lg_error *error)
+static bool read_tables(struct lg_ycsb_params *read, const json_t *params, struct tb_error *error)
 {
     char *base = (char *)read;
 
     for (size_t i = 0; i < COUNT(integers); i++)
-        if (!read_integer(params, &integers[i], (int64_t *)(base + integers[i].offset), error))
+        if (!tb_read_integer(params, integers[i].name, integers[i].least, integers[i].most,
+                             integers[i].fallback, (int64_t *)(base + integers[i].offset), error))
             return false;
     for (size_t i = 0; i < COUNT(fractions); i++)
-        if (!read_fraction(params, &fractions[i], (double *)(base + fractions[i].offset), error))
+        if (!tb_read_number(params, fractions[i].name, 0, fractions[i].most, fractions[i].fallback,
+                            (double *)(base + fractions[i].offset), error))
             return false;
     for (size_t i = 0; i < COUNT(flags); i++)
-        if (!read_flag(params, &flags[i], (bool *)(base + flags[i].offset), error))
+        if (!tb_read_flag(params, flags[i].name, flags[i].fallback,
+                          (bool *)(base + flags[i].offset), error))
             return false;
     for (size_t i = 0; i < COUNT(choices); i++)
         if (!read_choice(params, &choices[i],
@@ -174,52 +140,37 @@ static bool read_tables(struct lg_ycsb_params *read, const json_t *params, struc
     return true;
 }
 
-static bool read_words(struct lg_ycsb_params *read, const json_t *params, struct lg_error *error)
+static bool read_words(struct lg_ycsb_params *read, const json_t *params, struct tb_error *error)
 {
-    const json_t *order = json_object_get(params, "insertorder");
+    static const char *const orders[] = {"hashed", "ordered", NULL};
     const json_t *update = json_object_get(params, "update");
-    const char *word = order ? json_string_value(order) : "hashed";
+    int order;
 
-    if (!word || (strcmp(word, "hashed") != 0 && strcmp(word, "ordered") != 0)) {
-        lg_fail(error, "workload.params.insertorder: \"hashed\" or \"ordered\" is wanted");
+    if (!tb_read_word(params, "insertorder", orders, 0, &order, error))
         return false;
-    }
-    read->ordered = strcmp(word, "ordered") == 0;
+    read->ordered = order == 1;
     read->update = json_string_value(update);
     if (update && !read->update)
-        lg_fail(error, "workload.params.update: a text is wanted");
+        tb_fail(error, "update: must be a string");
     return !update || read->update;
 }
 
-static bool known(const char *name)
+static bool only_known(const json_t *params, struct tb_error *error)
 {
+    enum { ALL = COUNT(integers) + COUNT(fractions) + COUNT(flags) + COUNT(choices) };
+    static const char *const words[] = {"insertorder", "update", NULL};
+    const char *known[ALL + 1] = {NULL};
+    size_t n = 0;
+
     for (size_t i = 0; i < COUNT(integers); i++)
-        if (strcmp(name, integers[i].name) == 0)
-            return true;
+        known[n++] = integers[i].name;
     for (size_t i = 0; i < COUNT(fractions); i++)
-        if (strcmp(name, fractions[i].name) == 0)
-            return true;
+        known[n++] = fractions[i].name;
     for (size_t i = 0; i < COUNT(flags); i++)
-        if (strcmp(name, flags[i].name) == 0)
-            return true;
+        known[n++] = flags[i].name;
     for (size_t i = 0; i < COUNT(choices); i++)
-        if (strcmp(name, choices[i].name) == 0)
-            return true;
-    return strcmp(name, "insertorder") == 0 || strcmp(name, "update") == 0;
-}
-
-static bool only_known(json_t *params, struct lg_error *error)
-{
-    const char *name;
-    json_t *value;
-
-    json_object_foreach(params, name, value) {
-        if (!known(name)) {
-            lg_fail(error, "workload.params.%s: ycsb has no such parameter", name);
-            return false;
-        }
-    }
-    return true;
+        known[n++] = choices[i].name;
+    return tb_only_keys(params, known, words, error);
 }
 
 static void derive(struct lg_ycsb_params *read)
@@ -235,35 +186,34 @@ static void derive(struct lg_ycsb_params *read)
         read->inserts_begun = read->inserted;
 }
 
-static bool agrees(const struct lg_ycsb_params *read, struct lg_error *error)
+static bool agrees(const struct lg_ycsb_params *read, struct tb_error *error)
 {
     double total = 0;
 
     for (int i = 0; i < YCSB_OPERATIONS; i++)
         total += read->proportions[i];
     if (read->insertcount < 1 || read->insertstart + read->insertcount > read->recordcount)
-        lg_fail(error, "workload.params.insertcount: insertstart + insertcount is more than "
-                       "recordcount, or there is no record");
+        tb_fail(error, "insertcount: insertstart + insertcount is more than recordcount, or 0");
     else if (!(total > 0))
-        lg_fail(error, "workload.params: no operation has a proportion above 0");
+        tb_fail(error, "*proportion: no operation has a proportion above 0");
     else if (read->field_length != YCSB_CONSTANT && read->minfieldlength > read->fieldlength)
-        lg_fail(error, "workload.params.minfieldlength: is more than fieldlength");
+        tb_fail(error, "minfieldlength: must be <= fieldlength");
     else if (read->minscanlength > read->maxscanlength)
-        lg_fail(error, "workload.params.minscanlength: is more than maxscanlength");
+        tb_fail(error, "minscanlength: must be <= maxscanlength");
     else if (!(read->exponential_percentile > 0 && read->exponential_fraction > 0))
-        lg_fail(error, "workload.params.exponential.percentile, .frac: more than 0 is wanted");
+        tb_fail(error, "exponential.percentile, .frac: must be > 0");
     else
         return true;
     return false;
 }
 
 bool lg_ycsb_params_read(struct lg_ycsb_params *read, const json_t *params,
-                         struct lg_error *error)
+                         struct tb_error *error)
 {
     *read = (struct lg_ycsb_params){0};
-    if (!only_known((json_t *)params, error) ||
-        !read_tables(read, params, error) || !read_words(read, params, error))
-        return false;
+    if (!only_known(params, error) || !read_tables(read, params, error) ||
+        !read_words(read, params, error))
+        return tb_fail_within(error, "workload.params.");
     derive(read);
-    return agrees(read, error);
+    return agrees(read, error) || tb_fail_within(error, "workload.params.");
 }

@@ -50,7 +50,7 @@ struct lg_ycsb_params {
 
 /* Every error names the key. The texts are those of `params`. */
 bool lg_ycsb_params_read(struct lg_ycsb_params *read, const json_t *params,
-                         struct lg_error *error);
+                         struct tb_error *error);
 
 /* Whether records are updated at all. */
 static inline bool lg_ycsb_updates(const struct lg_ycsb_params *params)

@@ -1,6 +1,6 @@
 /* See updated.h. */
-#include "updated.h"
 #include "generators.h"
+#include "updated.h"
 
 #include <stddef.h>
 

@@ -7,12 +7,12 @@
  * done in any case. Of each field that an update wrote last it is noted that it was (updated.h),
  * to be held against the updates that were acknowledged.
  */
-#include "crew.h"
 #include "keys.h"
 #include "load.h"
+#include "thread_pool.h"
 #include "values.h"
 
-#include "../support.h"
+#include "support.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ struct verify {
     struct key *bounds;      /* between ranges, in their order */
     int64_t ranges, extra_chunks, sum_chunks, chunks;
 
-    /* With the crew's lock. */
+    /* With the pool's lock. */
     struct set found, wanted, extras;
     int64_t missing, malformed, changed;
     struct lg_ycsb_updated updated;
@@ -56,7 +56,7 @@ struct page {
     size_t rows;
     struct set found;
     int64_t malformed;
-    struct lg_ycsb_seen seen; /* the hand's: an undone attempt adds nothing that was not there */
+    struct lg_ycsb_seen seen; /* the thread's: an undone attempt adds nothing that was not there */
     char first[512];
     const char *wrong;     /* the engine does not do as it was asked */
 };
@@ -145,14 +145,14 @@ static void add_set(struct set *to, const struct set *set)
     to->sum += set->sum;
 }
 
-static struct lg_ycsb_seen seen_by(struct lg_hand *hand)
+static struct lg_ycsb_seen seen_by(struct lg_pool_thread *thread)
 {
-    if (!hand->own)
-        hand->own = lg_allocate(1, sizeof(struct lg_ycsb_updated));
-    return (struct lg_ycsb_seen){.updated = hand->own};
+    if (!thread->own)
+        thread->own = tb_allocate(1, sizeof(struct lg_ycsb_updated));
+    return (struct lg_ycsb_seen){.updated = thread->own};
 }
 
-/* With the crew's lock. */
+/* With the pool's lock. */
 static void keep_seen(struct verify *verify, const struct lg_ycsb_seen *seen)
 {
     verify->changed += seen->count;
@@ -160,22 +160,22 @@ static void keep_seen(struct verify *verify, const struct lg_ycsb_seen *seen)
 }
 
 /* A page is whole: what it has found counts. */
-static void keep_page(struct lg_crew *crew, struct page *page)
+static void keep_page(struct lg_thread_pool *pool, struct page *page)
 {
     struct verify *verify = page->verify;
 
-    pthread_mutex_lock(&crew->lock);
+    pthread_mutex_lock(&pool->lock);
     add_set(&verify->found, &page->found);
     verify->malformed += page->malformed;
     keep_seen(verify, &page->seen);
     if (page->malformed)
         keep_first(verify, page->first);
-    pthread_mutex_unlock(&crew->lock);
-    lg_crew_count(crew, page->found.count);
+    pthread_mutex_unlock(&pool->lock);
+    lg_pool_count(pool, page->found.count);
 }
 
 /* One page from `page->from`, which is left out where it was seen already. */
-static bool scan_page(struct lg_hand *hand, struct page *page, struct lg_error *error)
+static bool scan_page(struct lg_pool_thread *thread, struct page *page, struct tb_error *error)
 {
     struct verify *verify = page->verify;
     const struct lg_statement *scan = &verify->statements.all[verify->statements.of[YCSB_SCAN].first];
@@ -189,21 +189,21 @@ static bool scan_page(struct lg_hand *hand, struct page *page, struct lg_error *
     values[YCSB_LENGTH] = (struct lg_value){.kind = LG_INT, .integer = PAGE_RECORDS + 1};
     do { /* an attempt that was undone has shown some rows */
         attempt = *page;
-        result = lg_crew_execute(hand, scan, values, &reader, error);
+        result = lg_pool_execute(thread, scan, values, &reader, error);
     } while (result && result->outcome == LG_RETRY);
     if (!result)
         return false;
     *page = attempt;
     if (page->wrong)
-        lg_fail(error, "scan from %.*s: %s", (int)page->from.length, page->from.text,
+        tb_fail(error, "scan from %.*s: %s", (int)page->from.length, page->from.text,
                 page->wrong);
     return !page->wrong;
 }
 
-static bool scan_range(struct lg_hand *hand, int64_t range, struct lg_error *error)
+static bool scan_range(struct lg_pool_thread *thread, int64_t range, struct tb_error *error)
 {
-    struct verify *verify = hand->crew->context;
-    struct page page = {.verify = verify, .seen = seen_by(hand)};
+    struct verify *verify = thread->pool->context;
+    struct page page = {.verify = verify, .seen = seen_by(thread)};
 
     if (range > 0)
         page.from = verify->bounds[range - 1];
@@ -213,9 +213,9 @@ static bool scan_range(struct lg_hand *hand, int64_t range, struct lg_error *err
         page.rows = 0;
         page.found = (struct set){0};
         page.malformed = page.seen.count = 0;
-        if (!scan_page(hand, &page, error))
+        if (!scan_page(thread, &page, error))
             return false;
-        keep_page(hand->crew, &page);
+        keep_page(thread->pool, &page);
         if (page.behind_end || page.rows < PAGE_RECORDS + 1)
             return true;
         page.from = page.last;
@@ -231,9 +231,9 @@ static int64_t number_of(const struct verify *verify, int64_t n)
                                    : params->recordcount + n - params->insertcount;
 }
 
-static void sum_keys(struct lg_crew *crew, int64_t first, int64_t end)
+static void sum_keys(struct lg_thread_pool *pool, int64_t first, int64_t end)
 {
-    struct verify *verify = crew->context;
+    struct verify *verify = pool->context;
     struct set keys = {.count = end - first};
     char key[YCSB_KEY_BYTES];
 
@@ -242,9 +242,9 @@ static void sum_keys(struct lg_crew *crew, int64_t first, int64_t end)
 
         keys.sum += lg_ycsb_key_hash(&verify->values, key, length);
     }
-    pthread_mutex_lock(&crew->lock);
+    pthread_mutex_lock(&pool->lock);
     add_set(&verify->wanted, &keys);
-    pthread_mutex_unlock(&crew->lock);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 /* A row of a read: the fields, or the key and these. */
@@ -263,13 +263,13 @@ static void read_row(void *context, const struct lg_cell *cells, size_t columns)
 }
 
 /* Asks for records by their keys; `into` takes those that are there. */
-static bool read_keys(struct lg_hand *hand, int64_t first, int64_t end, bool must,
-                      struct set *into, struct lg_error *error)
+static bool read_keys(struct lg_pool_thread *thread, int64_t first, int64_t end, bool must,
+                      struct set *into, struct tb_error *error)
 {
-    struct verify *verify = hand->crew->context;
+    struct verify *verify = thread->pool->context;
     const struct lg_statement *read = &verify->statements.all[verify->statements.of[YCSB_READ].first];
     struct page page = {.verify = verify, .checked = verify->ranges == 0,
-                        .seen = seen_by(hand)};
+                        .seen = seen_by(thread)};
     struct lg_value values[LG_MAX_VALUES] = {0};
     char absent[YCSB_KEY_BYTES + 64] = "";
     int64_t missing = 0;
@@ -285,7 +285,7 @@ static bool read_keys(struct lg_hand *hand, int64_t first, int64_t end, bool mus
                                              .length = page.from.length};
         do {
             attempt = page;
-            result = lg_crew_execute(hand, read, values, &reader, error);
+            result = lg_pool_execute(thread, read, values, &reader, error);
         } while (result && result->outcome == LG_RETRY);
         if (!result)
             return false;
@@ -294,7 +294,7 @@ static bool read_keys(struct lg_hand *hand, int64_t first, int64_t end, bool mus
             snprintf(absent, sizeof absent, "record %.*s is not there", (int)page.from.length,
                      page.from.text);
     }
-    pthread_mutex_lock(&hand->crew->lock);
+    pthread_mutex_lock(&thread->pool->lock);
     add_set(into, &page.found);
     verify->missing += missing;
     verify->malformed += page.malformed;
@@ -303,8 +303,8 @@ static bool read_keys(struct lg_hand *hand, int64_t first, int64_t end, bool mus
         keep_first(verify, page.first);
     if (missing)
         keep_first(verify, absent);
-    pthread_mutex_unlock(&hand->crew->lock);
-    lg_crew_count(hand->crew, verify->ranges ? 0 : page.found.count);
+    pthread_mutex_unlock(&thread->pool->lock);
+    lg_pool_count(thread->pool, verify->ranges ? 0 : page.found.count);
     return true;
 }
 
@@ -314,31 +314,31 @@ static int64_t smaller(int64_t a, int64_t b)
 }
 
 /* Ranges to be scanned, then chunks of what may be there, then chunks of sums. */
-static bool scan_package(struct lg_hand *hand, int64_t package, struct lg_error *error)
+static bool scan_package(struct lg_pool_thread *thread, int64_t package, struct tb_error *error)
 {
-    struct verify *verify = hand->crew->context;
+    struct verify *verify = thread->pool->context;
     int64_t chunk = package - verify->ranges;
 
     if (chunk < 0)
-        return scan_range(hand, package, error);
+        return scan_range(thread, package, error);
     if (chunk < verify->extra_chunks) {
         int64_t first = verify->expected + chunk * CHUNK_KEYS;
 
-        return read_keys(hand, first,
+        return read_keys(thread, first,
                          smaller(first + CHUNK_KEYS, verify->expected + verify->extra), false,
                          &verify->extras, error);
     }
     chunk -= verify->extra_chunks;
-    sum_keys(hand->crew, chunk * SUM_CHUNK_KEYS,
+    sum_keys(thread->pool, chunk * SUM_CHUNK_KEYS,
              smaller((chunk + 1) * SUM_CHUNK_KEYS, verify->expected));
     return true;
 }
 
-static bool key_package(struct lg_hand *hand, int64_t package, struct lg_error *error)
+static bool key_package(struct lg_pool_thread *thread, int64_t package, struct tb_error *error)
 {
-    struct verify *verify = hand->crew->context;
+    struct verify *verify = thread->pool->context;
 
-    return read_keys(hand, package * CHUNK_KEYS,
+    return read_keys(thread, package * CHUNK_KEYS,
                      smaller((package + 1) * CHUNK_KEYS, verify->expected), true,
                      &verify->wanted, error);
 }
@@ -352,7 +352,7 @@ static int64_t chunks_of(int64_t of, int64_t size)
 static void set_bounds(struct verify *verify, uint32_t threads)
 {
     verify->ranges = smaller((int64_t)threads * RANGES_A_THREAD, verify->expected);
-    verify->bounds = lg_allocate((size_t)verify->ranges, sizeof *verify->bounds);
+    verify->bounds = tb_allocate((size_t)verify->ranges, sizeof *verify->bounds);
     for (int64_t i = 0; i < verify->ranges - 1; i++) {
         int64_t n = verify->expected / verify->ranges * (i + 1);
         struct key *bound = &verify->bounds[i];
@@ -362,7 +362,7 @@ static void set_bounds(struct verify *verify, uint32_t threads)
     qsort(verify->bounds, (size_t)verify->ranges - 1, sizeof *verify->bounds, compare_keys);
 }
 
-static bool open_verify(struct verify *verify, const struct lg_job *job, struct lg_error *error)
+static bool open_verify(struct verify *verify, const struct lg_job *job, struct tb_error *error)
 {
     const struct lg_spec *spec = job->spec;
     size_t wanted[LG_MAX_OPERATIONS] = {[YCSB_READ] = 1};
@@ -384,14 +384,14 @@ static bool open_verify(struct verify *verify, const struct lg_job *job, struct 
 }
 
 static bool run_crew(struct verify *verify, const struct lg_job *job,
-                     bool (*work)(struct lg_hand *, int64_t, struct lg_error *),
-                     int64_t packages, struct lg_error *error)
+                     bool (*work)(struct lg_pool_thread *, int64_t, struct tb_error *),
+                     int64_t packages, struct tb_error *error)
 {
-    struct lg_crew crew = {.job = job, .statements = &verify->statements, .packages = packages,
+    struct lg_thread_pool pool = {.job = job, .statements = &verify->statements, .packages = packages,
                            .work = work, .context = verify, .event = "verifying",
                            .what = "records"};
 
-    return lg_crew_run(&crew, error);
+    return lg_pool_run(&pool, error);
 }
 
 /* All keys that must be there, those that may and are, and no other one. */
@@ -401,7 +401,7 @@ static bool all_there(const struct verify *verify)
            verify->found.sum == verify->wanted.sum + verify->extras.sum;
 }
 
-static bool read_back(struct verify *verify, const struct lg_job *job, struct lg_error *error)
+static bool read_back(struct verify *verify, const struct lg_job *job, struct tb_error *error)
 {
     if (!run_crew(verify, job, scan_package,
                   verify->ranges + verify->extra_chunks + (verify->ranges ? verify->sum_chunks : 0),
@@ -419,9 +419,9 @@ static bool read_back(struct verify *verify, const struct lg_job *job, struct lg
     return true;
 }
 
-bool lg_ycsb_verify(const struct lg_job *job, json_t *result, struct lg_error *error)
+bool lg_ycsb_verify(const struct lg_job *job, json_t *result, struct tb_error *error)
 {
-    struct verify *verify = lg_allocate(1, sizeof *verify);
+    struct verify *verify = tb_allocate(1, sizeof *verify);
     bool done = open_verify(verify, job, error) && read_back(verify, job, error);
 
     if (done) {

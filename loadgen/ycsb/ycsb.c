@@ -2,13 +2,13 @@
  * YCSB's core workload: what its statements may use, what is opened and what is told.
  *
  * Everything random is drawn in `begin` (draw.c); of the values only those are made that
- * the operation's statement uses. Read-modify-write is two calls (judge.c), the statements
+ * the operation's statement uses. Read-modify-write is two calls (validate.c), the statements
  * of read and of update, and counts once.
  */
 #include "ycsb.h"
 
 #include "../spec.h"
-#include "../support.h"
+#include "support.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,16 +86,16 @@ static void set_notes(const struct lg_ycsb *ycsb, json_t *notes)
                                         "operations of their own as well"));
 }
 
-static void *ycsb_open(const struct lg_opening *opening, struct lg_error *error)
+static void *ycsb_open(const struct lg_opening *opening, struct tb_error *error)
 {
-    struct lg_ycsb *ycsb = lg_allocate(1, sizeof *ycsb);
+    struct lg_ycsb *ycsb = tb_allocate(1, sizeof *ycsb);
 
     if (!lg_ycsb_params_read(&ycsb->params, opening->params, error)) {
         free(ycsb);
         return NULL;
     }
     if (ycsb->params.proportions[YCSB_INSERT] > 0 && !opening->alone && !opening->shared) {
-        lg_fail(error, "shared: processes that insert need a file in common");
+        tb_fail(error, "shared: processes that insert need a common file");
         free(ycsb);
         return NULL;
     }
@@ -149,7 +149,7 @@ static size_t ycsb_texts(void *self, int operation)
 }
 
 static bool ycsb_prepare(void *self, const struct lg_statements *statements,
-                         struct lg_error *error)
+                         struct tb_error *error)
 {
     struct lg_ycsb *ycsb = self;
 
@@ -169,12 +169,12 @@ static bool ycsb_prepare(void *self, const struct lg_statements *statements,
                 uses->change |= value == YCSB_CHANGE;
                 uses->fields |= value >= YCSB_FIELD0;
                 if (value >= YCSB_FIELD0 + ycsb->params.fieldcount) {
-                    lg_fail(error, "statements.%s: there is no :field%d: fieldcount is %d",
+                    tb_fail(error, "statements.%s: no parameter :field%d (fieldcount is %d)",
                             statement->name, value - YCSB_FIELD0, (int)ycsb->params.fieldcount);
                     return false;
                 }
                 if (value == YCSB_VALUE && ycsb->params.writeallfields) {
-                    lg_fail(error, "statements.%s: with writeallfields there is no one :value",
+                    tb_fail(error, "statements.%s: has no :value with writeallfields",
                             statement->name);
                     return false;
                 }
@@ -200,8 +200,8 @@ static json_t *key_count(const struct lg_ycsb_params *params, const struct lg_yc
 static void add_key_counts(const struct lg_ycsb *ycsb, json_t *result)
 {
     size_t most = (size_t)ycsb->params.count_keys, count;
-    struct lg_ycsb_counts **counts = lg_allocate(ycsb->own_count, sizeof *counts);
-    struct lg_ycsb_count *hottest = lg_allocate(most, sizeof *hottest);
+    struct lg_ycsb_counts **counts = tb_allocate(ycsb->own_count, sizeof *counts);
+    struct lg_ycsb_count *hottest = tb_allocate(most, sizeof *hottest);
     json_t *keys = json_array();
     uint64_t draws = 0;
 
@@ -220,7 +220,7 @@ static void add_key_counts(const struct lg_ycsb *ycsb, json_t *result)
 
 static void add_updated(const struct lg_ycsb *ycsb, json_t *result)
 {
-    struct lg_ycsb_updated *updated = lg_allocate(1, sizeof *updated);
+    struct lg_ycsb_updated *updated = tb_allocate(1, sizeof *updated);
 
     for (size_t i = 0; i < ycsb->own_count; i++)
         lg_ycsb_updated_merge(updated, ycsb->owns[i]->updated);

@@ -1,4 +1,4 @@
-/* The parts of YCSB's workload: ycsb.c opens it, draw.c asks, judge.c answers for what came. */
+/* The parts of YCSB's workload: ycsb.c opens it, draw.c asks, validate.c answers for what came. */
 #ifndef LOADGEN_YCSB_YCSB_H
 #define LOADGEN_YCSB_YCSB_H
 
@@ -63,8 +63,8 @@ static inline struct lg_ycsb_terminal *lg_ycsb_own(const struct lg_terminal *ter
 void lg_ycsb_terminal_open(void *self, struct lg_terminal *terminal);
 void lg_ycsb_begin(void *self, struct lg_terminal *terminal);
 
-/* judge.c: lg_workload.step, and who looks at rows on the way (context: the terminal). */
-enum lg_verdict lg_ycsb_step(void *self, struct lg_terminal *terminal,
+/* validate.c: lg_workload.step, and who looks at rows on the way (context: the terminal). */
+enum lg_status lg_ycsb_step(void *self, struct lg_terminal *terminal,
                              const struct lg_result *result);
 void lg_ycsb_read_row(void *context, const struct lg_cell *cells, size_t columns);
 

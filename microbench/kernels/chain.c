@@ -23,9 +23,9 @@
  * Where PerMA-Bench is otherwise: there a read of 1 KiB and more touches 512 bytes, and the
  * first read of a chain waits for nothing.
  */
-#include "empty.h"
 #include "loops/chained.h"
 #include "support.h"
+#include "timer_overhead.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ struct chain {
     struct mb_pattern pattern;
     struct mb_second second;
     struct mb_counts each; /* what a chain moves */
-    struct mb_empty empty; /* of those that are timed alone */
+    struct mb_timer_overhead overhead; /* of those that are timed alone */
 };
 
 struct thread_chain {
@@ -65,50 +65,47 @@ static const char *const persists_words[] = {"none", "cache", "cacheinv", "nocac
 static const enum mb_flush persist_flush[] = {
     [MB_CACHE] = MB_CLWB, [MB_CACHEINV] = MB_CLFLUSHOPT, [MB_NOCACHE] = MB_NO_FLUSH};
 
-/* A step is read with the words of a job's keys: a job of its own whose keys are the step's. */
-static bool read_step(const struct mb_job *job, const json_t *given, struct step *step,
-                      struct lg_error *error)
+static bool read_step(const json_t *given, struct step *step,
+                      struct tb_error *error)
 {
     static const char *const operations[] = {"read", "write", NULL};
     static const char *const places[] = {"first", "second", NULL};
-    struct mb_job one = *job;
     int operation, place, persist;
-    one.given = given;
-    if (!mb_read_word(&one, "operation", operations, -1, &operation, error) ||
-        !mb_read_word(&one, "target", places, 0, &place, error) ||
-        !mb_read_bytes(&one, "bytes", 0, &step->bytes, error) ||
-        !mb_read_word(&one, "persist", persists_words, MB_NONE, &persist, error) ||
-        !mb_read_integer(&one, "offset_bytes", INT32_MIN, INT32_MAX, 0, &step->offset_bytes, error))
+    if (!tb_read_word(given, "operation", operations, -1, &operation, error) ||
+        !tb_read_word(given, "target", places, 0, &place, error) ||
+        !mb_read_bytes(given, "bytes", TB_REQUIRED, &step->bytes, error) ||
+        !tb_read_word(given, "persist", persists_words, MB_NONE, &persist, error) ||
+        !tb_read_integer(given, "offset_bytes", INT32_MIN, INT32_MAX, 0, &step->offset_bytes, error))
         return false;
     step->write = operation == 1;
     step->second = place == 1;
     step->persist = (enum mb_chain_persist)persist;
     if (step->offset_bytes % (int64_t)MB_LINE != 0)
-        lg_fail(error, "offset_bytes: a multiple of a line's 64 bytes is wanted");
+        tb_fail(error, "offset_bytes: must be a multiple of 64");
     else if (!step->write && (step->offset_bytes != 0 || step->persist != MB_NONE))
-        lg_fail(error, "a read has neither persist nor offset_bytes");
+        tb_fail(error, "persist, offset_bytes: not for a read");
     else if (!mb_cpu.flush[persist_flush[persist]])
-        lg_fail(error, "persist: this processor has no %s", mb_flush_names[persist_flush[persist]]);
+        tb_fail(error, "persist: this processor has no %s", mb_flush_names[persist_flush[persist]]);
     else
         return true;
     return false;
 }
 
-static bool read_steps(const struct mb_job *job, struct chain *chain, struct lg_error *error)
+static bool read_steps(const struct mb_job *job, struct chain *chain, struct tb_error *error)
 {
     const json_t *steps = json_object_get(job->given, "steps"), *given;
     size_t i;
     struct step *reader = NULL;
     int64_t at = 0;
     if (json_array_size(steps) == 0 || json_array_size(steps) > MOST_STEPS) {
-        lg_fail(error, "steps: 1 to %d are wanted", MOST_STEPS);
+        tb_fail(error, "steps: must be a list of 1 to %d", MOST_STEPS);
         return false;
     }
     json_array_foreach(steps, i, given) {
         struct step *step = &chain->steps[chain->count++];
-        struct lg_error why = {""};
-        if (!read_step(job, given, step, &why)) {
-            lg_fail(error, "steps[%zu]: %s", i, why.text);
+        struct tb_error why = {""};
+        if (!read_step(given, step, &why)) {
+            tb_fail(error, "steps[%zu]: %s", i, why.text);
             return false;
         }
         if (!step->write) {
@@ -116,7 +113,7 @@ static bool read_steps(const struct mb_job *job, struct chain *chain, struct lg_
             at = 0;
             chain->each.read_bytes += step->bytes;
         } else if (!reader || reader->second != step->second) {
-            lg_fail(error, "steps[%zu]: a write goes to the memory of the operation before it, and "
+            tb_fail(error, "steps[%zu]: a write goes to the memory of the operation before it, and "
                            "a chain begins with a read", i);
             return false;
         } else {
@@ -143,7 +140,7 @@ static void room_of(const struct step *step, uint64_t range, uint64_t *skip, uin
     *room = range < *skip + step->above ? 0 : range - *skip - step->above;
 }
 
-static bool fits(const struct mb_job *job, const struct chain *chain, struct lg_error *error)
+static bool fits(const struct mb_job *job, const struct chain *chain, struct tb_error *error)
 {
     uint64_t range = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
     uint64_t second = chain->second.range_bytes / job->partitions / MB_LINE * MB_LINE;
@@ -151,26 +148,26 @@ static bool fits(const struct mb_job *job, const struct chain *chain, struct lg_
         const struct step *step = &chain->steps[i];
         uint64_t skip, room;
         if (step->second && !chain->second.target) {
-            lg_fail(error, "steps[%zu]: \"target\": \"second\", and the job has no \"second\"", i);
+            tb_fail(error, "steps[%zu]: \"target\": \"second\", and the job has no \"second\"", i);
             return false;
         }
         room_of(step, step->second ? second : range, &skip, &room);
         if (!step->write && room < step->bytes) {
-            lg_fail(error, "steps[%zu]: with the writes behind it it needs %" PRIu64 " bytes; a "
+            tb_fail(error, "steps[%zu]: with the writes after it, it needs %" PRIu64 " bytes; a "
                            "partition has %" PRIu64, i, skip + step->bytes + step->above,
                     step->second ? second : range);
             return false;
         }
-        struct lg_error why = {""};
+        struct tb_error why = {""};
         if (!step->write && !mb_pattern_fits(job, &chain->pattern, step->bytes, room, &why)) {
-            lg_fail(error, "steps[%zu]: %s", i, why.text);
+            tb_fail(error, "steps[%zu]: %s", i, why.text);
             return false;
         }
     }
     return true;
 }
 
-static bool read_pattern(struct mb_job *job, struct mb_pattern *pattern, struct lg_error *error)
+static bool read_pattern(struct mb_job *job, struct mb_pattern *pattern, struct tb_error *error)
 {
     if (json_object_get(job->given, "pattern"))
         return mb_pattern_read(job, MB_LINE, pattern, error);
@@ -178,18 +175,18 @@ static bool read_pattern(struct mb_job *job, struct mb_pattern *pattern, struct 
     return true;
 }
 
-static bool read(struct mb_job *job, struct lg_error *error)
+static bool read(struct mb_job *job, struct tb_error *error)
 {
-    struct chain *chain = job->params = lg_allocate(1, sizeof *chain);
+    struct chain *chain = job->params = tb_allocate(1, sizeof *chain);
     const json_t *dependent = json_object_get(job->given, "dependent");
     if (!json_is_boolean(dependent)) {
-        lg_fail(error, "dependent: true (chains wait for each other: latency) or false (they "
-                       "overlap: throughput) is wanted");
+        tb_fail(error, "dependent: must be true (chains wait for each other: latency) or false "
+                       "(they overlap: throughput)");
         return false;
     }
     chain->dependent = json_is_true(dependent);
     return read_steps(job, chain, error) && mb_isa_read(job, &chain->isa, error) &&
-           mb_read_integer(job, "sample_every", 0, INT32_MAX, 0, &chain->sample_every, error) &&
+           tb_read_integer(job->given, "sample_every", 0, INT32_MAX, 0, &chain->sample_every, error) &&
            read_pattern(job, &chain->pattern, error) &&
            mb_second_read(job, &chain->second, error) && fits(job, chain, error);
 }
@@ -199,12 +196,12 @@ static void release(struct mb_job *job)
     free(job->params);
 }
 
-static bool prepare(struct mb_job *job, struct lg_error *error)
+static bool prepare(struct mb_job *job, struct tb_error *error)
 {
     struct chain *chain = job->params;
     (void)error;
     if (chain->sample_every > 0)
-        mb_empty_measure(&chain->empty, chain->isa, job->base);
+        mb_timer_overhead_measure(&chain->overhead, chain->isa, job->base);
     return true;
 }
 
@@ -219,7 +216,7 @@ static mb_link_do *link_of(const struct chain *chain, const struct step *step)
 static bool begin(struct mb_thread *thread)
 {
     const struct chain *chain = thread->job->params;
-    struct thread_chain *own = thread->own = lg_allocate(1, sizeof *own);
+    struct thread_chain *own = thread->own = tb_allocate(1, sizeof *own);
     for (size_t i = 0; i < chain->count; i++) {
         const struct step *step = &chain->steps[i];
         uint64_t range = thread->range_bytes, skip, room;
@@ -276,7 +273,7 @@ static void run_timed(struct mb_thread *thread, const struct chain *chain,
     mb_used(run_chain(chain, own, n, 0));
     uint64_t taken = mb_clock_end() - from;
     if (thread->recording)
-        lg_hdr_record(&thread->latency, mb_ns(taken), 1);
+        tb_hdr_record(&thread->latency, mb_ns(taken), 1);
 }
 
 static void run_batch(struct mb_thread *thread, uint64_t chains)
@@ -331,7 +328,7 @@ static void report(const struct mb_job *job, json_t *facts)
                                                      : "independent: throughput"));
     json_object_set_new(facts, "sample_every", json_integer(chain->sample_every));
     if (chain->sample_every > 0)
-        mb_empty_report(&chain->empty, facts);
+        mb_timer_overhead_report(&chain->overhead, facts);
 }
 
 /* The weakest of its writes decides. */
@@ -360,7 +357,7 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
 static const char *const keys[] = {"steps",         "dependent", "sample_every", "isa",
                                    MB_PATTERN_KEYS, "second",    NULL};
 
-const struct mb_kind mb_chain = {
+const struct mb_kernel mb_chain = {
     .name = "chain",
     .keys = keys,
     .has_latency = true,

@@ -39,47 +39,47 @@ static uint64_t partition_bytes(const struct mb_job *job)
     return job->range_bytes / job->partitions / MB_LINE * MB_LINE;
 }
 
-static bool read_cycle(const struct mb_job *job, struct mb_cycle *cycle, struct lg_error *error)
+static bool read_cycle(const struct mb_job *job, struct mb_cycle *cycle, struct tb_error *error)
 {
     static const char *const orders[] = {"random", "sequential", "strided", NULL};
     uint64_t range = partition_bytes(job);
     int order;
-    if (!mb_read_word(job, "order", orders, MB_CHASE_RANDOM, &order, error) ||
-        !mb_read_bytes(job, "node_bytes", MB_LINE, &cycle->node_bytes, error) ||
-        !mb_read_bytes(job, "stride_bytes", cycle->node_bytes, &cycle->stride_bytes, error) ||
-        !mb_read_bytes(job, "locality_bytes", range, &cycle->locality_bytes, error))
+    if (!tb_read_word(job->given, "order", orders, MB_CHASE_RANDOM, &order, error) ||
+        !mb_read_bytes(job->given, "node_bytes", MB_LINE, &cycle->node_bytes, error) ||
+        !mb_read_bytes(job->given, "stride_bytes", cycle->node_bytes, &cycle->stride_bytes, error) ||
+        !mb_read_bytes(job->given, "locality_bytes", range, &cycle->locality_bytes, error))
         return false;
     cycle->order = (enum mb_chase_order)order;
     cycle->nodes = range / cycle->node_bytes;
     if (cycle->stride_bytes % cycle->node_bytes != 0)
-        lg_fail(error, "stride_bytes: a multiple of node_bytes (%" PRIu64 ") is wanted",
+        tb_fail(error, "stride_bytes: must be a multiple of node_bytes (%" PRIu64 ")",
                 cycle->node_bytes);
     else if (order != MB_CHASE_STRIDED && cycle->stride_bytes != cycle->node_bytes)
-        lg_fail(error, "stride_bytes: it goes with \"order\": \"strided\"");
+        tb_fail(error, "stride_bytes: only with \"order\": \"strided\"");
     else if (order != MB_CHASE_RANDOM && cycle->locality_bytes != range)
-        lg_fail(error, "locality_bytes: it goes with \"order\": \"random\"");
+        tb_fail(error, "locality_bytes: only with \"order\": \"random\"");
     else if (cycle->locality_bytes < cycle->node_bytes)
-        lg_fail(error, "locality_bytes: a node of %" PRIu64 " bytes at least is wanted",
+        tb_fail(error, "locality_bytes: must be at least a node of %" PRIu64 " bytes",
                 cycle->node_bytes);
     else
         return true;
     return false;
 }
 
-static bool read(struct mb_job *job, struct lg_error *error)
+static bool read(struct mb_job *job, struct tb_error *error)
 {
-    struct chase *chase = job->params = lg_allocate(1, sizeof *chase);
+    struct chase *chase = job->params = tb_allocate(1, sizeof *chase);
     if (!read_cycle(job, &chase->cycle, error) ||
-        !mb_read_integer(job, "chains", 1, MOST_CHAINS, 1, &chase->chains, error))
+        !tb_read_integer(job->given, "chains", 1, MOST_CHAINS, 1, &chase->chains, error))
         return false;
     uint64_t walks = job->threads / job->partitions * (uint64_t)chase->chains;
     if (chase->cycle.nodes < 2 || chase->cycle.nodes < walks)
-        lg_fail(error, "range_bytes: a partition has %" PRIu64 " nodes of %" PRIu64 " bytes; one "
-                       "for each walk is wanted, two at least",
+        tb_fail(error, "range_bytes: a partition has %" PRIu64 " nodes of %" PRIu64 " bytes; one "
+                       "for each walk is required, at least two",
                 chase->cycle.nodes, chase->cycle.node_bytes);
     else if (chase->cycle.nodes > UINT32_MAX)
-        lg_fail(error, "node_bytes: a partition has %" PRIu64 " nodes, a cycle %" PRIu32
-                       " at most; larger nodes or more partitions are wanted",
+        tb_fail(error, "node_bytes: a partition has %" PRIu64 " nodes, more than the %" PRIu32
+                       " of a cycle; use larger nodes or more partitions",
                 chase->cycle.nodes, UINT32_MAX);
     else
         return true;
@@ -100,23 +100,23 @@ static bool overlap(const struct mb_job *job, const struct mb_target *target, ui
 
 /* A pointer that is written over leads anywhere: nobody may write where a chase walks. */
 static bool undisturbed(const struct mb_job *job, const struct mb_job *other,
-                        struct lg_error *error)
+                        struct tb_error *error)
 {
     struct mb_second second;
     struct mb_persist persist;
-    if (other == job || !other->kind->persists || !other->kind->persists(other, &persist))
+    if (other == job || !other->kernel->persists || !other->kernel->persists(other, &persist))
         return true;
     if (!mb_second_read(other, &second, error))
         return false;
     if (!overlap(job, other->target, other->offset_bytes, other->range_bytes) &&
         !overlap(job, second.target, second.offset_bytes, second.range_bytes))
         return true;
-    lg_fail(error, "range_bytes: job %.100s writes where this one has its pointers; another "
-                   "offset_bytes is wanted", other->name);
+    tb_fail(error, "range_bytes: job %.100s writes where this one has its pointers; set another "
+                   "offset_bytes", other->name);
     return false;
 }
 
-static bool all_undisturbed(const struct mb_job *job, struct lg_error *error)
+static bool all_undisturbed(const struct mb_job *job, struct tb_error *error)
 {
     const struct mb_spec *spec = job->spec;
     for (size_t i = 0; i < spec->measurement_count; i++) {
@@ -130,14 +130,14 @@ static bool all_undisturbed(const struct mb_job *job, struct lg_error *error)
     return true;
 }
 
-static bool prepare(struct mb_job *job, struct lg_error *error)
+static bool prepare(struct mb_job *job, struct tb_error *error)
 {
     const struct chase *chase = job->params;
     if (!all_undisturbed(job, error))
         return false;
     for (uint32_t i = 0; i < job->partitions; i++) {
-        struct lg_random random;
-        lg_random_seed(&random, job->seed, i);
+        struct tb_random random;
+        tb_random_seed(&random, job->seed, i);
         mb_cycle_write(job->base + i * partition_bytes(job), &chase->cycle, &random);
     }
     return true;
@@ -147,9 +147,9 @@ static bool prepare(struct mb_job *job, struct lg_error *error)
 static bool begin(struct mb_thread *thread)
 {
     const struct chase *chase = thread->job->params;
-    struct walk *walk = thread->own = lg_allocate(1, sizeof *walk);
+    struct walk *walk = thread->own = tb_allocate(1, sizeof *walk);
     for (int64_t i = 0; i < chase->chains; i++) {
-        int64_t node = lg_random_between(&thread->random, 0, (int64_t)chase->cycle.nodes - 1);
+        int64_t node = tb_random_between(&thread->random, 0, (int64_t)chase->cycle.nodes - 1);
         walk->at[i] = thread->base + (uint64_t)node * chase->cycle.node_bytes;
     }
     return true;
@@ -217,7 +217,7 @@ static bool work(struct mb_thread *thread, uint64_t operations)
             many[chains](walk, hops);
         uint64_t taken = mb_clock_read() - from;
         if (thread->recording)
-            lg_hdr_record(&thread->latency, (mb_ns(taken) + hops / 2) / hops, hops * chains);
+            tb_hdr_record(&thread->latency, (mb_ns(taken) + hops / 2) / hops, hops * chains);
     }
     thread->done.operations += operations;
     thread->done.read_bytes += operations * MB_LINE;
@@ -239,7 +239,7 @@ static void report(const struct mb_job *job, json_t *facts)
 static const char *const keys[] = {"order", "node_bytes", "stride_bytes", "locality_bytes",
                                    "chains", NULL};
 
-const struct mb_kind mb_chase = {
+const struct mb_kernel mb_chase = {
     .name = "chase",
     .keys = keys,
     .has_latency = true,

@@ -16,9 +16,9 @@
  * Which writes the device combines (Figure 9's XPBuffer): "strided", stride_bytes 256, 128 B:
  * first halves of N blocks, then their second halves.
  */
-#include "empty.h"
 #include "loops/timed.h"
 #include "support.h"
+#include "timer_overhead.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ struct latency {
     enum mb_flush written_flush;
     int64_t distance;
     mb_timed_loop *loop;
-    struct mb_empty empty;
+    struct mb_timer_overhead overhead;
 };
 
 struct samples {
@@ -58,7 +58,7 @@ mb_timed_loop *mb_timed_loop_of(const struct mb_operation *operation, bool words
 #endif
 }
 
-static bool read_before(const struct mb_job *job, struct latency *latency, struct lg_error *error)
+static bool read_before(const struct mb_job *job, struct latency *latency, struct tb_error *error)
 {
     static const char *const writers[] = {"ntstore", "clwb",  "clflushopt",
                                           "clflush", "store", NULL};
@@ -67,41 +67,41 @@ static bool read_before(const struct mb_job *job, struct latency *latency, struc
     enum mb_access access = latency->operation.access;
     int usual = access == MB_EMPTY ? MB_AS_IS : access == MB_STORE ? MB_LOADED : MB_FLUSHED;
     int before, writer;
-    if (!mb_read_word(job, "before", befores, usual, &before, error) ||
-        !mb_read_word(job, "written_by", writers, 0, &writer, error) ||
-        !mb_read_integer(job, "distance", 0, DISTANCE_MOST, 0, &latency->distance, error))
+    if (!tb_read_word(job->given, "before", befores, usual, &before, error) ||
+        !tb_read_word(job->given, "written_by", writers, 0, &writer, error) ||
+        !tb_read_integer(job->given, "distance", 0, DISTANCE_MOST, 0, &latency->distance, error))
         return false;
     latency->before = (enum mb_before)before;
     latency->written_by = writer == 0 ? MB_NTSTORE : MB_STORE;
     latency->written_flush = flushes[writer];
     if (!mb_cpu.flush[latency->written_flush])
-        lg_fail(error, "written_by: this processor has no %s (%s)", writers[writer], mb_cpu.model);
+        tb_fail(error, "written_by: this processor has no %s (%s)", writers[writer], mb_cpu.model);
     else if (before == MB_WRITTEN && access != MB_LOAD && access != MB_NTLOAD)
-        lg_fail(error, "before: \"written\" is for load and ntload");
+        tb_fail(error, "before: \"written\" is only for load and ntload");
     else if (before != MB_WRITTEN && (latency->distance > 0 || writer > 0))
-        lg_fail(error, "distance, written_by: these go with \"before\": \"written\"");
+        tb_fail(error, "distance, written_by: only with \"before\": \"written\"");
     else
         return true;
     return false;
 }
 
-static bool read(struct mb_job *job, struct lg_error *error)
+static bool read(struct mb_job *job, struct tb_error *error)
 {
     static const char *const lanes[] = {"vector", "words", NULL};
-    struct latency *latency = job->params = lg_allocate(1, sizeof *latency);
+    struct latency *latency = job->params = tb_allocate(1, sizeof *latency);
     int lane;
     if (!mb_operation_read(job, &latency->operation, error) ||
         !mb_pattern_read(job, latency->operation.bytes, &latency->pattern, error) ||
-        !mb_read_word(job, "lane", lanes, 0, &lane, error) || !read_before(job, latency, error))
+        !tb_read_word(job->given, "lane", lanes, 0, &lane, error) || !read_before(job, latency, error))
         return false;
     latency->words = lane == 1;
     if (latency->operation.fence_every_bytes != latency->operation.bytes) {
-        lg_fail(error, "fence_every_bytes: an operation that is timed alone is fenced once");
+        tb_fail(error, "fence_every_bytes: must be access_bytes: an operation timed alone has one fence");
         return false;
     }
     latency->loop = mb_timed_loop_of(&latency->operation, latency->words);
     if (!latency->loop)
-        lg_fail(error, "lane: \"words\" is for load and store, not for %s",
+        tb_fail(error, "lane: \"words\" is only for load and store (got %s)",
                 mb_access_names[latency->operation.access]);
     return latency->loop != NULL;
 }
@@ -111,18 +111,18 @@ static void release(struct mb_job *job)
     free(job->params);
 }
 
-static bool prepare(struct mb_job *job, struct lg_error *error)
+static bool prepare(struct mb_job *job, struct tb_error *error)
 {
     struct latency *latency = job->params;
     (void)error;
-    mb_empty_measure(&latency->empty, latency->operation.isa, job->base);
+    mb_timer_overhead_measure(&latency->overhead, latency->operation.isa, job->base);
     return true;
 }
 
 static bool begin(struct mb_thread *thread)
 {
     const struct latency *latency = thread->job->params;
-    struct samples *samples = lg_allocate(1, sizeof *samples);
+    struct samples *samples = tb_allocate(1, sizeof *samples);
     thread->own = samples;
     mb_cursor_init(&samples->cursor, thread, &latency->pattern, latency->operation.bytes,
                    thread->base, thread->range_bytes, 0);
@@ -134,7 +134,7 @@ static bool begin(struct mb_thread *thread)
         .distance = (uint64_t)latency->distance,
     };
     if (latency->distance > 0) { /* until they are written: where the thread begins */
-        samples->timed.written = lg_allocate((size_t)latency->distance, sizeof(char *));
+        samples->timed.written = tb_allocate((size_t)latency->distance, sizeof(char *));
         for (int64_t i = 0; i < latency->distance; i++)
             samples->timed.written[i] = samples->cursor.base;
     }
@@ -150,7 +150,7 @@ static bool work(struct mb_thread *thread, uint64_t operations)
         samples->timed.span = mb_cursor_next(&samples->cursor, left < SAMPLES ? left : SAMPLES);
         latency->loop(&samples->timed, samples->cycles);
         for (uint64_t i = 0; thread->recording && i < samples->timed.span.count; i++)
-            lg_hdr_record(&thread->latency, mb_ns(samples->cycles[i]), 1);
+            tb_hdr_record(&thread->latency, mb_ns(samples->cycles[i]), 1);
     }
     thread->done.operations += operations;
     if (access == MB_LOAD || access == MB_NTLOAD)
@@ -174,7 +174,7 @@ static void report(const struct mb_job *job, json_t *facts)
     const char *isa = latency->words ? "words" : mb_isa_names[latency->operation.isa];
     json_object_set_new(facts, "isa", json_string(isa));
     json_object_set_new(facts, "before", json_string(befores[latency->before]));
-    mb_empty_report(&latency->empty, facts);
+    mb_timer_overhead_report(&latency->overhead, facts);
 }
 
 static bool persists(const struct mb_job *job, struct mb_persist *persist)
@@ -192,7 +192,7 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
 static const char *const keys[] = {MB_OPERATION_KEYS, MB_PATTERN_KEYS, "lane", "before",
                                    "written_by", "distance", NULL};
 
-const struct mb_kind mb_latency = {
+const struct mb_kernel mb_latency = {
     .name = "latency",
     .keys = keys,
     .has_latency = true,

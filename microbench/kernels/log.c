@@ -13,10 +13,11 @@
  * Behind every repeat each log is recovered as after a restart: it must hold exactly what was
  * appended to it.
  */
+#include "clock.h"
 #include "durable_job.h"
-#include "empty.h"
 #include "log_writer.h"
 #include "support.h"
+#include "timer_overhead.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -32,7 +33,7 @@ struct logged {
     size_t log_bytes;     /* of one thread */
     int flush;
     int64_t sample_every;
-    struct mb_empty empty; /* of what is timed alone */
+    struct mb_timer_overhead overhead; /* of what is timed alone */
     _Atomic uint64_t zeroing_ns, laps;
     uint64_t *appended; /* by thread: to the log as it is now */
 };
@@ -43,40 +44,40 @@ struct writer {
     uint64_t until_sample;
 };
 
-static bool read(struct mb_job *job, struct lg_error *error)
+static bool read(struct mb_job *job, struct tb_error *error)
 {
     static const char *const writers[] = {"classic", "header", "dancing", "zero", NULL};
-    struct logged *logged = job->params = lg_allocate(1, sizeof *logged);
+    struct logged *logged = job->params = tb_allocate(1, sizeof *logged);
     uint64_t sharers = job->threads / job->partitions;
     uint64_t part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
     int64_t entry;
     int writer;
-    if (!mb_read_word(job, "writer", writers, -1, &writer, error) ||
-        !mb_read_flag(job, "padded", true, &logged->padded, error) ||
-        !mb_read_integer(job, "entry_bytes", 1, MB_MIB, 0, &entry, error) ||
-        !mb_read_integer(job, "sample_every", 0, INT32_MAX, 0, &logged->sample_every, error) ||
+    if (!tb_read_word(job->given, "writer", writers, -1, &writer, error) ||
+        !tb_read_flag(job->given, "padded", true, &logged->padded, error) ||
+        !tb_read_integer(job->given, "entry_bytes", 1, MB_MIB, TB_REQUIRED, &entry, error) ||
+        !tb_read_integer(job->given, "sample_every", 0, INT32_MAX, 0, &logged->sample_every, error) ||
         !mb_medium_read(job, MB_MEDIUM_CLWB, &logged->flush, error))
         return false;
     logged->writer = (enum mb_log_kind)writer;
     logged->entry_bytes = (uint64_t)entry;
     logged->stored_bytes = ((size_t)entry + MB_WORD - 1) / MB_WORD * MB_WORD;
     logged->log_bytes = part / sharers / MB_LINE * MB_LINE;
-    logged->appended = lg_allocate(job->threads, sizeof *logged->appended);
+    logged->appended = tb_allocate(job->threads, sizeof *logged->appended);
     size_t stride = mb_log_stride(logged->writer, logged->padded, logged->stored_bytes);
     size_t least = MB_LOG_AREA + stride;
     if (logged->log_bytes >= least)
         return true;
-    lg_fail(error, "range_bytes: each thread has a log of %zu bytes; one entry needs %zu",
+    tb_fail(error, "range_bytes: each thread has a log of %zu bytes; one entry needs %zu",
             logged->log_bytes, least);
     return false;
 }
 
-static bool prepare(struct mb_job *job, struct lg_error *error)
+static bool prepare(struct mb_job *job, struct tb_error *error)
 {
     struct logged *logged = job->params;
     (void)error;
     if (logged->sample_every > 0)
-        mb_empty_measure(&logged->empty, MB_SSE2, job->base);
+        mb_timer_overhead_measure(&logged->overhead, MB_SSE2, job->base);
     return true;
 }
 
@@ -100,11 +101,11 @@ static void start_log(struct mb_thread *thread)
 static bool begin(struct mb_thread *thread)
 {
     struct logged *logged = thread->job->params;
-    struct writer *writer = thread->own = lg_allocate(1, sizeof *writer);
+    struct writer *writer = thread->own = tb_allocate(1, sizeof *writer);
     size_t bytes = PAYLOADS * logged->stored_bytes;
-    writer->payloads = lg_allocate(1, bytes);
+    writer->payloads = tb_allocate(1, bytes);
     for (size_t at = 0; at < bytes; at += MB_WORD) {
-        uint64_t word = lg_random_next(&thread->random);
+        uint64_t word = tb_random_next(&thread->random);
         memcpy(writer->payloads + at, &word, sizeof word);
     }
     writer->until_sample = (uint64_t)logged->sample_every;
@@ -117,9 +118,9 @@ static bool begin(struct mb_thread *thread)
 static __attribute__((noinline)) void next_lap(struct mb_thread *thread)
 {
     struct logged *logged = thread->job->params;
-    uint64_t from = lg_monotonic_ns();
+    uint64_t from = tb_monotonic_ns();
     start_log(thread);
-    uint64_t taken = lg_monotonic_ns() - from;
+    uint64_t taken = tb_monotonic_ns() - from;
     thread->done.beside_ns += taken;
     if (!thread->recording)
         return;
@@ -145,7 +146,7 @@ MB_ALWAYS_INLINE void append_do(struct mb_thread *thread, const struct mb_medium
             uint64_t taken = mb_clock_end() - from;
             writer->until_sample = (uint64_t)logged->sample_every;
             if (thread->recording)
-                lg_hdr_record(&thread->latency, mb_ns(taken), 1);
+                tb_hdr_record(&thread->latency, mb_ns(taken), 1);
         }
     }
 }
@@ -168,7 +169,7 @@ static void end(struct mb_thread *thread)
     free(writer);
 }
 
-static bool check(const struct mb_job *job, struct lg_error *error)
+static bool check(const struct mb_job *job, struct tb_error *error)
 {
     const struct logged *logged = job->params;
     uint32_t sharers = job->threads / job->partitions;
@@ -179,8 +180,8 @@ static bool check(const struct mb_job *job, struct lg_error *error)
                                         NULL, NULL);
         if (found == logged->appended[i])
             continue;
-        lg_fail(error, "the log of thread %" PRIu32 " holds %" PRIu64 " entries for a restart, %"
-                       PRIu64 " were appended to it", i, found, logged->appended[i]);
+        tb_fail(error, "the log of thread %" PRIu32 ": recovery finds %" PRIu64 " entries, %"
+                       PRIu64 " were appended", i, found, logged->appended[i]);
         return false;
     }
     return true;
@@ -195,7 +196,7 @@ static void report(const struct mb_job *job, json_t *facts)
         entries += logged->appended[i];
     json_object_set_new(facts, "flush", json_string(mb_medium_names[logged->flush]));
     if (logged->sample_every > 0)
-        mb_empty_report(&logged->empty, facts);
+        mb_timer_overhead_report(&logged->overhead, facts);
     json_object_set_new(facts, "bytes_an_entry", json_integer((json_int_t)stride));
     json_object_set_new(facts, "zeroing_ns", json_integer((json_int_t)logged->zeroing_ns));
     json_object_set_new(facts, "laps", json_integer((json_int_t)logged->laps));
@@ -211,7 +212,7 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
 static const char *const keys[] = {"writer", "padded",       "entry_bytes",
                                    "flush",  "sample_every", NULL};
 
-const struct mb_kind mb_log = {
+const struct mb_kernel mb_log = {
     .name = "log",
     .keys = keys,
     .has_latency = true,

@@ -17,9 +17,9 @@
  * restart: every page must be there in the version flushed last.
  */
 #include "durable_job.h"
-#include "empty.h"
 #include "page_flush.h"
 #include "support.h"
+#include "timer_overhead.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ struct paged {
     int method, flush;
     uint64_t page_bytes;
     int64_t dirty_lines, sample_every;
-    struct mb_empty empty; /* of flushes that are timed alone */
+    struct mb_timer_overhead overhead; /* of flushes that are timed alone */
     size_t store_bytes; /* of one thread */
     uint32_t pages;
     struct mb_page_store *stores; /* by thread, from begin to check */
@@ -50,47 +50,47 @@ struct flusher {
     struct mb_dirty *few, *half;
 };
 
-static bool fits(const struct paged *paged, struct lg_error *error)
+static bool fits(const struct paged *paged, struct tb_error *error)
 {
     int64_t lines = (int64_t)(paged->page_bytes / MB_LINE);
     if (lines > MB_PAGE_LINES_MOST)
-        lg_fail(error, "page_bytes: %d bytes at most", MB_PAGE_LINES_MOST * 64);
+        tb_fail(error, "page_bytes: must be <= %d", MB_PAGE_LINES_MOST * 64);
     else if (paged->dirty_lines > lines)
-        lg_fail(error, "dirty_lines: a page has %" PRId64 " lines", lines);
+        tb_fail(error, "dirty_lines: must be <= %" PRId64 ", the lines of a page", lines);
     else if (paged->pages == 0)
-        lg_fail(error, "range_bytes: each thread has %zu bytes; a page, its log and a spare slot "
+        tb_fail(error, "range_bytes: each thread has %zu bytes; a page, its log and a spare slot "
                        "need %zu", paged->store_bytes, mb_pages_bytes(1, paged->page_bytes));
     else
         return true;
     return false;
 }
 
-static bool read(struct mb_job *job, struct lg_error *error)
+static bool read(struct mb_job *job, struct tb_error *error)
 {
     static const char *const methods[] = {"cow",   "cow_dirty", "cow_invalidate",
                                           "mulog", "hybrid",    NULL};
-    struct paged *paged = job->params = lg_allocate(1, sizeof *paged);
+    struct paged *paged = job->params = tb_allocate(1, sizeof *paged);
     uint64_t part = job->range_bytes / job->partitions / MB_LINE * MB_LINE;
-    if (!mb_read_word(job, "method", methods, -1, &paged->method, error) ||
-        !mb_read_bytes(job, "page_bytes", 0, &paged->page_bytes, error) ||
-        !mb_read_integer(job, "dirty_lines", 1, MB_PAGE_LINES_MOST, 0, &paged->dirty_lines,
+    if (!tb_read_word(job->given, "method", methods, -1, &paged->method, error) ||
+        !mb_read_bytes(job->given, "page_bytes", TB_REQUIRED, &paged->page_bytes, error) ||
+        !tb_read_integer(job->given, "dirty_lines", 1, MB_PAGE_LINES_MOST, TB_REQUIRED, &paged->dirty_lines,
                          error) ||
-        !mb_read_integer(job, "sample_every", 0, INT32_MAX, 0, &paged->sample_every, error) ||
+        !tb_read_integer(job->given, "sample_every", 0, INT32_MAX, 0, &paged->sample_every, error) ||
         !mb_medium_read(job, MB_MEDIUM_NTSTORE, &paged->flush, error))
         return false;
     paged->store_bytes = part / (job->threads / job->partitions) / MB_LINE * MB_LINE;
     paged->pages = mb_pages_fit(paged->store_bytes, paged->page_bytes);
-    paged->stores = lg_allocate(job->threads, sizeof *paged->stores);
-    paged->crossing = lg_allocate(job->threads, sizeof *paged->crossing);
+    paged->stores = tb_allocate(job->threads, sizeof *paged->stores);
+    paged->crossing = tb_allocate(job->threads, sizeof *paged->crossing);
     return fits(paged, error);
 }
 
-static bool prepare(struct mb_job *job, struct lg_error *error)
+static bool prepare(struct mb_job *job, struct tb_error *error)
 {
     struct paged *paged = job->params;
     (void)error;
     if (paged->sample_every > 0)
-        mb_empty_measure(&paged->empty, MB_SSE2, job->base);
+        mb_timer_overhead_measure(&paged->overhead, MB_SSE2, job->base);
     return true;
 }
 
@@ -113,13 +113,13 @@ static void release(struct mb_job *job)
 }
 
 static void draw_dirty(struct mb_dirty *dirty, uint32_t lines, uint32_t count,
-                       struct lg_random *random)
+                       struct tb_random *random)
 {
     uint32_t left = count;
     *dirty = (struct mb_dirty){.count = count};
     for (uint32_t line = 0, taken = 0; left > 0; line++) {
         /* The next line is among the chosen with the share of those still to be chosen. */
-        if ((uint32_t)lg_random_between(random, 0, lines - line - 1) >= left)
+        if ((uint32_t)tb_random_between(random, 0, lines - line - 1) >= left)
             continue;
         dirty->lines[taken++] = (uint16_t)line;
         dirty->bits[line / 64] |= UINT64_C(1) << line % 64;
@@ -130,7 +130,7 @@ static void draw_dirty(struct mb_dirty *dirty, uint32_t lines, uint32_t count,
 static bool begin(struct mb_thread *thread)
 {
     const struct paged *paged = thread->job->params;
-    struct flusher *flusher = thread->own = lg_allocate(1, sizeof *flusher);
+    struct flusher *flusher = thread->own = tb_allocate(1, sizeof *flusher);
     uint32_t lines = (uint32_t)(paged->page_bytes / MB_LINE);
     char *base = thread->base + thread->place * paged->store_bytes;
     size_t most = DRAM_BYTES / paged->page_bytes;
@@ -138,12 +138,12 @@ static bool begin(struct mb_thread *thread)
     mb_pages_close(flusher->store);
     mb_pages_open(flusher->store, base, paged->pages, paged->page_bytes);
     flusher->dram_pages = paged->pages < most ? paged->pages : (uint32_t)most;
-    flusher->dram = lg_allocate(flusher->dram_pages, paged->page_bytes);
+    flusher->dram = tb_allocate(flusher->dram_pages, paged->page_bytes);
     for (size_t at = 0; at < flusher->dram_pages * paged->page_bytes; at += sizeof(uint64_t)) {
-        uint64_t word = lg_random_next(&thread->random);
+        uint64_t word = tb_random_next(&thread->random);
         memcpy(flusher->dram + at, &word, sizeof word);
     }
-    flusher->dirty = lg_allocate(DRAWS + 2, sizeof *flusher->dirty);
+    flusher->dirty = tb_allocate(DRAWS + 2, sizeof *flusher->dirty);
     for (int i = 0; i < DRAWS; i++)
         draw_dirty(&flusher->dirty[i], lines, (uint32_t)paged->dirty_lines, &thread->random);
     flusher->few = &flusher->dirty[DRAWS];
@@ -158,7 +158,7 @@ MB_ALWAYS_INLINE void flush_one(struct mb_thread *thread, const struct mb_medium
                                 enum mb_page_method method, const struct mb_dirty *dirty)
 {
     struct flusher *flusher = thread->own;
-    uint64_t drawn = lg_random_next(&thread->random) >> 32;
+    uint64_t drawn = tb_random_next(&thread->random) >> 32;
     uint32_t page = (uint32_t)((drawn * flusher->store->pages) >> 32);
     const char *from = flusher->dram + page % flusher->dram_pages * flusher->store->page_bytes;
     mb_page_flush(flusher->store, medium, method, page, from, dirty);
@@ -220,7 +220,7 @@ MB_ALWAYS_INLINE void flush_do(struct mb_thread *thread, const struct mb_medium 
             uint64_t taken = mb_clock_end() - from;
             flusher->until_sample = (uint64_t)paged->sample_every;
             if (thread->recording)
-                lg_hdr_record(&thread->latency, mb_ns(taken), 1);
+                tb_hdr_record(&thread->latency, mb_ns(taken), 1);
         }
     }
 }
@@ -241,7 +241,7 @@ static void end(struct mb_thread *thread)
     free(flusher);
 }
 
-static bool check(const struct mb_job *job, struct lg_error *error)
+static bool check(const struct mb_job *job, struct tb_error *error)
 {
     const struct paged *paged = job->params;
     for (uint32_t i = 0; i < job->threads; i++) {
@@ -254,7 +254,7 @@ static bool check(const struct mb_job *job, struct lg_error *error)
         mb_pages_close(&found);
         if (same)
             continue;
-        lg_fail(error, "the pages of thread %" PRIu32 " are not those that it flushed last", i);
+        tb_fail(error, "recovery does not find the pages that thread %" PRIu32 " flushed last", i);
         return false;
     }
     return true;
@@ -268,7 +268,7 @@ static void report(const struct mb_job *job, json_t *facts)
         sum += paged->crossing[i];
     json_object_set_new(facts, "flush", json_string(mb_medium_names[paged->flush]));
     if (paged->sample_every > 0)
-        mb_empty_report(&paged->empty, facts);
+        mb_timer_overhead_report(&paged->overhead, facts);
     json_object_set_new(facts, "pages_a_thread", json_integer(paged->pages));
     if (paged->method == HYBRID)
         json_object_set_new(facts, "hybrid_below_lines", json_real(sum / job->threads));
@@ -283,7 +283,7 @@ static bool persists(const struct mb_job *job, struct mb_persist *persist)
 static const char *const keys[] = {"method", "page_bytes",   "dirty_lines",
                                    "flush",  "sample_every", NULL};
 
-const struct mb_kind mb_page = {
+const struct mb_kernel mb_page = {
     .name = "page",
     .keys = keys,
     .has_latency = true,

@@ -63,12 +63,12 @@ static bool is_load(enum mb_access access)
     return access == MB_LOAD || access == MB_NTLOAD;
 }
 
-static bool read_mix(const struct mb_job *job, struct params *params, struct lg_error *error)
+static bool read_mix(const struct mb_job *job, struct params *params, struct tb_error *error)
 {
     const char *word = json_string_value(json_object_get(job->given, "operation"));
     params->mixed = word && word[0] == 'm';
     double reads = is_load(params->operation.access) ? 1 : 0;
-    if (params->mixed && !mb_read_number(job, "read_share", 0, 1, 0.5, &reads, error))
+    if (params->mixed && !tb_read_number(job->given, "read_share", 0, 1, 0.5, &reads, error))
         return false;
     double on_second = params->second.target ? params->second.share : 0;
     params->share[READS] = reads * (1 - on_second);
@@ -78,11 +78,11 @@ static bool read_mix(const struct mb_job *job, struct params *params, struct lg_
     return true;
 }
 
-static bool choose_loops(struct params *params, struct lg_error *error)
+static bool choose_loops(struct params *params, struct tb_error *error)
 {
     const struct mb_operation *op = &params->operation;
     if (op->access == MB_EMPTY || (params->mixed && is_load(op->access))) {
-        lg_fail(error, "%s: \"%s\" moves nothing that could be measured here",
+        tb_fail(error, "%s: \"%s\" moves no bytes",
                 params->mixed ? "store" : "operation", mb_access_names[op->access]);
         return false;
     }
@@ -96,19 +96,19 @@ static bool choose_loops(struct params *params, struct lg_error *error)
     return true;
 }
 
-static bool read(struct mb_job *job, struct lg_error *error)
+static bool read(struct mb_job *job, struct tb_error *error)
 {
-    struct params *params = job->params = lg_allocate(1, sizeof *params);
+    struct params *params = job->params = tb_allocate(1, sizeof *params);
     if (!mb_operation_read(job, &params->operation, error) ||
         !mb_pattern_read(job, params->operation.bytes, &params->pattern, error) ||
         !mb_second_read(job, &params->second, error) || !read_mix(job, params, error) ||
         !choose_loops(params, error))
         return false;
     uint64_t part = params->second.range_bytes / job->partitions / MB_LINE * MB_LINE;
-    struct lg_error why = {""};
+    struct tb_error why = {""};
     if (params->second.target &&
         !mb_pattern_fits(job, &params->pattern, params->operation.bytes, part, &why)) {
-        lg_fail(error, "second: %s", why.text);
+        tb_fail(error, "second: %s", why.text);
         return false;
     }
     return true;
@@ -122,7 +122,7 @@ static void release(struct mb_job *job)
 static bool begin(struct mb_thread *thread)
 {
     const struct params *params = thread->job->params;
-    struct own *own = thread->own = lg_allocate(1, sizeof *own);
+    struct own *own = thread->own = tb_allocate(1, sizeof *own);
     uint64_t bytes = params->operation.bytes, part;
     mb_cursor_init(&own->cursors[0], thread, &params->pattern, bytes, thread->base,
                    thread->range_bytes, 0);
@@ -243,7 +243,7 @@ static const char *const keys[] = {
     MB_OPERATION_KEYS, MB_PATTERN_KEYS, "read_share", "store", "second", NULL,
 };
 
-const struct mb_kind mb_throughput = {
+const struct mb_kernel mb_throughput = {
     .name = "throughput",
     .keys = keys,
     .read = read,

@@ -4,8 +4,8 @@
  * Each is one function of nothing but its accesses: what it executes is known when it is
  * compiled, and the common small accesses have no inner loop.
  */
-#include "throughput.h"
 #include "ops.h"
+#include "throughput.h"
 
 MB_INLINE uint64_t walk(const struct mb_span *span, uint64_t bytes, unsigned step,
                         uint64_t pieces, uint64_t group, uint64_t since, enum mb_access access,

@@ -103,7 +103,7 @@ static void cut_fence(void)
 static const struct mb_medium cut_medium = {"cut", cut_write, cut_flush, cut_fence};
 
 /* What the cut leaves, by a draw; draw 0: only what is sure, 1: everything. */
-static void cut_image(char *image, struct lg_random *random, uint64_t draw)
+static void cut_image(char *image, struct tb_random *random, uint64_t draw)
 {
     static uint64_t arrived[CUT_LINES]; /* of each line: how many of its waiting words */
     static uint64_t waiting[CUT_LINES];
@@ -114,10 +114,10 @@ static void cut_image(char *image, struct lg_random *random, uint64_t draw)
         waiting[cut.pending[i].at / MB_LINE]++;
     for (size_t line = 0; line < CUT_LINES; line++)
         if (waiting[line])
-            arrived[line] = (uint64_t)lg_random_between(random, 0, (int64_t)waiting[line]);
+            arrived[line] = (uint64_t)tb_random_between(random, 0, (int64_t)waiting[line]);
     for (size_t i = 0; i < cut.waiting; i++) {
         size_t line = cut.pending[i].at / MB_LINE;
-        bool here = draw == 1 || (draw > 1 && (cut.non_temporal ? lg_random_next(random) % 2
+        bool here = draw == 1 || (draw > 1 && (cut.non_temporal ? tb_random_next(random) % 2
                                                                : arrived[line] > 0));
         if (arrived[line])
             arrived[line]--;

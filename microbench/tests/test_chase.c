@@ -11,8 +11,8 @@ static char *range;
 
 static void one_cycle(struct mb_cycle cycle, size_t number)
 {
-    struct lg_random random;
-    lg_random_seed(&random, 1, number);
+    struct tb_random random;
+    tb_random_seed(&random, 1, number);
     memset(range, 0xff, BYTES);
     mb_cycle_write(range, &cycle, &random);
     CHECK_CASE(mb_cycle_length(range, &cycle) == cycle.nodes, number);
@@ -39,8 +39,8 @@ static uint64_t step(const char *at)
 static void orders_are_what_they_say(void)
 {
     struct mb_cycle strided = {BYTES / 64, 64, MB_CHASE_STRIDED, 256, BYTES};
-    struct lg_random random;
-    lg_random_seed(&random, 1, 1);
+    struct tb_random random;
+    tb_random_seed(&random, 1, 1);
     mb_cycle_write(range, &strided, &random);
     CHECK(step(range) == 256 && step(range + BYTES - 256) == 64);
     CHECK(step(range + BYTES - 64) == 0);
@@ -67,8 +67,8 @@ static void orders_are_what_they_say(void)
 static void a_broken_cycle_is_seen(void)
 {
     struct mb_cycle cycle = {BYTES / 64, 64, MB_CHASE_RANDOM, 64, BYTES};
-    struct lg_random random;
-    lg_random_seed(&random, 1, 1);
+    struct tb_random random;
+    tb_random_seed(&random, 1, 1);
     mb_cycle_write(range, &cycle, &random);
     *(char **)(void *)(range + step(range)) = range;
     CHECK(mb_cycle_length(range, &cycle) == 2);
@@ -80,11 +80,11 @@ static void a_broken_cycle_is_seen(void)
 static void one_seed_one_order(void)
 {
     struct mb_cycle cycle = {BYTES / 64, 64, MB_CHASE_RANDOM, 64, BYTES};
-    char *copy = lg_allocate(1, BYTES);
-    struct lg_random random;
+    char *copy = tb_allocate(1, BYTES);
+    struct tb_random random;
     for (uint64_t seed = 1; seed <= 2; seed++) {
         for (int again = 0; again < 2; again++) {
-            lg_random_seed(&random, seed, 0);
+            tb_random_seed(&random, seed, 0);
             mb_cycle_write(range, &cycle, &random);
             bool same = memcmp(copy, range, BYTES) == 0;
             CHECK_CASE(same == (again == 1), seed);

@@ -1,5 +1,6 @@
 /* Addresses, mixes, pace, plausibility: what figures stand on. */
 #include "check.h"
+#include "clock.h"
 #include "run.h"
 #include "support.h"
 
@@ -19,7 +20,7 @@ static struct mb_cursor cursor_of(enum mb_order order, uint64_t access, uint64_t
     static const struct mb_job job = {.threads = 1};
     struct mb_thread thread = {.job = &job, .sharers = sharers, .place = place};
     struct mb_cursor cursor;
-    lg_random_seed(&thread.random, seed, place);
+    tb_random_seed(&thread.random, seed, place);
     mb_cursor_init(&cursor, &thread, &pattern, access, NULL, range, 0);
     return cursor;
 }
@@ -50,7 +51,7 @@ static void test_one_lap_of_a_sequence_touches_all_once(void)
         for (size_t a = 0; a < sizeof accesses / sizeof *accesses; a++)
             for (uint32_t sharers = 1; sharers <= 4; sharers *= 2) {
                 uint64_t slots = RANGE / accesses[a];
-                uint32_t *times = lg_allocate(slots, sizeof *times);
+                uint32_t *times = tb_allocate(slots, sizeof *times);
                 uint64_t seen = 0;
                 for (uint32_t place = 0; place < sharers; place++) {
                     struct mb_cursor cursor =
@@ -100,7 +101,7 @@ static void test_rounds_of_the_ring_touch_other_lines(void)
 {
     enum { WIDE = 1 << 28, SLOTS = WIDE / 64, ROUND = 1 << 14 };
     struct mb_cursor cursor = cursor_of(MB_RANDOM, 64, WIDE, 1, 0, 3);
-    uint32_t *times = lg_allocate(SLOTS, sizeof *times);
+    uint32_t *times = tb_allocate(SLOTS, sizeof *times);
     uint64_t touched = 0;
     CHECK(count(&cursor, 20 * ROUND, WIDE, times));
     for (size_t i = 0; i < SLOTS; i++)
@@ -147,17 +148,17 @@ static void test_laps_of_strides_are_shifted(void)
 
 static void test_what_cannot_be_is_refused(void)
 {
-    struct lg_error error = {""};
-    struct mb_job job = {.name = "reader", .kind = mb_kind_named("throughput")};
-    struct mb_kind any = {.name = "any"};
+    struct tb_error error = {""};
+    struct mb_job job = {.name = "reader", .kernel = mb_kernel_named("throughput")};
+    struct mb_kernel any = {.name = "any"};
     struct mb_counts peer = {.read_bytes = UINT64_C(2097852) << 30}; /* in one second */
     struct mb_counts ours = {.read_bytes = UINT64_C(30000000000)};
     struct mb_counts written = {.written_bytes = UINT64_C(3000000000000)};
-    job.kind = &any; /* the widest ceiling there is */
-    CHECK(!mb_plausible(&job, &peer, LG_SECOND, 3.2e9, &error));
+    job.kernel = &any; /* the widest ceiling there is */
+    CHECK(!mb_plausible(&job, &peer, TB_SECOND, 3.2e9, &error));
     CHECK(strstr(error.text, "job reader: implausible: a thread loaded") != NULL);
-    CHECK(mb_plausible(&job, &ours, LG_SECOND, 3.2e9, &error));
-    CHECK(!mb_plausible(&job, &written, LG_SECOND, 3.2e9, &error));
+    CHECK(mb_plausible(&job, &ours, TB_SECOND, 3.2e9, &error));
+    CHECK(!mb_plausible(&job, &written, TB_SECOND, 3.2e9, &error));
     CHECK(strstr(error.text, "stored") != NULL);
 }
 
@@ -187,7 +188,7 @@ static void test_durable_only_where_all_of_it_is(void)
 /* A job of a spec with a DAX file as its target, and DRAM beside it. */
 static const char *durable_of(const char *job, const char **why)
 {
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     struct mb_spec spec;
     struct mb_persist persist;
     const char *durable = "nothing";
@@ -202,7 +203,7 @@ static const char *durable_of(const char *job, const char **why)
     dax->map_sync = true;
     dax->domain = MB_ADR;
     const struct mb_job *only = &spec.measurements[0].jobs[0];
-    if (only->kind->persists(only, &persist))
+    if (only->kernel->persists(only, &persist))
         durable = mb_durable_job(only, &persist, why);
     mb_spec_free(&spec);
     return durable;
@@ -257,40 +258,40 @@ static void test_the_clock_and_the_core_are_found(void)
     CHECK(mb_cpu.clock_hz > 1e6 && mb_cpu.clock_hz < 1e10);
     CHECK(mb_cpu.core_hz > 1e8 && mb_cpu.core_hz < 1e10);
     /* Whatever interrupts it lies within the outer two or without the inner two. */
-    uint64_t outer = lg_monotonic_ns(), cycles = mb_clock_begin(), inner = lg_monotonic_ns();
+    uint64_t outer = tb_monotonic_ns(), cycles = mb_clock_begin(), inner = tb_monotonic_ns();
     uint64_t end = inner;
-    while (end - inner < 20 * LG_MILLISECOND)
-        end = lg_monotonic_ns();
+    while (end - inner < 20 * TB_MILLISECOND)
+        end = tb_monotonic_ns();
     double measured = (double)mb_ns(mb_clock_end() - cycles);
     CHECK(measured > (double)(end - inner) * 0.99);
-    CHECK(measured < (double)(lg_monotonic_ns() - outer) * 1.01);
+    CHECK(measured < (double)(tb_monotonic_ns() - outer) * 1.01);
 }
 
 static void wait_ns(uint64_t ns)
 {
-    uint64_t begin = lg_monotonic_ns();
-    while (lg_monotonic_ns() - begin < ns)
+    uint64_t begin = tb_monotonic_ns();
+    while (tb_monotonic_ns() - begin < ns)
         ;
 }
 
 static void test_a_counter_that_strays_from_the_clock_is_refused(void)
 {
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     mb_cpu_find();
     mb_cpu_settle();
     mb_cpu.invariant_clock = false; /* as under a hypervisor that does not tell */
-    wait_ns(60 * LG_MILLISECOND);
+    wait_ns(60 * TB_MILLISECOND);
     CHECK(mb_cpu_clock_kept(&error));
     double settled = mb_cpu.clock_hz;
     mb_cpu.clock_hz = settled * 1.05;
-    uint64_t looked = lg_monotonic_ns(); /* or a little before */
+    uint64_t looked = tb_monotonic_ns(); /* or a little before */
     bool kept = mb_cpu_clock_kept(&error);
-    CHECK(kept || lg_monotonic_ns() - looked > 40 * LG_MILLISECOND); /* too soon to tell */
-    wait_ns(60 * LG_MILLISECOND);
+    CHECK(kept || tb_monotonic_ns() - looked > 40 * TB_MILLISECOND); /* too soon to tell */
+    wait_ns(60 * TB_MILLISECOND);
     CHECK(!mb_cpu_clock_kept(&error));
     CHECK(strstr(error.text, "does not call it invariant") != NULL);
     mb_cpu.invariant_clock = true; /* the processor's word is taken */
-    wait_ns(60 * LG_MILLISECOND);
+    wait_ns(60 * TB_MILLISECOND);
     CHECK(mb_cpu_clock_kept(&error));
     mb_cpu_find();
     mb_cpu_settle();

@@ -1,7 +1,7 @@
 /* Recovery of every log finds exactly the committed entries, wherever the power is cut. */
-#include "../log_writer.h"
 #include "check.h"
 #include "cut.h"
+#include "../log_writer.h"
 
 enum { ENTRIES = 5, DRAWS = 40 };
 static const size_t sizes[ENTRIES] = {8, 40, 64, 200, 48};
@@ -54,8 +54,8 @@ static uint64_t cut_at(uint64_t step, enum mb_log_kind kind, bool padded, bool n
 
 static void every_cut(enum mb_log_kind kind, bool padded, bool non_temporal)
 {
-    struct lg_random random;
-    lg_random_seed(&random, 7, kind);
+    struct tb_random random;
+    tb_random_seed(&random, 7, kind);
     uint64_t steps = cut_at(0, kind, padded, non_temporal), whole = 0;
     CHECK(steps > 50 && committed == ENTRIES);
     for (uint64_t step = 1; step <= steps; step++) {
@@ -88,12 +88,12 @@ static void compare(void *context, uint64_t number, const void *payload, size_t 
 static void a_missing_fence_is_found(enum mb_log_kind kind)
 {
     static const struct mb_medium lazy = {"lazy", cut_write, cut_flush, no_fence};
-    struct lg_random random;
+    struct tb_random random;
     struct mb_log log;
     char payload[512];
     uint64_t lost = 0;
     broken = 0;
-    lg_random_seed(&random, 7, 99);
+    tb_random_seed(&random, 7, 99);
     cut_reset(false);
     mb_log_open(&log, cut.seen, sizeof cut.seen, kind, true);
     for (uint64_t i = 0; i < ENTRIES; i++) {

@@ -1,7 +1,7 @@
 /* Recovery finds every page as it was flushed last, or as the flush under way leaves it. */
-#include "../page_flush.h"
 #include "check.h"
 #include "cut.h"
+#include "../page_flush.h"
 
 enum { PAGES = 3, PAGE = 512, LINES = PAGE / 64, FLUSHES = 12, DRAWS = 16 };
 static char image[CUT_BYTES];
@@ -15,16 +15,16 @@ static struct {
 
 static void change(uint64_t round, struct mb_dirty *dirty, uint32_t page)
 {
-    struct lg_random random;
-    lg_random_seed(&random, 5, round);
+    struct tb_random random;
+    tb_random_seed(&random, 5, round);
     *dirty = (struct mb_dirty){0};
     for (uint16_t line = 0; line < LINES; line++) {
-        if (line != round % LINES && lg_random_next(&random) % 3 != 0)
+        if (line != round % LINES && tb_random_next(&random) % 3 != 0)
             continue;
         dirty->lines[dirty->count++] = line;
         dirty->bits[0] |= UINT64_C(1) << line;
         for (size_t word = 0; word < 8; word++) {
-            uint64_t value = lg_random_next(&random);
+            uint64_t value = tb_random_next(&random);
             memcpy(state.dram[page] + line * 64 + word * 8, &value, 8);
         }
     }
@@ -59,8 +59,8 @@ static uint64_t cut_at(uint64_t step, const enum mb_page_method *methods, size_t
 
 static void every_cut(const enum mb_page_method *methods, size_t count, bool non_temporal)
 {
-    struct lg_random random;
-    lg_random_seed(&random, 11, count);
+    struct tb_random random;
+    tb_random_seed(&random, 11, count);
     uint64_t steps = cut_at(0, methods, count, non_temporal), old = 0, new = 0;
     CHECK(steps > 100);
     for (uint64_t step = 1; step <= steps; step++) {
@@ -88,10 +88,10 @@ static void every_cut(const enum mb_page_method *methods, size_t count, bool non
 static void a_recovered_store_goes_on(void)
 {
     static const enum mb_page_method cow = MB_PAGE_COW;
-    struct lg_random random;
+    struct tb_random random;
     struct mb_dirty dirty;
     struct mb_page_store found;
-    lg_random_seed(&random, 3, 3);
+    tb_random_seed(&random, 3, 3);
     cut_at(90, &cow, 1, false);
     cut_image(image, &random, 1);
     CHECK(mb_pages_recover(&found, image, PAGES, PAGE));

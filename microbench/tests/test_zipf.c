@@ -14,7 +14,7 @@ static struct mb_cursor cursor_of(double exponent, uint64_t slots, uint64_t acce
     static const struct mb_job job = {.threads = 1};
     struct mb_thread thread = {.job = &job, .sharers = 1};
     struct mb_cursor cursor;
-    lg_random_seed(&thread.random, seed, 0);
+    tb_random_seed(&thread.random, seed, 0);
     mb_cursor_init(&cursor, &thread, &pattern, access_bytes, NULL, slots * access_bytes, 0);
     return cursor;
 }
@@ -32,7 +32,7 @@ static void take(struct mb_cursor *cursor, uint64_t *slots, uint64_t accesses)
 static uint64_t *taken(double exponent, uint64_t slots, uint64_t seed, uint64_t accesses)
 {
     struct mb_cursor cursor = cursor_of(exponent, slots, MB_LINE, seed);
-    uint64_t *found = lg_allocate(accesses, sizeof *found);
+    uint64_t *found = tb_allocate(accesses, sizeof *found);
     take(&cursor, found, accesses);
     mb_cursor_free(&cursor);
     for (uint64_t i = 0; i < accesses; i++)
@@ -75,7 +75,7 @@ static void test_lines_have_the_frequencies_of_the_exponent(void)
  */
 static double met_again(const uint64_t *slots, uint64_t accesses, uint64_t range, uint64_t window)
 {
-    uint64_t *last = lg_allocate(range, sizeof *last), met = 0;
+    uint64_t *last = tb_allocate(range, sizeof *last), met = 0;
     for (uint64_t i = 0; i < accesses; i++) {
         uint64_t before = last[slots[i]];
         met += i >= window && before && i + 1 - before <= window;
@@ -118,7 +118,7 @@ static void test_as_many_lines_are_met_as_by_chance(void)
     static const double exponents[] = {0.5, 0.9, 1.2, 1.5, 2};
     for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++) {
         uint64_t *slots = taken(exponents[e], RANGE, 23 + e, ACCESSES);
-        char *met = lg_allocate(RANGE, 1);
+        char *met = tb_allocate(RANGE, 1);
         double sum = sum_of_all(exponents[e], RANGE), expected = 0, lines = 0;
         for (uint64_t i = 0; i < ACCESSES; i++)
             met[slots[i]] = 1;

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "loadgen"
 def loadgen_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A build directory with `loadgen`, its modules and the C tests, under the sanitizers."""
     build = tmp_path_factory.mktemp("loadgen")
-    options = ["-DCMAKE_BUILD_TYPE=Debug", "-DLOADGEN_TESTS=ON", "-DLOADGEN_SANITIZE=ON"]
+    options = ["-DCMAKE_BUILD_TYPE=Debug", "-DNATIVE_TESTS=ON", "-DNATIVE_SANITIZE=ON"]
     for command in (
         ["cmake", "-S", str(SOURCE), "-B", str(build), *options],
         ["cmake", "--build", str(build), "--parallel", "2"],

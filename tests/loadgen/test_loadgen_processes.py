@@ -269,7 +269,7 @@ def test_a_load_tells_its_rows(clients):
     }
     result = load(spec, clients)
     assert result["rows"]["stock"] == 100_000
-    with pytest.raises(RunFailed, match="workload ping has nothing to load"):
+    with pytest.raises(RunFailed, match="workload ping has no task"):
         load({**spec, "workload": {"name": "ping", "params": {}}}, clients)
 
 

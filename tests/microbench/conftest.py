@@ -11,7 +11,7 @@ from microbench_build import Run, build, runner
 @pytest.fixture(scope="session")
 def sanitized_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Under the address and undefined-behaviour sanitizers: for what it does."""
-    options = ("-DCMAKE_BUILD_TYPE=Debug", "-DMICROBENCH_SANITIZE=ON")
+    options = ("-DCMAKE_BUILD_TYPE=Debug", "-DNATIVE_SANITIZE=ON")
     return build(tmp_path_factory.mktemp("microbench-sanitized"), *options)
 
 

@@ -24,7 +24,7 @@ def build(folder: Path, *options: str) -> Path:
     if kept := os.environ.get("MICROBENCH_BUILDS"):
         folder = Path(kept) / folder.name.rstrip("0123456789")
     for command in (
-        ["cmake", "-S", str(SOURCE), "-B", str(folder), "-DMICROBENCH_TESTS=ON", *options],
+        ["cmake", "-S", str(SOURCE), "-B", str(folder), "-DNATIVE_TESTS=ON", *options],
         ["cmake", "--build", str(folder), "--parallel", "2"],
     ):
         made = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from microbench_build import SOURCE
 
-INCLUDES = ["-I", str(SOURCE), "-I", str(SOURCE.parent / "loadgen")]
+NATIVE = SOURCE.parent / "native"
+INCLUDES = [f"-I{SOURCE}", f"-I{NATIVE}", f"-I{NATIVE / 'tests'}"]
 # jansson's and zlib's headers are the same everywhere; the cross compiler has its own libc.
 SHARED = ["-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu"]
 OPTIONS = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
@@ -21,11 +22,12 @@ def test_the_c_tests_pass(sanitized_build: Path):
 
 
 @pytest.mark.parametrize(
-    "source", sorted(SOURCE.glob("**/*.c")), ids=lambda path: str(path.relative_to(SOURCE))
+    "source",
+    sorted([*SOURCE.glob("**/*.c"), *NATIVE.glob("**/*.c")]),
+    ids=lambda path: str(path.relative_to(SOURCE.parent)),
 )
 def test_each_file_compiles_for_arm64(source: Path, tmp_path: Path):
-    tests = ["-I", str(SOURCE.parent / "loadgen" / "tests")]
-    command = ["aarch64-linux-gnu-gcc", *OPTIONS, *DEFINES, *INCLUDES, *tests, *SHARED]
+    command = ["aarch64-linux-gnu-gcc", *OPTIONS, *DEFINES, *INCLUDES, *SHARED]
     compiled = tmp_path / "compiled.o"
     done = subprocess.run(
         [*command, "-c", str(source), "-o", str(compiled)],

@@ -1,23 +1,19 @@
-/*
- * Progress: JSON lines on descriptor 3, if whoever started us has opened it.
- *
- * A reader that does not read must not hold up the load: the descriptor does not block,
- * and a line that does not fit into the pipe is dropped. A line is shorter than PIPE_BUF,
- * so it arrives whole or not at all.
- */
-#include "support.h"
+#include "progress.h"
+
+#include "clock.h"
 
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
 #define PROGRESS_FD 3
 
 static bool opened;
-static int flags; /* as they were given to us */
+static int flags; /* as inherited */
 
-void lg_progress_open(void)
+void tb_progress_open(void)
 {
     flags = fcntl(PROGRESS_FD, F_GETFL);
     opened = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
@@ -27,19 +23,19 @@ void lg_progress_open(void)
     }
 }
 
-void lg_progress_close(void)
+void tb_progress_close(void)
 {
     if (opened)
         fcntl(PROGRESS_FD, F_SETFL, flags);
     opened = false;
 }
 
-void lg_progress(const char *event, json_t *counts)
+void tb_progress(const char *event, json_t *counts)
 {
     if (!opened)
         return;
     json_t *line = json_pack("{s:s, s:I}", "event", event, "monotonic_ns",
-                             (json_int_t)lg_monotonic_ns());
+                             (json_int_t)tb_monotonic_ns());
     if (counts)
         json_object_set(line, "counts", counts);
     char text[PIPE_BUF];
@@ -49,5 +45,5 @@ void lg_progress(const char *event, json_t *counts)
         return;
     text[length] = '\n';
     ssize_t written = write(PROGRESS_FD, text, length + 1);
-    (void)written; /* the reader is slow or gone: its loss */
+    (void)written; /* a slow or closed reader misses it */
 }

@@ -1,5 +1,5 @@
 /* The empty body of operations that are timed alone, for every kind that times some. */
-#include "empty.h"
+#include "timer_overhead.h"
 
 #include "loops/timed.h"
 #include "support.h"
@@ -14,26 +14,26 @@ int mb_by_cycles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-void mb_empty_measure(struct mb_empty *empty, enum mb_isa isa, char *base)
+void mb_timer_overhead_measure(struct mb_timer_overhead *overhead, enum mb_isa isa, char *base)
 {
     const struct mb_operation nothing = {.isa = isa, .access = MB_EMPTY};
     struct mb_timed timed = {.span = {.base = base, .count = SAMPLES}};
-    uint64_t *cycles = lg_allocate(SAMPLES, sizeof *cycles);
+    uint64_t *cycles = tb_allocate(SAMPLES, sizeof *cycles);
     double sum = 0, ns = 1e9 / mb_cpu.clock_hz;
     for (int round = 0; round < 2; round++) /* the first one warms up */
         mb_timed_loop_of(&nothing, false)(&timed, cycles);
     qsort(cycles, SAMPLES, sizeof *cycles, mb_by_cycles);
     for (int i = 0; i < SAMPLES; i++)
         sum += (double)cycles[i];
-    empty->least = (double)cycles[0] * ns;
-    empty->p50 = (double)cycles[SAMPLES / 2] * ns;
-    empty->mean = sum / SAMPLES * ns;
+    overhead->least = (double)cycles[0] * ns;
+    overhead->p50 = (double)cycles[SAMPLES / 2] * ns;
+    overhead->mean = sum / SAMPLES * ns;
     free(cycles);
 }
 
-void mb_empty_report(const struct mb_empty *empty, json_t *facts)
+void mb_timer_overhead_report(const struct mb_timer_overhead *overhead, json_t *facts)
 {
-    json_object_set_new(facts, "empty_body_ns", json_real(empty->p50));
-    json_object_set_new(facts, "empty_body_least_ns", json_real(empty->least));
-    json_object_set_new(facts, "empty_body_mean_ns", json_real(empty->mean));
+    json_object_set_new(facts, "empty_body_ns", json_real(overhead->p50));
+    json_object_set_new(facts, "empty_body_least_ns", json_real(overhead->least));
+    json_object_set_new(facts, "empty_body_mean_ns", json_real(overhead->mean));
 }

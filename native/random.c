@@ -1,10 +1,4 @@
-/*
- * Random numbers: xoshiro256** (Blackman and Vigna, 2018), seeded by splitmix64.
- *
- * A stream is a pair (seed, number): every terminal has its own, so that what a terminal
- * asks for does not depend on how terminals are spread over threads and processes.
- */
-#include "workload.h"
+#include "random.h"
 
 static uint64_t splitmix(uint64_t *state)
 {
@@ -19,7 +13,7 @@ static uint64_t rotate(uint64_t x, int by)
     return (x << by) | (x >> (64 - by));
 }
 
-void lg_random_seed(struct lg_random *random, uint64_t seed, uint64_t stream)
+void tb_random_seed(struct tb_random *random, uint64_t seed, uint64_t stream)
 {
     /* Turned, so that seed 1 stream 2 is another sequence than seed 2 stream 1. */
     uint64_t mixed = rotate(splitmix(&seed), 32);
@@ -28,7 +22,7 @@ void lg_random_seed(struct lg_random *random, uint64_t seed, uint64_t stream)
         random->state[i] = splitmix(&state);
 }
 
-uint64_t lg_random_next(struct lg_random *random)
+uint64_t tb_random_next(struct tb_random *random)
 {
     uint64_t *s = random->state;
     uint64_t next = rotate(s[1] * 5, 7) * 9;
@@ -43,22 +37,22 @@ uint64_t lg_random_next(struct lg_random *random)
 }
 
 /* Lemire's multiplication (2019): one division in rare cases only. */
-int64_t lg_random_between(struct lg_random *random, int64_t low, int64_t high)
+int64_t tb_random_between(struct tb_random *random, int64_t low, int64_t high)
 {
     uint64_t range = (uint64_t)high - (uint64_t)low + 1;
-    uint64_t bits = lg_random_next(random);
+    uint64_t bits = tb_random_next(random);
     if (range == 0) /* all 2^64 numbers */
         return (int64_t)bits;
     __uint128_t product = (__uint128_t)bits * range;
     if ((uint64_t)product < range) {
         uint64_t threshold = -range % range;
         while ((uint64_t)product < threshold)
-            product = (__uint128_t)lg_random_next(random) * range;
+            product = (__uint128_t)tb_random_next(random) * range;
     }
     return (int64_t)((uint64_t)low + (uint64_t)(product >> 64));
 }
 
-double lg_random_fraction(struct lg_random *random)
+double tb_random_fraction(struct tb_random *random)
 {
-    return (double)((lg_random_next(random) >> 11) + 1) * 0x1.0p-53;
+    return (double)((tb_random_next(random) >> 11) + 1) * 0x1.0p-53;
 }

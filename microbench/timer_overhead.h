@@ -1,18 +1,18 @@
 /* What two stamps cost with nothing between them: part of every operation that is timed alone. */
-#ifndef MICROBENCH_EMPTY_H
-#define MICROBENCH_EMPTY_H
+#ifndef MICROBENCH_TIMER_OVERHEAD_H
+#define MICROBENCH_TIMER_OVERHEAD_H
 
 #include "kernel.h"
 
-struct mb_empty {
+struct mb_timer_overhead {
     double least, p50, mean; /* ns */
 };
 
 /* Measured by the thread that calls it; nothing is accessed at `base`. */
-void mb_empty_measure(struct mb_empty *empty, enum mb_isa isa, char *base);
+void mb_timer_overhead_measure(struct mb_timer_overhead *overhead, enum mb_isa isa, char *base);
 /* Order of qsort: of uint64_t, as the loops of timed.h tell cycles. */
 int mb_by_cycles(const void *a, const void *b);
 /* empty_body_ns (the median), empty_body_least_ns, empty_body_mean_ns */
-void mb_empty_report(const struct mb_empty *empty, json_t *facts);
+void mb_timer_overhead_report(const struct mb_timer_overhead *overhead, json_t *facts);
 
 #endif

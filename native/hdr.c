@@ -1,13 +1,13 @@
 /*
  * The histogram's arithmetic and its encoding "V2 compressed".
  *
- * The first 2048 nanoseconds have a counter each; behind them every doubling of the value
- * has 1024 counters, each twice as wide as those before: three digits everywhere, and of a
- * call into an engine of this process each nanosecond. The index of a value is found from its leading zeros, without a
- * division.
+ * The first 2048 nanoseconds have a counter each; after them every doubling of the value has 1024
+ * counters, each twice as wide as those before: three digits everywhere, and every nanosecond of
+ * a call into an engine in this process. A value's index follows from its leading zeros, without
+ * a division.
  *
- * Encoding: header (big-endian), then the counters up to the last one that is not zero
- * as zigzag LEB128 numbers, a run of n zeros as the number -n; all that deflated.
+ * Encoding: header (big-endian), then the counters up to the last one that is not zero as zigzag
+ * LEB128 numbers, a run of n zeros as the number -n; all that deflated.
  */
 #include "hdr.h"
 #include "support.h"
@@ -38,13 +38,13 @@ struct envelope {
     uint32_t cookie, compressed_bytes;
 } __attribute__((packed));
 
-void lg_hdr_init(struct lg_hdr *histogram)
+void tb_hdr_init(struct tb_hdr *histogram)
 {
     histogram->total = 0;
-    histogram->counts = lg_allocate(COUNTERS, sizeof *histogram->counts);
+    histogram->counts = tb_allocate(COUNTERS, sizeof *histogram->counts);
 }
 
-void lg_hdr_free(struct lg_hdr *histogram)
+void tb_hdr_free(struct tb_hdr *histogram)
 {
     free(histogram->counts);
     histogram->counts = NULL;
@@ -58,15 +58,15 @@ static size_t index_of(uint64_t value_ns)
     return ((size_t)(bucket + 1) << (SUB_BITS - 1)) + sub - HALF;
 }
 
-void lg_hdr_record(struct lg_hdr *histogram, uint64_t value_ns, uint64_t times)
+void tb_hdr_record(struct tb_hdr *histogram, uint64_t value_ns, uint64_t times)
 {
-    if (value_ns > (uint64_t)LG_HDR_HIGHEST_NS)
-        value_ns = (uint64_t)LG_HDR_HIGHEST_NS;
+    if (value_ns > (uint64_t)TB_HDR_HIGHEST_NS)
+        value_ns = (uint64_t)TB_HDR_HIGHEST_NS;
     histogram->counts[index_of(value_ns)] += times;
     histogram->total += times;
 }
 
-void lg_hdr_add(struct lg_hdr *histogram, const struct lg_hdr *other)
+void tb_hdr_add(struct tb_hdr *histogram, const struct tb_hdr *other)
 {
     for (size_t i = 0; i < COUNTERS; i++)
         histogram->counts[i] += other->counts[i];
@@ -86,7 +86,7 @@ static size_t put_number(uint8_t *into, int64_t number)
     return length;
 }
 
-static size_t put_counts(uint8_t *into, const struct lg_hdr *histogram)
+static size_t put_counts(uint8_t *into, const struct tb_hdr *histogram)
 {
     size_t used = COUNTERS, length = 0;
     while (used > 0 && histogram->counts[used - 1] == 0)
@@ -107,7 +107,7 @@ static size_t put_counts(uint8_t *into, const struct lg_hdr *histogram)
 static char *base64(const uint8_t *bytes, size_t length)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *text = lg_allocate((length + 2) / 3 * 4 + 1, 1), *at = text;
+    char *text = tb_allocate((length + 2) / 3 * 4 + 1, 1), *at = text;
     for (size_t i = 0; i < length; i += 3) {
         uint32_t three = (uint32_t)bytes[i] << 16;
         three |= i + 1 < length ? (uint32_t)bytes[i + 1] << 8 : 0;
@@ -120,9 +120,9 @@ static char *base64(const uint8_t *bytes, size_t length)
     return text;
 }
 
-char *lg_hdr_encode(const struct lg_hdr *histogram)
+char *tb_hdr_encode(const struct tb_hdr *histogram)
 {
-    uint8_t *plain = lg_allocate(sizeof(struct header) + COUNTERS * LEB128_LONGEST, 1);
+    uint8_t *plain = tb_allocate(sizeof(struct header) + COUNTERS * LEB128_LONGEST, 1);
     size_t counts = put_counts(plain + sizeof(struct header), histogram);
     double one = 1.0;
     uint64_t ratio;
@@ -131,13 +131,13 @@ char *lg_hdr_encode(const struct lg_hdr *histogram)
         .cookie = htobe32(COOKIE_V2),
         .payload_bytes = htobe32((uint32_t)counts),
         .digits = htobe32(DIGITS),
-        .lowest = htobe64((uint64_t)LG_HDR_LOWEST_NS),
-        .highest = htobe64((uint64_t)LG_HDR_HIGHEST_NS),
+        .lowest = htobe64((uint64_t)TB_HDR_LOWEST_NS),
+        .highest = htobe64((uint64_t)TB_HDR_HIGHEST_NS),
         .ratio = htobe64(ratio),
     };
     memcpy(plain, &header, sizeof header);
     uLongf compressed = compressBound(sizeof header + counts);
-    uint8_t *whole = lg_allocate(sizeof(struct envelope) + compressed, 1);
+    uint8_t *whole = tb_allocate(sizeof(struct envelope) + compressed, 1);
     if (compress(whole + sizeof(struct envelope), &compressed, plain, sizeof header + counts))
         abort(); /* out of memory: nothing else can happen in a buffer of compressBound */
     struct envelope envelope = {htobe32(COOKIE_V2_COMPRESSED), htobe32((uint32_t)compressed)};

@@ -88,7 +88,7 @@ void lg_ycsb_read_row(void *context, const struct lg_cell *cells, size_t columns
 /* ---- steps --------------------------------------------------------------------- */
 
 /* The next call is one of `call`'s statements. */
-static enum lg_verdict execute(struct lg_ycsb *ycsb, struct lg_terminal *terminal, int call)
+static enum lg_status execute(struct lg_ycsb *ycsb, struct lg_terminal *terminal, int call)
 {
     struct lg_ycsb_terminal *own = lg_ycsb_own(terminal);
     bool reads = call == YCSB_READ || call == YCSB_SCAN;
@@ -106,7 +106,7 @@ static enum lg_verdict execute(struct lg_ycsb *ycsb, struct lg_terminal *termina
     return LG_EXECUTE;
 }
 
-static enum lg_verdict begin_calls(struct lg_ycsb *ycsb, struct lg_terminal *terminal)
+static enum lg_status begin_calls(struct lg_ycsb *ycsb, struct lg_terminal *terminal)
 {
     struct lg_ycsb_terminal *own = lg_ycsb_own(terminal);
     bool pair = terminal->operation == YCSB_READ_MODIFY_WRITE;
@@ -116,7 +116,7 @@ static enum lg_verdict begin_calls(struct lg_ycsb *ycsb, struct lg_terminal *ter
     return execute(ycsb, terminal, pair ? YCSB_READ : terminal->operation);
 }
 
-static enum lg_verdict wrong(struct lg_terminal *terminal, const char *words)
+static enum lg_status wrong(struct lg_terminal *terminal, const char *words)
 {
     struct lg_ycsb_terminal *own = lg_ycsb_own(terminal);
 
@@ -126,7 +126,7 @@ static enum lg_verdict wrong(struct lg_terminal *terminal, const char *words)
 }
 
 /* Of rows that were asked for. */
-static enum lg_verdict judge_rows(struct lg_terminal *terminal, const struct lg_result *result)
+static enum lg_status check_rows(struct lg_terminal *terminal, const struct lg_result *result)
 {
     struct lg_ycsb_terminal *own = lg_ycsb_own(terminal);
     size_t most = terminal->operation == YCSB_SCAN ? (size_t)own->length : 1;
@@ -138,7 +138,7 @@ static enum lg_verdict judge_rows(struct lg_terminal *terminal, const struct lg_
     return result->rows ? LG_DONE : LG_NOT_FOUND;
 }
 
-static enum lg_verdict judge_insert(struct lg_ycsb *ycsb, struct lg_terminal *terminal,
+static enum lg_status check_insert(struct lg_ycsb *ycsb, struct lg_terminal *terminal,
                                     const struct lg_result *result)
 {
     int64_t number = lg_ycsb_own(terminal)->number - ycsb->params.recordcount;
@@ -150,7 +150,7 @@ static enum lg_verdict judge_insert(struct lg_ycsb *ycsb, struct lg_terminal *te
     return LG_DONE;
 }
 
-static enum lg_verdict judge_update(struct lg_terminal *terminal, const struct lg_result *result)
+static enum lg_status check_update(struct lg_terminal *terminal, const struct lg_result *result)
 {
     struct lg_ycsb_terminal *own = lg_ycsb_own(terminal);
     int field = own->written_field;
@@ -163,30 +163,30 @@ static enum lg_verdict judge_update(struct lg_terminal *terminal, const struct l
     return own->not_found ? LG_NOT_FOUND : LG_DONE;
 }
 
-enum lg_verdict lg_ycsb_step(void *self, struct lg_terminal *terminal,
+enum lg_status lg_ycsb_step(void *self, struct lg_terminal *terminal,
                              const struct lg_result *result)
 {
     struct lg_ycsb *ycsb = self;
     struct lg_ycsb_terminal *own = lg_ycsb_own(terminal);
-    enum lg_verdict verdict;
+    enum lg_status status;
 
     if (!result)
         return begin_calls(ycsb, terminal);
     switch (terminal->operation) {
     case YCSB_INSERT:
-        return judge_insert(ycsb, terminal, result);
+        return check_insert(ycsb, terminal, result);
     case YCSB_READ_MODIFY_WRITE:
         if (own->modifying)
-            return judge_update(terminal, result);
-        verdict = judge_rows(terminal, result);
-        if (verdict == LG_WRONG)
-            return verdict;
-        own->not_found = verdict == LG_NOT_FOUND;
+            return check_update(terminal, result);
+        status = check_rows(terminal, result);
+        if (status == LG_WRONG)
+            return status;
+        own->not_found = status == LG_NOT_FOUND;
         own->modifying = true;
         return execute(ycsb, terminal, YCSB_UPDATE);
     case YCSB_UPDATE:
-        return judge_update(terminal, result);
+        return check_update(terminal, result);
     default:
-        return judge_rows(terminal, result);
+        return check_rows(terminal, result);
     }
 }

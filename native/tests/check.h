@@ -1,6 +1,6 @@
-/* Checks of the C tests: each failure is told with its place, the program then exits 1. */
-#ifndef LOADGEN_TESTS_CHECK_H
-#define LOADGEN_TESTS_CHECK_H
+/* Checks of the C tests: each failure is printed with its place, and the test exits 1. */
+#ifndef NATIVE_TESTS_CHECK_H
+#define NATIVE_TESTS_CHECK_H
 
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@ static int failed_checks;
 #define CHECK_CASE(condition, number)                                                    \
     do {                                                                                 \
         if (!(condition)) {                                                              \
-            fprintf(stderr, "%s:%d: case %zu: not so: %s\n", __FILE__, __LINE__,         \
+            fprintf(stderr, "%s:%d: case %zu: failed: %s\n", __FILE__, __LINE__,         \
                     (size_t)(number), #condition);                                       \
             failed_checks++;                                                             \
         }                                                                                \
@@ -21,8 +21,18 @@ static int failed_checks;
 #define CHECK_TEXT(text, expected)                                                       \
     do {                                                                                 \
         if (strcmp((text), (expected)) != 0) {                                           \
-            fprintf(stderr, "%s:%d: \"%s\" where \"%s\" belongs\n", __FILE__, __LINE__,  \
+            fprintf(stderr, "%s:%d: got \"%s\", expected \"%s\"\n", __FILE__, __LINE__,  \
                     (text), (expected));                                                 \
+            failed_checks++;                                                             \
+        }                                                                                \
+    } while (0)
+
+/* An error message that begins with "KEY:". */
+#define CHECK_KEY(text, key)                                                             \
+    do {                                                                                 \
+        if (strncmp((text), (key), strlen(key)) != 0 || (text)[strlen(key)] != ':') {    \
+            fprintf(stderr, "%s:%d: got \"%s\", expected \"%s: …\"\n", __FILE__,         \
+                    __LINE__, (text), (key));                                            \
             failed_checks++;                                                             \
         }                                                                                \
     } while (0)

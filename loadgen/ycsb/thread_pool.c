@@ -1,0 +1,131 @@
+/* See thread_pool.h. */
+#include "thread_pool.h"
+
+#include "clock.h"
+#include "progress.h"
+#include "support.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROGRESS_INTERVAL_NS (TB_SECOND / 2)
+/* A server that says nothing for so long no longer answers. */
+enum { PATIENCE_MS = 120000, PAUSE_MS = 10 };
+
+static void fail(struct lg_thread_pool *pool, const struct tb_error *error)
+{
+    pthread_mutex_lock(&pool->lock);
+    if (!atomic_load(&pool->failed)) {
+        pool->error = *error;
+        atomic_store(&pool->failed, true);
+    }
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void lg_pool_count(struct lg_thread_pool *pool, int64_t done)
+{
+    uint64_t now_ns = tb_monotonic_ns();
+
+    pthread_mutex_lock(&pool->lock);
+    pool->count += done;
+    if (now_ns - pool->told_ns >= PROGRESS_INTERVAL_NS) {
+        json_t *counts = json_pack("{s:I}", pool->what, (json_int_t)pool->count);
+
+        pool->told_ns = now_ns;
+        tb_progress(pool->event, counts);
+        json_decref(counts);
+    }
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void *work(void *argument)
+{
+    struct lg_pool_thread *thread = argument;
+    struct lg_thread_pool *pool = thread->pool;
+    const struct lg_backend *backend = pool->job->backend;
+    struct tb_error error = {""};
+
+    thread->connection = backend->connect(pool->job->client,
+                                        pool->statements ? pool->statements->all : NULL,
+                                        pool->statements ? pool->statements->count : 0, &error);
+    while (thread->connection && !atomic_load(&pool->failed)) {
+        int64_t package = atomic_fetch_add(&pool->next, 1);
+
+        if (package >= pool->packages || !pool->work(thread, package, &error))
+            break;
+    }
+    if (error.text[0])
+        fail(pool, &error);
+    if (thread->connection)
+        backend->disconnect(thread->connection);
+    free(thread->own);
+    return NULL;
+}
+
+bool lg_pool_run(struct lg_thread_pool *pool, struct tb_error *error)
+{
+    uint32_t threads = pool->job->spec->threads, started = 0;
+    struct lg_pool_thread *all = tb_allocate(threads, sizeof *all);
+
+    pthread_mutex_init(&pool->lock, NULL);
+    for (; started < threads; started++) {
+        all[started].pool = pool;
+        if (pthread_create(&all[started].id, NULL, work, &all[started]) != 0) {
+            tb_fail(error, "thread %u of %u could not be started", started + 1, threads);
+            fail(pool, error);
+            break;
+        }
+    }
+    for (uint32_t i = 0; i < started; i++)
+        pthread_join(all[i].id, NULL);
+    free(all);
+    pthread_mutex_destroy(&pool->lock);
+    if (atomic_load(&pool->failed))
+        *error = pool->error;
+    return !atomic_load(&pool->failed);
+}
+
+/* Until the statement has its result; false where the server does not answer. */
+static bool await(struct lg_pool_thread *thread, enum lg_state state, struct tb_error *error)
+{
+    const struct lg_backend *backend = thread->pool->job->backend;
+
+    while (state != LG_READY) {
+        struct pollfd polled = {.fd = backend->descriptor(thread->connection), .events = POLLIN};
+        int ready;
+
+        if (state == LG_WANT_WRITE)
+            polled.events |= POLLOUT;
+        ready = poll(&polled, 1, PATIENCE_MS);
+        if (ready == 0 || (ready < 0 && errno != EINTR)) {
+            tb_fail(error, "no answer from the server for %d s", PATIENCE_MS / 1000);
+            return false;
+        }
+        state = backend->advance(thread->connection);
+    }
+    return true;
+}
+
+const struct lg_result *lg_pool_execute(struct lg_pool_thread *thread,
+                                        const struct lg_statement *statement,
+                                        const struct lg_value *values,
+                                        const struct lg_reader *reader, struct tb_error *error)
+{
+    const struct lg_backend *backend = thread->pool->job->backend;
+    const struct lg_result *result;
+
+    if (!await(thread, backend->submit(thread->connection, statement, values, reader), error))
+        return NULL;
+    result = backend->result(thread->connection);
+    if (result->outcome == LG_OK)
+        return result;
+    if (result->outcome == LG_RETRY && !atomic_load(&thread->pool->failed)) {
+        poll(NULL, 0, PAUSE_MS);
+        return result;
+    }
+    tb_fail(error, "%s: %s%s%s", statement->name, result->code, *result->code ? ": " : "",
+            result->message);
+    return NULL;
+}

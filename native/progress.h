@@ -1,0 +1,26 @@
+/*
+ * Progress: JSON lines on descriptor 3, if the parent process has opened it.
+ *
+ * A reader that does not read must not hold up the load: the descriptor does not block, and a
+ * line that does not fit into the pipe is dropped. A line is shorter than PIPE_BUF, so it arrives
+ * whole or not at all.
+ */
+#ifndef NATIVE_PROGRESS_H
+#define NATIVE_PROGRESS_H
+
+#include <jansson.h>
+
+/* Before any other descriptor is opened. */
+void tb_progress_open(void);
+/*
+ * Stops reporting. Descriptor 3 may be the same pipe as stdout (on a client host: ssh has no
+ * third descriptor), and the result waits for its reader.
+ */
+void tb_progress_close(void);
+/*
+ * One line {"event": …, "monotonic_ns": …, "counts": {…}}; callable from any thread. `counts`
+ * may be NULL and stays the caller's.
+ */
+void tb_progress(const char *event, json_t *counts);
+
+#endif

@@ -1,0 +1,27 @@
+/* Errors as text, zeroed memory, text that grows. */
+#ifndef NATIVE_SUPPORT_H
+#define NATIVE_SUPPORT_H
+
+#include <stddef.h>
+
+/* An error message for a person: "connect to …: …". */
+struct tb_error {
+    char text[1024];
+};
+
+void tb_fail(struct tb_error *error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Zeroed memory; aborts the process where there is none. */
+void *tb_allocate(size_t count, size_t size);
+
+struct tb_text {
+    char *bytes;
+    size_t length, capacity;
+};
+
+void tb_text_add(struct tb_text *text, const char *bytes, size_t length);
+void tb_text_printf(struct tb_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

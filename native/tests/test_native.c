@@ -1,0 +1,98 @@
+/* Histogram, random numbers, clock, text, keys of a JSON object. */
+#include "../clock.h"
+#include "../hdr.h"
+#include "../json.h"
+#include "../random.h"
+#include "check.h"
+
+#include <stdlib.h>
+
+static void histogram_counts_all_recorded_values(void)
+{
+    struct tb_hdr one, other;
+    tb_hdr_init(&one);
+    tb_hdr_init(&other);
+    tb_hdr_record(&one, 0, 1);
+    tb_hdr_record(&one, UINT64_MAX, 2); /* an hour at most, and inside the array */
+    tb_hdr_record(&other, 1500, 3);
+    tb_hdr_add(&one, &other);
+    CHECK(one.total == 6);
+    char *empty = tb_hdr_encode(&other), *full = tb_hdr_encode(&one);
+    CHECK(strlen(empty) > 0 && strlen(full) % 4 == 0);
+    free(empty);
+    free(full);
+    tb_hdr_free(&one);
+    tb_hdr_free(&other);
+}
+
+static void random_streams_repeat_and_differ(void)
+{
+    struct tb_random one, same, other;
+    tb_random_seed(&one, 1, 2);
+    tb_random_seed(&same, 1, 2);
+    tb_random_seed(&other, 2, 1);
+    for (size_t i = 0; i < 100; i++) {
+        uint64_t next = tb_random_next(&one);
+        CHECK_CASE(next == tb_random_next(&same), i);
+        CHECK_CASE(next != tb_random_next(&other), i);
+        int64_t between = tb_random_between(&other, -3, 3);
+        CHECK_CASE(between >= -3 && between <= 3, i);
+        double fraction = tb_random_fraction(&other);
+        CHECK_CASE(fraction > 0 && fraction <= 1, i);
+    }
+}
+
+static void both_clocks_are_read_at_one_moment(void)
+{
+    uint64_t before = tb_monotonic_ns();
+    struct tb_moment moment = tb_moment();
+    CHECK(moment.monotonic_ns >= before && moment.monotonic_ns <= tb_monotonic_ns());
+    CHECK(moment.realtime_ns <= tb_realtime_ns());
+}
+
+static void text_grows(void)
+{
+    struct tb_text text = {0};
+    for (int i = 0; i < 10000; i++)
+        tb_text_printf(&text, "%d", i % 10);
+    CHECK(text.length == 10000 && text.bytes[9999] == '9');
+    free(text.bytes);
+}
+
+static void keys_are_read_with_limits_and_defaults(void)
+{
+    static const char *const words[] = {"read", "write", NULL};
+    static const char *const keys[] = {"threads", "share", "operation", "padded", NULL};
+    json_t *object = json_pack("{s:i, s:f, s:s, s:n}", "threads", 5, "share", 0.5, "operation",
+                               "write", "padded");
+    struct tb_error error = {""};
+    int64_t threads;
+    double share;
+    bool padded;
+    int operation;
+    CHECK(tb_only_keys(object, keys, NULL, &error));
+    CHECK(!tb_only_keys(object, keys + 1, words, &error));
+    CHECK(tb_read_integer(object, "threads", 1, 5, TB_REQUIRED, &threads, &error) && threads == 5);
+    CHECK(!tb_read_integer(object, "threads", 1, 4, 1, &threads, &error));
+    CHECK(!tb_read_integer(object, "missing", 1, 4, TB_REQUIRED, &threads, &error));
+    CHECK(tb_read_integer(object, "missing", 1, 4, 3, &threads, &error) && threads == 3);
+    CHECK(tb_read_number(object, "share", 0, 1, 0, &share, &error) && share == 0.5);
+    CHECK(tb_read_flag(object, "padded", true, &padded, &error) && padded); /* null: the default */
+    CHECK(!tb_read_flag(object, "share", true, &padded, &error));
+    CHECK(tb_read_word(object, "operation", words, -1, &operation, &error) && operation == 1);
+    CHECK(tb_read_word(object, "missing", words, 0, &operation, &error) && operation == 0);
+    CHECK(!tb_read_word(object, "missing", words, -1, &operation, &error));
+    CHECK(!tb_fail_within(&error, "job %s: ", "j"));
+    CHECK(strncmp(error.text, "job j: missing: ", 16) == 0);
+    json_decref(object);
+}
+
+int main(void)
+{
+    histogram_counts_all_recorded_values();
+    random_streams_repeat_and_differ();
+    both_clocks_are_read_at_one_moment();
+    text_grows();
+    keys_are_read_with_limits_and_defaults();
+    return checks_failed();
+}
