@@ -1,5 +1,5 @@
 /*
- * What a back end is: an engine's client behind a handful of functions.
+ * What a back end is: a handful of functions over an engine's client.
  *
  * A back end is a module of its own, loadgen_<name>.so, opened with dlopen when a spec
  * names it, so that nobody needs every engine's client library. Its source is
@@ -65,7 +65,7 @@ struct lg_value {
 /*
  * One prepared statement. `sql` has :name where a value goes; `parameters[i]` is the
  * index of the i-th such name in the values that the workload offers for `operation`,
- * its kind beside it. A name may stand more than once. Where an engine has no arrays, its
+ * its kind next to it. A name may stand more than once. Where an engine has no arrays, its
  * back end may take :a:b, arrays with nothing between, as one text of their rows.
  */
 struct lg_statement {
@@ -135,7 +135,7 @@ struct lg_backend {
     void (*disconnect)(void *connection);
     /* The descriptor to wait on, -1 where the engine is embedded. */
     int (*descriptor)(void *connection);
-    /* `reader` takes the rows; NULL where nobody looks at them. Both stay until LG_READY. */
+    /* `reader` takes the rows; NULL where no one reads them. Both stay until LG_READY. */
     enum lg_state (*submit)(void *connection, const struct lg_statement *statement,
                             const struct lg_value *values, const struct lg_reader *reader);
     enum lg_state (*advance)(void *connection);
@@ -155,14 +155,15 @@ struct lg_backend {
     bool (*bulk_put)(void *connection, const char *key, size_t key_length, const char *record,
                      size_t record_length, struct tb_error *error);
     /*
-     * Behind a load, its connections gone: everything is durable and at rest; false with
+     * After a load, its connections gone: everything is durable and at rest; false with
      * the error. NULL where there is nothing to do.
      */
     bool (*settle)(void *client, struct tb_error *error);
     /*
      * Of an engine inside this process, at both ends of the measured window: an object,
      * numbers by their name with the unit (…_bytes, …_count, …_ns), and texts. Also once
-     * behind a load. Called by the main thread while others execute; NULL with the error. NULL where there is none.
+     * after a load. Called by the main thread while others execute; NULL with the error. NULL
+     * where there are none.
      */
     json_t *(*counters)(void *client, struct tb_error *error);
 };

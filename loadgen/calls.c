@@ -1,7 +1,7 @@
 /*
  * The loop of an engine inside this process: it answers within the call, so there is
- * nothing to wait for. One terminal, one connection, one call behind the other; the clock
- * is read before an operation's first call and behind its last, and no timer or descriptor
+ * nothing to wait for. One terminal, one connection, one call after the other; the clock
+ * is read before an operation's first call and after its last, and no timer or descriptor
  * is on the way.
  *
  * Open loop: a thread that is woken is some microseconds late, which is what a call takes. So

@@ -45,7 +45,7 @@ static const struct lg_workload *find_workload(const char *name, struct tb_error
     return NULL;
 }
 
-/* Behind a load: the engine comes to rest, and tells of itself what it can. */
+/* After a load: the engine comes to rest, and tells of itself what it can. */
 static bool settle(const struct lg_job *job, json_t *result, struct tb_error *error)
 {
     json_t *counters = NULL;
@@ -114,7 +114,7 @@ static int execute(const struct lg_spec *spec, struct tb_error *error)
 static json_t *read_spec(struct tb_error *error)
 {
     json_error_t parse_error;
-    setvbuf(stdin, NULL, _IONBF, 0); /* what stands behind the spec stays in the pipe */
+    setvbuf(stdin, NULL, _IONBF, 0); /* what stands after the spec stays in the pipe */
     json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK,
                                   &parse_error);
     if (!document)

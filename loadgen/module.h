@@ -5,7 +5,7 @@
 #include "backend.h"
 
 /*
- * loadgen_<name>.so in one of `directories` (may be NULL), else beside this program.
+ * loadgen_<name>.so in one of `directories` (may be NULL), else next to this program.
  * It stays open until the process ends.
  */
 const struct lg_backend *lg_module_open(const char *name, const json_t *directories,

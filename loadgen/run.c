@@ -29,7 +29,7 @@
 #define LOOK_EVERY_NS (100 * TB_MILLISECOND)
 /* Nothing is measured before all are connected. */
 #define CONNECTING_TIMEOUT_NS (30 * (uint64_t)TB_SECOND)
-/* How long loops may take to end when one has failed; what they counted is lost behind it. */
+/* How long loops may take to end when one has failed; what they counted is lost after it. */
 #define FAREWELL_NS (500 * TB_MILLISECOND)
 
 struct watch {

@@ -17,7 +17,7 @@ struct lg_spec {
     uint32_t terminals, first_terminal, all_terminals;
     bool open_loop, think_time;
     double rate_per_s; /* of this process */
-    double first_start; /* how far behind the beginning, in distances between two starts */
+    double first_start; /* how far after the beginning, in distances between two starts */
     uint64_t ramp_up_ns, drain_ns, series_interval_ns, stall_timeout_ns;
     uint64_t duration_ns;          /* 0: until `operations` are done */
     uint64_t operations;           /* 0: until `duration_ns` has passed */

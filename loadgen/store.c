@@ -4,9 +4,9 @@
  *
  *   "backend": "store", "connection": {"file": "…"}
  *
- * The file (which may not be there yet) has keys and records one behind the other, each
- * behind its length (4 bytes, big-endian). A hash table of chains, each part of it behind
- * a lock of its own; scans go over a sorted list of the entries, made anew where keys have
+ * The file (which may not be there yet) has keys and records one after the other, each
+ * after its length (4 bytes, big-endian). A hash table of chains, each part of it with
+ * a lock of its own; scans go over a sorted list of the entries, made again where keys have
  * come since the last one. Entries are never removed, and their keys never change.
  */
 #include "backend.h"

@@ -26,7 +26,7 @@
 #define TICKET_PARTS 16
 #define SHORTEST_PAUSE_NS (TB_MILLISECOND / 10)
 #define PAUSE_DOUBLINGS 6
-/* Drawing the operations of a backlog one by one ends here; behind it, by the sample. */
+/* Drawing the operations of a backlog one by one ends here; after it, by the sample. */
 #define BACKLOG_DRAWN 1000000
 
 static bool in_window(const struct lg_run *run, uint64_t at_ns)

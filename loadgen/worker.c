@@ -177,7 +177,7 @@ static bool open_descriptors(struct lg_worker *worker)
 {
     worker->epoll = epoll_create1(EPOLL_CLOEXEC);
     worker->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    /* Edge-triggered: setting the timer anew is enough, it is never read. */
+    /* Edge-triggered: setting the timer again is enough, it is never read. */
     if (worker->epoll >= 0 &&
         watch_descriptor(worker, worker->timer, EPOLLIN | EPOLLET, worker) &&
         watch_descriptor(worker, worker->stop_fd, EPOLLIN, NULL))

@@ -15,7 +15,7 @@ struct lg_connection {
     struct lg_connection *next; /* in the list of free or of ready ones */
 };
 
-/* A terminal and where it stands. */
+/* The emulated user of a terminal, and what it is doing. */
 enum lg_place {
     LG_AWAY,     /* nothing to do: at the end */
     LG_DUE,      /* open loop: begins when the start that it has taken comes */
@@ -65,13 +65,13 @@ void lg_fail_operation(struct lg_worker *worker, const struct lg_user *user, con
 /* An attempt was undone: how long to wait before the next; false where that were too many. */
 bool lg_count_retry(struct lg_worker *worker, struct lg_user *user,
                     const struct lg_result *result, uint64_t *pause_ns);
-/* Open loop: the terminal takes the next intended start; false behind the window. */
+/* Open loop: the terminal takes the next intended start; false after the window. */
 bool lg_take_start(struct lg_worker *worker, struct lg_user *user);
 
 /* worker.c: watches the connection's descriptor for these epoll events. */
 void lg_watch(struct lg_worker *worker, struct lg_connection *connection, uint32_t events);
 void lg_write_journal(struct lg_worker *worker);
-/* At the window's two ends: its processor time, and how far behind an open loop is. */
+/* At the window's two ends: its processor time, and the backlog of an open loop. */
 void lg_note_window(struct lg_worker *worker, uint64_t before_ns, uint64_t now_ns);
 
 /* calls.c: a loop whose engine answers within the call. */

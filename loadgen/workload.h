@@ -37,7 +37,7 @@ struct lg_terminal {
                              `step` leaves it alone */
     int text;             /* which of that one's statements, 0 where `step` leaves it alone */
     struct lg_value values[LG_MAX_VALUES];
-    const struct lg_reader *reader; /* takes the rows; NULL where nobody looks at them */
+    const struct lg_reader *reader; /* takes the rows; NULL where no one reads them */
     bool only_drawn;      /* it will never be asked: `begin` draws the operation alone */
     bool thinks;          /* the run wants keying and think times */
     uint64_t keying_ns;   /* set by `begin` where it thinks; zero where there is none */
@@ -64,7 +64,7 @@ struct lg_opening {
     uint64_t seed;
     uint32_t terminals;    /* of all processes */
     bool alone;            /* all terminals are this process's */
-    const char *shared;    /* file that the processes share; NULL where there is none */
+    const char *shared;    /* file that the processes share; NULL: none */
     bool key_value;        /* the engine's rows are a key and a record */
     json_t *notes;         /* facts for the result */
 };
@@ -104,9 +104,9 @@ struct lg_workload {
                     struct tb_text *line);
     /* Its own part of the result, when all terminals have ended. May be NULL. */
     void (*finish)(void *self, json_t *result);
-    /* Task "load": fills the tables in parallel. NULL where there is none. */
+    /* Task "load": fills the tables in parallel. NULL: none. */
     bool (*load)(const struct lg_job *job, json_t *result, struct tb_error *error);
-    /* Task "verify": reads everything back. NULL where there is none. */
+    /* Task "verify": reads everything back. NULL: none. */
     bool (*verify)(const struct lg_job *job, json_t *result, struct tb_error *error);
 };
 

@@ -6,7 +6,7 @@
  * one before. Random addresses come from a ring: generated in the timed loop they would cost
  * 40 % at 64 bytes. The ring stays in the core's own cache, for it would otherwise be memory
  * traffic itself (at 64 bytes an eighth of what is measured). So that it does not come back to
- * lines that are still cached, it is turned by a new random distance behind each round; that
+ * lines that are still cached, it is turned by a new random distance after each round; that
  * takes some 2 % of the time of 64-byte loads, and is not taken off: a rate is bytes over time.
  * Whatever is done between accesses instead, each by each or slice by slice, keeps the core's
  * window from as many misses, and costs 25 to 40 %. Zipf's ring is long, and stays as it is.

@@ -1,4 +1,4 @@
-/* What a target turned out to be: asked of the kernel behind touching, not believed. */
+/* What a target turned out to be: asked of the kernel after touching, not believed. */
 #include "target.h"
 
 #include <inttypes.h>

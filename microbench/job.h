@@ -2,7 +2,7 @@
  * What was asked for: targets, and measurements of one or several jobs each.
  *
  *   spec ─ targets      where bytes lie: allocated and touched once, before anything else
- *        └ measurements one behind the other, each `repeats` times
+ *        └ measurements one after the other, each `repeats` times
  *             └ jobs    at the same time, each of some threads on one target
  *
  * A job's `kind` says what its threads do (kernel.h). The core pins the threads, lets them
@@ -47,7 +47,7 @@ struct mb_target {
 /* How fast each thread may go; both 0: as fast as it can. */
 struct mb_pace {
     uint64_t bytes_per_second; /* of each thread */
-    uint64_t pause_ns;         /* behind each operation */
+    uint64_t pause_ns;         /* after each operation */
 };
 
 struct mb_job {

@@ -10,13 +10,13 @@
  *     work, work, …          warm-up: `recording` is false
  *     work, work, …          measured: counts start at zero, `recording` is true
  *   end                      each repeat, in each thread
- *   check                    each repeat, behind all threads: was it right?
- *   report                   each repeat: what is to be known besides counts and durations
+ *   check                    each repeat, after all threads: was it right?
+ *   report                   each repeat: what is to be known in addition to counts and durations
  *
  * `work` does exactly so many operations and adds to `done`. The core chooses so many that
  * the clock is read every 200 µs or so, so what costs more than some ns belongs before the
  * loop of a `work`, not into it. A thread whose `recording` is false leaves histograms alone:
- * it warms up, or other threads have already ended and it no longer runs beside them.
+ * it warms up, or other threads have already ended and it no longer runs next to them.
  */
 #ifndef MICROBENCH_KERNEL_H
 #define MICROBENCH_KERNEL_H
@@ -73,7 +73,7 @@ struct mb_persist {
 
 struct mb_kernel {
     const char *name;
-    const char *const *keys; /* of a job, besides the common ones; NULL at the end */
+    const char *const *keys; /* of a job, in addition to the common ones; NULL at the end */
     bool has_latency;
     bool (*read)(struct mb_job *job, struct tb_error *error);
     void (*release)(struct mb_job *job);                       /* of params; may be NULL */
@@ -89,7 +89,7 @@ struct mb_kernel {
     bool (*persists)(const struct mb_job *job, struct mb_persist *persist);
 };
 
-const struct mb_kernel *mb_kernel_named(const char *name); /* NULL where there is none */
+const struct mb_kernel *mb_kernel_named(const char *name); /* NULL: none */
 
 /* A number of bytes, a multiple of 64 and more than 0; otherwise as tb_read_integer (json.h). */
 bool mb_read_bytes(const json_t *given, const char *key, uint64_t fallback, uint64_t *value,
@@ -128,7 +128,7 @@ struct mb_cpu {
 /* The machine's, looked up once at the start. */
 extern struct mb_cpu mb_cpu;
 void mb_cpu_find(void);
-/* The clock's rate, at least 50 ms behind mb_cpu_find; nothing is timed by it before. */
+/* The clock's rate, at least 50 ms after mb_cpu_find; nothing is timed by it before. */
 void mb_cpu_settle(void);
 /*
  * A counter that the processor does not call invariant: has it kept its rate by CLOCK_MONOTONIC
@@ -151,7 +151,7 @@ struct mb_operation {
     enum mb_fence fence;
     bool flush_each_line;       /* store, flush, store, flush …; else all stores, then all flushes */
     uint64_t bytes;             /* of one access, a multiple of 64 */
-    uint64_t fence_every_bytes; /* = bytes: behind each access */
+    uint64_t fence_every_bytes; /* = bytes: after each access */
 };
 /* isa, operation, access_bytes, flush, fence, flush_when, fence_every_bytes */
 bool mb_operation_read(const struct mb_job *job, struct mb_operation *operation,
@@ -194,7 +194,7 @@ bool mb_pattern_fits(const struct mb_job *job, const struct mb_pattern *pattern,
 /*
  * A run of accesses: the i-th begins at mb_span_at(span, i).
  *
- * Scattered ones come from a ring of addresses. Behind each round all of them move on by another
+ * Scattered ones come from a ring of addresses. After each round all of them move on by another
  * random distance, so that a round touches other lines than the rounds before; not zipf's, whose
  * ring is long instead. A span ends with the next call of its cursor.
  */

@@ -1,6 +1,6 @@
 /*
  * What a restart makes of a log: from the first entry on, as far as the entries can be
- * believed. Every field that recovery follows is checked before it is followed: behind the last
+ * believed. Every field that recovery follows is checked before it is followed: after the last
  * committed entry lies whatever the cut left there.
  */
 #include "log_writer.h"

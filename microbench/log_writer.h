@@ -32,11 +32,11 @@ struct mb_log_entry {
 };
 
 struct mb_log {
-    char *base;   /* on a line; MB_LOG_AREA and entries behind it */
+    char *base;   /* on a line; MB_LOG_AREA and entries after it */
     size_t bytes; /* of it all */
     enum mb_log_kind kind;
     bool padded;
-    size_t tail;     /* where the next entry begins, behind the size fields */
+    size_t tail;     /* where the next entry begins, after the size fields */
     uint64_t number; /* of the last entry; 0: none */
 };
 

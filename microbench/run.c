@@ -82,7 +82,7 @@ static void adapt_step(struct mb_worker *worker, uint64_t took_ns)
         worker->step /= 2;
 }
 
-/* Waits as long as the pace wants behind a step; `due`: when the next one would begin. */
+/* Waits as long as the pace wants after a step; `due`: when the next one would begin. */
 static uint64_t keep_pace(const struct mb_worker *worker, uint64_t due, uint64_t moved,
                           uint64_t now)
 {
@@ -156,7 +156,7 @@ static void end_measured(struct mb_worker *worker)
     note_window(worker, worker->end_ns);
 }
 
-/* The last thread at the barrier says when all start; the others learn it behind the next. */
+/* The last thread at the barrier says when all start; the others learn it after the next. */
 static void agree_on_start(struct mb_repeat *repeat)
 {
     if (pthread_barrier_wait(&repeat->barrier) == PTHREAD_BARRIER_SERIAL_THREAD) {

@@ -17,7 +17,7 @@ struct mb_worker {
     uint64_t step;        /* operations from one look at the clock to the next */
     uint64_t begin_ns, end_ns, cpu_ns;
     struct mb_faults faults; /* while it was measured */
-    /* As the first of all threads ended: what is behind that was not done beside all others. */
+    /* As the first of all threads ended: what is after that was not done next to all others. */
     struct mb_counts window;
     uint64_t window_ns;   /* 0: that has not happened yet */
 };

@@ -3,7 +3,7 @@
  *
  * The range begins at a huge page's border also in files, since a DAX file system maps
  * 2 MiB at once only where address and offset agree. A file of a directory has no name
- * (O_TMPFILE), so that nothing stays behind whatever happens.
+ * (O_TMPFILE), so that nothing is left however the program ends.
  */
 #include "clock.h"
 #include "kernel.h"
@@ -150,7 +150,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 }
 
 /*
- * Address space for the target that begins at a multiple of `unit`. Behind it a page stays
+ * Address space for the target that begins at a multiple of `unit`. After it a page stays
  * closed, so that the kernel joins no two targets to one mapping.
  */
 static char *reserve(uint64_t bytes, uint64_t unit)

@@ -175,7 +175,7 @@ static void records_hold_their_fields(void)
     free(change);
 }
 
-/* New fields come behind, the last of two changes stands. */
+/* New fields come after, the last of two changes stands. */
 static void changes_add_fields_too(void)
 {
     struct tb_text record = {0}, change = {0}, changed = {0}, expected = {0};

@@ -2,7 +2,7 @@
  * Rows of a bulk load as text, written by hand: this is where the client's time goes.
  *
  * A buffer holds whole rows and goes to the sink when the next row might not fit. Every
- * lg_put_… writes one field with the separator behind it and returns where the next
+ * lg_put_… writes one field with the separator after it and returns where the next
  * field goes; lg_row_end turns the last separator into the end of the row. Nothing in
  * TPC-C's data needs escaping.
  */
@@ -39,13 +39,13 @@ void lg_alphabet_fill(struct lg_alphabet *alphabet);
 /* Sends what is still in the buffer; false when the sink has said no. */
 bool lg_rows_flush(struct lg_rows *rows);
 
-/* `length` random characters; up to 9 more bytes behind them are overwritten. */
+/* `length` random characters; up to 9 more bytes after them are overwritten. */
 char *lg_put_alphanumeric(char *at, struct tb_random *random, const struct lg_alphabet *alphabet,
                           size_t length);
 char *lg_put_integer(char *at, int64_t number);
 /* A number given in 10^-places, as a decimal number. Not negative. */
 char *lg_put_decimal(char *at, int64_t scaled, int places);
-/* `digits` decimal digits (even), with leading zeros and no separator behind. */
+/* `digits` decimal digits (even), with leading zeros and no separator after. */
 char *lg_write_digits(char *at, uint64_t number, int digits);
 
 static inline char *lg_row_begin(struct lg_rows *rows)

@@ -2,7 +2,7 @@
  * How often which key was drawn, where params.count_keys asks for the hottest. Each
  * terminal counts for itself, in a table of 49,152 keys at most: when it is full, keys that
  * are not in it yet are no longer counted, and hot ones came long before.
- * Of a terminal's first hundred thousand draws all are counted, behind them each with the
+ * Of a terminal's first hundred thousand draws all are counted, after them each with the
  * chance 1/16: not every 16th, which a distribution in turn would fall in step with.
  */
 #ifndef LOADGEN_YCSB_COUNTS_H

@@ -30,7 +30,7 @@ uint64_t lg_ycsb_fnv(uint64_t value)
     return hash >> 63 ? -hash : hash;
 }
 
-/* Up to here terms are added up: behind it Euler and Maclaurin's formula is as good. */
+/* Up to here terms are added up: after it Euler and Maclaurin's formula is as good. */
 enum { DIRECT_TERMS = 1000, FEW_TERMS = 16 };
 
 static double add_up(int64_t first, int64_t last)
@@ -42,7 +42,7 @@ static double add_up(int64_t first, int64_t last)
     return sum;
 }
 
-/* The sum behind `a` up to `b` (Euler-Maclaurin, to the third derivative); exact to 1e-15. */
+/* The sum after `a` up to `b` (Euler-Maclaurin, to the third derivative); exact to 1e-15. */
 static double behind(double a, double b)
 {
     double at_a = pow(a, -THETA), at_b = pow(b, -THETA);

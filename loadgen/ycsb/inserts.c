@@ -50,7 +50,7 @@ bool lg_ycsb_inserts_acknowledge(struct lg_ycsb_inserts *inserts, int64_t number
 {
     if (atomic_exchange(place_of(inserts, (uint64_t)number), 1))
         return false;
-    /* Whoever finds another one moving leaves it to that one, which looks again behind it. */
+    /* Whoever finds another one moving leaves it to that one, which looks again after it. */
     while (atomic_load(place_of(inserts, atomic_load(&inserts->acknowledged))) &&
            !atomic_flag_test_and_set(&inserts->moving)) {
         move(inserts);

@@ -28,7 +28,7 @@ void lg_ycsb_chooser_open(struct lg_ycsb_chooser *chooser, const struct lg_ycsb_
     chooser->last = keys->params->recordcount - 1;
 }
 
-/* SkewedLatestGenerator: so many records behind the last one that was acknowledged. */
+/* SkewedLatestGenerator: so many records after the last one that was acknowledged. */
 static int64_t latest(struct lg_ycsb_chooser *chooser, int64_t last, double u)
 {
     lg_ycsb_zipfian_grow(&chooser->latest, last);

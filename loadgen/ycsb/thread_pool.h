@@ -34,7 +34,7 @@ struct lg_thread_pool {
     atomic_bool failed;
 };
 
-/* As many threads as the spec has; false with the first error, behind which none goes on. */
+/* As many threads as the spec has; false with the first error, after which none goes on. */
 bool lg_pool_run(struct lg_thread_pool *pool, struct tb_error *error);
 /* Adds to what progress tells. */
 void lg_pool_count(struct lg_thread_pool *pool, int64_t done);

@@ -22,7 +22,7 @@ enum {
     YCSB_VALUE_SLACK = 16,
 };
 
-/* The version of what was loaded; updated.h has those of what is written behind that. */
+/* The version of what was loaded; updated.h has those of what is written after that. */
 #define YCSB_LOADED 0
 
 struct lg_ycsb_values {
@@ -46,7 +46,7 @@ void lg_ycsb_values_open(struct lg_ycsb_values *values, const struct lg_ycsb_par
 uint64_t lg_ycsb_key_hash(const struct lg_ycsb_values *values, const char *key, size_t length);
 struct lg_ycsb_stamp lg_ycsb_stamp(uint64_t key_hash, uint64_t version);
 
-/* Writes the value and up to YCSB_VALUE_SLACK bytes behind it; its length. */
+/* Writes the value and up to YCSB_VALUE_SLACK bytes after it; its length. */
 size_t lg_ycsb_value(const struct lg_ycsb_values *values, const struct lg_ycsb_stamp *stamp,
                      int field, char *to);
 /*
@@ -58,7 +58,7 @@ bool lg_ycsb_value_fits(const struct lg_ycsb_values *values, uint64_t key_hash, 
 
 /* The longest record of a key-value engine, with what its writer runs over. */
 size_t lg_ycsb_record_bytes(const struct lg_ycsb_params *params);
-/* Fields first … last of a record or of a change (record.h), one behind the other; its length. */
+/* Fields first … last of a record or of a change (record.h), one after the other; its length. */
 size_t lg_ycsb_record(const struct lg_ycsb_values *values, const struct lg_ycsb_stamp *stamp,
                       int first, int last, char *to);
 

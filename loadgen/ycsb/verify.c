@@ -35,7 +35,7 @@ struct verify {
     struct lg_ycsb_values values;
     struct lg_statements statements;
     bool key_value;
-    int64_t expected, extra; /* records that must, and that may be there behind them */
+    int64_t expected, extra; /* records that must, and that may be there after them */
     struct key *bounds;      /* between ranges, in their order */
     int64_t ranges, extra_chunks, sum_chunks, chunks;
 
@@ -222,7 +222,7 @@ static bool scan_range(struct lg_pool_thread *thread, int64_t range, struct tb_e
     }
 }
 
-/* The number of the n-th record that must (or, behind these, may) be there. */
+/* The number of the n-th record that must (or, after these, may) be there. */
 static int64_t number_of(const struct verify *verify, int64_t n)
 {
     const struct lg_ycsb_params *params = &verify->params;

@@ -37,7 +37,7 @@ struct step {
     uint64_t bytes;
     int64_t offset_bytes; /* of a write, from the operation before */
     enum mb_chain_persist { MB_NONE, MB_CACHE, MB_CACHEINV, MB_NOCACHE } persist;
-    /* Of a read: how far the writes behind it reach below and above its own bytes. */
+    /* Of a read: how far the writes after it reach below and above its own bytes. */
     uint64_t below, above;
 };
 

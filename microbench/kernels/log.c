@@ -6,11 +6,11 @@
  *    "padded": true, "entry_bytes": 64, "flush": "clwb", "sample_every": 0}
  *
  * Writers: classic, header (libpmemlog's), dancing, zero (log_writer.h). Every thread has a log
- * of its own: an equal part of its partition. A full log begins anew: it is filled with zeros, as
+ * of its own: an equal part of its partition. A full log starts again: it is filled with zeros, as
  * a database does beforehand. That time is no part of any figure; how much it was is among the
  * facts (`zeroing_ns`, of all threads together).
  *
- * Behind every repeat each log is recovered as after a restart: it must hold exactly what was
+ * After every repeat each log is recovered as after a restart: it must hold exactly what was
  * appended to it.
  */
 #include "clock.h"

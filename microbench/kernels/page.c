@@ -7,13 +7,13 @@
  *
  * Methods: cow, cow_dirty, cow_invalidate, mulog (page_flush.h), and hybrid, which takes mulog for pages with
  * few dirty lines and cow for the others. Its cost model is two straight lines, measured by each
- * thread while it warms up beside the others: cow costs the same whatever is dirty, mulog costs
+ * thread while it warms up next to the others: cow costs the same whatever is dirty, mulog costs
  * a + b · lines. Where they cross is among the facts (`hybrid_below_lines`, mean of the threads).
  * Without a warm-up the first flushes are the measurement.
  *
  * Each thread has a store of its own, an equal part of its partition, and flushes its pages in
  * random order. Which lines are dirty is drawn beforehand. Bytes are those that a method moves:
- * twice the dirty lines for mulog. Behind every repeat the stores are recovered as after a
+ * twice the dirty lines for mulog. After every repeat the stores are recovered as after a
  * restart: every page must be there in the version flushed last.
  */
 #include "durable_job.h"
@@ -183,7 +183,7 @@ static double crossing_of(struct flusher *flusher, double lines)
     return crossing < 0 ? 0 : crossing > lines + 1 ? lines + 1 : crossing;
 }
 
-/* One of the three trials in turn; behind the last one the two lines are known. */
+/* One of the three trials in turn; after the last one the two lines are known. */
 MB_ALWAYS_INLINE void try_one(struct mb_thread *thread, const struct mb_medium *medium)
 {
     const struct paged *paged = thread->job->params;

@@ -30,7 +30,7 @@ struct params {
 
 struct own {
     struct mb_cursor cursors[2]; /* of the target, and of the second */
-    uint64_t since[SORTS];       /* pieces behind the last fence */
+    uint64_t since[SORTS];       /* pieces after the last fence */
     uint64_t done[SORTS], rounds;
     uint64_t left[SORTS];        /* of the round under way */
 };

@@ -87,7 +87,7 @@ MB_INLINE void mb_line_ntstore(char *line, mb_vector value)
                          : MB_REGISTER(value));
 }
 
-/* The line's address is all a flush needs; the clobber keeps it behind the stores. */
+/* The line's address is all a flush needs; the clobber keeps it after the stores. */
 MB_INLINE void mb_line_flush(char *line, enum mb_flush flush)
 {
     if (flush == MB_CLWB)

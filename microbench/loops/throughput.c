@@ -33,7 +33,7 @@ MB_INLINE uint64_t walk(const struct mb_span *span, uint64_t bytes, unsigned ste
 enum { IN_A_ROW = 8 };
 
 /*
- * One line each, with a fence behind each or none. Without fences eight to a round: with as
+ * One line each, with a fence after each or none. Without fences eight to a round: with as
  * many instructions again around each load, fewer misses fit into the core's window.
  */
 MB_INLINE uint64_t walk_lines(const struct mb_span *span, enum mb_access access,
@@ -64,7 +64,7 @@ MB_INLINE uint64_t walk_lines(const struct mb_span *span, enum mb_access access,
                     scattered)
 
 /*
- * The shapes that are worth a loop of their own, by the bytes of an access with a fence behind
+ * The shapes that are worth a loop of their own, by the bytes of an access with a fence after
  * each or none. Around a loop within the loop fewer misses fit into the core's window: random
  * reads of 192 bytes then get half of what those of 128 and of 256 get. So reads of up to 16
  * lines are straight, and stores, which wait for nothing, of one, two, and four.

@@ -4,12 +4,12 @@
 
 #include "../kernel.h"
 
-/* An access is `pieces` times `piece_bytes`; behind every `group` pieces comes the fence. */
+/* An access is `pieces` times `piece_bytes`; after every `group` pieces comes the fence. */
 struct mb_shape {
     uint64_t piece_bytes, pieces, group;
 };
 
-/* Accesses all of the span; `since`: pieces behind the last fence, now and afterwards. */
+/* Accesses all of the span; `since`: pieces after the last fence, now and afterwards. */
 typedef uint64_t (*mb_loop)(const struct mb_span *span, const struct mb_shape *shape,
                             uint64_t since);
 

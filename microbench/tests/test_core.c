@@ -185,7 +185,7 @@ static void test_durable_only_where_all_of_it_is(void)
     CHECK_TEXT(mb_durable(&caches, &whole, &why), "yes");
 }
 
-/* A job of a spec with a DAX file as its target, and DRAM beside it. */
+/* A job of a spec with a DAX file as its target, and DRAM next to it. */
 static const char *durable_of(const char *job, const char **why)
 {
     struct tb_error error = {""};
