@@ -25,15 +25,6 @@ _CPU = "/sys/devices/system/cpu"
 _OF_MEMORY, _OF_FILES = 0.6, 0.8
 #: Directories whose mapped files are the kernel's page cache.
 _PAGE_CACHED = ("block", "sector", "fs-nodax")
-#: Words of suites by the flags of x86. The set of the name sse2 has an ntload: that is SSE4.1.
-_OF_FLAGS = {
-    "avx512f": "avx512",
-    "avx2": "avx2",
-    "sse4_1": "sse2",
-    "clwb": "clwb",
-    "clflushopt": "clflushopt",
-    "clflush": "clflush",
-}
 _SIZE = re.compile(r"^(\d+)([KM]?)$")
 
 
@@ -45,8 +36,8 @@ class HostCapacity:
     bytes are DRAM, too, so that both share it. ``pages_matter``: the tier is DRAM and not files;
     ``page_cached``: its mapped files are the page cache. ``near_node``: which node's memory goes
     with the near processors, and ``near_free_bytes`` of it are free; None where the host has one,
-    or the tier's is not known. ``gigantic_free``: free pages of 1 GiB; ``instructions``: sets and
-    flushes of the processor in a suite's words. Both None where nobody looked.
+    or the tier's is not known. ``gigantic_free``: free pages of 1 GiB; None if
+    unknown.
     """
 
     near: tuple[int, ...]
@@ -59,7 +50,6 @@ class HostCapacity:
     near_node: int | None = None
     near_free_bytes: int | None = None
     gigantic_free: Mapping[Place, int] | None = None
-    instructions: frozenset[str] | None = None
 
 
 def room_of(tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE) -> HostCapacity:
@@ -89,7 +79,6 @@ def room_of(tier: Tier, env: Environment, limits: Limits, kernel: Kernel = LIVE)
             "tier": _gigantic_free(node_list(tier.claim)[0] if kind == "numa" else None, kernel),
             "dram": _gigantic_free(node, kernel),
         },
-        instructions=_instructions(kernel),
     )
 
 
@@ -97,17 +86,6 @@ def _gigantic_free(node: int | None, kernel: Kernel) -> int:
     """Pages of 1 GiB that are reserved and free, of a node or of all."""
     folder = "kernel/mm" if node is None else f"devices/system/node/node{node}"
     return kernel.read_int(f"/sys/{folder}/hugepages/hugepages-1048576kB/free_hugepages") or 0
-
-
-def _instructions(kernel: Kernel) -> frozenset[str] | None:
-    """What /proc/cpuinfo tells of sets and flushes; None where it tells nothing."""
-    for line in (kernel.read("/proc/cpuinfo") or "").splitlines():
-        name, _, words = line.partition(":")
-        if name.strip() == "Features":  # of ARM: its flushes are the architecture's
-            return frozenset({"neon", "clwb", "clflushopt", "clflush"})
-        if name.strip() == "flags":
-            return frozenset(_OF_FLAGS[word] for word in words.split() if word in _OF_FLAGS)
-    return None
 
 
 def _of_nodes(wanted: Iterable[int], every: list[Node], memory: int) -> int:

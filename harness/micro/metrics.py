@@ -13,60 +13,11 @@ from typing import Any
 
 from harness import hdr
 from harness.micro.chains import chain_text
-from harness.micro.keys import KEYS, UNLIMITED
+from harness.micro.keys import LABELS, UNLIMITED
 from harness.micro.model import Job, Measurement
 from harness.micro.spec import measurement_name
 from harness.store.result import Metric
 
-#: Keys of a job's own that are labels by another name.
-_LABELS = {
-    "operation": "operation",
-    "store": "store",
-    "pattern": "pattern",
-    "order": "pattern",
-    "access_bytes": "access_size_bytes",
-    "stride_bytes": "stride_bytes",
-    "hotspot_bytes": "hotspot_bytes",
-    "zipf_exponent": "zipf_exponent",
-    "flush": "flush",
-    "fence": "fence",
-    "flush_when": "flush_when",
-    "fence_every_bytes": "fence_every_bytes",
-    "read_share": "read_share",
-    "before": "before",
-    "written_by": "written_by",
-    "distance": "distance",
-    "lane": "lane",
-    "node_bytes": "node_bytes",
-    "chains": "chains",
-    "locality_bytes": "locality_bytes",
-    "mode": "mode",
-    "writer": "writer",
-    "padded": "padded",
-    "entry_bytes": "entry_bytes",
-    "method": "method",
-    "page_bytes": "page_bytes",
-    "dirty_lines": "dirty_lines",
-}
-#: Keys of a suite's job that its labels tell, be it by their absence (``numa: near``).
-TOLD_KEYS = frozenset(
-    [
-        "kind",
-        "kernel",
-        "threads",
-        "range",
-        "place",
-        "numa",
-        "pages",
-        "partitions",
-        "isa",
-        "chain",
-        "mode",
-        "dram_range",
-        "dram_share",
-        *(key for key, one in KEYS.items() if one.field in _LABELS),
-    ]
-)
 #: Kinds that load memory beside what another one measures.
 _LOADING = ("throughput",)
 _WAITING = ("chase", "latency", "chain")
@@ -179,7 +130,7 @@ def labels_of(one: JobResults, result: Mapping[str, Any]) -> dict[str, str]:
     if len(measurement.jobs) > 1:
         labels["job"] = job.name
     labels |= {"kind": job.kind, "operation": job.kind}
-    labels |= {label: _text(job.keys[key]) for key, label in _LABELS.items() if key in job.keys}
+    labels |= {label: _text(job.keys[key]) for key, label in LABELS.items() if key in job.keys}
     if job.chain:
         labels["chain"] = chain_text(job.chain)
     labels |= {

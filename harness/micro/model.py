@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from harness.micro.chains import ChainOperation
+from harness.micro.chains import LINE_BYTES, ChainOperation
 
 Kind = Literal["throughput", "latency", "chase", "chain", "log", "page"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -43,8 +43,14 @@ class Job:
     operations: int | None = None
     pace: Mapping[str, Any] | None = None
 
+    @property
+    def largest_access_bytes(self) -> int:
+        """Of an operation, or of a chain's largest step; a cache line where neither is set."""
+        steps = max((step.size_bytes for step in self.chain), default=LINE_BYTES)
+        return int(self.keys.get("access_bytes", steps))
+
     def bytes_on(self, place: Place) -> int:
-        """How much memory of a place it covers."""
+        """Size of the memory of a place that it covers."""
         return (self.range_bytes if place == self.place else 0) + (
             self.dram_range_bytes if place == "dram" else 0
         )

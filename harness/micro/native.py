@@ -14,6 +14,7 @@ from harness import native_programs
 from harness.engine import Credentials
 from harness.errors import RunFailed, UsageError
 from harness.micro.host_capacity import HostCapacity
+from harness.micro.keys import KEYS
 from harness.micro.metrics import NOTHING_DONE, collected, metrics_of
 from harness.micro.model import Suite
 from harness.micro.program import run_program
@@ -29,6 +30,14 @@ from harness.units import counted
 NAME = "microbench"
 #: How the program begins what it says of one measurement, by the name that it has in the spec.
 _OF_MEASUREMENT = re.compile(rf"^measurement \d+{BLOCK}\d+: ")
+#: Suite keys by the names that the program has for them.
+_FIELD = re.compile(r"^[a-z_]+(?=: )|\b[a-z]+(?:_[a-z]+)+\b")
+_SUITE_KEYS = {
+    name: suite_key
+    for suite_key, key in KEYS.items()
+    for name in (key.field, key.attribute)
+    if name
+} | {"second": "dram_range"}
 _REFUSED = re.compile(
     rf"^measurement (?P<index>\d+){BLOCK}\d+: (?:job (?P<job>.+?): )?(?P<found>.*)$", re.DOTALL
 )
@@ -40,7 +49,7 @@ def check() -> None:
 
 
 def refuse(suite: ScaledSuite, tier: Tier, room: HostCapacity) -> None:
-    """UsageError for what the program itself would refuse, before anything is started."""
+    """UsageError, in the suite's words, for what the program refuses: nothing is started."""
     there = Path(tier.claim.path or "/")
     while not there.is_dir():  # an emulated tier's is made by its first run
         there = there.parent
@@ -62,9 +71,8 @@ def refuse(suite: ScaledSuite, tier: Tier, room: HostCapacity) -> None:
     job = f", job {of['job']}" if len(one.jobs) > 1 else ""
     raise UsageError(
         f"{one.origin}, {one.configuration}{job}",
-        of["found"],
-        "change it in the suite, or by -p (docs/micro.md); these are the program's own words "
-        "(docs/microbench.md)",
+        _FIELD.sub(lambda match: _SUITE_KEYS.get(match[0], match[0]), of["found"]),
+        "change it in the suite, or with --param (docs/micro.md, docs/microbench.md)",
     )
 
 

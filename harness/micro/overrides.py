@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from harness.errors import UsageError, nearest
 from harness.host.processors import parse_cpus
+from harness.micro.keys import KEYS, TIMES, Size, Variables
 from harness.micro.model import Pages
-from harness.units import parse_duration_ns, parse_size
+from harness.yamlfile import scalar
 
 _T = TypeVar("_T")
 
@@ -33,32 +34,6 @@ class Limits:
     pages: Pages | None = None
     isa: str | None = None
     cpus: str | None = None
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(text, "not a whole number above 0", "write 1000000")
-    return int(text)
-
-
-def _some(parse: Callable[[str], int]) -> Callable[[str], int]:
-    """A size or a duration above 0: of nothing there is no figure."""
-
-    def read(text: str) -> int:
-        if (value := parse(text)) > 0:
-            return value
-        raise UsageError(text, "nothing", "write more than 0")
-
-    return read
-
-
-def _one_of(*known: str) -> Any:
-    def read(text: str) -> str:
-        if text not in known:
-            raise UsageError(text, f"{text!r}{nearest(text, known)}", f"one of {', '.join(known)}")
-        return text
-
-    return read
 
 
 def parse_only(text: str) -> tuple[str, ...]:
@@ -115,34 +90,40 @@ def _matches(pattern: str, names: Sequence[str]) -> bool:
     return any(name == pattern or fnmatchcase(name, pattern) for name in names)
 
 
-_READ: Mapping[str, tuple[str, Any]] = {
-    "only": ("only", parse_only),
-    "duration": ("duration_ns", _some(parse_duration_ns)),
-    "warm_up": ("warm_up_ns", parse_duration_ns),
-    "range": ("range_bytes", _some(parse_size)),
-    "threads": ("threads", _positive),
-    "operations": ("operations", _positive),
-    "pages": ("pages", _one_of("huge", "base", "1g")),
-    "isa": ("isa", _one_of("auto", "avx512", "avx2", "sse2", "neon")),
-    "cpus": ("cpus", parse_cpus),
+def _cpus(value: Any, variables: Variables, source: str) -> str:
+    return parse_cpus(str(value))
+
+
+#: Parameters of ``--param``: the field of Limits, and the reader.
+_READERS: Mapping[str, tuple[str, Callable[[Any, Variables, str], Any]]] = {
+    "only": ("only", lambda value, variables, source: parse_only(str(value))),
+    "duration": ("duration_ns", TIMES["duration"]),
+    "warm_up": ("warm_up_ns", TIMES["warm_up"]),
+    "range": ("range_bytes", Size(lines=False)),
+    "threads": ("threads", KEYS["threads"].read),
+    "operations": ("operations", KEYS["count"].read),
+    "pages": ("pages", KEYS["pages"].read),
+    "isa": ("isa", KEYS["isa"].read),
+    "cpus": ("cpus", _cpus),
 }
-#: What ``-p`` may name; the rest of a spec's params says what was asked for.
-PARAMETERS = tuple(_READ)
+PARAMETERS = tuple(_READERS)
 
 
 def parse_limits(given: Mapping[str, str]) -> Limits:
-    """From ``-p key=value``; UsageError for an unknown key or a value that does not fit it."""
+    """From ``--param key=value``; UsageError for an unknown key or a value that does not fit."""
     fields = {}
     for key, text in given.items():
-        if key not in _READ:
+        if key not in _READERS:
             raise UsageError(
                 f"--param {key}",
                 f"no such parameter of micro{nearest(key, PARAMETERS)}",
-                f"known: {', '.join(PARAMETERS)}; all else stands in the suite's file",
+                f"known: {', '.join(PARAMETERS)}; other keys are set in the suite's file",
             )
-        field, read = _READ[key]
+        field, read = _READERS[key]
+        source = f"--param {key}={text}"
+        value = scalar(str(text)) if key in ("threads", "operations") else text
         try:
-            fields[field] = read(str(text))
+            fields[field] = read(value, {}, source)
         except UsageError as error:
-            raise UsageError(f"--param {key}={text}", error.context, error.hint) from error
+            raise UsageError(source, error.context, error.hint) from error
     return Limits(**fields)

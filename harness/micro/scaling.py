@@ -12,7 +12,7 @@ from harness.micro.host_capacity import HostCapacity
 from harness.micro.model import VECTORED, Axis, Job, Measurement, Numa, Pages, Place, Suite
 from harness.micro.overrides import Limits, chosen
 from harness.micro.scaling_warnings import NO_PROCESSORS, Steps, findings_of
-from harness.micro.validate import refuse_cached, refuse_gigantic, refuse_jobs
+from harness.micro.validate import refuse_cached, refuse_gigantic, refuse_strides
 from harness.units import format_bytes
 from harness.warnings import RunWarning
 
@@ -72,7 +72,7 @@ def fit(suite: Suite, room: HostCapacity, limits: Limits) -> ScaledSuite:
             "nothing of it can be measured here",
             "; ".join(f"{one.problem}: {one.context}" for one in findings),
         )
-    refuse_jobs(kept, room)
+    refuse_strides(kept)
     refuse_cached(steps, room)
     refuse_gigantic(*_gigantic(kept, room), room)
     return ScaledSuite(tuple(kept), findings)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,23 +26,13 @@ from harness.errors import UsageError, nearest
 from harness.experiment.expression import is_expression
 from harness.micro import perma
 from harness.micro.io_jobs import check_written
-from harness.micro.keys import IDLE, KEYS, TIMES, UNLIMITED, Variables, read_key
+from harness.micro.keys import IDLE, KEYS, TIMES, UNLIMITED, Variables, keys_of, read_key
 from harness.micro.model import Axis, Job, Measurement, Suite
 from harness.paths import data_folder
 from harness.yamlfile import Document, Where, load_yaml
 
 _FOLDER = data_folder("profiles") / "micro"
 _SUFFIXES = (".yml", ".yaml")
-_NEEDED: Mapping[str, tuple[str, ...]] = {
-    "throughput": ("operation", "access_bytes", "pattern"),
-    "latency": ("operation", "access_bytes", "pattern"),
-    "chase": (),
-    "chain": ("mode",),
-    "log": ("writer", "entry_bytes"),
-    "page": ("method", "page_bytes", "dirty_lines"),
-}
-#: What the keys of the program's spec are called here.
-_WORDS = {key.field: name for name, key in KEYS.items() if key.field} | {"operation": "kernel"}
 
 
 def known_suites() -> dict[str, Path]:
@@ -344,31 +334,29 @@ class _Expansion:
         source = self._at(point.where)
         kind = point.values.get("kind", defaults.get("kind", "throughput"))
         for key in point.values:
-            if (kinds := KEYS[key].kinds if key in KEYS else ()) and kind not in kinds:
-                raise UsageError(
-                    source, f"{key!r} of a {kind} job", f"it goes with {' and '.join(kinds)}"
-                )
-        fitting = {
-            k: v
-            for k, v in defaults.items()
-            if k in KEYS and (not KEYS[k].kinds or kind in KEYS[k].kinds)
-        }
-        values = {**fitting, **point.values, "kind": kind}
+            if key in KEYS and kind not in KEYS[key].kinds:
+                goes_with = " and ".join(KEYS[key].kinds)
+                raise UsageError(source, f"{key!r} of a {kind} job", f"it goes with {goes_with}")
+        keys = dict(keys_of(kind))
+        values = {**{k: v for k, v in defaults.items() if k in keys}, **point.values, "kind": kind}
         if values.get("pace") == IDLE:
             return None
-        job = _built(name, values)
-        missing = [_WORDS.get(key, key) for key in _NEEDED[kind] if key not in job.keys]
-        if kind == "chain" and not job.chain:
-            missing.append("chain")
-        if job.keys.get("operation") == "mixed" and "read_share" not in job.keys:
+        missing = [k for k, key in keys.items() if kind in key.required and k not in values]
+        mixed = values.get("kernel", {}).get("operation") == "mixed"
+        if mixed and "read_share" not in values:
             missing.append("read_share")
-        if not job.range_bytes:
-            missing.append("range")
+        if values.get("dram_share") and "dram_range" not in values:
+            missing.append("dram_range")
         if missing:
             raise UsageError(
                 source, f"a {kind} job without {', '.join(missing)}", "add it to args, or a matrix"
             )
-        return job
+        return _built(name, values if mixed else _without_share(values))
+
+
+def _without_share(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A sweep of kernels with one read_share: only mixed ones have it."""
+    return {key: value for key, value in values.items() if key != "read_share"}
 
 
 @dataclass(frozen=True)
@@ -389,27 +377,16 @@ def _text(given: Any, read: Any) -> str:
 
 
 def _built(name: str, values: Mapping[str, Any]) -> Job:
-    keys: dict[str, Any] = dict(values.get("kernel", {}))
-    keys |= {KEYS[k].field: v for k, v in values.items() if k in KEYS and KEYS[k].field}
-    if "mode" in values:
-        keys["mode"] = values["mode"]
-    if keys.get("operation") != "mixed":
-        keys.pop("read_share", None)
-    pace = values.get("pace", UNLIMITED)
-    job = Job(
-        name=name,
-        kind=values["kind"],
-        threads=values.get("threads", 1),
-        range_bytes=values.get("range", 0),
-        keys=keys,
-        chain=values.get("chain", ()),
-        operations=values.get("count"),
-        pace=None if pace == UNLIMITED else pace,
-        dram_range_bytes=values.get("dram_range", 0),
-        dram_share=values.get("dram_share", 0.0),
-    )
-    plain = {k: values[k] for k in ("place", "numa", "pages", "partitions") if k in values}
-    return replace(job, **plain)
+    of_job = {KEYS[k].attribute: v for k, v in values.items() if k in KEYS and KEYS[k].attribute}
+    if of_job.get("pace") == UNLIMITED:
+        del of_job["pace"]
+    keys = dict(values.get("kernel", {}))
+    keys |= {
+        KEYS[k].field: v
+        for k, v in values.items()
+        if k in KEYS and KEYS[k].field and not isinstance(v, dict)
+    }
+    return Job(name=name, **{"threads": 1, **of_job}, keys=keys)
 
 
 def cpus_and_more(cpus: int, llc_bytes: int, memory_bytes: int) -> dict[str, float]:

@@ -14,8 +14,7 @@ from functools import cache, partial
 from typing import Any
 
 from harness.experiment.expression import is_expression
-from harness.micro.keys import KEYS
-from harness.micro.metrics import TOLD_KEYS
+from harness.micro.keys import KEYS, LABELLED_KEYS
 from harness.store.runs import StoredRun
 
 #: What ``-p`` may change without changing a figure, or what a label tells.
@@ -57,7 +56,7 @@ def settings_of(run: StoredRun, measurement: str) -> Settings:
         return Settings()
     # Of several jobs side by side each has its labels, and what the others do is in none.
     untold = [
-        [_without(one, () if "jobs" in body else TOLD_KEYS) for one in (body, defaults)]
+        [_without(one, () if "jobs" in body else LABELLED_KEYS) for one in (body, defaults)]
         for body, defaults in found
     ]
     whole = [[_without(one, ()) for one in both] for both in found]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
-from micro_suites import RANDOM, perma, room, suite
+from micro_suites import DRAM, RANDOM, perma, room, suite
 
 from harness.errors import UsageError
+from harness.micro import native
 from harness.micro.overrides import Limits, parse_limits
 from harness.micro.scaling import fit
 from harness.micro.suite import find_suite
@@ -23,59 +25,96 @@ def refusal(args: str, here=None, limits: Limits | None = None) -> UsageError:
     return refused.value
 
 
-@pytest.mark.parametrize(
-    ("args", "found"),
-    [
-        ("kernel: load, access: 256, pattern: strided, stride: 64", "stride: 64 B, and access"),
-        ("kind: latency, kernel: load, access: 256, pattern: strided, stride: 128", "overlap"),
-        ("kind: chain, chain: r_256, mode: independent, pattern: strided, stride: 64", "overlap"),
-        (f"{ACCESSES}, threads: 0", "threads: 0"),
-        (f"{ACCESSES}, threads: = 4 - cpus", "threads: '= 4 - cpus', which is 0 here"),
-        (f"{ACCESSES}, duration: 0s", "duration: '0s' is no time"),
-        (f"{ACCESSES}, count: 0", "count: 0"),
-        (f"{ACCESSES}, threads: 4, count: 3", "count: 3 for 4 threads"),
-        (f"{ACCESSES}, threads: 3, partitions: 2", "partitions: 2 for 3 threads"),
-        (f"{ACCESSES}, pace: {{pause: 0ns}}", "pace: '0ns' is no time"),
-        (f"{ACCESSES}, pace: 0GB/s", "pace: '0GB' is nothing"),
-        (f"{ACCESSES}, zipf_exponent: -1", "zipf_exponent: -1.0"),
-        (f"{ACCESSES}, fence_every: 320", "fence_every: 320 B"),
-        (f"{ACCESSES}, dram_share: -0.5", "dram_share: -0.5 is no share"),
-        (f"{ACCESSES}, dram_share: 0.5", "dram_share: 0.5, and dram_range has 0 bytes"),
-        (f"{ACCESSES}, dram_share: 0.5, dram_range: 128", "dram_range has 128 bytes"),
-        ("kernel: load, access: 256, pattern: strided, stride: 1GiB", "stride: 1 GiB in 1 GiB"),
-        ("kernel: load, access: 256, pattern: strided, stride: 512MiB, threads: 4, partitions: 1",
-         "in 256 MiB of each thread"),
-        ("kernel: mixed+store, read_share: 1.5, access: 64, pattern: random", "read_share: 1.5"),
-        ("kernel: load, access: 64, pattern: hotspot, hotspot: 64GiB", "hotspot: 64 GiB in 1 GiB"),
-        ("kernel: load, access: 256, pattern: hotspot, hotspot: 64", "hotspot: 64 B, and access"),
-        ("kernel: load, access: 256, pattern: random, threads: 4, partitions: 0, range: 512",
-         "less than one for each of 4 threads"),
-        ("kernel: load, access: 1MiB, pattern: random, range: 64KiB",
-         "access: 1 MiB, and the range of 64 KiB"),
-        ("kernel: load+clwb, access: 64, pattern: random", "load leaves no lines"),
-        ("kernel: ntstore+clflush, access: 64, pattern: random", "ntstore leaves no lines"),
-        ("kernel: mixed+ntstore+clwb, read_share: 0.5, access: 64, pattern: random", "no lines"),
-        ("kernel: mixed+load, read_share: 0.5, access: 64, pattern: random", "mixed reads and"),
-        ("kernel: empty, access: 64, pattern: random", "kernel: empty moves nothing"),
-        ("kind: latency, kernel: store, access: 64, pattern: random, before: written", "before"),
-        ("kind: latency, kernel: load, access: 64, pattern: random, distance: 9", "distance"),
-        ("kind: latency, kernel: ntstore, access: 64, pattern: random, lane: words", "lane: words"),
-        ("kind: chase, stride: 128", "stride with order: random"),
-        ("kind: chase, order: strided, node: 128, stride: 192", "stride: 192"),
-        ("kind: chase, order: sequential, locality: 4KiB", "locality with order"),
-        ("kind: chase, chains: 9", "chains: 9"),
-        ("kind: chase, range: 64", "node: 64 B in 64 B"),
-        ("kind: log, writer: zero, entry: 2MiB", "entry: 2097152"),
-        ("kind: page, method: cow, page: 16KiB, dirty_lines: 257", "dirty_lines: 257"),
-        ("kind: page, method: cow, page: 128KiB, dirty_lines: 1", "page: 128 KiB"),
-    ],
-)  # fmt: skip
-def test_a_value_that_cannot_be_is_refused_with_file_measurement_and_key(args, found):
+#: Refused as they are read: key, and arguments of a measurement.
+UNREADABLE = [
+    ("threads", f"{ACCESSES}, threads: 0"),
+    ("threads", f"{ACCESSES}, threads: = 4 - cpus"),
+    ("duration", f"{ACCESSES}, duration: 0s"),
+    ("duration", "duration: 1"),
+    ("count", f"{ACCESSES}, count: 0"),
+    ("pace", f"{ACCESSES}, pace: {{pause: 0ns}}"),
+    ("pace", f"{ACCESSES}, pace: 0GB/s"),
+    ("dram_share", f"{ACCESSES}, dram_share: -0.5"),
+    ("read_share", "kernel: mixed+store, read_share: 1.5, access: 64, pattern: random"),
+    ("kernel", "kernel: mixed+load, read_share: 0.5, access: 64, pattern: random"),
+    ("access", "access: -64"),
+    ("access", "access: 0"),
+    ("range", "range: -1GiB"),
+    ("node", "kind: chase, node: 3"),
+]
+
+
+@pytest.mark.parametrize(("key", "args"), UNREADABLE)
+def test_a_value_that_cannot_be_read_is_refused_with_file_measurement_and_key(key, args):
     error = refusal(args)
-    assert error.problem.startswith("mine.yml:6")
-    assert error.problem.endswith((", m", ", measurement m"))
-    assert found in error.context
+    assert error.problem == "mine.yml:6, measurement m"
+    assert error.context.startswith(f"{key}: ")
     assert error.hint
+
+
+#: Refused of a scaled suite.
+UNMEASURABLE = [
+    ("stride", "kernel: load, access: 256, pattern: strided, stride: 64"),
+    ("stride", "kind: latency, kernel: load, access: 256, pattern: strided, stride: 128"),
+    ("stride", "kind: chain, chain: r_256, mode: independent, pattern: strided, stride: 64"),
+    ("stride", "kernel: load, access: 256, pattern: strided, stride: 1GiB"),
+    (
+        "stride",
+        "kernel: load, access: 256, pattern: strided, stride: 512MiB, threads: 4, partitions: 1",
+    ),
+    ("access", "kernel: load, access: 256, pattern: random, threads: 4, partitions: 0, range: 512"),
+    ("access", "kernel: load, access: 1MiB, pattern: random, range: 64KiB"),
+]
+
+
+@pytest.mark.parametrize(("key", "args"), UNMEASURABLE)
+def test_what_the_cache_would_serve_is_refused(key, args):
+    error = refusal(args)
+    assert error.problem == "mine.yml:6, m"
+    assert error.context.startswith(f"{key}: ")
+
+
+def test_a_share_of_dram_needs_a_range_of_it():
+    assert "dram_range" in refusal(f"{ACCESSES}, dram_share: 0.5").context
+
+
+#: Refused by the program, as the suite calls its keys.
+REFUSED_BY_PROGRAM = [
+    ("count", f"{ACCESSES}, threads: 2, count: 1"),
+    ("partitions", f"{ACCESSES}, threads: 1, partitions: 2"),
+    ("zipf_exponent", f"{ACCESSES}, zipf_exponent: -1"),
+    ("fence_every", f"{ACCESSES}, fence_every: 320"),
+    ("dram_range", f"{ACCESSES}, dram_share: 0.5, dram_range: 128"),
+    ("hotspot", "kernel: load, access: 64, pattern: hotspot, hotspot: 64GiB"),
+    ("hotspot", "kernel: load, access: 256, pattern: hotspot, hotspot: 64"),
+    ("flush", "kernel: load+clflush, access: 64, pattern: random"),
+    ("flush", "kernel: ntstore+clflush, access: 64, pattern: random"),
+    ("flush", "kernel: mixed+ntstore+clflush, read_share: 0.5, access: 64, pattern: random"),
+    ("kernel", "kernel: empty, access: 64, pattern: random"),
+    ("before", "kind: latency, kernel: store, access: 64, pattern: random, before: written"),
+    ("distance", "kind: latency, kernel: load, access: 64, pattern: random, distance: 9"),
+    ("lane", "kind: latency, kernel: ntstore, access: 64, pattern: random, lane: words"),
+    ("stride", "kind: chase, stride: 128"),
+    ("stride", "kind: chase, order: strided, node: 128, stride: 192"),
+    ("locality", "kind: chase, order: sequential, locality: 4KiB"),
+    ("chains", "kind: chase, chains: 9"),
+    ("range", "kind: chase, range: 64"),
+    ("entry", "kind: log, writer: zero, entry: 2MiB"),
+    ("dirty_lines", "kind: page, method: cow, page: 16KiB, dirty_lines: 257"),
+    ("page", "kind: page, method: cow, page: 128KiB, dirty_lines: 1"),
+    ("isa", f"{ACCESSES}, isa: neon"),
+]
+
+
+@pytest.mark.parametrize(("key", "args"), REFUSED_BY_PROGRAM)
+def test_what_the_program_refuses_is_refused_by_the_suites_key(key, args):
+    here = replace(room(), near=tuple(sorted(os.sched_getaffinity(0))))
+    scaled = fit(suite(f"  m: {{args: {{{args}}}}}"), here, Limits())
+    with pytest.raises(UsageError) as refused:
+        native.refuse(scaled, DRAM, here)
+    assert refused.value.problem == "mine.yml:6, m"
+    assert refused.value.context.startswith(key)
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -94,16 +133,11 @@ def test_what_is_at_the_edge_is_measured(args):
     assert len(fit(suite(f"  m: {{args: {{{args}}}}}"), room(), Limits()).measurements) == 1
 
 
-def test_what_the_command_line_makes_impossible_is_refused_too():
-    error = refusal("kernel: load, access: 64, pattern: random, hotspot: 64MiB", None,
-                    Limits(range_bytes=16 * MIB))  # fmt: skip
-    assert "hotspot: 64 MiB in 16 MiB" in error.context
-    error = refusal(f"{ACCESSES}, threads: 2, count: 10", None, Limits(operations=1))
-    assert "count: 1 for 2 threads" in error.context
-    for key in ("duration=0s", "range=0", "range=0.1"):
-        name, _, text = key.partition("=")
-        with pytest.raises(UsageError, match=f"--param {key}: nothing"):
-            parse_limits({name: text})
+@pytest.mark.parametrize("text", ["duration=0s", "range=0", "range=0.1", "threads=0", "cores=3"])
+def test_a_parameter_that_does_not_fit_is_refused(text):
+    name, _, value = text.partition("=")
+    with pytest.raises(UsageError, match=f"--param {name}"):
+        parse_limits({name: value})
 
 
 def test_partitions_divide_the_threads_that_the_command_line_leaves():
@@ -164,38 +198,6 @@ def test_memory_without_nodes_of_its_own_shares_the_pages_of_1_gib():
     assert fit(asked, replace(here, near_node=1), Limits(pages="1g")).measurements
 
 
-@pytest.mark.parametrize(
-    ("args", "isa", "found"),
-    [
-        (ACCESSES, "neon", "isa: this processor has no neon"),
-        (f"{ACCESSES}, isa: avx512", None, "isa: this processor has no avx512"),
-        ("kernel: store+clwb, access: 64, pattern: random", None, "flush: this processor has no"),
-        ("kind: chain, mode: dependent, chain: 'r_64,w_64_cache'", None, "has no clwb"),
-        ("kind: log, writer: zero, entry: 64, flush: clwb", None, "has no clwb"),
-    ],
-)  # fmt: skip
-def test_instructions_that_the_processor_has_not_are_refused(args, isa, found):
-    old = replace(room(), instructions=frozenset({"avx2", "sse2", "clflush"}))
-    error = refusal(args, old, Limits(isa=isa))
-    assert found in error.context
-    assert "it has avx2, clflush, sse2" in error.hint
-    fit(suite(f"  m: {{args: {{{ACCESSES}, isa: auto}}}}"), old, Limits(isa="avx2"))
-
-
 def test_a_suite_whose_file_is_not_there_is_said_as_such():
     with pytest.raises(UsageError, match=r"suite nowhere/mine\.yml: there is no such file"):
         find_suite("nowhere/mine.yml")
-
-
-@pytest.mark.parametrize(
-    ("args", "told"),
-    [
-        ("access: -64", "mine.yml:6, measurement m: access: -64 is not a size"),
-        ("range: -1GiB", "mine.yml:6, measurement m: range: '-1GiB' is not a size"),
-        ("access: 0", "mine.yml:6, measurement m: access: 0 are no whole cache lines"),
-        ("kind: chase, node: 3", "mine.yml:6, measurement m: node: 3 are no whole cache lines"),
-        ("duration: 1", "mine.yml:6, measurement m: duration: 1 is not a duration"),
-    ],
-)
-def test_what_cannot_be_read_is_said_with_key_and_value(args, told):
-    assert str(refusal(args)).startswith(told)
