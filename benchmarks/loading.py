@@ -22,7 +22,7 @@ from harness.experiment.preflight import ResolvedRun, prepare
 from harness.progress import SilentProgress
 from harness.store.spec import RunSpec
 from harness.workload import Clients, Loading
-from harness.workloads.tpch import WORKLOAD
+from harness.workloads.tpch.workload import WORKLOAD
 from reports.statistics import compare_paired
 
 #: Loads by hand: the started engine, table → its files in order, the largest table
@@ -60,7 +60,7 @@ def timed(by_hand: ByHand | None, prepared: ResolvedRun, env: Environment, sourc
             loading = Loading(
                 engine, prepared.spec.driver, source, clients, prepared.threads, SilentProgress()
             )
-            WORKLOAD.load(prepared.spec.params, loading)
+            WORKLOAD.load(prepared.params, loading)
         else:
             by_hand(engine, tables_of(source), prepared.threads)
         return time.monotonic() - started
@@ -71,7 +71,7 @@ def compare(
 ) -> None:
     """Alternate the arms; print each pair and the ratio with its interval."""
     spec = RunSpec(
-        "tpch", engine, parse_placement("ssd-both"), WORKLOAD.normalise({"scale": scale}),
+        "tpch", engine, parse_placement("ssd-both"), {"scale": scale},
         engine_options=options,
     )  # fmt: skip
     with open_environment(None, [], SilentProgress()) as env:

@@ -24,7 +24,7 @@ from harness.experiment.placement import DIRECTORY_PARTS, parse_placement
 from harness.experiment.preflight import prepare
 from harness.progress import SilentProgress
 from harness.store.spec import RunSpec
-from harness.workloads.tpch import WORKLOAD
+from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.sql import query_sql
 from reports.statistics import Estimate, compare_paired
@@ -55,8 +55,8 @@ def main() -> None:
     parser.add_argument("--queries", default=None, help="such as 1,6 [all]")
     given = parser.parse_args()
     asked = {"queries": given.queries} if given.queries else {}
-    params = WORKLOAD.normalise({"scale": given.scale, "cache": "warm", **asked})
-    spec = RunSpec("tpch", "postgres", parse_placement("ssd-both"), params)
+    params = TpchParams.from_mapping({"scale": given.scale, "cache": "warm", **asked})
+    spec = RunSpec("tpch", "postgres", parse_placement("ssd-both"), params.to_json())
     with open_environment(None, [], SilentProgress()) as env, ExitStack() as stack:
         prepared = prepare(spec, env)
         golden = runner.golden_data(prepared, env)
@@ -78,7 +78,7 @@ def main() -> None:
         folder = engine.sql_folder / "tpch"
         verdicts: list[str] = []
         every: dict[str, list[float]] = {"harness": [], "by hand": []}
-        for query in params["queries"]:
+        for query in params.queries:
             text = query_sql(query, parameters(query, None, given.scale), folder)
             by_hand(plain, text)
             times: dict[str, list[float]] = {"harness": [], "by hand": []}

@@ -35,7 +35,7 @@ from harness.registry import engine as engine_factory
 from harness.supervise.process import descendants
 from harness.workload import Clients, Loading
 from harness.workloads.tpcc.loadgen import Loadgen
-from harness.workloads.tpcc.options import TRANSACTIONS, event_loops, normalise
+from harness.workloads.tpcc.params import TRANSACTIONS, TpccParams, event_loops
 from reports.statistics import compare_paired
 
 #: As in the comparison of clients that the figures of others come from.
@@ -186,11 +186,11 @@ class Bench:
         if self.find(f"ours-{warehouses}"):
             return
         with self.server() as server:
-            params = normalise({"warehouses": warehouses})
+            params = TpccParams.from_mapping({"warehouses": warehouses})
             loading = Loading(
                 server.engine, "loadgen", None, server.clients, self.env.cores, SilentProgress()
             )
-            Loadgen().load(params, loading)
+            Loadgen(params).load(loading)
             self.keep(f"ours-{warehouses}", server)
 
     def keep_hammerdbs(self, warehouses: int) -> None:

@@ -23,9 +23,9 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -42,10 +42,12 @@ from harness.native_programs import loadgen_program
 from harness.paths import engines_prefix
 from harness.progress import SilentProgress
 from harness.registry import engine as engine_factory
+from harness.units import NS_PER_S
 from harness.workload import Clients, Loading
-from harness.workloads.ycsb.loadgen import Loadgen, _workload
+from harness.workloads.parameters import Duration
+from harness.workloads.ycsb.loadgen import Loadgen
 from harness.workloads.ycsb.official_client import Official
-from harness.workloads.ycsb.options import normalise
+from harness.workloads.ycsb.params import YcsbParams
 from reports.statistics import compare_paired
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,7 +56,7 @@ SETTINGS = {
     "filter_policy": "bloomfilter:10:false",
 }  # fmt: skip
 KEYS_DRAWN = 1_000_000
-COMPILED_IN = "10s"
+COMPILED_IN = Duration(10 * NS_PER_S)
 LEAST_SHARE, MOST_ADDED_NS, LEAST_OF_OFFICIAL = 0.9, 1000, 2
 
 
@@ -73,7 +75,7 @@ class Bench:
 
     engine: Any
     clients: Clients
-    params: dict[str, Any]
+    params: YcsbParams
     programs: Path
     keys: Path
     warm_up_s: float
@@ -86,8 +88,8 @@ class Bench:
             "task": "run",
             "backend": self.engine.native_backend(),
             "connection": self.connection,
-            "workload": {"name": "ycsb", "params": _workload(self.params)},
-            "statements": {"read": self.engine.native_calls("ycsb", self.params)["read"]},
+            "workload": {"name": "ycsb", "params": self.params.native_json()},
+            "statements": {"read": self.engine.native_calls("ycsb", self.params.to_json())["read"]},
             "threads": threads,
             "connections": threads,
             "mode": {"kind": "closed"},
@@ -120,14 +122,16 @@ class Bench:
 
     def official(self, threads: int) -> Seen:
         """The official client, in Java, on the same library."""
-        params = {
-            **self.params, "threadcount": threads, "ramp_up": COMPILED_IN,
-            "duration": f"{max(1, round(self.seconds))}s",
-        }  # fmt: skip
+        params = replace(
+            self.params,
+            threadcount=threads,
+            ramp_up=COMPILED_IN,
+            duration=Duration(max(1, round(self.seconds)) * NS_PER_S),
+        )
         session = RunSession(
             self.engine, SilentProgress(), None, drop_caches=False, client_starter=self.clients
         )
-        seen = Official().drive(params, session, WindowCallbacks(_nothing, _nothing))
+        seen = Official(params).drive(session, WindowCallbacks(_nothing, _nothing))
         done = seen.done_count or 0
         return Seen(done / seen.window_ns * 1e9, (seen.client_cpu_ns or 0) / done)
 
@@ -163,16 +167,23 @@ def build(folder: Path) -> None:
         path.chmod(0o755)
 
 
-def draw_keys(programs: Path, params: Mapping[str, Any]) -> Path:
+def draw_keys(programs: Path, params: YcsbParams) -> Path:
     """A file of the keys that the workload would read, in that order."""
     path = programs / "keys"
     with path.open("w") as keys:
-        command = [str(programs / "ycsb_keys"), json.dumps(_workload(params)), str(KEYS_DRAWN), "1"]
+        command = [
+            str(programs / "ycsb_keys"),
+            json.dumps(params.native_json()),
+            str(KEYS_DRAWN),
+            "1",
+        ]
         subprocess.run(command, stdout=keys, check=True)
     return path
 
 
-def made(env: Environment, stack: ExitStack, given: argparse.Namespace, params: Any) -> Bench:
+def made(
+    env: Environment, stack: ExitStack, given: argparse.Namespace, params: YcsbParams
+) -> Bench:
     """Load the database, in directories that are gone afterwards."""
     options = {"prefix": given.prefix} if given.prefix else {}
     options["statistics"] = given.statistics
@@ -195,7 +206,7 @@ def made(env: Environment, stack: ExitStack, given: argparse.Namespace, params: 
     engine.initialise(places)
     engine.start()
     loading = Loading(engine, "loadgen", None, clients, max(given.threads), SilentProgress())
-    Loadgen().load(params, loading)
+    Loadgen(params).load(loading)
     engine.stop()
     golden = root / "golden"
     golden.mkdir()
@@ -263,10 +274,10 @@ def compare_official(bench: Bench, threads: int, pairs: int) -> None:
 
 def db_bench(bench: Bench, threads: Sequence[int], pairs: int, program: str) -> None:
     """readrandom on as many records of the same size, the client's keys drawn uniformly."""
-    bench.params["requestdistribution"] = "uniform"
+    bench.params = replace(bench.params, requestdistribution="uniform")
     folder = Path(tempfile.mkdtemp(prefix="tb-db-bench-"))
-    value = bench.params["fieldcount"] * (bench.params["fieldlength"] + 14)
-    shape = [f"--num={bench.params['recordcount']}", "--key_size=23", f"--value_size={value}",
+    value = bench.params.fieldcount * (bench.params.fieldlength + 14)
+    shape = [f"--num={bench.params.recordcount}", "--key_size=23", f"--value_size={value}",
              f"--db={folder}", "--compression_type=none", "--bloom_bits=10",
              f"--cache_size={4 << 30}", "--open_files=-1",
              f"--row_cache_size={bench.connection['row_cache_bytes']}"]  # fmt: skip
@@ -312,7 +323,7 @@ def main() -> None:
     given = parser.parse_args()
     given.threads = given.threads or [1, 2]
     loadgen_program("rocksdb")
-    params = normalise({"workload": "c", "recordcount": given.records})
+    params = YcsbParams.from_mapping({"workload": "c", "recordcount": given.records})
     with open_environment(None, [], SilentProgress()) as env, ExitStack() as stack:
         bench = made(env, stack, given, params)
         print(bench.engine.version().build, "statistics", given.statistics)

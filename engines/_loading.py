@@ -13,6 +13,7 @@ from engines._workers import Connection, Job, Workers
 from harness.engine import Fill, LoadFormat
 from harness.errors import RunFailed
 from harness.progress import Progress, Task
+from harness.store.spec import JsonObject
 
 #: Of a source that is no file, for what a loader sizes by its source.
 _ABOUT_ROW_BYTES = 400
@@ -66,7 +67,7 @@ class Loader(ABC, Generic[Connection]):
 
     @abstractmethod
     def empty_tables(
-        self, folder: Path, source_bytes: int, params: Mapping[str, Any] | None = None
+        self, folder: Path, source_bytes: int, params: JsonObject | None = None
     ) -> AbstractContextManager[Workers[Connection]]:
         """Connections to empty tables; at the end all is durable.
 
@@ -114,7 +115,7 @@ class Loader(ABC, Generic[Connection]):
         fill: Callable[[], Mapping[str, int]],
         row_counts: Mapping[str, int],
         progress: Progress,
-        params: Mapping[str, Any],
+        params: JsonObject,
     ) -> None:
         """See LoadsNatively.native_load; ``folder`` has ``procedures/`` too."""
         about_bytes = sum(row_counts.values()) * _ABOUT_ROW_BYTES
@@ -151,9 +152,7 @@ class LoadedBySql(ABC, Generic[Connection]):
         """Schema, files in parallel, keys, indexes, statistics; row counts verified."""
         self._loader().load(self.sql_folder / workload, files, row_counts, progress)
 
-    def native_calls(
-        self, workload: str, params: Mapping[str, Any]
-    ) -> Mapping[str, str | Sequence[str]]:
+    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
         """From ``sql/<workload>/calls/``."""
         return calls(self.sql_folder / workload, params)
 
@@ -163,7 +162,7 @@ class LoadedBySql(ABC, Generic[Connection]):
         fill: Fill,
         row_counts: Mapping[str, int],
         progress: Progress,
-        params: Mapping[str, Any] | None = None,
+        params: JsonObject | None = None,
     ) -> None:
         """Schema, ``fill``, keys, indexes, statistics, procedures; row counts verified."""
         self._loader().fill(

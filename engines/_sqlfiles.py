@@ -13,11 +13,12 @@ a file for each operation of a workload that the native client offers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import jinja2
+
+from harness.store.spec import JsonObject
 
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^\\ir (?P<path>\S+)[ \t]*\n", re.MULTILINE)
@@ -32,7 +33,7 @@ def text_of(file: Path) -> str:
     return _INCLUDE.sub(lambda line: text_of(file.parent / line["path"]), text)
 
 
-def statements(folder: Path, stem: str, params: Mapping[str, Any] | None = None) -> list[str]:
+def statements(folder: Path, stem: str, params: JsonObject | None = None) -> list[str]:
     """The statements of ``<stem>.sql`` without comments; empty where there is no such file.
 
     Of ``<stem>.sql.j2``, where there is that, with ``params``. A statement ends with a
@@ -53,7 +54,7 @@ def created(folder: Path) -> dict[str, set[str]]:
     return found
 
 
-def calls(folder: Path, params: Mapping[str, Any]) -> dict[str, str | list[str]]:
+def calls(folder: Path, params: JsonObject) -> dict[str, str | list[str]]:
     """The files of ``folder/calls``, by operation.
 
     One that ends its statements with a semicolon has one a field of the record, in order.
@@ -65,7 +66,7 @@ def calls(folder: Path, params: Mapping[str, Any]) -> dict[str, str | list[str]]
     return found
 
 
-def _rendered(file: Path, params: Mapping[str, Any]) -> str:
+def _rendered(file: Path, params: JsonObject) -> str:
     text = text_of(file)
     return _TEMPLATES.from_string(text).render(**params) if file.suffix == ".j2" else text
 

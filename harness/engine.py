@@ -27,6 +27,7 @@ from harness.experiment.placement import Part
 from harness.host.listen_address import Address
 from harness.progress import Progress
 from harness.query_plan import ExecutedPlan
+from harness.store.spec import JsonObject
 from harness.supervise.process import ProcessId as ProcessId
 from harness.warnings import RunWarning
 
@@ -408,9 +409,7 @@ class Listens(TunnelsNatively, Protocol):
 class CallsNatively(RunsNatively, Protocol):
     """Engines that bring their own texts of a workload's operations for the native client."""
 
-    def native_calls(
-        self, workload: str, params: Mapping[str, Any]
-    ) -> Mapping[str, str | Sequence[str]]:
+    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
         """``statements`` of the client's spec, by operation; a list has one text a field.
 
         Values are named in them (``:key``, ``:field0`` …). UsageError where ``params`` ask for
@@ -465,7 +464,7 @@ class DrivenByYcsb(CallsNatively, Protocol):
         """The binding; UsageError where this installation of the engine cannot be used so."""
 
     def ycsb_properties(
-        self, connection: Mapping[str, Any], params: Mapping[str, Any]
+        self, connection: Mapping[str, Any], params: JsonObject
     ) -> Mapping[str, str]:
         """Properties of the binding that lead to these data (see ``native_connection``).
 
@@ -495,7 +494,7 @@ class LoadsNatively(RunsNatively, Protocol):
         fill: Fill,
         row_counts: Mapping[str, int],
         progress: Progress,
-        params: Mapping[str, Any] | None = None,
+        params: JsonObject | None = None,
     ) -> None:
         """Create the schema from ``sql/<workload>/``, have it filled; index, procedures, analyse.
 

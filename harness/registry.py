@@ -1,9 +1,10 @@
 """Engines, workloads and monitors by name: no list to edit.
 
 An engine is a folder with an ``engine.py`` in the package ``engines``, or in a folder of
-``$HARNESS_ENGINE_PATH`` (colon separated); a workload is a folder of ``harness.workloads``;
-a monitor is a file of ``harness.monitors``, or of a folder of ``$HARNESS_MONITOR_PATH``.
-Names that begin with ``_`` are shared parts, not entries.
+``$HARNESS_ENGINE_PATH`` (colon separated); a workload is a folder of ``harness.workloads`` with a
+``workload.py`` and a ``params.py``, which imports no client; a monitor is a file of
+``harness.monitors``, or of a folder of ``$HARNESS_MONITOR_PATH``. Names that begin with ``_`` are
+shared parts, not entries.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ import harness.workloads
 from harness.engine import EngineFactory
 from harness.errors import UsageError, nearest
 from harness.monitors import Monitor
-from harness.store.spec import NATIVE
-from harness.workload import HasDrivers, Workload
+from harness.workload import Workload
+from harness.workloads.parameters import Parameters
 
 Entry = TypeVar("Entry")
 
@@ -42,7 +43,8 @@ class BrokenEntry(UserWarning):
 def engines() -> dict[str, EngineFactory]:
     """Every engine that can be imported, by name; a warning names each that cannot."""
     _extend(engine_folders, _ENGINE_PATH)
-    return _load(engine_folders, _folders(engine_folders, "engine.py"), ".engine", "ENGINE")
+    found = _load(engine_folders, _folders(engine_folders, "engine.py"), ".engine", "ENGINE")
+    return {one.name: one for one in found}
 
 
 def engine(name: str) -> EngineFactory:
@@ -50,13 +52,14 @@ def engine(name: str) -> EngineFactory:
     return named("engine", name, engines())
 
 
-def workloads() -> dict[str, Workload]:
+def workloads() -> dict[str, Workload[Any]]:
     """Every workload that can be imported, by name."""
-    folders = _folders(harness.workloads, "__init__.py")
-    return _load(harness.workloads, folders, "", "WORKLOAD")
+    folders = _folders(harness.workloads, "workload.py")
+    found = _load(harness.workloads, folders, ".workload", "WORKLOAD")
+    return {one.name: one for one in found}
 
 
-def workload(name: str) -> Workload:
+def workload(name: str) -> Workload[Any]:
     """The workload of that name; UsageError names the known ones and the nearest."""
     return named("workload", name, workloads())
 
@@ -64,23 +67,20 @@ def workload(name: str) -> Workload:
 def monitors() -> dict[str, type[Monitor]]:
     """Every monitor that can be imported, by name; a warning names each that cannot."""
     _extend(harness.monitors, _MONITOR_PATH)
-    return _load(harness.monitors, _files(harness.monitors), "", "MONITOR")
+    found = _load(harness.monitors, _files(harness.monitors), "", "MONITOR")
+    return {one.name: one for one in found}
 
 
-def normalise(workload_name: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """``params`` of a workload with its defaults filled in and every value checked."""
-    return workload(workload_name).normalise(params)
+def all_parameters() -> dict[str, type[Parameters]]:
+    """The parameters of every workload, by its name; no workload is imported."""
+    folders = _folders(harness.workloads, "params.py")
+    found = _load(harness.workloads, folders, ".params", "PARAMS")
+    return {one.workload: one for one in found}
 
 
-def drivers(workload_name: str) -> Mapping[str, str]:
-    """The drivers of a workload, with a line of help each; the first is the default."""
-    entry = workload(workload_name)
-    return entry.drivers if isinstance(entry, HasDrivers) else {NATIVE: "the harness itself"}
-
-
-def default_driver(workload_name: str) -> str:
-    """The driver of a workload where none is named."""
-    return next(iter(drivers(workload_name)))
+def parameters(workload_name: str) -> type[Parameters]:
+    """The parameters of a workload; UsageError names the known workloads and the nearest."""
+    return named("workload", workload_name, all_parameters())
 
 
 def engine_names() -> list[str]:
@@ -88,11 +88,6 @@ def engine_names() -> list[str]:
     with suppress(UsageError):  # a wrong path is reported where an engine is used
         _extend(engine_folders, _ENGINE_PATH)
     return sorted(folder.name for folder in _folders(engine_folders, "engine.py"))
-
-
-def workload_names() -> list[str]:
-    """Names of the workloads' folders, likewise."""
-    return sorted(folder.name for folder in _folders(harness.workloads, "__init__.py"))
 
 
 def named(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:
@@ -120,10 +115,8 @@ def _extend(package: ModuleType, variable: str) -> None:
     package.__path__[:] = found
 
 
-def _load(
-    package: ModuleType, places: Iterator[Path], module: str, attribute: str
-) -> dict[str, Any]:
-    entries: dict[str, Any] = {}
+def _load(package: ModuleType, places: Iterator[Path], module: str, attribute: str) -> list[Any]:
+    entries: list[Any] = []
     for place in places:
         try:
             imported = importlib.import_module(f"{package.__name__}.{place.stem}{module}")
@@ -133,7 +126,7 @@ def _load(
                 f"{place} is left out: {type(error).__name__}: {error}", BrokenEntry, stacklevel=3
             )
             continue
-        entries[entry.name] = entry
+        entries.append(entry)
     return entries
 
 

@@ -1,9 +1,9 @@
 """The workload protocol: schema, load, measured phase, and the check of its answers.
 
-A workload is a folder under ``harness/workloads/`` whose package has a
-module-level ``WORKLOAD``. It knows no engine's name: what an engine can do it asks
-by ``isinstance`` on the protocols of harness.engine, and what SQL the engine wants
-it reads from the engine's own folder.
+A workload is a folder under ``harness/workloads/``: ``params.py`` with its parameters (``PARAMS``,
+a class of harness.workloads.parameters), ``workload.py`` with ``WORKLOAD``. It knows no engine's
+name: it queries an engine's abilities by ``isinstance`` on the protocols of harness.engine, and
+reads its SQL from the engine's own folder.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from harness.engine import Credentials, Engine, MemoryPolicy, Process, ProcessStarter, RunsInClient
 from harness.experiment.placement import Part
@@ -20,8 +20,10 @@ from harness.progress import Progress
 from harness.store.result import Check, Metric
 from harness.supervise.process import process_identity
 from harness.warnings import RunWarning
+from harness.workloads.parameters import Parameters
 
-CacheMode = Literal["cold-per-query", "cold-per-run", "warm"]
+#: The parameters of a workload.
+P_contra = TypeVar("P_contra", bound=Parameters, contravariant=True)
 
 
 @dataclass(frozen=True)
@@ -134,25 +136,21 @@ class Session(Protocol):
         """With what client programs are started."""
 
 
-class Workload(Protocol):
-    """One workload. ``params`` below is always what ``normalise`` returned."""
+class Workload(Protocol[P_contra]):
+    """One workload; its name is its folder's."""
 
     name: str
-    title: str
 
-    def normalise(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Defaults filled in, every value checked: UsageError on an unknown key or bad value."""
+    def data_key(self, params: P_contra, driver: str) -> dict[str, Any]:
+        """The facts that loaded data depend on (scale, seed …), for a driver."""
 
-    def data_key(self, params: Mapping[str, Any], driver: str) -> dict[str, Any]:
-        """The parameters that golden data depend on (scale, seed …), given who drives."""
-
-    def estimate_bytes(self, params: Mapping[str, Any], engine_format: str) -> dict[Part, int]:
+    def estimate_bytes(self, params: P_contra, engine_format: str) -> dict[Part, int]:
         """An upper estimate of what each directory part needs, before anything is loaded."""
 
-    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+    def load(self, params: P_contra, loading: Loading) -> dict[str, Any]:
         """Load into the started, empty engine; returns facts for the data's fingerprint."""
 
-    def measure(self, params: Mapping[str, Any], session: Session) -> Outcome:
+    def measure(self, params: P_contra, session: Session) -> Outcome:
         """Warm up, measure, check."""
 
 
@@ -160,67 +158,34 @@ class Workload(Protocol):
 
 
 @runtime_checkable
-class TellsParameters(Protocol):
-    """Workloads that tell their parameters beforehand."""
-
-    #: Their names.
-    parameters: Sequence[str]
-    #: What to ask for where there is no space: ``fewer --warehouses``.
-    smaller: str
-    #: Options of the command line whose name is not their parameter's: ``{"rate": "rate_per_s"}``.
-    options: Mapping[str, str]
-
-
-@runtime_checkable
-class ReadsProperties(Protocol):
-    """Workloads whose official client has property files."""
-
-    def property_parameters(self, files: Sequence[Path]) -> tuple[dict[str, Any], list[str]]:
-        """What the files ask for, and in words what of them is left out."""
-
-    def given_parameters(self, pairs: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-        """The same of ``NAME=VALUE`` on the command line."""
-
-
-@runtime_checkable
-class HasSource(Protocol):
+class HasSource(Protocol[P_contra]):
     """Workloads that load from files which are made once and kept."""
 
-    def source_key(self, params: Mapping[str, Any], engine: Engine) -> str:
+    def source_key(self, params: P_contra, engine: Engine) -> str:
         """Name of the source data's folder: same name, same bytes."""
 
-    def source_bytes(self, params: Mapping[str, Any], engine_format: str) -> int:
+    def source_bytes(self, params: P_contra, engine_format: str) -> int:
         """An estimate of what ``generate`` writes."""
 
-    def generate(
-        self, params: Mapping[str, Any], engine: Engine, folder: Path, progress: Progress
-    ) -> None:
+    def generate(self, params: P_contra, engine: Engine, folder: Path, progress: Progress) -> None:
         """Make the source data in ``folder`` in the format the engine loads (idempotent)."""
 
 
 @runtime_checkable
-class HasDrivers(Protocol):
-    """Workloads whose load is offered by a client program, one of several."""
-
-    #: What each is, in a line, by name; the first is the one that is used unless another is named.
-    drivers: Mapping[str, str]
-
-
-@runtime_checkable
-class KnowsSize(Protocol):
+class KnowsSize(Protocol[P_contra]):
     """Workloads that know the size of their rows beforehand, whatever engine stores them."""
 
-    def loaded_bytes(self, params: Mapping[str, Any]) -> int:
+    def loaded_bytes(self, params: P_contra) -> int:
         """Of all rows that are loaded."""
 
 
 @runtime_checkable
-class AsksOfEngine(Protocol):
+class AsksOfEngine(Protocol[P_contra]):
     """Workloads that not every engine, or not every setting of it, suits."""
 
     def check_engine(
         self,
-        params: Mapping[str, Any],
+        params: P_contra,
         driver: str,
         engine: Engine,
         settings: Mapping[str, str],
@@ -229,26 +194,26 @@ class AsksOfEngine(Protocol):
 
 
 @runtime_checkable
-class SpendsData(Protocol):
+class SpendsData(Protocol[P_contra]):
     """Workloads whose measured phase leaves other data behind than it found.
 
     Where the harness cannot put the data back (a server of the user's) they are loaded
     anew for every run.
     """
 
-    def spends_data(self, params: Mapping[str, Any]) -> bool:
+    def spends_data(self, params: P_contra) -> bool:
         """Whether it does under these parameters."""
 
 
 @runtime_checkable
-class ChangesData(Protocol):
+class ChangesData(Protocol[P_contra]):
     """Workloads whose measured phase changes the data, by what was made beforehand."""
 
-    def changes_key(self, params: Mapping[str, Any]) -> str | None:
+    def changes_key(self, params: P_contra) -> str | None:
         """Name of the folder with what the data are changed by; None: these do not change them."""
 
-    def changes_bytes(self, params: Mapping[str, Any]) -> int:
+    def changes_bytes(self, params: P_contra) -> int:
         """An estimate of what ``generate_changes`` writes."""
 
-    def generate_changes(self, params: Mapping[str, Any], folder: Path, progress: Progress) -> None:
+    def generate_changes(self, params: P_contra, folder: Path, progress: Progress) -> None:
         """Make it in ``folder`` (idempotent)."""

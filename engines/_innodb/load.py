@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from engines import _loading
 from engines._innodb.connection import MySqlConnection, server_error
@@ -39,6 +39,7 @@ from engines._statement import head
 from engines._workers import Job, Workers
 from harness.errors import RunFailed
 from harness.progress import Task
+from harness.store.spec import JsonObject
 from harness.units import GIB, MIB
 
 _Job = Job[MySqlConnection]
@@ -233,7 +234,7 @@ class Loader(_loading.Loader[MySqlConnection]):
 
     @contextmanager
     def empty_tables(
-        self, folder: Path, source_bytes: int, params: Mapping[str, Any] | None = None
+        self, folder: Path, source_bytes: int, params: JsonObject | None = None
     ) -> Iterator[Workers[MySqlConnection]]:
         """With their keys, by which rows are stored."""
         without_redo = self._prepare_server(source_bytes)

@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.engine import YcsbBinding
 from harness.errors import UsageError
+from harness.store.spec import JsonObject
 
 _PROJECT = Path(__file__).parent / "ycsb"
 _FACTORY = "tierbench.ycsb.UnixSocketFactory"
@@ -28,9 +29,7 @@ class ThroughJdbc(ABC):
     jdbc_properties: Callable[[Mapping[str, Any]], dict[str, str]]
 
     @abstractmethod
-    def native_calls(
-        self, workload: str, params: Mapping[str, Any]
-    ) -> Mapping[str, str | Sequence[str]]:
+    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
         """See harness.engine.CallsNatively."""
 
     def ycsb_binding(self) -> YcsbBinding:
@@ -38,7 +37,7 @@ class ThroughJdbc(ABC):
         return YcsbBinding(_PROJECT, "tierbench.ycsb.JdbcBinding")
 
     def ycsb_properties(
-        self, connection: Mapping[str, Any], params: Mapping[str, Any]
+        self, connection: Mapping[str, Any], params: JsonObject
     ) -> Mapping[str, str]:
         """The driver's, and the native client's statements."""
         return {

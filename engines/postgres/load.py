@@ -30,6 +30,7 @@ from engines._workers import Job, Workers
 from engines.postgres.connection import PostgresConnection
 from harness.errors import RunFailed
 from harness.progress import Task
+from harness.store.spec import JsonObject
 from harness.units import GIB, MIB
 
 _Job = Job[PostgresConnection]
@@ -149,7 +150,7 @@ class Loader(_loading.Loader[PostgresConnection]):
 
     @contextmanager
     def empty_tables(
-        self, folder: Path, source_bytes: int, params: Mapping[str, Any] | None = None
+        self, folder: Path, source_bytes: int, params: JsonObject | None = None
     ) -> Iterator[Workers[PostgresConnection]]:
         """Without keys; the connections put indexes where they belong."""
         if self._server is not None:

@@ -14,6 +14,7 @@ from typing import Any
 from engines.rocksdb.installation import Installation
 from harness.engine import YcsbBinding
 from harness.errors import UsageError
+from harness.store.spec import JsonObject
 
 _PROJECT = Path(__file__).parent / "ycsb"
 #: A line of the statistics; those of histograms say more.
@@ -44,7 +45,7 @@ class OfficialClient:
         )
 
     def ycsb_properties(
-        self, connection: Mapping[str, Any], params: Mapping[str, Any]
+        self, connection: Mapping[str, Any], params: JsonObject
     ) -> Mapping[str, str]:
         """What the native client is given, by the binding's names."""
         same = (

@@ -45,6 +45,7 @@ from harness.engine import (
 from harness.errors import RunFailed, UsageError
 from harness.experiment.placement import Part
 from harness.progress import Progress
+from harness.store.spec import JsonObject
 from harness.supervise.process import alive, send_signal
 from harness.supervise.user_files import acting_as, read_text, write_text
 from harness.warnings import RunWarning
@@ -222,9 +223,7 @@ class RocksDb(OfficialClient):
             "create": self._loading,
         }
 
-    def native_calls(
-        self, workload: str, params: Mapping[str, Any]
-    ) -> Mapping[str, str | Sequence[str]]:
+    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
         """The verbs of its back end."""
         if workload not in _WORKLOADS:
             raise UsageError(
@@ -232,7 +231,7 @@ class RocksDb(OfficialClient):
                 "it stores keys and records, and has no SQL",
                 f"run {', '.join(_WORKLOADS)}, or choose another engine",
             )
-        update = _UPDATES[params["update"]]
+        update = _UPDATES[str(params["update"])]
         return {
             "read": "get :key",
             "update": update,
@@ -246,7 +245,7 @@ class RocksDb(OfficialClient):
         fill: Fill,
         row_counts: Mapping[str, int],
         progress: Progress,
-        params: Mapping[str, Any] | None = None,
+        params: JsonObject | None = None,
     ) -> None:
         """There are no tables to make: the client fills the empty database and settles it."""
         stored = fill(self.native_connection())

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from harness import registry
 from harness.cli import show
 from harness.cli.common import (
     EmulateOption,
@@ -63,10 +62,8 @@ def run(
     """Expand a profile and run what is not complete yet; what was cut off is gone on with."""
     plan = load_profile(
         find_profile(profile),
-        registry.normalise,
         tuple(emulate or ()),
         size,
-        registry.default_driver,
         {name: scalar(value) for name, value in key_values(param, "--param").items()},
     )
     into = store(results)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,12 +12,11 @@ import typer
 from harness.cli import show
 from harness.cli.common import JsonOption, key_values, print_json, print_table, store
 from harness.cli.micro_table import print_figures
-from harness.cli.params import option_text
+from harness.cli.options import CommonOptions
 from harness.errors import UsageError
 from harness.execution.opening import open_environment
 from harness.micro.host_capacity import variables_here
 from harness.micro.native import NAME
-from harness.micro.overrides import PARAMETERS
 from harness.micro.perma_result import memory_of, perma_results
 from harness.micro.runner import Asked, Ready, planned_by, prepare, run
 from harness.micro.suite import (
@@ -110,79 +108,64 @@ def _bound(duration_ns: int | None, operations: int | None) -> str:
 # harness run micro ---------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Options:
-    """What ``harness run micro`` was given, of the options that are for it."""
+@dataclass(frozen=True, kw_only=True)
+class MicroOptions(CommonOptions):
+    """A suite of microbenchmarks on a tier."""
 
-    suite: str | None
-    tiers: Sequence[str]
-    params: Mapping[str, str]
-    repeats: int | None
-    seed: int
-    emulate: Sequence[str]
-    host: Path | None
-    results: Path | None
-    format: str
-    json: bool
-    dry_run: bool
-    overwrite: bool
-    quiet: bool
+    suite: Annotated[
+        str | None, typer.Option(help="Name of a suite (`harness micro suites`), or its file.")
+    ] = None
+    tier: Annotated[list[str] | None, typer.Option(help="Tier to measure; may repeat.")] = None
+    threads: Annotated[int | None, typer.Option(min=1, help="Most threads.")] = None
+    duration: Annotated[
+        str | None, typer.Option(help="Duration of each measurement: 1s [the suite's].")
+    ] = None
+    ramp_up: Annotated[
+        str | None, typer.Option(help="Time before each measurement: 100ms [the suite's].")
+    ] = None
+    operations: Annotated[
+        int | None, typer.Option(help="Most operations of a measurement [the suite's].")
+    ] = None
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Overwrite the content of a raw device.")
+    ] = False
+    format_: Annotated[
+        str, typer.Option("--format", help="table, or perma (PerMA-Bench's JSON).")
+    ] = "table"
 
 
-#: Options of other workloads that a suite has a parameter for.
-_SHARED = {"duration": "duration", "ramp_up": "warm_up", "operations": "operations"}
-
-
-def parameters(
-    options: Mapping[str, Any], of_all: Mapping[str, Any], param: Sequence[str] | None
-) -> dict[str, str]:
-    """From ``--param`` and the options that fit: ``options`` are of other workloads too.
-
-    UsageError for an option that a suite has nothing for, and for a parameter given twice.
-    """
-    given = key_values(param, "--param")
-    named = {key: value for key, value in options.items() if value not in (None, [])}
-    if strange := [key for key in named if key not in _SHARED]:
-        raise UsageError(
-            f"{option_text(strange[0])} with micro",
-            "a suite has no such thing",
-            f"micro has --suite, --tier, --threads, --cpus, --duration, --ramp-up, --operations, "
-            f"--repeats, --seed; and by --param {', '.join(PARAMETERS)}",
-        )
-    plain = {_SHARED[key]: value for key, value in named.items()}
-    plain |= {key: value for key, value in of_all.items() if value is not None}
+def _parameters(options: MicroOptions) -> dict[str, str]:
+    """From ``--param`` and the options of the same names; UsageError for one given twice."""
+    given = key_values(options.param, "--param")
+    plain = {
+        "threads": options.threads,
+        "cpus": options.cpus,
+        "duration": options.duration,
+        "warm_up": options.ramp_up,
+        "operations": options.operations,
+    }
     for key, value in plain.items():
-        if key in given:
+        if value is not None and key in given:
             raise UsageError(
                 f"--param {key}={given[key]}",
                 f"{key} is {value} already",
                 "leave one of the two out",
             )
-    return given | {key: str(value) for key, value in plain.items()}
+    return given | {key: str(value) for key, value in plain.items() if value is not None}
 
 
-def refuse_own(workload: str, options: Mapping[str, Any]) -> None:
-    """UsageError for an option of micro's with another workload."""
-    if named := [key for key, value in options.items() if value not in (None, [])]:
-        raise UsageError(
-            f"{option_text(named[0])} with {workload}",
-            f"{option_text(named[0])} is an option of micro",
-            "leave it out" if named[0] != "tier" else "name places with --placement",
-        )
-
-
-def run_micro(options: Options) -> None:
+def run_micro(options: MicroOptions, _own: Mapping[str, Any]) -> None:
     """Run a suite on each tier, or say what would be run."""
     asked = _asked(options)
     with (
         progress_on_stderr(options.quiet) as progress,
-        open_environment(options.host, list(options.emulate), progress) as env,
+        open_environment(options.host, options.emulate or [], progress) as env,
     ):
         ready = [prepare(one, env) for one in asked]
-        if options.format == "perma":
+        if options.format_ == "perma":
             _check_perma(ready)
         if options.dry_run:
-            _print_plan(ready, options.json)
+            _print_plan(ready, options.json_)
             return
         into = store(options.results)
         finished = [run(one, env, into) for one in ready]
@@ -190,14 +173,14 @@ def run_micro(options: Options) -> None:
     show.exit_for(finished)
 
 
-def _asked(options: Options) -> list[Asked]:
-    if options.format not in _FORMATS:
+def _asked(options: MicroOptions) -> list[Asked]:
+    if options.format_ not in _FORMATS:
         raise UsageError(
-            f"--format {options.format}",
+            f"--format {options.format_}",
             "no such format",
             f"one of {', '.join(_FORMATS)}; --json for the run itself",
         )
-    if options.format == "perma" and options.json:
+    if options.format_ == "perma" and options.json_:
         raise UsageError("--json with --format perma", "both print JSON", "leave one of them out")
     if options.suite is None:
         raise UsageError(
@@ -205,25 +188,26 @@ def _asked(options: Options) -> list[Asked]:
             "no suite is named",
             "add --suite quick, say (`harness micro suites` lists them), or a file",
         )
-    if not options.tiers:
+    if not options.tier:
         raise UsageError(
             "run micro", "no tier is named", "add --tier dram, say (harness doctor lists the tiers)"
         )
     path = find_suite(options.suite)
+    params = _parameters(options)
     documents = load_documents(path)
-    emulated = tuple(dict.fromkeys(request.partition("=")[0] for request in options.emulate))
+    emulated = tuple(dict.fromkeys(request.partition("=")[0] for request in options.emulate or ()))
     return [
         Asked(
             suite_name(path),
             documents,
             tier,
-            options.params,
+            params,
             options.repeats,
             options.seed,
             emulated,
             options.overwrite,
         )
-        for tier in dict.fromkeys(options.tiers)
+        for tier in dict.fromkeys(options.tier)
     ]
 
 
@@ -312,8 +296,8 @@ def _plan_json(ready: Ready) -> dict[str, Any]:
     }
 
 
-def _print(finished: Sequence[StoredRun], ready: Sequence[Ready], options: Options) -> None:
-    if options.format == "perma":
+def _print(finished: Sequence[StoredRun], ready: Sequence[Ready], options: MicroOptions) -> None:
+    if options.format_ == "perma":
         print_json(
             [
                 entry
@@ -325,7 +309,7 @@ def _print(finished: Sequence[StoredRun], ready: Sequence[Ready], options: Optio
             for line in (_headline(stored), *_doubts(stored.run)):
                 print(line, file=sys.stderr)
         return
-    if options.json:
+    if options.json_:
         print_json({"runs": [stored.run for stored in finished]})
         return
     for stored in finished:

@@ -1,9 +1,15 @@
-"""``harness run WORKLOAD``: an experiment given on the command line."""
+"""``harness run WORKLOAD``: an experiment given on the command line.
+
+A workload's sub-command has the options of its parameters (``harness/workloads/*/params.py``) and
+those of :class:`RunOptions`.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,358 +17,168 @@ import typer
 
 from harness import registry
 from harness.cli import micro, show
-from harness.cli.common import (
-    EmulateOption,
-    HostOption,
-    JsonOption,
-    QuietOption,
-    ResultsOption,
-    key_values,
-    store,
-)
-from harness.cli.params import takes, workload_params
+from harness.cli.common import key_values, store
+from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
 from harness.cli.run_list import print_run_list, say_repeats
 from harness.errors import UsageError
 from harness.execution.opening import open_environment
 from harness.execution.run_list import plan_steps, run_plan
-from harness.experiment.profile import expand
+from harness.experiment.profile import Plan, expand
 from harness.progress import progress_on_stderr
-from harness.yamlfile import Document
+from harness.store.spec import Json
+from harness.workloads.parameters import Parameters
+from harness.yamlfile import Document, scalar
 
-_WORKLOADS = ", ".join([*registry.workload_names(), "micro"])
-_ENGINES = ", ".join(registry.engine_names())
 #: The experiment of runs without a name.
 _UNNAMED = "command-line"
-_CACHE = (
-    "tpch: cold-per-query, cold-per-run or warm [cold-per-query; cold-per-run where streams run]."
-)
 
 
-def run(
-    workload: Annotated[str, typer.Argument(help=_WORKLOADS)],
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(CommonOptions):
+    """Options of a run on engines and placements."""
+
     engine: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"{_ENGINES}; may repeat. tpcc wants one with a server, ycsb one of these or "
-            "rocksdb."
-        ),
-    ] = None,
+        list[str] | None, typer.Option(help=f"{', '.join(registry.engine_names())}; may repeat.")
+    ] = None
     placement: Annotated[
         list[str] | None,
         typer.Option(help="ssd-both, ssd-data-pmem-wal, data=ssd,wal=pmem; may repeat."),
-    ] = None,
-    scale: Annotated[str | None, typer.Option(help="tpch: scale factor [1].")] = None,
-    queries: Annotated[str | None, typer.Option(help="tpch: which queries: 1,6 [all].")] = None,
-    query_seed: Annotated[
-        str | None,
-        typer.Option(help="tpch: seed of random query parameters [validation values]."),
-    ] = None,
-    query_timeout: Annotated[
-        str | None, typer.Option(help="tpch: time limit of one query in seconds [none].")
-    ] = None,
-    test: Annotated[
-        str | None,
-        typer.Option(
-            help="tpch: queries, power, throughput or both (power, throughput) [queries]. "
-            "tpcc: throughput or durability [throughput]."
-        ),
-    ] = None,
-    streams: Annotated[
-        int | None,
-        typer.Option(help="tpch: query streams of a throughput test [the specification's]."),
-    ] = None,
-    refresh: Annotated[
-        bool | None,
-        typer.Option(
-            "--refresh/--no-refresh",
-            help="tpch: refresh functions in power and throughput tests [refresh].",
-        ),
-    ] = None,
-    warehouses: Annotated[
-        int | None, typer.Option(help="tpcc: how many warehouses, of 100 to 150 MB each [10].")
-    ] = None,
-    users: Annotated[
-        int | None,
-        typer.Option(help="tpcc: emulated users [8; with --think-time ten for each warehouse]."),
-    ] = None,
-    ramp_up: Annotated[
-        str | None,
-        typer.Option(
-            help="Time before anything is measured: 30s, 3m. tpcc: [2m]. ycsb: [2m; 0s "
-            "where --operations bound the window]."
-        ),
-    ] = None,
-    duration: Annotated[
-        str | None,
-        typer.Option(
-            help="Length of the measured window: 90s, 3m. tpcc: [3m]. ycsb: [1m; or as long as "
-            "--operations take]."
-        ),
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            help="So many are offered, whatever the engine answers. tpcc: transactions a second; "
-            "ycsb: operations a second [none: each user or client thread waits for its answer]."
-        ),
-    ] = None,
-    think_time: Annotated[
-        bool | None,
-        typer.Option(
-            "--think-time/--no-think-time",
-            help="tpcc: keying and think times of users [no-think-time].",
-        ),
-    ] = None,
-    core: Annotated[
-        str | None,
-        typer.Option(
-            "--workload",
-            help="ycsb: which core workload: a, b, c, d, e, f [a; or as properties say].",
-        ),
-    ] = None,
-    records: Annotated[
-        int | None,
-        typer.Option(help="ycsb: records of the data, of about 1.1 kB each [1000000]."),
-    ] = None,
-    operations: Annotated[
-        int | None,
-        typer.Option(help="ycsb: operations of the measured window [as --duration allows]."),
-    ] = None,
-    update: Annotated[
-        str | None,
-        typer.Option(
-            help="ycsb: what an update of a key-value engine is: read-modify-write, blind, merge "
-            "[read-modify-write]."
-        ),
-    ] = None,
+    ] = None
+    driver: Annotated[
+        str | None, typer.Option(help="Client program that offers the load; both: in turn.")
+    ] = None
     properties: Annotated[
         list[Path] | None,
         typer.Option(
-            "--properties",
-            "-P",
-            help="ycsb: a property file of the official client; may repeat, options override it.",
+            "--properties", "-P", help="Property file of the official YCSB client; may repeat."
         ),
-    ] = None,
-    driver: Annotated[
-        str | None,
-        typer.Option(
-            help="What offers the load. tpcc: loadgen, hammerdb; ycsb: loadgen, ycsb (the "
-            "official client); or both in turn [loadgen]."
-        ),
-    ] = None,
-    cache: Annotated[str | None, typer.Option(help=_CACHE)] = None,
-    plans: Annotated[
-        bool | None,
-        typer.Option(
-            "--plans/--no-plans",
-            help="tpch: keep plans from a second execution [plans; not where streams run].",
-        ),
-    ] = None,
-    suite: Annotated[
-        str | None,
-        typer.Option(help="micro: a suite's name (`harness micro suites`), or its file."),
-    ] = None,
-    tier: Annotated[
-        list[str] | None, typer.Option(help="micro: the tier that is measured; may repeat.")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="micro: a raw device's content may go.")
-    ] = False,
-    format_: Annotated[
-        str, typer.Option("--format", help="micro: table, or perma (PerMA-Bench's JSON).")
-    ] = "table",
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Check everything and print the runs; run nothing."),
-    ] = False,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            help="Experiment of these runs; several commands may add to one (not micro) "
-            "[command-line]."
-        ),
-    ] = None,
-    param: Annotated[
-        list[str] | None, typer.Option("--param", "-p", help="Any workload parameter: key=value.")
-    ] = None,
-    repeats: Annotated[
-        int | None,
-        typer.Option(min=1, max=10_000, help="Interleaved repeats [1; micro: the suite's]."),
-    ] = None,
+    ] = None
     threads: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Threads or parallel workers of the engine. ycsb: client threads, each on a "
-            "connection of its own [8].",
-        ),
-    ] = None,
-    cpus: Annotated[
-        str | None,
-        typer.Option(help="Processors the engine may run on: 0-7,16-23, socket:0, node:0 [all]."),
-    ] = None,
+        int | None, typer.Option(min=1, help="Threads or parallel workers of the engine.")
+    ] = None
+    memory_limit: Annotated[
+        str | None, typer.Option(help="Cap on the engine and its page cache: 4GiB.")
+    ] = None
+    tuning: Annotated[str, typer.Option(help="Tuning profile: computed, paper, or a file.")] = (
+        "computed"
+    )
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Override an engine setting: key=value.")
+    ] = None
+    option: Annotated[
+        list[str] | None, typer.Option("--option", help="Engine option: key=value.")
+    ] = None
     listen: Annotated[
         str | None,
         typer.Option(
             metavar="ADDRESS[:PORT]",
-            help="Address of this host on which the server listens, with TLS, for the hosts of "
-            "-p client_hosts=… [none: they come through ssh].",
+            help="Address where the server listens, with TLS, for -p client_hosts=… [none: ssh].",
         ),
-    ] = None,
-    memory_limit: Annotated[
-        str | None, typer.Option(help="Cap on the engine and its page cache: 4GiB.")
-    ] = None,
-    tuning: Annotated[str, typer.Option(help="Tuning profile: computed, paper, or a file.")] = (
-        "computed"
-    ),
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Override an engine setting: key=value.")
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option("--option", help="Engine option: key=value.")
-    ] = None,
+    ] = None
     dsn: Annotated[
-        str | None, typer.Option(help="An external server ($HARNESS_DSN keeps it out of argv).")
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="Names what you set up on an external server.")
-    ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Seed of what a workload draws: the users' choices of TPC-C, operations and keys "
-            "of YCSB. TPC-H draws nothing of its own: its query parameters follow --query-seed.",
-        ),
-    ] = 0,
-    again: Annotated[
-        bool, typer.Option("--again", help="Start anew: go on with nothing that was cut off.")
-    ] = False,
-    emulate: EmulateOption = None,
-    host: HostOption = None,
-    results: ResultsOption = None,
-    json_: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Run a workload on engines and placements; repeats are interleaved blocks.
-
-    The same command again goes on with a run that was cut off.
-    """
-    given: dict[str, Any] = {
-        "scale": scale,
-        "queries": queries,
-        "query_seed": query_seed,
-        "query_timeout": query_timeout,
-        "test": test,
-        "streams": streams,
-        "refresh": refresh,
-        "cache": cache,
-        "plans": plans,
-        "warehouses": warehouses,
-        "users": users,
-        "ramp_up": ramp_up,
-        "duration": duration,
-        "rate": rate,
-        "think_time": think_time,
-        "workload": core,
-        "records": records,
-        "operations": operations,
-        "update": update,
-    }
-    own: dict[str, Any] = {"suite": suite, "tier": tier, "overwrite": overwrite or None}
-    own["format"] = None if format_ == "table" else format_
-    if workload == "micro":
-        others = {
-            "engine": engine,
-            "placement": placement,
-            "driver": driver,
-            "dsn": dsn,
-            "properties": properties,
-            "memory_limit": memory_limit,
-            "set": set_,
-            "option": option,
-            "label": label,
-            "listen": listen,
-            "name": name,
-        }
-        micro.run_micro(
-            micro.Options(
-                suite,
-                tier or [],
-                micro.parameters(given | others, {"threads": threads, "cpus": cpus}, param),
-                repeats,
-                seed,
-                emulate or [],
-                host,
-                results,
-                format_,
-                json_,
-                dry_run,
-                overwrite,
-                quiet,
-            )
-        )
-        return
-    micro.refuse_own(workload, own)
-    if takes(workload, "threads"):
-        given["threads"], threads = threads, None
-    params = workload_params(workload, given, param, properties)
-    options: dict[str, Any] = key_values(option, "--option")
-    if dsn is not None:
-        options["dsn"] = dsn
-    if not engine:
-        known = ", ".join(sorted(registry.engines()))
-        raise UsageError(f"run {workload}", "no engine is named", f"add --engine; known: {known}")
-    profile: dict[str, Any] = {
-        "schema": 1,
-        "name": _experiment_name(name),
-        "description": "given on the command line",
-        "workload": workload,
-        "axes": {"engine": list(dict.fromkeys(engine))},
-        "fixed": {
-            "params": params,
-            "settings": key_values(set_, "--set"),
-            "engine_options": dict.fromkeys(engine, options),
-            "tuning": tuning,
-            "seed": seed,
-            "emulate": emulate or [],
-        },
-        "repeats": repeats or 1,
-    }
-    if driver is not None:
-        both = list(registry.drivers(workload)) if driver == "both" else [driver]
-        profile["axes"]["driver"] = both
-    if placement:
-        profile["axes"]["placement"] = list(dict.fromkeys(placement))
-    given = {
-        "threads": threads,
-        "cpus": cpus,
-        "memory_limit": memory_limit,
-        "label": label,
-        "listen": listen,
-    }
-    profile["fixed"] |= {key: value for key, value in given.items() if value is not None}
-    plan = expand(
-        Document("command line", profile, {}), registry.normalise, driver=registry.default_driver
+        str | None, typer.Option(help="External server ($HARNESS_DSN keeps it out of argv).")
+    ] = None
+    label: Annotated[str | None, typer.Option(help="Name of the set-up of an external server.")] = (
+        None
     )
-    plan = replace(plan, several_commands=name is not None)
-    into = store(results)
+    name: Annotated[
+        str | None,
+        typer.Option(help=f"Experiment of these runs; commands may share one [{_UNNAMED}]."),
+    ] = None
+    again: Annotated[
+        bool, typer.Option("--again", help="Start from scratch; resume no interrupted run.")
+    ] = False
+
+
+def run(parameters: type[Parameters], options: RunOptions, own: Mapping[str, Any]) -> None:
+    """Run a workload on engines and placements; ``own``: values of its options, by parameter."""
+    plan = _plan(parameters, options, _params(parameters, options, own))
+    into = store(options.results)
     with (
-        progress_on_stderr(quiet) as progress,
-        open_environment(host, plan.emulate, progress) as env,
+        progress_on_stderr(options.quiet) as progress,
+        open_environment(options.host, plan.emulate, progress) as env,
     ):
         steps = plan_steps(plan, env, into, again=True)
-        if dry_run:
-            print_run_list(steps, env, into, json_)
+        if options.dry_run:
+            print_run_list(steps, env, into, options.json_)
             return
         say_repeats(steps, env)
-        finished = run_plan(plan, steps, env, into, anew=again)
-    show.runs(finished, json_)
+        finished = run_plan(plan, steps, env, into, anew=options.again)
+    show.runs(finished, options.json_)
     show.exit_for(finished)
 
 
+def _params(
+    parameters: type[Parameters], options: RunOptions, own: Mapping[str, Any]
+) -> dict[str, Json]:
+    """Values of property files, replaced by those of options and ``--param``."""
+    pairs = key_values(options.param, "--param")
+    for name, value in own.items():
+        if name in pairs:
+            raise UsageError(
+                f"{parameters.declared()[name].option} {value} and --param {name}={pairs[name]}",
+                f"{name} is given twice",
+                "leave one of the two out",
+            )
+    known = registry.all_parameters()
+    for name in pairs.keys() - parameters.declared().keys():
+        if others := [workload for workload, one in known.items() if name in one.declared()]:
+            raise UsageError(
+                f"--param {name} with {parameters.workload}",
+                f"--param {name} is an option of {' and '.join(others)}",
+                f"{parameters.workload} has {', '.join(parameters.declared())}",
+            )
+    found, notes = parameters.from_text(pairs, options.properties or ())
+    for line in notes:
+        typer.echo(line, err=True)
+    given = {name: scalar(v) if isinstance(v, str) else v for name, v in own.items()}
+    return {**found, **given}
+
+
+def _plan(parameters: type[Parameters], options: RunOptions, params: Mapping[str, Json]) -> Plan:
+    """The profile that the command line stands for, expanded."""
+    workload = parameters.workload
+    if not options.engine:
+        raise UsageError(
+            f"run {workload}",
+            "no engine is named",
+            f"add --engine; known: {', '.join(sorted(registry.engines()))}",
+        )
+    engine_options: dict[str, Any] = dict(key_values(options.option, "--option"))
+    if options.dsn is not None:
+        engine_options["dsn"] = options.dsn
+    axes: dict[str, Sequence[str]] = {"engine": list(dict.fromkeys(options.engine))}
+    if options.driver is not None:
+        axes["driver"] = list(parameters.drivers) if options.driver == "both" else [options.driver]
+    if options.placement:
+        axes["placement"] = list(dict.fromkeys(options.placement))
+    fixed = {
+        "params": params,
+        "settings": key_values(options.set_, "--set"),
+        "engine_options": dict.fromkeys(options.engine, engine_options),
+        "tuning": options.tuning,
+        "seed": options.seed,
+        "emulate": options.emulate or [],
+        "threads": options.threads,
+        "cpus": options.cpus,
+        "memory_limit": options.memory_limit,
+        "label": options.label,
+        "listen": options.listen,
+    }
+    profile = {
+        "schema": 1,
+        "name": _experiment_name(options.name),
+        "description": "given on the command line",
+        "workload": workload,
+        "axes": axes,
+        "fixed": {key: value for key, value in fixed.items() if value is not None},
+        "repeats": options.repeats or 1,
+    }
+    plan = expand(Document("command line", profile, {}))
+    return replace(plan, several_commands=options.name is not None)
+
+
 def _experiment_name(name: str | None) -> str:
-    """The name that was given, of the form that profiles have."""
     if name is None:
         return _UNNAMED
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name) or name == _UNNAMED:
@@ -372,3 +188,26 @@ def _experiment_name(name: str | None) -> str:
             "use lower-case letters, digits and dashes, such as log-or-data",
         )
     return name
+
+
+app = typer.Typer(
+    cls=RunGroup,
+    no_args_is_help=True,
+    help="Run a workload. Rerunning the command resumes an interrupted run.",
+)
+for _workload, _parameters in registry.all_parameters().items():
+    _unused = {
+        "driver": len(_parameters.drivers) == 1,
+        "properties": not _parameters.property_files,
+    }
+    app.command(_workload, cls=RunCommand, help=_parameters.__doc__)(
+        callback(
+            RunOptions,
+            partial(run, _parameters),
+            _parameters,
+            without=[name for name, unused in _unused.items() if unused],
+        )
+    )
+app.command("micro", cls=RunCommand, help=micro.MicroOptions.__doc__)(
+    callback(micro.MicroOptions, micro.run_micro)
+)

@@ -177,7 +177,7 @@ def _walk(
     recorder.effective_config = dict(engine.effective_config())
     with _monitors(recorder, engine) as session.monitors:
         recorder.sit_down(standing.conditions or {})
-        recorder.outcome = prepared.workload.measure(spec.params, session)
+        recorder.outcome = prepared.workload.measure(prepared.params, session)
     recorder.monitors = {one.name: one.series() for one in session.monitors}
     recorder.cap_metrics = _cap_metrics(recorder.cap, room)
     if session.placement_checks is None:
@@ -362,7 +362,7 @@ def _loaded(
             prepared.threads,
             env.progress,
         )
-        facts = prepared.workload.load(spec.params, loading)
+        facts = prepared.workload.load(prepared.params, loading)
     if retries := _load_retries(engine):
         pieces = ", ".join(f"{table} {count}" for table, count in sorted(retries.items()))
         env.progress.say(f"loaded again after deadlocks, pieces by table: {pieces}")
@@ -389,7 +389,7 @@ def _clients(
 
 def source_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> Dataset | None:
     """Generated source files, made first where they are missing; None: loaded from no files."""
-    workload, params = prepared.workload, prepared.spec.params
+    workload, params = prepared.workload, prepared.params
     name = prepared.source_name
     if not isinstance(workload, HasSource):
         return None
@@ -404,7 +404,7 @@ def source_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> Data
 
 def changes_data(prepared: ResolvedRun, env: Environment) -> Dataset | None:
     """What the run changes its data by, made first where it is missing; None: nothing."""
-    workload, params = prepared.workload, prepared.spec.params
+    workload, params = prepared.workload, prepared.params
     name = workload.changes_key(params) if isinstance(workload, ChangesData) else None
     if name is None or not isinstance(workload, ChangesData):
         return None
@@ -429,8 +429,8 @@ def _external_data(prepared: ResolvedRun, env: Environment, engine: KeepsOwnData
     """
     assert isinstance(engine, KeepsOwnData)
     spec, workload = prepared.spec, prepared.workload
-    key = dataset_name(spec.workload, workload.data_key(spec.params, spec.driver))
-    spent = isinstance(workload, SpendsData) and workload.spends_data(spec.params)
+    key = dataset_name(spec.workload, workload.data_key(prepared.params, spec.driver))
+    spent = isinstance(workload, SpendsData) and workload.spends_data(prepared.params)
     if not spent and (facts := engine.prepared(key)) is not None:
         return dict(facts)
     engine.prepare(key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,17 +32,19 @@ from harness.store.spec import RunSpec, content_hash
 from harness.tiers.host_scan import store_tier
 from harness.tiers.linux.model import Tier
 from harness.tiers.resolve import check_space, resolve
-from harness.units import MIB, NS_PER_S, format_bytes, parse_duration_ns
+from harness.units import MIB, NS_PER_S, format_bytes
 from harness.workload import (
     AsksOfEngine,
     ChangesData,
     HasSource,
     KnowsSize,
-    TellsParameters,
     Workload,
 )
+from harness.workloads.parameters import Outline, Parameters
 
 _LEAST_MEMORY = 128 * MIB
+#: For tuning profiles, where no duration bounds the window.
+_ASSUMED_WINDOW_NS = 60 * NS_PER_S
 #: Scratch of an engine that is made to be checked and never started.
 _NOWHERE = Path("/nonexistent")
 
@@ -55,7 +56,8 @@ class ResolvedRun:
     spec: RunSpec
     factory: EngineFactory
     version: EngineVersion
-    workload: Workload
+    workload: Workload[Any]
+    params: Parameters
     tiers: Mapping[Part, Tier]
     memory_policy: MemoryPolicy | None
     settings: Mapping[str, str]
@@ -83,7 +85,9 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
     """Check one spec; UsageError for the first thing that cannot work."""
     factory = registry.engine(spec.engine)
     workload = registry.workload(spec.workload)
-    _check_known(f"driver of {spec.workload}", [spec.driver], list(registry.drivers(spec.workload)))
+    params = registry.parameters(spec.workload).from_mapping(spec.params)
+    outline = params.outline()
+    _check_known(f"driver of {spec.workload}", [spec.driver], list(params.drivers))
     _check_known("monitor", spec.monitors, list(registry.monitors()))
     _check_options(factory, spec)
     supported = factory.supported_parts(spec.engine_options)
@@ -104,19 +108,30 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
         {
             "memory": float(spec.memory_limit_bytes or env.memory_bytes),
             "cores": float(threads),
-            "scale": _scale(spec.params),
-            "connections": _connections(spec.params),
-            "window": _window_s(spec.params),
-            "data": _loaded_bytes(workload, spec.params),
+            "scale": outline.scale,
+            "connections": outline.connections,
+            "window": max(1.0, (outline.window_ns or _ASSUMED_WINDOW_NS) / NS_PER_S),
+            "data": workload.loaded_bytes(params) if isinstance(workload, KnowsSize) else 0,
         },
         {**of_file, **spec.settings},
     )
-    listen = _listen(spec, factory)
+    listen = _listen(spec, factory, outline)
     addresses: tuple[str, ...] = ()
     if listen is not None:
-        addresses = ClientHosts(tuple(spec.params["client_hosts"])).addresses(listen.host)
+        addresses = ClientHosts(outline.client_hosts).addresses(listen.host)
     prepared = ResolvedRun(
-        spec, factory, version, workload, tiers, policy, settings, threads, cpus, listen, addresses
+        spec,
+        factory,
+        version,
+        workload,
+        params,
+        tiers,
+        policy,
+        settings,
+        threads,
+        cpus,
+        listen,
+        addresses,
     )
     _check_cache(prepared)
     engine = factory.create(engine_context(prepared, env, env.supervisor, _NOWHERE))
@@ -127,8 +142,8 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
             "leave listen out",
         )
     if isinstance(workload, AsksOfEngine):
-        workload.check_engine(spec.params, spec.driver, engine, settings)
-    source = workload.source_key(spec.params, engine) if isinstance(workload, HasSource) else ""
+        workload.check_engine(params, spec.driver, engine, settings)
+    source = workload.source_key(params, engine) if isinstance(workload, HasSource) else ""
     return replace(
         prepared,
         load_format=getattr(engine, "load_format", ""),
@@ -162,30 +177,8 @@ def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[ResolvedRun]
     once = {run.spec.series(): run for run in prepared if not run.external}
     data = _data_wanted(list(once.values()), env)
     for run in once.values():
-        told = run.workload
-        smaller = told.smaller if isinstance(told, TellsParameters) else "less data"
-        check_space([*_parts_wanted(run), *data], smaller=smaller)
+        check_space([*_parts_wanted(run), *data], smaller=run.params.smaller)
     return prepared
-
-
-def _scale(params: Mapping[str, Any]) -> float:
-    scale = params.get("scale", params.get("warehouses", math.nan))
-    return float(scale)
-
-
-def _connections(params: Mapping[str, Any]) -> float:
-    """Of the client, as workloads call them; 0 where it is one."""
-    return float(params.get("connections") or params.get("threadcount") or 0)
-
-
-def _loaded_bytes(workload: Workload, params: Mapping[str, Any]) -> float:
-    return float(workload.loaded_bytes(params)) if isinstance(workload, KnowsSize) else 0.0
-
-
-def _window_s(params: Mapping[str, Any]) -> float:
-    """Length of the measurement window; a minute where no duration bounds it."""
-    text = params.get("duration")
-    return max(1.0, parse_duration_ns(text) / NS_PER_S) if text else 60.0
 
 
 def _check_known(kind: str, asked: Sequence[str], known: Sequence[str]) -> None:
@@ -246,7 +239,7 @@ def _processors(spec: RunSpec, tiers: Mapping[Part, Tier]) -> tuple[int, ...]:
     return resolve_cpus(spec.cpus, data_node=data.facts.numa_node if data else None)
 
 
-def _listen(spec: RunSpec, factory: EngineFactory) -> Address | None:
+def _listen(spec: RunSpec, factory: EngineFactory, outline: Outline) -> Address | None:
     """Where its server is to listen; UsageError where there is none, or nobody would come."""
     if spec.listen is None:
         return None
@@ -263,7 +256,7 @@ def _listen(spec: RunSpec, factory: EngineFactory) -> Address | None:
             "the server is yours: it listens where you have set it up to",
             "leave listen out; the DSN says where it is",
         )
-    if not spec.params.get("client_hosts"):
+    if not outline.client_hosts:
         raise UsageError(
             asked,
             "no other host would come: the client of this run is on this host, where the "
@@ -276,7 +269,7 @@ def _listen(spec: RunSpec, factory: EngineFactory) -> Address | None:
 
 
 def _check_cache(prepared: ResolvedRun) -> None:
-    cache = prepared.spec.params.get("cache", "warm")
+    cache = prepared.params.outline().cache
     if prepared.external and cache != "warm":
         raise UsageError(
             f"cache mode {cache!r} on an external server",
@@ -307,14 +300,12 @@ def _check_cache(prepared: ResolvedRun) -> None:
 
 def _changes_data(prepared: ResolvedRun) -> bool:
     workload = prepared.workload
-    return (
-        isinstance(workload, ChangesData) and workload.changes_key(prepared.spec.params) is not None
-    )
+    return isinstance(workload, ChangesData) and workload.changes_key(prepared.params) is not None
 
 
 def needed_bytes(prepared: ResolvedRun) -> Mapping[Part, int]:
     """Upper estimate per directory part."""
-    return prepared.workload.estimate_bytes(prepared.spec.params, prepared.load_format)
+    return prepared.workload.estimate_bytes(prepared.params, prepared.load_format)
 
 
 def _parts_wanted(prepared: ResolvedRun) -> list[tuple[Tier, str, int]]:
@@ -336,7 +327,7 @@ def _data_wanted(runs: Sequence[ResolvedRun], env: Environment) -> list[tuple[Ti
         golden[run.golden_name] = sum(needed_bytes(run).values())
         workload = run.workload
         if isinstance(workload, HasSource) and env.source.find(run.source_name) is None:
-            source[run.source_name] = workload.source_bytes(run.spec.params, run.load_format)
+            source[run.source_name] = workload.source_bytes(run.params, run.load_format)
     source |= {name: size for run in runs for name, size in _changes_wanted(run, env).items()}
     wanted = [(env.golden.root, "golden copies", golden), (env.source.root, "source files", source)]
     return [(store_tier(root), what, sum(sizes.values())) for root, what, sizes in wanted if sizes]
@@ -344,7 +335,7 @@ def _data_wanted(runs: Sequence[ResolvedRun], env: Environment) -> list[tuple[Ti
 
 def _changes_wanted(run: ResolvedRun, env: Environment) -> Mapping[str, int]:
     """What the data are changed by, where it is still to be made."""
-    workload, params = run.workload, run.spec.params
+    workload, params = run.workload, run.params
     if not isinstance(workload, ChangesData) or (name := workload.changes_key(params)) is None:
         return {}
     return {} if env.source.find(name) is not None else {name: workload.changes_bytes(params)}
@@ -370,7 +361,7 @@ def golden_key(prepared: ResolvedRun, engine: Engine) -> dict[str, Any]:
         "build": prepared.version.build,
         "driver": spec.driver,
         "workload": spec.workload,
-        "data": prepared.workload.data_key(spec.params, spec.driver),
+        "data": prepared.workload.data_key(prepared.params, spec.driver),
         "format": dict(engine.format_options()),
         "schema": _schema_digest(folder) if folder else "",
     }

@@ -18,7 +18,7 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -26,21 +26,18 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
+from harness import registry
 from harness.errors import UsageError, nearest
 from harness.experiment.expression import evaluate, is_expression
 from harness.experiment.placement import parse_placement
 from harness.host.listen_address import parse_listen
 from harness.host.processors import parse_cpus
 from harness.paths import data_folder
-from harness.store.spec import NATIVE, RunSpec, content_hash
+from harness.store.spec import JsonObject, RunSpec, content_hash
 from harness.units import parse_size
 from harness.warnings import RunWarning, warn
+from harness.workloads.parameters import ParameterError, Parameters
 from harness.yamlfile import Document, Where, load_yaml
-
-#: Checks a workload's parameters and fills in defaults (pure).
-Normalise = Callable[[str, Mapping[str, Any]], dict[str, Any]]
-#: The driver of a workload where the profile names none.
-DefaultDriver = Callable[[str], str]
 
 #: A key of a point: ``("engine",)`` or ``("params", "scale")``.
 _Key = tuple[str, ...]
@@ -139,18 +136,11 @@ def published_of(experiment: str) -> tuple[Path | None, tuple[str, ...]]:
     return None, ()
 
 
-def native(_workload: str) -> str:
-    """The default of workloads that the harness itself offers."""
-    return NATIVE
-
-
 def load_profile(
     path: Path,
-    normalise: Normalise,
     emulate: tuple[str, ...] = (),
     size: float | None = None,
-    driver: DefaultDriver = native,
-    params: Mapping[str, Any] | None = None,
+    params: JsonObject | None = None,
 ) -> Plan:
     """Read, validate and expand a profile file.
 
@@ -162,7 +152,7 @@ def load_profile(
     if params:
         document = _with_params(document, params)
     published = path.with_name(_PUBLISHED)
-    return expand(document, normalise, published if published.exists() else None, emulate, driver)
+    return expand(document, published if published.exists() else None, emulate)
 
 
 def _resized(document: Document, size: float) -> Document:
@@ -177,7 +167,7 @@ def _resized(document: Document, size: float) -> Document:
     return replace(document, value={**document.value, "size": size})
 
 
-def _with_params(document: Document, params: Mapping[str, Any]) -> Document:
+def _with_params(document: Document, params: JsonObject) -> Document:
     """The profile with these workload parameters fixed, whatever it says of them itself."""
     profile = document.value
     together = [entry.get("params", {}) for entry in profile["axes"].get("configuration", ())]
@@ -194,21 +184,19 @@ def _with_params(document: Document, params: Mapping[str, Any]) -> Document:
 
 
 def expand(
-    document: Document,
-    normalise: Normalise,
-    published: Path | None = None,
-    emulate: tuple[str, ...] = (),
-    driver: DefaultDriver = native,
+    document: Document, published: Path | None = None, emulate: tuple[str, ...] = ()
 ) -> Plan:
     """The plan of a profile (see the module); UsageError names file and line."""
     profile: Mapping[str, Any] = document.value
     fixed: Mapping[str, Any] = profile.get("fixed", {})
+    with _blaming(document, ("workload",)):
+        parameters = registry.parameters(profile["workload"])
     _refuse_twice(document, profile["axes"], fixed)
     _check_engine_options(document, profile)
     requests = {_tier(request): request for request in (*fixed.get("emulate", ()), *emulate)}
     specs = [
         replace(
-            _spec(document, _point(document, profile, choice), normalise, driver),
+            _spec(document, _point(document, profile, choice), parameters),
             emulate=tuple(requests),
         )
         for choice in _choices(profile["axes"])
@@ -402,9 +390,7 @@ def _ordered(
     return specs if block % 2 == 0 else specs[::-1]
 
 
-def _spec(
-    document: Document, point: _Point, normalise: Normalise, driver: DefaultDriver
-) -> RunSpec:
+def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> RunSpec:
     values = point.values
     engine = values.get("engine")
     if engine is None:
@@ -424,7 +410,7 @@ def _spec(
         workload=point.workload,
         engine=engine,
         placement=placed,
-        params=_params(document, point, normalise),
+        params=_params(document, point, parameters),
         tuning=values.get("tuning", "computed"),
         settings={key: _text(value) for key, value in values.get("settings", {}).items()},
         engine_options=values.get("engine_options", {}).get(engine, {}),
@@ -433,43 +419,23 @@ def _spec(
         required_host_mode=values.get("host_mode"),
         label=values.get("label"),
         seed=int(values.get("seed", 0)),
-        driver=values.get("driver") or _default_driver(document, point, driver),
+        driver=values.get("driver") or next(iter(parameters.drivers)),
         monitors=tuple(values.get("monitors", ("process",))),
         cpus=held,
         listen=heard,
     )
 
 
-def _default_driver(document: Document, point: _Point, driver: DefaultDriver) -> str:
-    with _blaming(document, ("workload",)):
-        return driver(point.workload)
-
-
-def _params(document: Document, point: _Point, normalise: Normalise) -> dict[str, Any]:
-    """The workload's parameters, checked; an error names the line of the one to blame."""
-    params = point.values.get("params", {})
-    refusal = _refusal(normalise, point.workload, params)
-    if refusal is None:
-        return normalise(point.workload, params)
+def _params(document: Document, point: _Point, parameters: type[Parameters]) -> JsonObject:
+    """The workload's parameters, checked; an error names the line of the wrong one."""
     where: Where = ("fixed", "params")
-    if _refusal(normalise, point.workload, {}) == refusal:  # whatever the parameters
-        where = ("workload",)
-    else:
-        for name, value in params.items():
-            if _refusal(normalise, point.workload, {name: value}) == refusal:
-                where = point.where("params", name)
-                break
-    with _blaming(document, where):
-        return normalise(point.workload, params)
-
-
-def _refusal(normalise: Normalise, workload: str, params: Mapping[str, Any]) -> str | None:
-    """Why these parameters are refused, None where they are not."""
     try:
-        normalise(workload, params)
+        return parameters.from_mapping(point.values.get("params", {})).to_json()
     except UsageError as error:
-        return str(error)
-    return None
+        if isinstance(error, ParameterError):
+            where = point.where("params", error.parameter)
+        with _blaming(document, where):
+            raise
 
 
 def _text(value: Any) -> str:

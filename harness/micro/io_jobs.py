@@ -27,7 +27,7 @@ from typing import Any, Literal, cast
 from harness.errors import UsageError, nearest
 from harness.micro.overrides import chosen, parse_only
 from harness.units import MIB, NS_PER_S, parse_duration_ns, parse_size
-from harness.workloads import parameters
+from harness.workloads.parameters import Choice, Count, unknown
 from harness.yamlfile import Document, Where
 
 Operation = Literal["read", "write"]
@@ -120,7 +120,7 @@ def plan_of(params: Mapping[str, Any]) -> IoPlan:
     """The plan that a suite's parameters mean; UsageError names what is wrong in them."""
     for name in params:
         if name not in _DEFAULTS:
-            raise parameters.unknown("fio", str(name), list(_DEFAULTS), {"runtime": "duration"})
+            raise unknown("fio", str(name), list(_DEFAULTS), {"runtime": "duration"})
     given = {**_DEFAULTS, **params}
     size = size_of("size", given["size"])
     if size % WRITTEN_BYTES:
@@ -224,16 +224,14 @@ def _job(name: str, values: Mapping[str, Any], swept: tuple[str, ...]) -> IoJob:
     return IoJob(
         measurement=name,
         operation=cast(
-            Operation, parameters.one_of("operation", values["operation"], ("read", "write"))
+            Operation, Choice(("read", "write")).parse("operation", values["operation"])
         ),
-        pattern=cast(
-            Pattern, parameters.one_of("pattern", values["pattern"], ("sequential", "random"))
-        ),
-        access_bytes=parameters.count("access", size_of("access", values["access"]), 1 << 30),
-        queue_depth=parameters.count("queue_depth", values["queue_depth"], _DEEPEST),
-        threads=parameters.count("threads", values["threads"], _MOST_THREADS),
-        sync=cast(Sync, parameters.one_of("sync", values["sync"], _SYNCS)),
-        direct=cast(Direct, parameters.one_of("direct", direct, ("auto", "yes", "no"))),
+        pattern=cast(Pattern, Choice(("sequential", "random")).parse("pattern", values["pattern"])),
+        access_bytes=Count(1 << 30).parse("access", size_of("access", values["access"])),
+        queue_depth=Count(_DEEPEST).parse("queue_depth", values["queue_depth"]),
+        threads=Count(_MOST_THREADS).parse("threads", values["threads"]),
+        sync=cast(Sync, Choice(_SYNCS).parse("sync", values["sync"])),
+        direct=cast(Direct, Choice(("auto", "yes", "no")).parse("direct", direct)),
         swept=swept,
     )
 

@@ -21,7 +21,7 @@ from harness.micro.protocol import Measured, Planned, PlannedOne, Workplace, mea
 from harness.store.result import Check, Metric
 from harness.tiers.linux.model import Tier
 from harness.units import MIB, format_bytes
-from harness.workloads import parameters
+from harness.workloads.parameters import Count, unknown
 
 _DEFAULTS: Mapping[str, Any] = {
     "requests": 2000,
@@ -112,12 +112,12 @@ def measure(work: Workplace, params: Mapping[str, Any]) -> Measured:
 def _plan(params: Mapping[str, Any]) -> _Plan:
     for name in params:
         if name not in _DEFAULTS:
-            raise parameters.unknown("ioping", str(name), list(_DEFAULTS), {"size": "working_set"})
+            raise unknown("ioping", str(name), list(_DEFAULTS), {"size": "working_set"})
     given = {**_DEFAULTS, **params}
     only = parse_only(given["only"]) if given["only"] else ()
     # Of 0 bytes ioping would make sizes of its own.
     working_set = size_of("working_set", given["working_set"])
-    access = parameters.count("access", size_of("access", given["access"]), _LARGEST_ACCESS)
+    access = Count(_LARGEST_ACCESS).parse("access", size_of("access", given["access"]))
     if access > working_set:
         raise UsageError(
             f"access {given['access']} of ioping",
@@ -125,7 +125,7 @@ def _plan(params: Mapping[str, Any]) -> _Plan:
             "give a smaller access or a larger working_set",
         )
     return _Plan(
-        parameters.count("requests", _number(given["requests"]), 1_000_000),
+        Count(1_000_000).parse("requests", _number(given["requests"])),
         access,
         working_set,
         chosen(_CASES, only, lambda case: ("ioping", _configuration(*case))),

@@ -355,15 +355,16 @@ def again(original: StoredRun, env: Environment, store: Store) -> StoredRun:
         raise UsageError(f"repeat {original.run_id}", "its suite is not stored", "run it anew")
     spec = original.spec
     assert spec.placement is not None
+    params: Any = spec.params  # as RunSpec has them of a suite
     documents = [Document(path, value, {}) for path, value in kept["documents"].items()]
     asked = Asked(
         suite=kept["name"],
         documents=documents,
         tier=spec.placement.data,
-        params=spec.params["asked"],
-        repeats=spec.params["repeats"],
+        params=params["asked"],
+        repeats=params["repeats"],
         seed=spec.seed,
         emulate=spec.emulate,
-        overwrite=spec.params["overwrite"],
+        overwrite=params["overwrite"],
     )
     return run(prepare(asked, env), env, store)

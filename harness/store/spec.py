@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from harness.experiment.placement import Placement, parse_placement
 from harness.store import schemas
+
+#: A JSON value: a document's, whose types are those of its schema.
+Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
+JsonObject: TypeAlias = Mapping[str, Json]
 
 #: The version of run.json, its spec and its manifest. Runs of another version are not read.
 RUN_SCHEMA: int = schemas.schema("run-spec")["properties"]["schema"]["const"]
@@ -33,14 +37,15 @@ class RunSpec:
     """One engine × workload × placement × parameters, once.
 
     ``placement`` is None for an external engine only; ``label`` then names what
-    its owner set up. ``block`` is the number of the interleaved repeat block.
+    its owner set up. ``params`` are the workload's, as JSON (harness.workloads.parameters);
+    ``block`` is the number of the interleaved repeat block.
     ``required_host_mode`` is None where any will do; ``Default|AppDirect``: one of them.
     """
 
     workload: str
     engine: str
     placement: Placement | None
-    params: Mapping[str, Any]
+    params: JsonObject
     tuning: str = "computed"
     settings: Mapping[str, str] = field(default_factory=dict)
     engine_options: Mapping[str, Any] = field(default_factory=dict)

@@ -1,105 +1,388 @@
-"""Values of a workload's parameters: one form for each, and three-part errors for the others."""
+"""Typed parameters of a workload, stated once.
+
+Each workload has a frozen dataclass derived from :class:`Parameters`, in its ``params.py``. A
+field's metadata (:func:`parameter`) holds type and bounds (a :class:`Kind`), default, help and
+command-line option. From it come validation, the sub-command of ``harness run``, the table in the
+workload's docs page, and the JSON of run specs and of the native client.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from harness.errors import UsageError, nearest
+from harness.store.spec import NATIVE, Json, JsonObject
 from harness.units import parse_duration_ns
+from harness.yamlfile import scalar
+
+CacheMode = Literal["cold-per-query", "cold-per-run", "warm"]
 
 _LONGEST_NS = 7 * 24 * 3600 * 10**9
 #: A destination of ssh's; never one that it would take for an option.
 _HOST = re.compile(r"(ssh://)?[A-Za-z0-9_][A-Za-z0-9_.@:%-]*")
 _UNITS = (("h", 3600 * 10**9), ("m", 60 * 10**9), ("s", 10**9), ("ms", 10**6), ("us", 10**3))
+_METADATA = "parameter"
+
+
+class ParameterError(UsageError):
+    """An unknown parameter, or a value that its kind does not accept."""
+
+    def __init__(self, parameter: str, problem: str, context: str, hint: str) -> None:
+        super().__init__(problem, context, hint)
+        self.parameter = parameter
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A duration with one text form: ``90s`` and ``1.5m`` are both ``90s``."""
+
+    ns: int
+
+    @property
+    def seconds(self) -> float:
+        """The duration in seconds."""
+        return self.ns / 1e9
+
+    def __str__(self) -> str:
+        if self.ns == 0:
+            return "0s"
+        unit, size = next(((u, s) for u, s in _UNITS if self.ns % s == 0), ("ns", 1))
+        return f"{self.ns // size}{unit}"
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The facts that the harness needs of any workload's parameters.
+
+    ``scale``: NaN for a workload without one. ``connections``: of the clients; 0 if unknown.
+    ``window_ns``: length of the measurement window; 0 if no duration bounds it.
+    """
+
+    scale: float = math.nan
+    connections: int = 0
+    ramp_up_ns: int = 0
+    window_ns: int = 0
+    cache: CacheMode = "warm"
+    client_hosts: tuple[str, ...] = ()
+
+
+# Kinds of values ------------------------------------------------------------------
+
+
+class Kind(Protocol):
+    """The type and bounds of a parameter."""
+
+    @property
+    def values(self) -> str:
+        """The accepted values, for help and docs."""
+
+    def parse(self, name: str, value: Any) -> Any:
+        """Convert a JSON value; UsageError if it is not accepted."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """A whole number from ``least`` to ``most``."""
+
+    most: int
+    least: int = 1
+
+    @property
+    def values(self) -> str:
+        return f"{self.least:,} to {self.most:,}"
+
+    def parse(self, name: str, value: Any) -> int:
+        whole = isinstance(value, float) and value.is_integer()
+        if isinstance(value, bool) or not (isinstance(value, int) or whole):
+            found = "not a whole number"
+        elif not self.least <= value <= self.most:
+            found = "out of range"
+        else:
+            return int(value)
+        raise UsageError(f"{name} {value!r}", found, f"choose a whole number from {self.values}")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number from ``least`` to ``most``; with ``open_ended`` exclusive of both."""
+
+    least: float = 0
+    most: float = math.inf
+    open_ended: bool = False
+    unit: str = ""
+
+    @property
+    def values(self) -> str:
+        unit = f" {self.unit}" if self.unit else ""
+        if self.most == math.inf:
+            return f"{'>' if self.open_ended else '>='} {self.least:g}{unit}"
+        between = f"{self.least:g} to {self.most:,.10g}"
+        return f"{between}{', exclusive' if self.open_ended else ''}{unit}"
+
+    def parse(self, name: str, value: Any) -> int | float:
+        if not is_number(value):
+            found = "not a number"
+        elif (value < self.least or value > self.most) or (
+            self.open_ended and value in (self.least, self.most)
+        ):
+            found = "out of range"
+        else:
+            return int(value) if value == int(value) else float(value)
+        raise UsageError(f"{name} {value!r}", found, f"choose a number: {self.values}")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """True or false."""
+
+    values = "true, false"
+
+    def parse(self, name: str, value: Any) -> bool:
+        if isinstance(value, bool):
+            return value
+        raise UsageError(f"{name} {value!r}", "neither true nor false", "choose true or false")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several words."""
+
+    words: tuple[str, ...]
+
+    @property
+    def values(self) -> str:
+        return ", ".join(self.words)
+
+    def parse(self, name: str, value: Any) -> str:
+        if value in self.words:
+            return str(value)
+        raise UsageError(
+            f"{name} {value!r}",
+            f"not a {name}{nearest(str(value), self.words)}",
+            f"choose {self.values}",
+        )
+
+
+@dataclass(frozen=True)
+class Time:
+    """A duration with its unit, 7 days at most."""
+
+    least_ns: int = 0
+
+    @property
+    def values(self) -> str:
+        return f"{Duration(self.least_ns)} to {Duration(_LONGEST_NS)}"
+
+    def parse(self, name: str, value: Any) -> Duration:
+        nanoseconds = parse_duration_ns(str(value)) if value != 0 else 0
+        if not self.least_ns <= nanoseconds <= _LONGEST_NS:
+            raise UsageError(
+                f"{name} {value!r}", "out of range", f"choose from {self.values} (7 days)"
+            )
+        return Duration(nanoseconds)
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Destinations of ssh: ``client1,bench@client2`` or a list."""
+
+    values = "HOST,…"
+
+    def parse(self, name: str, value: Any) -> tuple[str, ...]:
+        names = value.split(",") if isinstance(value, str) else list(value or [])
+        for host in names:
+            if not isinstance(host, str) or not _HOST.fullmatch(host):
+                raise UsageError(
+                    f"{name} {host!r}",
+                    "not a host as ssh takes it",
+                    "write host, user@host, or ssh://user@host:port",
+                )
+        return tuple(names)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a JSON value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+# Parameters ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """The metadata of one field.
+
+    ``name``: in JSON, profiles and ``--param``; ``field``: in Python. ``default``: as in JSON.
+    ``derive``: the default from the parameters declared before this one and all without
+    ``derive``; ``default_text`` describes it. ``option``: of the command line, empty for none.
+    ``omit_unset``: whether to leave it out of the JSON while it has no value.
+    ``native``: whether the native client's spec holds it.
+    """
+
+    kind: Kind
+    help: str
+    default: Json = None
+    derive: Callable[[Any], Any] | None = None
+    default_text: str = ""
+    option: str = ""
+    name: str = ""
+    field: str = ""
+    omit_unset: bool = False
+    native: bool = False
+
+    def parse(self, value: Any) -> Any:
+        """Convert a JSON value; ParameterError if the kind does not accept it."""
+        try:
+            return self.kind.parse(self.name, value)
+        except UsageError as error:
+            raise ParameterError(self.name, error.problem, error.context, error.hint) from error
+
+
+def parameter(
+    kind: Kind,
+    default: Json = None,
+    *,
+    help: str,
+    option: str = "",
+    derive: Callable[[Any], Any] | None = None,
+    default_text: str = "",
+    name: str = "",
+    omit_unset: bool = False,
+    native: bool = False,
+) -> Any:
+    """Declare a field of a :class:`Parameters` class; see :class:`Parameter`."""
+    text = default_text or _text(default)
+    told = Parameter(kind, help, default, derive, text, option, name, "", omit_unset, native)
+    return field(metadata={_METADATA: told})
+
+
+class Parameters:
+    """Base of the workloads' parameters: frozen dataclasses whose fields are declared with
+    :func:`parameter`. The docstring's first line describes the workload.
+    """
+
+    workload: ClassVar[str]
+    #: Programs that can offer the load, each with a description; the first is the default.
+    drivers: ClassVar[Mapping[str, str]] = {NATIVE: "the harness itself"}
+    #: Whether ``from_text`` reads property files.
+    property_files: ClassVar[bool] = False
+    #: The hint if a tier has too little space.
+    smaller: ClassVar[str] = "less data"
+    #: Names that other workloads or programs use for a parameter.
+    aliases: ClassVar[Mapping[str, str]] = {}
+    _declared: ClassVar[Mapping[str, Parameter]]
+
+    @classmethod
+    def declared(cls) -> Mapping[str, Parameter]:
+        """The parameters by name."""
+        if "_declared" not in vars(cls):
+            cls._declared = {one.name: one for one in _declarations(cls)}
+        return cls._declared
+
+    @classmethod
+    def options(cls) -> Mapping[str, Parameter]:
+        """The parameters that have a command-line option, by option."""
+        return {one.option: one for one in cls.declared().values() if one.option}
+
+    @classmethod
+    def from_mapping(cls, given: JsonObject) -> Self:
+        """Validate values and fill in defaults; a null means the default.
+
+        ParameterError for an unknown name or a bad value, UsageError for values that exclude
+        each other.
+        """
+        declared = cls.declared()
+        for name in given:
+            if name not in declared:
+                by_option = {o[2:].replace("-", "_"): one.name for o, one in cls.options().items()}
+                raise unknown(cls.workload, name, list(declared), {**by_option, **cls.aliases})
+        said: dict[str, Json] = {name: v for name, v in given.items() if v is not None}
+        values: dict[str, Json] = {**cls.presets(said), **said}
+        made = object.__new__(cls)
+        for later in (False, True):
+            for name, one in declared.items():
+                derive = None if name in values else one.derive
+                if (derive is not None) != later:
+                    continue
+                value = derive(made) if derive else values.get(name, one.default)
+                value = None if value is None else one.parse(value)
+                object.__setattr__(made, one.field, value)
+        return made.resolve()
+
+    @classmethod
+    def presets(cls, given: JsonObject) -> JsonObject:
+        """Defaults that depend on the given values."""
+        return {}
+
+    @classmethod
+    def from_text(
+        cls, pairs: Mapping[str, str], files: Sequence[Any] = ()
+    ) -> tuple[JsonObject, Sequence[str]]:
+        """Values of ``--param NAME=VALUE`` and of property files, and notes on ignored ones."""
+        return {name: scalar(value) for name, value in pairs.items()}, ()
+
+    def resolve(self) -> Self:
+        """Check the parameters against each other (UsageError); the result is final."""
+        return self
+
+    def outline(self) -> Outline:
+        """The facts that the harness needs of any workload's parameters."""
+        return Outline()
+
+    def to_json(self) -> dict[str, Json]:
+        """The parameters as in run.json; :meth:`from_mapping` reads them."""
+        return {
+            name: _json(value)
+            for name, one in self.declared().items()
+            if (value := getattr(self, one.field)) not in (None, ()) or not one.omit_unset
+        }
+
+    def native_json(self) -> dict[str, Json]:
+        """The parameters as in the native client's spec; those without a value are left out."""
+        declared = self.declared()
+        return {
+            name: value
+            for name, value in self.to_json().items()
+            if declared[name].native and value is not None
+        }
+
+
+def _declarations(cls: type[Parameters]) -> Iterator[Parameter]:
+    for item in fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
+        told: Parameter = item.metadata[_METADATA]
+        yield replace(told, name=told.name or item.name, field=item.name)
 
 
 def unknown(
-    workload: str, name: str, known: Sequence[str], elsewhere: Mapping[str, str]
-) -> UsageError:
-    """For a name that is none; ``elsewhere``: what the same thing is called by others."""
-    same = elsewhere.get(name)
+    owner: str, name: str, known: Sequence[str], aliases: Mapping[str, str]
+) -> ParameterError:
+    """The error for an unknown name; ``aliases``: names that others use for a parameter."""
+    same = aliases.get(name)
     hint = f" (did you mean {same!r}?)" if same else nearest(name, list(known))
-    return UsageError(
-        f"{workload} parameter {name!r}",
-        f"not a parameter of {workload}{hint}",
+    return ParameterError(
+        name,
+        f"{owner} parameter {name!r}",
+        f"not a parameter of {owner}{hint}",
         f"the parameters are {', '.join(known)}",
     )
 
 
-def given_or(value: Any, default: Any) -> Any:
-    """The default where nothing is given."""
-    return default if value is None else value
-
-
-def count(name: str, value: Any, most: int, least: int = 1) -> int:
-    """A whole number from ``least`` to ``most``."""
-    whole = isinstance(value, float) and value.is_integer()
-    if isinstance(value, bool) or not (isinstance(value, int) or whole):
-        found = "not a whole number"
-    elif not least <= value <= most:
-        found = "out of range"
-    else:
-        return int(value)
-    raise UsageError(f"{name} {value!r}", found, f"choose a whole number from {least} to {most:,}")
-
-
-def flag(name: str, value: Any) -> bool:
-    """True or false."""
-    if isinstance(value, bool):
-        return value
-    raise UsageError(f"{name} {value!r}", "neither true nor false", "choose true or false")
-
-
-def one_of(name: str, value: Any, known: Sequence[str]) -> str:
-    """One of several words."""
-    if value in known:
+def _json(value: Any) -> Json:
+    if isinstance(value, Duration):
         return str(value)
-    raise UsageError(
-        f"{name} {value!r}",
-        f"there is no such {name}{nearest(str(value), list(known))}",
-        f"choose {', '.join(known)}",
-    )
+    if isinstance(value, tuple):
+        return list(value)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
-def rate(name: str, value: Any, what: str) -> int | float | None:
-    """More than 0 of ``what`` a second; None where none is asked for."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise UsageError(f"{name} {value!r}", "not a number", f"give {what} a second")
-    if value <= 0:
-        raise UsageError(f"{name} {value!r}", "nothing would be offered", "give 1 or more")
-    return int(value) if value == int(value) else float(value)
-
-
-def duration(name: str, value: Any, least_ns: int) -> str:
-    """One form for each: ``90s`` and ``1.5m`` are both ``90s``; 7 days at most."""
-    nanoseconds = parse_duration_ns(str(value)) if value != 0 else 0
-    if not least_ns <= nanoseconds <= _LONGEST_NS:
-        do = f"choose from {_text_of(least_ns)} to {_text_of(_LONGEST_NS)} (7 days)"
-        raise UsageError(f"{name} {value!r}", "out of range", do)
-    return _text_of(nanoseconds)
-
-
-def duration_ns(params: Mapping[str, Any], name: str) -> int:
-    """A duration of normalised parameters."""
-    return parse_duration_ns(params[name])
-
-
-def client_hosts(given: Any) -> list[str]:
-    """``client1,bench@client2`` or a list of such; empty: this host."""
-    names = given.split(",") if isinstance(given, str) else list(given or [])
-    for name in names:
-        if not isinstance(name, str) or not _HOST.fullmatch(name):
-            raise UsageError(
-                f"client_hosts {name!r}",
-                "not a host as ssh takes it",
-                "write host, user@host, or ssh://user@host:port",
-            )
-    return names
+def _text(default: Json) -> str:
+    if isinstance(default, bool):
+        return str(default).lower()
+    return "none" if default is None else str(default)
 
 
 def check_clients(clients: int, hosts: Sequence[str]) -> None:
@@ -107,13 +390,6 @@ def check_clients(clients: int, hosts: Sequence[str]) -> None:
     if clients < len(hosts):
         raise UsageError(
             f"{clients} clients on {len(hosts)} client_hosts",
-            "every host needs a client process at least",
+            "every host needs at least one client process",
             f"choose clients={len(hosts)} or more, or fewer hosts",
         )
-
-
-def _text_of(nanoseconds: int) -> str:
-    if nanoseconds == 0:
-        return "0s"
-    unit, size = next(((u, s) for u, s in _UNITS if nanoseconds % s == 0), ("ns", 1))
-    return f"{nanoseconds // size}{unit}"

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from harness.drivers.loadgen.client_hosts import ClientHosts
-from harness.errors import UsageError
-from harness.workloads.tpcc.options import normalise
 
 _SSH = """#!/bin/sh
 # ssh -T -o A=B … [-R REMOTE:LOCAL] HOST COMMAND
@@ -106,24 +104,6 @@ def test_durability_is_looked_for_here_alone(client):
     done = client("-p", "client_hosts=client1", "--test", "durability")
     assert done.code == 2
     assert "the journal of commits stays on the host of each client" in done.err
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"client_hosts": "-oProxyCommand=x"}, "not a host as ssh takes it"),
-        ({"client_hosts": "a,b", "clients": 1}, "every host needs a client process"),
-    ],
-)
-def test_refused_by_the_options(given, words):
-    with pytest.raises(UsageError, match=words):
-        normalise(given)
-
-
-def test_runs_without_hosts_keep_their_hash():
-    assert "client_hosts" not in normalise({})
-    assert normalise(normalise({"client_hosts": "a,b"}))["client_hosts"] == ["a", "b"]
-    assert normalise({"client_hosts": "a,b,c"})["clients"] == 3
 
 
 def test_processes_go_round_the_hosts():

@@ -1,4 +1,4 @@
-"""What ``harness run --help`` says of workloads' options is what the workloads do."""
+"""Sub-commands of ``harness run`` have the options of their workload's parameters."""
 
 from __future__ import annotations
 
@@ -7,58 +7,44 @@ import typer
 
 from harness import registry
 from harness.cli.app import app
-from harness.cli.params import has, option_text
 
-HELP = {
-    option: parameter.help
-    for parameter in typer.main.get_command(app).commands["run"].params
-    for option in parameter.opts
-    if getattr(parameter, "help", None)
-}
+RUN = typer.main.get_command(app).commands["run"]
 
 
-#: Options that say what a workload does with them and are none of its parameters.
-OTHERS = {"--driver", "--properties", "-P"}
+def options(workload: str) -> dict[str, str]:
+    """Help text by option."""
+    command = RUN.commands[workload]
+    return {text: one.help for one in command.params for text in (*one.opts, *one.secondary_opts)}
 
 
-@pytest.mark.parametrize("workload", ["tpch", "tpcc", "ycsb"])
-def test_an_option_says_whose_it_is(workload):
-    entry = registry.workload(workload)
-    others = [one for one in registry.workloads() if one != workload]
-    for option, told in HELP.items():
-        own = option.startswith("--") and has(entry, option[2:].replace("-", "_"))
-        if f"{workload}: " in told and option not in OTHERS:
-            assert own, option
-        elif own:
-            assert not any(f"{other}: " in told for other in others), option
+def test_every_workload_and_the_microbenchmarks_have_a_sub_command():
+    assert set(RUN.commands) == {*registry.workloads(), "micro"}
 
 
-@pytest.mark.parametrize(
-    ("workload", "option", "name"),
-    [
-        ("tpch", "--scale", "scale"),
-        ("tpch", "--cache", "cache"),
-        *(("tpcc", option_text(n), n) for n in ("warehouses", "test", "users", "ramp_up")),
-        ("tpcc", "--duration", "duration"),
-        *(("ycsb", option_text(n), n) for n in ("workload", "update", "ramp_up", "duration")),
-        ("ycsb", "--records", "recordcount"),
-        ("ycsb", "--threads", "threadcount"),
-    ],
-)
-def test_the_default_it_tells_is_the_one_that_is_used(workload, option, name):
-    used = registry.normalise(workload, {})
-    _, _, told = HELP[option].partition(f"{workload}: ")
-    _, _, default = told.partition("[")
-    words = default.partition("]")[0].replace(";", " ").split()
-    assert words[0] == str(used[name]), name
+@pytest.mark.parametrize("workload", registry.all_parameters())
+def test_a_workload_has_its_own_options_and_not_those_of_others(workload):
+    mine, shown = registry.parameters(workload).options(), options(workload)
+    for option, one in mine.items():
+        assert f"[{one.default_text}]" in shown[option]
+    for other in registry.all_parameters().values():
+        for option in other.options().keys() - mine.keys() - {"--threads"}:
+            assert option not in shown
+    assert {"--engine", "--placement", "--param", "--json"} <= shown.keys()
 
 
-def test_engines_and_drivers_are_those_that_there_are():
+def test_the_options_of_a_suite_are_its_own():
+    assert {"--suite", "--tier", "--duration"} <= options("micro").keys()
+    assert not {"--engine", "--warehouses"} & options("micro").keys()
+
+
+def test_help_lists_the_parameters_and_drivers_that_have_no_option(harness):
+    shown = harness("run", "ycsb", "--help")
+    assert shown.code == 0
+    for name, one in registry.parameters("ycsb").declared().items():
+        assert one.option in shown.out and (one.option or name in shown.out)
+    assert all(name in shown.out for name in registry.parameters("ycsb").drivers)
+
+
+def test_engines_of_the_help_are_those_that_there_are():
     assert set(registry.engines()) == set(registry.engine_names())
-    assert set(registry.workloads()) == set(registry.workload_names())
-    for name in registry.engine_names():
-        assert name in HELP["--engine"]
-    for workload in ("tpcc", "ycsb"):
-        for name in registry.drivers(workload):
-            assert name in HELP["--driver"]
-        assert f"[{registry.default_driver(workload)}]" in HELP["--driver"]
+    assert all(name in options("tpch")["--engine"] for name in registry.engine_names())

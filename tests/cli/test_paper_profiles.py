@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from harness import registry
 from harness.execution.opening import open_environment
 from harness.execution.run_list import plan_steps
 from harness.experiment.profile import known_profiles, load_profile
@@ -69,7 +68,7 @@ def test_after_the_switch_the_runs_of_the_other_mode_still_count(stopped, loaded
     for name, value in loaded.environment.items():
         if name.startswith("HARNESS_"):
             monkeypatch.setenv(name, value)
-    plan = load_profile(file, registry.normalise)
+    plan = load_profile(file)
     with progress_on_stderr(True) as progress, open_environment(None, (), progress) as env:
         switched = dataclasses.replace(env, host={**env.host, "mode": "Memory"})
         memory, default = plan_steps(plan, switched, Store(loaded.results))
@@ -103,7 +102,7 @@ def test_the_paper_s_profiles_plan_on_a_host_without_memory_mode(loaded, name):
 
 def tiers_of(profile: str) -> set[str]:
     """Those that its placements name."""
-    plan = load_profile(known_profiles()[profile], registry.normalise)
+    plan = load_profile(known_profiles()[profile])
     return {tier for spec in plan.runs for tier in spec.placement.tiers()}
 
 
@@ -142,7 +141,7 @@ def test_the_paper_s_tpcc_profiles_have_its_regime():
     """§3.1: 1000 warehouses, 48 GB of buffers, 64 GB of memory, 3 minutes twice."""
     assert {name.removeprefix(PAPER) for name in profiles_of("tpcc")} == set(VARIED)
     for name in profiles_of("tpcc"):
-        plan = load_profile(known_profiles()[name], registry.normalise, size=100)
+        plan = load_profile(known_profiles()[name], size=100)
         assert len(plan.runs) == VARIED[name.removeprefix(PAPER)], name
         for spec in plan.runs:
             assert spec.params["warehouses"] == 1000
@@ -164,9 +163,7 @@ def test_the_memory_cap_leaves_room_for_128_sessions_at_every_size():
     """What a session needs does not shrink with the data; the ratio is the paper's from 7 on."""
     path = known_profiles()[PAPER + "fig5"]
     for size in (0.1, 1, 7, 100):
-        (limit,) = {
-            s.memory_limit_bytes for s in load_profile(path, registry.normalise, size=size).runs
-        }
+        (limit,) = {s.memory_limit_bytes for s in load_profile(path, size=size).runs}
         assert limit - 480_000_000 * size >= 2**30
         assert (limit == 640_000_000 * size) is (size >= 7)
 
@@ -175,7 +172,7 @@ def test_the_paper_s_ycsb_profiles_have_its_regime():
     """§6: workloads A, B and C, 110 GB of data, up to 48 threads; §3.1: 64 GB of memory."""
     hashes = {}
     for name, workloads in (("fig11", "abc"), ("fig12", "ab")):
-        plan = load_profile(known_profiles()[PAPER + name], registry.normalise, size=100)
+        plan = load_profile(known_profiles()[PAPER + name], size=100)
         assert {spec.params["workload"] for spec in plan.runs} == set(workloads)
         assert {spec.params["threadcount"] for spec in plan.runs} >= {1, 16, 32, 48}
         assert {spec.required_host_mode for spec in plan.runs} == {

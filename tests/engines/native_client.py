@@ -22,7 +22,7 @@ from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.workload import Clients
 from harness.workloads.tpcc.consistency import check_conditions
-from harness.workloads.tpcc.options import TRANSACTIONS
+from harness.workloads.tpcc.params import TRANSACTIONS
 
 SECOND = 1_000_000_000
 COUNTS = {"warehouse": 1, "district": 10, "customer": 30_000, "history": 30_000,

@@ -20,7 +20,6 @@ import pytest
 from micro_runs import card_run
 from report_runs import Case, write
 
-from harness import registry
 from harness.cli.app import app
 from harness.errors import HarnessError
 from harness.experiment.profile import load_profile
@@ -103,10 +102,8 @@ def test_files_that_a_person_writes(tmp_path: Path) -> None:
     )
     published = PROFILES / "papers" / "nvm-for-databases" / "published.csv"
     readers: dict[Path, Callable[[Path], Any]] = {
-        PROFILES / "demo.yml": lambda path: load_profile(path, registry.normalise),
-        PROFILES / "papers" / "nvm-for-databases" / "fig4.yml": lambda path: load_profile(
-            path, registry.normalise
-        ),
+        PROFILES / "demo.yml": load_profile,
+        PROFILES / "papers" / "nvm-for-databases" / "fig4.yml": load_profile,
         PROFILES / "micro" / "quick.yml": lambda path: load_suite(path, {}),
         host: load_host_file,
         published: read_published,

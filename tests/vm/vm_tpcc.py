@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import secrets
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +30,7 @@ from harness.workload import Clients, Loading
 from harness.workloads.tpcc.consistency import check_conditions
 from harness.workloads.tpcc.durability import Journal, check_durability
 from harness.workloads.tpcc.loadgen import Loadgen
-from harness.workloads.tpcc.workload import Tpcc
+from harness.workloads.tpcc.params import TpccParams
 
 _SOCKET = ".s.PGSQL.5432"
 _SCRIPT = "bash /opt/harness/tests/vm/guest_postgres.sh"
@@ -83,21 +83,21 @@ class GuestServer:
             yield Served(engine, Clients(supervisor, None, here))
 
 
-def tpcc(**params: Any) -> dict[str, Any]:
+def tpcc(**params: Any) -> TpccParams:
     """One warehouse, two users; a window that only the loss of power ends."""
     asked = {"warehouses": 1, "users": 2, "ramp_up": "1s", "duration": "2h"}
-    return Tpcc().normalise({**asked, **params})
+    return TpccParams.from_mapping({**asked, **params})
 
 
-def load(served: Served, params: Mapping[str, Any]) -> None:
+def load(served: Served, params: TpccParams) -> None:
     """Schema, procedures and rows; the twelve conditions hold of them."""
     served.engine.prepare(_KEY)
     loading = Loading(served.engine, "loadgen", None, served.clients, 2, _PROGRESS)
-    served.engine.mark_prepared(_KEY, Loadgen().load(params, loading))
+    served.engine.mark_prepared(_KEY, Loadgen(params).load(loading))
 
 
 def drive_until_power_loss(
-    vm: Vm, served: Served, params: Mapping[str, Any], folder: Path, seed: int
+    vm: Vm, served: Served, params: TpccParams, folder: Path, seed: int
 ) -> Journal:
     """What the client was told had committed before the machine went dark under it.
 
@@ -105,11 +105,11 @@ def drive_until_power_loss(
     """
     folder.mkdir(exist_ok=True)
     moment_s = random.Random(seed).uniform(_EARLIEST_S, _LATEST_S)
-    driver = Loadgen()
+    driver = Loadgen(params)
     dark, ended = threading.Event(), threading.Event()
 
     def go_dark() -> None:
-        while not _both_kinds(driver.journals(params, folder)):
+        while not _both_kinds(driver.journals(folder)):
             if ended.wait(0.2):
                 return
         dark.set()
@@ -120,11 +120,11 @@ def drive_until_power_loss(
         engine=served.engine, seed=seed, progress=_PROGRESS, clients=lambda: served.clients
     )
     try:
-        driver.drive(params, session, WindowCallbacks(timer.start, lambda: None), journal=folder)
+        driver.drive(session, WindowCallbacks(timer.start, lambda: None), journal=folder)
     except HarnessError:
         if not dark.is_set():
             raise  # the client failed before the power was lost
-        return Journal.read(driver.journals(params, folder))
+        return Journal.read(driver.journals(folder))
     finally:
         timer.cancel()
         ended.set()

@@ -19,7 +19,8 @@ from harness.engine import (
 from harness.errors import UsageError
 from harness.host import limits
 from harness.progress import Task
-from harness.workloads.parameters import duration_ns
+from harness.store.spec import JsonObject
+from harness.workloads.parameters import Duration
 
 #: How long operations that began in the window are waited for behind it.
 DRAIN_NS = 10_000_000_000
@@ -57,7 +58,7 @@ def afar(hosts: Sequence[str], engine: Engine) -> processes.Afar:
 
 
 def calls(
-    engine: Engine, workload: str, params: Mapping[str, Any], operations: Collection[str]
+    engine: Engine, workload: str, params: JsonObject, operations: Collection[str]
 ) -> dict[str, str | list[str]]:
     """The engine's text of each operation, or its texts, one a field; UsageError without one."""
     found = engine.native_calls(workload, params) if isinstance(engine, CallsNatively) else {}
@@ -164,10 +165,9 @@ class Clock:
         self._told = now
 
 
-def stall_timeout(params: Mapping[str, Any]) -> dict[str, int]:
+def stall_timeout(timeout: Duration | None) -> dict[str, int]:
     """The key of a spec for the workloads' parameter of that name; none for its default."""
-    given = "stall_timeout" in params
-    return {"stall_timeout_ns": duration_ns(params, "stall_timeout")} if given else {}
+    return {} if timeout is None else {"stall_timeout_ns": timeout.ns}
 
 
 def seen(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,3 @@
 
 Results are not TPC-C results: nothing here was audited.
 """
-
-from harness.workloads.tpcc.workload import Tpcc
-
-WORKLOAD = Tpcc()

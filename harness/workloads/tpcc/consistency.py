@@ -21,7 +21,7 @@ from harness.progress import Progress
 from harness.store.result import Check
 from harness.workloads.outliers import off
 from harness.workloads.tpcc.drivers import DriverResult
-from harness.workloads.tpcc.options import shares
+from harness.workloads.tpcc.params import Mix, shares
 
 _FOLDER = Path(__file__).parent / "conditions"
 _AT_ONCE = 4
@@ -85,12 +85,10 @@ def _violations(number: int, found: SqlResult) -> str:
     return f"clause 3.3.2.{number} does not hold: {'; '.join(rows)}{more}"
 
 
-def check_mix(
-    params: Mapping[str, Any], driven: DriverResult, asked: str | Mapping[str, float]
-) -> Check:
+def check_mix(mix: Mix, users: int, driven: DriverResult) -> Check:
     """Whether the transactions were mixed, and New-Orders rolled back, as they should be.
 
-    ``asked``: the mix. A transaction that was under way at an end of the window may be missing.
+    A transaction of each user that was under way at an end of the window may be missing.
     """
     done: dict[str, int] = {}
     for name, transaction in driven.operations.items():
@@ -99,10 +97,10 @@ def check_mix(
         done[name] = count
     if not done:
         return Check("mix", "unknown", f"{driven.driver} does not tell what it did")
-    total, edge = sum(done.values()), int(params["users"])
+    total = sum(done.values())
     wrong = [
-        off(f"{name} of all transactions", done.get(name, 0), total, share, edge)
-        for name, share in shares(asked).items()
+        off(f"{name} of all transactions", done.get(name, 0), total, share, users)
+        for name, share in shares(mix).items()
     ]
     rolled_back = driven.operations["new_order"].rolled_back_count
     if rolled_back is not None:

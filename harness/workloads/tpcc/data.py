@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from harness.experiment.placement import Part
 from harness.units import GIB, MIB
-from harness.workloads.parameters import duration_ns
+from harness.workloads.tpcc.params import TpccParams
 
 #: Raised whenever the native client makes other rows from the same seed: data that it made
 #: before are then not used.
@@ -44,13 +43,13 @@ def row_counts(warehouses: int) -> dict[str, int]:
     return {**counts, "item": _ITEMS}
 
 
-def estimate_bytes(params: Mapping[str, Any]) -> dict[Part, int]:
+def estimate_bytes(params: TpccParams) -> dict[Part, int]:
     """Upper estimate of the bytes in each part, with what the run adds.
 
     Measured with one warehouse: 0.16 GB on PostgreSQL 15, 0.25 GB on MySQL 9.7, empty
     databases included. ``wal`` is bounded by the usual limits of a log.
     """
-    warehouses, orders = params["warehouses"], _orders(params)
+    warehouses, orders = params.warehouses, _orders(params)
     per_warehouse: Mapping[Part, float] = {
         "data": 0.115e9,
         "index": 0.03e9,
@@ -76,11 +75,11 @@ def estimate_bytes(params: Mapping[str, Any]) -> dict[Part, int]:
     }
 
 
-def _orders(params: Mapping[str, Any]) -> float:
+def _orders(params: TpccParams) -> float:
     """New-Orders of a run, at most."""
-    minutes = (duration_ns(params, "ramp_up") + duration_ns(params, "duration")) / _NS_PER_MIN
-    if params["rate_per_s"] is not None:
-        return minutes * min(60 * float(params["rate_per_s"]), _FAST_PER_MIN)
-    if params["think_time"]:
-        return minutes * min(_THINKING_PER_MIN * int(params["users"]), _FAST_PER_MIN)
+    minutes = (params.ramp_up.ns + params.duration.ns) / _NS_PER_MIN
+    if params.rate_per_s is not None:
+        return minutes * min(60 * params.rate_per_s, _FAST_PER_MIN)
+    if params.think_time:
+        return minutes * min(_THINKING_PER_MIN * params.users, _FAST_PER_MIN)
     return minutes * _FAST_PER_MIN

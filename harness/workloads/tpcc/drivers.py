@@ -10,6 +10,7 @@ from harness.drivers import result
 from harness.drivers.result import WindowCallbacks
 from harness.engine import Engine
 from harness.workload import Loading, Session
+from harness.workloads.tpcc.params import Mix
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class DriverResult(result.DriverResult):
 
 
 class Driver(Protocol):
-    """A client program that offers TPC-C's load. Every verb says what it must do, in one line."""
+    """A client program that offers TPC-C's load, made for a run's parameters."""
 
     name: str
     #: Consistency conditions (by number) that its own transactions or data do not keep, and why.
@@ -36,19 +37,18 @@ class Driver(Protocol):
     #: Why what its users draw does not follow the run's seed; empty where it does.
     unseeded: str
 
-    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+    @property
+    def mix(self) -> Mix:
+        """The mix that it offers."""
+
+    def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """UsageError for what can be known beforehand: not installed, cannot do this."""
 
-    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the data that it builds depend on, beside the number of warehouses."""
+    def key(self) -> Mapping[str, Any]:
+        """The facts that its data depend on, in addition to the number of warehouses."""
 
-    def mix(self, params: Mapping[str, Any]) -> str | Mapping[str, float]:
-        """The mix it offers: ``deck``, or weights by transaction."""
+    def load(self, loading: Loading) -> dict[str, Any]:
+        """Load schema and data into the started, empty engine; facts for the fingerprint."""
 
-    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
-        """Schema and data into the started, empty engine; facts for the fingerprint."""
-
-    def drive(
-        self, params: Mapping[str, Any], session: Session, drives: WindowCallbacks
-    ) -> DriverResult:
-        """Offer the load and return what was seen; RunFailed where it did not go well."""
+    def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
+        """Offer the load and return the result; RunFailed if the client failed."""

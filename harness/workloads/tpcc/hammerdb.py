@@ -25,8 +25,8 @@ from harness.engine import Engine
 from harness.errors import UsageError
 from harness.supervise.credentials import unprivileged
 from harness.workload import Loading, Session
-from harness.workloads.parameters import duration_ns
 from harness.workloads.tpcc.drivers import DriverResult
+from harness.workloads.tpcc.params import TpccParams
 
 #: Parameters that HammerDB has nothing for, with the value that leaves them alone.
 _OURS_ALONE: Mapping[str, Any] = {
@@ -52,57 +52,58 @@ class HammerDbDriver:
         12: "HammerDB's Payment does not add to C_YTD_PAYMENT",
     }
 
-    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+    #: Its users draw from the deck of clause 5.2.4.2.
+    mix = "deck"
+
+    def __init__(self, params: TpccParams) -> None:
+        self._params = params
+
+    def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether it is installed, knows this engine, and can do this in whole minutes."""
         dialect = drivable(engine)
         installed = find()  # without it all else is in vain
+        given = self._params.to_json()
         for name, value in _OURS_ALONE.items():
-            if params.get(name) != value:
+            if given.get(name) != value:
                 raise UsageError(
-                    f"{name} {params[name]} with driver hammerdb",
+                    f"{name} {given[name]} with driver hammerdb",
                     "HammerDB has no such option",
                     f"leave {name} out, or use --driver loadgen",
                 )
-        _timed(params)
+        _timed(self._params)
         installed.check(dialect, unprivileged())
 
-    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def key(self) -> Mapping[str, Any]:
         """Its version: its schema and procedures are data."""
         return {"builder": find().name}
 
-    def mix(self, params: Mapping[str, Any]) -> str:
-        """Its users draw from the deck of clause 5.2.4.2."""
-        return "deck"
-
-    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+    def load(self, loading: Loading) -> dict[str, Any]:
         """Have it build its schema."""
-        options = Build(params["warehouses"], loading.threads)
+        options = Build(self._params.warehouses, loading.threads)
         target = target_of(loading.engine)
         return build(find(), target, loading.clients, options, loading.progress)
 
-    def drive(
-        self, params: Mapping[str, Any], session: Session, drives: WindowCallbacks
-    ) -> DriverResult:
+    def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         """Have it drive what it has built."""
         calls = {"before": drives.on_measuring, "after": drives.on_measured}
         found = measure(
             find(),
             target_of(session.engine),
             session.clients(),
-            _timed(params),
+            _timed(self._params),
             session.progress,
             lambda moment: calls[moment](),
         )
         return _driven(found)
 
 
-def _timed(params: Mapping[str, Any]) -> Timed:
+def _timed(params: TpccParams) -> Timed:
     return Timed(
-        users=params["users"],
-        ramp_up_min=whole_minutes("ramp_up", duration_ns(params, "ramp_up"), 0),
-        duration_min=whole_minutes("duration", duration_ns(params, "duration"), 1),
-        all_warehouses=params["home"] == "all",
-        think_time=params["think_time"],
+        users=params.users,
+        ramp_up_min=whole_minutes("ramp_up", params.ramp_up.ns, 0),
+        duration_min=whole_minutes("duration", params.duration.ns, 1),
+        all_warehouses=params.home == "all",
+        think_time=params.think_time,
     )
 
 

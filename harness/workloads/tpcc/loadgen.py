@@ -15,11 +15,10 @@ from harness.errors import RunFailed, UsageError
 from harness.native_programs import loadgen_program
 from harness.store.result import Check
 from harness.workload import Loading, Session
-from harness.workloads.parameters import duration_ns
 from harness.workloads.tpcc import data
 from harness.workloads.tpcc.consistency import check_conditions
 from harness.workloads.tpcc.drivers import DriverResult
-from harness.workloads.tpcc.options import TRANSACTIONS
+from harness.workloads.tpcc.params import TRANSACTIONS, Mix, TpccParams
 
 _NS_PER_MIN = 60e9
 _JOURNAL = "committed.journal"
@@ -34,37 +33,42 @@ class Loadgen:
     not_kept: Mapping[int, str] = {}
     unseeded = ""
 
-    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+    def __init__(self, params: TpccParams) -> None:
+        self._params = params
+
+    @property
+    def mix(self) -> Mix:
+        """The mix that the parameters name."""
+        return self._params.mix
+
+    def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether the client speaks to this engine, and has its module."""
         native = client.loadable(engine, "tpcc")
         loadgen_program(native.native_backend())
         client.calls(engine, "tpcc", {}, TRANSACTIONS)
+        params = self._params
         client.check_connections(
-            params["connections"], engine, settings, "users or connections", params["clients"]
+            params.connections, engine, settings, "users or connections", params.clients
         )
-        if "client_hosts" in params:
-            if params["test"] == "durability":
+        if params.client_hosts:
+            if params.test == "durability":
                 raise UsageError(
                     "test durability with client_hosts",
                     "the journal of commits stays on the host of each client",
                     "leave client_hosts out",
                 )
-            client.afar(params["client_hosts"], engine).hosts.check(native.native_backend())
+            client.afar(params.client_hosts, engine).hosts.check(native.native_backend())
 
-    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def key(self) -> Mapping[str, Any]:
         """The seed, and which rows are made of it."""
-        return {"data_seed": params["data_seed"], "generation": data.GENERATION}
+        return {"data_seed": self._params.data_seed, "generation": data.GENERATION}
 
-    def mix(self, params: Mapping[str, Any]) -> str | Mapping[str, float]:
-        """As asked for."""
-        mix: str | Mapping[str, float] = params["mix"]
-        return mix
-
-    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+    def load(self, loading: Loading) -> dict[str, Any]:
         """Fill the tables through the engine's bulk path; the conditions must hold then."""
         engine = loading.engine
         native = client.loadable(engine, "tpcc")
-        known = data.row_counts(params["warehouses"])
+        params = self._params
+        known = data.row_counts(params.warehouses)
         told: dict[str, Any] = {}
 
         def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
@@ -76,7 +80,7 @@ class Loadgen:
                 "workload": {"name": "tpcc", "params": _population(params)},
                 "threads": loading.threads,
             }
-            total = sum(known.values()) + _LINES_PER_WAREHOUSE * params["warehouses"]
+            total = sum(known.values()) + _LINES_PER_WAREHOUSE * params.warehouses
             with loading.progress.task("load TPC-C", total, "rows") as task:
                 rows = client.Rows(task)
                 watch = processes.Watch(on_counts=rows.count)
@@ -96,71 +100,57 @@ class Loadgen:
         }
 
     def drive(
-        self,
-        params: Mapping[str, Any],
-        session: Session,
-        drives: WindowCallbacks,
-        journal: Path | None = None,
+        self, session: Session, drives: WindowCallbacks, journal: Path | None = None
     ) -> DriverResult:
-        """Offer the load; ``journal``: a folder for what is told to be committed."""
+        """Offer the load; ``journal``: a folder for the journal of acknowledged commits."""
+        params = self._params
         spec = _spec(params, session.engine, session.seed, journal)
-        seconds = (duration_ns(params, "ramp_up") + duration_ns(params, "duration")) / 1e9
-        with session.progress.task(f"TPC-C, {params['users']} users", seconds, "s") as task:
+        seconds = params.ramp_up.seconds + params.duration.seconds
+        with session.progress.task(f"TPC-C, {params.users} users", seconds, "s") as task:
             clock = client.Clock(task, "transactions")
-            specs = processes.split(spec, params["clients"])
-            hosts = params.get("client_hosts")
+            specs = processes.split(spec, params.clients)
+            hosts = params.client_hosts
             afar = client.afar(hosts, session.engine) if hosts else None
             result = processes.drive(specs, session.clients(), clock.watch(drives), afar)
             return _driven(result, clock.counts)
 
-    def journals(self, params: Mapping[str, Any], folder: Path) -> list[Path]:
+    def journals(self, folder: Path) -> list[Path]:
         """The files that ``drive`` had written into a folder."""
-        files = processes.journals(folder / _JOURNAL, params["clients"])
+        files = processes.journals(folder / _JOURNAL, self._params.clients)
         return [file for file in files if file.exists()]
 
 
-def _spec(
-    params: Mapping[str, Any], engine: Engine, seed: int, journal: Path | None
-) -> dict[str, Any]:
+def _spec(params: TpccParams, engine: Engine, seed: int, journal: Path | None) -> dict[str, Any]:
     native = client.loadable(engine, "tpcc")
+    connection = dict(native.native_connection())
+    if params.isolation is not None:
+        connection["isolation"] = params.isolation.replace("-", " ")
+    open_loop = params.rate_per_s is not None
     return {
         "schema": 1,
         "task": "run",
         "backend": native.native_backend(),
-        "connection": {**native.native_connection(), **_isolation(params)},
-        "workload": {"name": "tpcc", "params": _workload(params)},
+        "connection": connection,
+        "workload": {"name": "tpcc", "params": params.native_json()},
         "statements": client.calls(engine, "tpcc", {}, TRANSACTIONS),
-        "threads": params["client_threads"],
-        "connections": params["connections"],
-        "terminals": params["users"],
-        "mode": _mode(params),
-        "ramp_up_ns": duration_ns(params, "ramp_up"),
-        "duration_ns": duration_ns(params, "duration"),
+        "threads": params.client_threads,
+        "connections": params.connections,
+        "terminals": params.users,
+        "mode": {"kind": "open", "rate_per_s": params.rate_per_s}
+        if open_loop
+        else {"kind": "closed", "think_time": params.think_time},
+        "ramp_up_ns": params.ramp_up.ns,
+        "duration_ns": params.duration.ns,
         "drain_ns": client.DRAIN_NS,
-        **client.stall_timeout(params),
+        **client.stall_timeout(params.stall_timeout),
         "series_interval_ns": SERIES_NS,
         "journal": None if journal is None else str(journal / _JOURNAL),
         "seed": seed,
     }
 
 
-def _population(params: Mapping[str, Any]) -> dict[str, int]:
-    return {"warehouses": params["warehouses"], "data_seed": params["data_seed"]}
-
-
-def _workload(params: Mapping[str, Any]) -> dict[str, Any]:
-    return {**_population(params), "home": params["home"], "mix": params["mix"]}
-
-
-def _isolation(params: Mapping[str, Any]) -> dict[str, str]:
-    level = params.get("isolation")
-    return {} if level is None else {"isolation": level.replace("-", " ")}
-
-
-def _mode(params: Mapping[str, Any]) -> dict[str, Any]:
-    if params["rate_per_s"] is not None:
-        return {"kind": "open", "rate_per_s": params["rate_per_s"]}
-    return {"kind": "closed", "think_time": params["think_time"]}
+def _population(params: TpccParams) -> dict[str, int]:
+    return {"warehouses": params.warehouses, "data_seed": params.data_seed}
 
 
 def _driven(result: Mapping[str, Any], committed_so_far: Mapping[str, int]) -> DriverResult:

@@ -15,10 +15,9 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from harness import hdr
 from harness.drivers.result import WindowCallbacks, WindowCounters
@@ -39,7 +38,6 @@ from harness.errors import HarnessError, RunFailed, UsageError
 from harness.store.result import Check, Metric
 from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
-from harness.workloads.parameters import duration_ns
 from harness.workloads.representative import write_back_warnings
 from harness.workloads.tpcc import metrics as run_metrics
 from harness.workloads.tpcc.consistency import check_conditions, check_mix, check_remote
@@ -53,7 +51,7 @@ from harness.workloads.tpcc.counted import (
 from harness.workloads.tpcc.drivers import Driver, DriverResult
 from harness.workloads.tpcc.durability import Journal, check_durability
 from harness.workloads.tpcc.loadgen import Loadgen
-from harness.workloads.tpcc.options import TERMINALS_PER_WAREHOUSE, shares
+from harness.workloads.tpcc.params import TERMINALS_PER_WAREHOUSE, TpccParams, shares
 
 _NOUNS = Nouns(operation="transaction", user="user", users_option="--users")
 #: More deliveries than this share that find a district without orders are to be told (clause
@@ -67,20 +65,20 @@ _KILL_FROM, _KILL_TO = 0.2, 0.9
 _GONE_S = 60.0
 
 
-def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outcome:
+def measure(params: TpccParams, session: Session, driver: Driver) -> Outcome:
     """See harness.workload.Workload.measure; the metrics are listed in metrics.py."""
-    if params["test"] == "durability":
+    if params.test == "durability":
         return _durability(params, session)
     engine = _sql(session)
     traces = _traces_before(params, session)
     counted = WindowCounters(session)
-    driven = driver.drive(params, session, counted.drives())
-    _expect_work(params, driven, shares(driver.mix(params))["new_order"] > 0)
+    driven = driver.drive(session, counted.drives())
+    _expect_work(params, driven, shares(driver.mix)["new_order"] > 0)
     checks = [
-        check_mix(params, driven, driver.mix(params)),
-        check_remote(params["warehouses"], engine),
-        check_population(params["warehouses"], engine),
-        *_committed(driven, traces, engine, params["users"]),
+        check_mix(driver.mix, params.users, driven),
+        check_remote(params.warehouses, engine),
+        check_population(params.warehouses, engine),
+        *_committed(driven, traces, engine, params.users),
         *check_conditions(engine, session.progress, driver.not_kept),
     ]
     artifacts = {
@@ -96,16 +94,16 @@ def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outc
         *unseeded(driver.unseeded),
         *write_back_warnings(session.engine, driven, counted),
         *lost_without_power(session.engine),
-        *clients_elsewhere(params.get("client_hosts", ()), session.engine),
+        *clients_elsewhere(params.client_hosts, session.engine),
     ]
     return Outcome(metrics, checks, kept, doubts)
 
 
-def _traces_before(params: Mapping[str, Any], session: Session) -> Traces:
+def _traces_before(params: TpccParams, session: Session) -> Traces:
     """Restored data are as they were loaded; those of a user's server have a history."""
     if session.engine.kind == "external":
         return read_traces(_sql(session))
-    return loaded_traces(params["warehouses"])
+    return loaded_traces(params.warehouses)
 
 
 def _committed(
@@ -115,15 +113,14 @@ def _committed(
         yield check_counted(driven.committed_so_far, before, engine, users)
 
 
-def _expect_work(params: Mapping[str, Any], driven: DriverResult, new_orders_asked: bool) -> None:
+def _expect_work(params: TpccParams, driven: DriverResult, new_orders_asked: bool) -> None:
     """RunFailed for a window in which nothing was done: it would be a rate of 0, and no answer."""
     done = driven.done_count
     if done != 0 and (driven.new_orders_per_minute > 0 or not new_orders_asked):
         return
-    think = "; users that think need more of them" if params["think_time"] else ""
+    think = "; users that think need more of them" if params.think_time else ""
     raise RunFailed(
-        f"measure {params['users']} users for {params['duration']} on "
-        f"{params['warehouses']} warehouses",
+        f"measure {params.users} users for {params.duration} on {params.warehouses} warehouses",
         "not one transaction was done in the measured window"
         if done == 0
         else "not one New-Order was committed in the measured window",
@@ -141,7 +138,7 @@ def _sql(session: Session) -> RunsSql:
 # What makes the numbers doubtful ------------------------------------------------
 
 
-def _doubts(params: Mapping[str, Any], driven: DriverResult) -> Iterator[RunWarning]:
+def _doubts(params: TpccParams, driven: DriverResult) -> Iterator[RunWarning]:
     yield from saturation(driven)
     yield from backlog(driven, _NOUNS)
     yield from unanswered(driven, _NOUNS)
@@ -149,16 +146,16 @@ def _doubts(params: Mapping[str, Any], driven: DriverResult) -> Iterator[RunWarn
     yield from _skipped(driven)
     yield from _shared_connections(params, driven)
     yield from _crowded(params)
-    if params["rate_per_s"] is None and not params["think_time"]:
+    if params.rate_per_s is None and not params.think_time:
         yield closed_loop(_NOUNS)
 
 
-def _shared_connections(params: Mapping[str, Any], driven: DriverResult) -> Iterator[RunWarning]:
+def _shared_connections(params: TpccParams, driven: DriverResult) -> Iterator[RunWarning]:
     """By Little's law, how many transactions were under way or waited for a connection."""
     times = [hdr.decode(one.duration_hdr) for one in driven.operations.values() if one.duration_hdr]
     mean = sum(one.mean * one.total for one in times if one.total) / driven.window_ns
-    connections = params["connections"]
-    if connections < params["users"] and mean > _BUSY * connections:
+    connections = params.connections
+    if connections < params.users and mean > _BUSY * connections:
         yield RunWarning(
             code="shared-connections",
             problem="transactions waited in the client for a connection",
@@ -168,13 +165,13 @@ def _shared_connections(params: Mapping[str, Any], driven: DriverResult) -> Iter
         )
 
 
-def _crowded(params: Mapping[str, Any]) -> Iterator[RunWarning]:
-    most = TERMINALS_PER_WAREHOUSE * params["warehouses"]
-    if params["think_time"] and params["users"] > most:
+def _crowded(params: TpccParams) -> Iterator[RunWarning]:
+    most = TERMINALS_PER_WAREHOUSE * params.warehouses
+    if params.think_time and params.users > most:
         yield RunWarning(
             code="more-users-than-terminals",
             problem="more users with think time than terminals",
-            context=f"{params['users']} users, where {params['warehouses']} warehouses have "
+            context=f"{params.users} users, where {params.warehouses} warehouses have "
             f"{most} terminals (clause 4.2.2): rates exceed what the specification allows",
             hint=f"use {most} users, or more warehouses",
         )
@@ -240,7 +237,7 @@ class _Killer:
                     raise
 
 
-def _durability(params: Mapping[str, Any], session: Session) -> Outcome:
+def _durability(params: TpccParams, session: Session) -> Outcome:
     engine = _sql(session)
     journal, killed_after_ns = _journal_until_kill(params, session)
     started_ns = time.monotonic_ns()
@@ -266,24 +263,24 @@ def _durability(params: Mapping[str, Any], session: Session) -> Outcome:
     return Outcome(metrics, list(checks), uncontrolled=list(lost_without_power(session.engine)))
 
 
-def _journal_until_kill(params: Mapping[str, Any], session: Session) -> tuple[Journal, int]:
+def _journal_until_kill(params: TpccParams, session: Session) -> tuple[Journal, int]:
     """What the client was told to be committed until the server was killed under it, and when.
 
     The moment is drawn from the seed: the same share of the window for all arms of a block.
     """
     share = random.Random(session.seed).uniform(_KILL_FROM, _KILL_TO)
-    killer = _Killer(session, share * duration_ns(params, "duration") / 1e9)
+    killer = _Killer(session, share * params.duration.seconds)
     folder = session.clients().scratch
-    driver = Loadgen()
+    driver = Loadgen(params)
     try:
-        driver.drive(params, session, WindowCallbacks(killer.begin, lambda: None), journal=folder)
+        driver.drive(session, WindowCallbacks(killer.begin, lambda: None), journal=folder)
     except HarnessError:
         if killer.killed_ns is None:
             raise
         killer.make_sure()
         session.progress.say("the server was killed under the client; starting it again")
         return Journal.read(
-            driver.journals(params, folder), session.clients().credentials
+            driver.journals(folder), session.clients().credentials
         ), killer.killed_after_ns
     finally:
         killer.cancel()

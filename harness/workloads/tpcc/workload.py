@@ -16,7 +16,7 @@ from harness.workloads.tpcc import data
 from harness.workloads.tpcc.drivers import Driver
 from harness.workloads.tpcc.hammerdb import HammerDbDriver
 from harness.workloads.tpcc.loadgen import Loadgen
-from harness.workloads.tpcc.options import PARAMETERS, normalise
+from harness.workloads.tpcc.params import TpccParams
 from harness.workloads.tpcc.run import measure
 
 
@@ -24,55 +24,42 @@ class Tpcc:
     """Five transactions over an order-entry database, offered by a client program."""
 
     name = "tpcc"
-    title = "TPC-C-derived: order-entry transactions; throughput and durability tests"
-    parameters = PARAMETERS
-    smaller = "fewer --warehouses"
-    options: Mapping[str, str] = {"rate": "rate_per_s"}
-    drivers: Mapping[str, str] = {
-        "loadgen": "our native client",
-        "hammerdb": "HammerDB 4.x, with its own schema and procedures (see docs/hammerdb.md)",
-    }
 
-    def normalise(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters with defaults filled in; see harness.workloads.tpcc.options."""
-        return normalise(params)
-
-    def data_key(self, params: Mapping[str, Any], driver: str) -> dict[str, Any]:
+    def data_key(self, params: TpccParams, driver: str) -> dict[str, Any]:
         """Warehouses, and what else the driver's own load depends on."""
-        return {"warehouses": params["warehouses"], **_driver(driver).key(params)}
+        return {"warehouses": params.warehouses, **_driver(driver, params).key()}
 
-    def estimate_bytes(self, params: Mapping[str, Any], engine_format: str) -> dict[Part, int]:
+    def estimate_bytes(self, params: TpccParams, engine_format: str) -> dict[Part, int]:
         """Upper estimate of the bytes in each part; see harness.workloads.tpcc.data."""
         return data.estimate_bytes(params)
 
     def check_engine(
         self,
-        params: Mapping[str, Any],
+        params: TpccParams,
         driver: str,
         engine: Engine,
         settings: Mapping[str, str],
     ) -> None:
         """Whether the driver is there, and this engine can be driven by it."""
-        if params["test"] == "durability":
+        if params.test == "durability":
             _check_durability(driver, engine)
-        _driver(driver).check(params, engine, settings)
+        _driver(driver, params).check(engine, settings)
 
-    def spends_data(self, params: Mapping[str, Any]) -> bool:
+    def spends_data(self, params: TpccParams) -> bool:
         """Always: every transaction but two writes."""
         return True
 
-    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+    def load(self, params: TpccParams, loading: Loading) -> dict[str, Any]:
         """By the driver; its facts, and the warehouses."""
-        return _driver(loading.driver).load(params, loading)
+        return _driver(loading.driver, params).load(loading)
 
-    def measure(self, params: Mapping[str, Any], session: Session) -> Outcome:
+    def measure(self, params: TpccParams, session: Session) -> Outcome:
         """Drive, count and check; see harness.workloads.tpcc.run."""
-        return measure(params, session, _driver(session.driver))
+        return measure(params, session, _driver(session.driver, params))
 
 
-def _driver(name: str) -> Driver:
-    made: Mapping[str, type[Driver]] = {"loadgen": Loadgen, "hammerdb": HammerDbDriver}
-    return made[name]()
+def _driver(name: str, params: TpccParams) -> Driver:
+    return HammerDbDriver(params) if name == "hammerdb" else Loadgen(params)
 
 
 def _check_durability(driver: str, engine: Engine) -> None:
@@ -88,3 +75,6 @@ def _check_durability(driver: str, engine: Engine) -> None:
             "the harness kills the server, which it may do to its own only",
             "let the harness run the engine",
         )
+
+
+WORKLOAD = Tpcc()

@@ -2,7 +2,3 @@
 
 Results are not TPC-H results: nothing here was audited.
 """
-
-from harness.workloads.tpch.workload import Tpch
-
-WORKLOAD = Tpch()

@@ -28,6 +28,7 @@ from harness.errors import RunFailed
 from harness.query_plan import Accounting, ExecutedPlan, account
 from harness.store.result import Metric
 from harness.workload import Session
+from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.resume import Course
 from harness.workloads.tpch.statements import Statement
 
@@ -93,14 +94,14 @@ def execute(
 class Passes:
     """The passes of one session, each from the cache state that was asked for."""
 
-    def __init__(self, session: Session, engine: RunsSql, params: Mapping[str, Any]) -> None:
+    def __init__(self, session: Session, engine: RunsSql, params: TpchParams) -> None:
         self._session = session
         self._engine = engine
-        self._timeout_s: float | None = params["query_timeout_s"]
-        self._warmups: int = params["warmups"]
-        self._plans: bool = params["plans"]
+        self._timeout_s = params.query_timeout_s
+        self._warmups = params.warmups
+        self._plans = params.plans
         #: What a query touches shows only from a cold start of its own.
-        self._footprints = params["cache"] == "cold-per-query" and not self._warmups
+        self._footprints = params.cache == "cold-per-query" and not self._warmups
         #: Why plans that were asked for are missing.
         self.unexplained = ""
 

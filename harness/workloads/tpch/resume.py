@@ -18,7 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.engine import RunsSql, SqlConnection
-from harness.workload import CacheMode, Session
+from harness.workload import Session
+from harness.workloads.parameters import CacheMode
 
 
 @dataclass(frozen=True)

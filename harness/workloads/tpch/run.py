@@ -13,7 +13,7 @@ and the check of the answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +25,7 @@ from harness.workload import Outcome, Session
 from harness.workloads.tpch import metrics as run_metrics
 from harness.workloads.tpch.answers import SHAPES, Answer, MalformedAnswer
 from harness.workloads.tpch.checks import Answered, check_answers
+from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.query_runs import Execution, Explained, Passes
 from harness.workloads.tpch.refresh import Applied, RefreshFunctions
 from harness.workloads.tpch.refresh_sql import RefreshData, prepare
@@ -61,29 +62,29 @@ class _Measured:
         return [*self.refresh, *(self.throughput.refresh if self.throughput else [])]
 
 
-def sets_needed(params: Mapping[str, Any]) -> int:
+def sets_needed(params: TpchParams) -> int:
     """Refresh sets that a run works on: one for power, one for each stream of throughput."""
-    if not params.get("refresh"):
+    if not params.refresh:
         return 0
-    of_power = 0 if params["test"] == "throughput" else 1
-    return of_power + int(params.get("streams", 0))
+    of_power = 0 if params.test == "throughput" else 1
+    return of_power + (params.streams or 0)
 
 
-def measure(params: Mapping[str, Any], session: Session) -> Outcome:
+def measure(params: TpchParams, session: Session) -> Outcome:
     """See harness.workload.Workload.measure; the metrics are listed in metrics.py."""
     engine = session.engine
     if not isinstance(engine, RunsSql):
         raise UsageError(f"tpch on {engine.name}", "it does not run SQL", "choose another engine")
     data = _refresh_data(params, session)
-    streams = params.get("streams", 0)
-    power = params.get("test") != "throughput"
-    total = len(params["queries"]) * (power + streams)
-    with closing(Course(session, engine, params["cache"], total)) as course:
+    streams = params.streams or 0
+    power = params.test != "throughput"
+    total = len(params.queries) * (power + streams)
+    with closing(Course(session, engine, params.cache, total)) as course:
         measured = _test(params, session, engine, data, course)
-    checks = [*_finished(measured.all_executions, params["query_timeout_s"])]
+    checks = [*_finished(measured.all_executions, params.query_timeout_s)]
     checks += measured.data_checks
     checks += check_answers(
-        params["scale"],
+        params.scale,
         engine.name,
         session.source,
         _answered(measured),
@@ -93,26 +94,26 @@ def measure(params: Mapping[str, Any], session: Session) -> Outcome:
     return Outcome(_metrics(params, measured), checks, _artifacts(measured))
 
 
-def _refresh_data(params: Mapping[str, Any], session: Session) -> RefreshData | None:
+def _refresh_data(params: TpchParams, session: Session) -> RefreshData | None:
     sets = sets_needed(params)
     if not sets:
         return None
     if session.changes is None:
         raise RunFailed("TPC-H refresh functions", "their sets are not there", "run again")
-    return prepare(params["scale"], range(1, sets + 1), session.changes, session.progress)
+    return prepare(params.scale, range(1, sets + 1), session.changes, session.progress)
 
 
 def _test(
-    params: Mapping[str, Any],
+    params: TpchParams,
     session: Session,
     engine: RunsSql,
     data: RefreshData | None,
     course: Course,
 ) -> _Measured:
-    test = params.get("test", "queries")
+    test = params.test
     functions = None
     if data is not None:
-        functions = RefreshFunctions(session, engine, data, params["refresh_batch_orders"])
+        functions = RefreshFunctions(session, engine, data, params.refresh_batch_orders)
     passes = Passes(session, engine, params)
     found = _Measured()
     course.cold_point("run")
@@ -136,7 +137,7 @@ def _test(
 
 
 def _power(
-    params: Mapping[str, Any],
+    params: TpchParams,
     engine: RunsSql,
     functions: RefreshFunctions | None,
     passes: Passes,
@@ -194,8 +195,8 @@ def _answered(measured: _Measured) -> list[Answered]:
     return answers
 
 
-def _metrics(params: Mapping[str, Any], measured: _Measured) -> list[Metric]:
-    scale, timeout_s = params["scale"], params["query_timeout_s"]
+def _metrics(params: TpchParams, measured: _Measured) -> list[Metric]:
+    scale, timeout_s = params.scale, params.query_timeout_s
     metrics = run_metrics.query_metrics(measured.all_executions, timeout_s)
     if measured.executions:
         metrics += run_metrics.total_metrics(measured.executions)

@@ -19,62 +19,31 @@ paper interval                measured at scale factor 1
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import date
-from typing import Any
+from collections.abc import Sequence
 
 from harness.engine import RunsSql
-from harness.errors import RunFailed, UsageError
+from harness.errors import RunFailed
 from harness.store.result import Metric
+from harness.workloads.tpch.params import VARIANT_QUERY, TpchParams
 from harness.workloads.tpch.qgen import Values, parameters
 from harness.workloads.tpch.sql import other_sql
-
-#: The query that has this variant.
-QUERY = 6
-_NAME = "q6_dates"
-_HELP = "give two dates, such as 1994-01-01,1995-01-01: from the first to before the second"
-
-
-def normalise_dates(given: Any, queries: Sequence[int], test: str) -> dict[str, Any]:
-    """``{q6_dates: [from, to]}`` in ISO form, nothing where none are given; UsageError."""
-    if given is None:
-        return {}
-    asked = f"{_NAME} {given!r}"
-    items = given.split(",") if isinstance(given, str) else given
-    if not isinstance(items, list | tuple) or len(items) != 2:
-        raise UsageError(asked, "not two dates", _HELP)
-    try:
-        first, after = (date.fromisoformat(str(item).strip()) for item in items)
-    except ValueError as error:
-        raise UsageError(asked, str(error), _HELP) from error
-    if not first < after:
-        raise UsageError(asked, "the first date is not before the second", _HELP)
-    if QUERY not in queries:
-        raise UsageError(asked, f"query {QUERY} is not in the run", "add it to queries")
-    if test != "queries":
-        raise UsageError(
-            asked,
-            f"the {test} test runs the specification's query {QUERY}",
-            "leave it out, or choose test queries",
-        )
-    return {_NAME: [first.isoformat(), after.isoformat()]}
 
 
 def query_values(
     query: int, seed: int | None, scale: float, dates: Sequence[str] | None = None
 ) -> Values:
     """The parameters of a query as qgen has them; those of the variant for query 6 with dates."""
-    if query == QUERY and dates:
+    if query == VARIANT_QUERY and dates:
         return {"date": dates[0], "until": dates[1]}
     return parameters(query, seed, scale)
 
 
-def selected_metrics(params: Mapping[str, Any], engine: RunsSql) -> list[Metric]:
+def selected_metrics(params: TpchParams, engine: RunsSql) -> list[Metric]:
     """``query_selected_fraction`` of the variant, counted by the engine in its data."""
-    dates = params.get(_NAME)
+    dates = params.q6_dates
     if not dates:
         return []
-    values = query_values(QUERY, None, params["scale"], dates)
+    values = query_values(VARIANT_QUERY, None, params.scale, dates)
     sql = other_sql("q06_selected", values, engine.sql_folder / "tpch")
     connection = engine.connect()
     try:
@@ -83,6 +52,6 @@ def selected_metrics(params: Mapping[str, Any], engine: RunsSql) -> list[Metric]
         connection.close()
     if not isinstance(rows, int) or not rows:
         raise RunFailed("count the rows of lineitem", f"the engine answered {rows!r}")
-    labels = {"query": str(QUERY)}
+    labels = {"query": str(VARIANT_QUERY)}
     fraction = float(str(selected)) / rows
     return [Metric("query_selected_fraction", "1", "none", labels, value=fraction)]

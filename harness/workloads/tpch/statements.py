@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.workloads.tpch.ordering import query_order
+from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import SEEDS, Values
 from harness.workloads.tpch.selectivity import query_values
 from harness.workloads.tpch.sql import query_sql
@@ -46,17 +45,17 @@ class Statement:
         return f"q{self.query}" if self.stream is None else f"s{self.stream}-q{self.query}"
 
 
-def chosen_statements(params: Mapping[str, Any], folder: Path) -> list[Statement]:
+def chosen_statements(params: TpchParams, folder: Path) -> list[Statement]:
     """The queries that ``params`` name, in the order they are named, in the engine's dialect."""
-    return [_statement(query, params, folder, STREAM_0, None) for query in params["queries"]]
+    return [_statement(query, params, folder, STREAM_0, None) for query in params.queries]
 
 
-def power_statements(params: Mapping[str, Any], folder: Path) -> list[Statement]:
+def power_statements(params: TpchParams, folder: Path) -> list[Statement]:
     """The query stream of a power test: all 22 in the order of stream 0 (clause 5.3.5.2)."""
     return [_statement(query, params, folder, STREAM_0, None) for query in query_order(STREAM_0)]
 
 
-def stream_statements(params: Mapping[str, Any], folder: Path, stream: int) -> list[Statement]:
+def stream_statements(params: TpchParams, folder: Path, stream: int) -> list[Statement]:
     """Query stream 1 … S of a throughput test: its own order and its own values."""
     return [_statement(query, params, folder, stream, stream) for query in query_order(stream)]
 
@@ -74,8 +73,8 @@ def stream_seed(seed: int | None, stream: int) -> int | None:
 
 
 def _statement(
-    query: int, params: Mapping[str, Any], folder: Path, stream: int, label: int | None
+    query: int, params: TpchParams, folder: Path, stream: int, label: int | None
 ) -> Statement:
-    seed = stream_seed(params["query_seed"], stream)
-    values = query_values(query, seed, params["scale"], params.get("q6_dates"))
+    seed = stream_seed(params.query_seed, stream)
+    values = query_values(query, seed, params.scale, params.q6_dates)
     return Statement(query, values, query_sql(query, values, folder), label)

@@ -20,6 +20,7 @@ from harness.counters import difference
 from harness.engine import Cancels, Engine, KeepsOwnData, RunsSql, SqlConnection
 from harness.progress import Task
 from harness.workload import Session
+from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.query_runs import Execution, execute
 from harness.workloads.tpch.refresh import FUNCTIONS, Applied, Function, RefreshFunctions
 from harness.workloads.tpch.resume import Course
@@ -79,7 +80,7 @@ class Throughput:
 
 
 def run_throughput(
-    params: Mapping[str, Any],
+    params: TpchParams,
     session: Session,
     engine: RunsSql,
     functions: RefreshFunctions | None,
@@ -89,7 +90,7 @@ def run_throughput(
     """All streams once, as one step of the run; it cannot be resumed in the middle."""
     folder = engine.sql_folder / "tpch"
     statements = [
-        stream_statements(params, folder, stream) for stream in range(1, params["streams"] + 1)
+        stream_statements(params, folder, stream) for stream in range(1, (params.streams or 0) + 1)
     ]
     refresh = _refresh_stream(params, functions, first_pair)
     kept = session.recalled(_STEP)
@@ -104,7 +105,7 @@ def run_throughput(
     total = sum(map(len, statements)) + len(refresh)
     before = dict(session.counters("before"))
     with session.progress.task(f"{len(statements)} TPC-H query streams", total) as task:
-        streams = _Streams(session.engine, engine, params["query_timeout_s"], task)
+        streams = _Streams(session.engine, engine, params.query_timeout_s, task)
         found = streams.run(statements, functions, refresh)
     counters = difference(before, session.counters("after"))
     found = Throughput(found.streams, found.refresh, counters)
@@ -113,20 +114,20 @@ def run_throughput(
 
 
 def _refresh_stream(
-    params: Mapping[str, Any], functions: RefreshFunctions | None, first_pair: int
+    params: TpchParams, functions: RefreshFunctions | None, first_pair: int
 ) -> list[tuple[Function, int]]:
     """As many pairs as query streams (clause 5.3.7.7), RF1 before RF2."""
     if functions is None:
         return []
-    pairs = range(first_pair, first_pair + params["streams"])
+    pairs = range(first_pair, first_pair + (params.streams or 0))
     return [(function, pair) for pair in pairs for function in FUNCTIONS]
 
 
-def _warm_up(params: Mapping[str, Any], engine: RunsSql, course: Course) -> None:
+def _warm_up(params: TpchParams, engine: RunsSql, course: Course) -> None:
     """The query set of stream 0, untimed: a stream's own queries cannot be warmed one by one."""
-    for _ in range(params["warmups"]):
+    for _ in range(params.warmups):
         for statement in power_statements(params, engine.sql_folder / "tpch"):
-            execute(course.connection(), statement, params["query_timeout_s"])
+            execute(course.connection(), statement, params.query_timeout_s)
 
 
 class _Streams:

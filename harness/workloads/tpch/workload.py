@@ -6,7 +6,6 @@ What a run gives is listed in metrics.py; plans add ``plan_run_duration_ns`` and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from harness.experiment.placement import Part
 from harness.progress import Progress
 from harness.workload import Loading, Outcome, Session
 from harness.workloads.tpch import data
-from harness.workloads.tpch.options import PARAMETERS, normalise
+from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.refresh_sql import prepare
 from harness.workloads.tpch.run import measure, sets_needed
 
@@ -25,51 +24,43 @@ class Tpch:
     """The 22 queries over freshly loaded data: one stream, or power and throughput tests."""
 
     name = "tpch"
-    title = "TPC-H-derived: 22 analytical queries; power and throughput tests"
-    parameters = PARAMETERS
-    smaller = "a smaller --scale"
-    options: Mapping[str, str] = {"query_timeout": "query_timeout_s"}
 
-    def normalise(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters with defaults filled in; see harness.workloads.tpch.options."""
-        return normalise(params)
-
-    def data_key(self, params: Mapping[str, Any], driver: str = "native") -> dict[str, Any]:
+    def data_key(self, params: TpchParams, driver: str = "native") -> dict[str, Any]:
         """Scale and generator: the parameters of the queries change no data."""
-        return {"scale": params["scale"], "generator": data.generator()}
+        return {"scale": params.scale, "generator": data.generator()}
 
-    def estimate_bytes(self, params: Mapping[str, Any], engine_format: str) -> dict[Part, int]:
+    def estimate_bytes(self, params: TpchParams, engine_format: str) -> dict[Part, int]:
         """Upper estimate of the bytes in each part; see harness.workloads.tpch.data."""
-        return data.estimate_bytes(params["scale"], engine_format)
+        return data.estimate_bytes(params.scale, engine_format)
 
-    def source_bytes(self, params: Mapping[str, Any], engine_format: str) -> int:
+    def source_bytes(self, params: TpchParams, engine_format: str) -> int:
         """What the generator's files take."""
-        return data.source_bytes(params["scale"], engine_format)
+        return data.source_bytes(params.scale, engine_format)
 
     def generate(
-        self, params: Mapping[str, Any], engine: Engine, folder: Path, progress: Progress
+        self, params: TpchParams, engine: Engine, folder: Path, progress: Progress
     ) -> None:
         """Make the eight tables in chunks; nothing is done where they are whole already."""
-        data.generate(params["scale"], _loading(engine).load_format, folder, progress)
+        data.generate(params.scale, _loading(engine).load_format, folder, progress)
 
-    def source_key(self, params: Mapping[str, Any], engine: Engine) -> str:
+    def source_key(self, params: TpchParams, engine: Engine) -> str:
         """``tpch-sf1-csv-tpchgen-4.0.0``."""
-        return data.source_name(params["scale"], _loading(engine).load_format)
+        return data.source_name(params.scale, _loading(engine).load_format)
 
-    def changes_key(self, params: Mapping[str, Any]) -> str | None:
+    def changes_key(self, params: TpchParams) -> str | None:
         """``tpch-sf1-refresh3-tpchgen-4.0.0``: three refresh sets; None without functions."""
         sets = sets_needed(params)
-        return data.refresh_name(params["scale"], sets) if sets else None
+        return data.refresh_name(params.scale, sets) if sets else None
 
-    def changes_bytes(self, params: Mapping[str, Any]) -> int:
+    def changes_bytes(self, params: TpchParams) -> int:
         """What the refresh sets take."""
-        return data.refresh_bytes(params["scale"], sets_needed(params))
+        return data.refresh_bytes(params.scale, sets_needed(params))
 
-    def generate_changes(self, params: Mapping[str, Any], folder: Path, progress: Progress) -> None:
+    def generate_changes(self, params: TpchParams, folder: Path, progress: Progress) -> None:
         """Make the refresh sets of the run's refresh functions."""
-        prepare(params["scale"], range(1, sets_needed(params) + 1), folder, progress)
+        prepare(params.scale, range(1, sets_needed(params) + 1), folder, progress)
 
-    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+    def load(self, params: TpchParams, loading: Loading) -> dict[str, Any]:
         """Bulk load; the facts are scale, generator and rows of every table."""
         if loading.source is None:
             raise RunFailed("load TPC-H", "its source data are not there", "run again")
@@ -78,7 +69,7 @@ class Tpch:
         engine.bulk_load(self.name, made.files, made.row_counts, loading.progress)
         return self.data_key(params) | {"row_counts": dict(made.row_counts)}
 
-    def measure(self, params: Mapping[str, Any], session: Session) -> Outcome:
+    def measure(self, params: TpchParams, session: Session) -> Outcome:
         """Run, explain and check the queries; see harness.workloads.tpch.run."""
         return measure(params, session)
 
@@ -89,3 +80,6 @@ def _loading(engine: Engine) -> BulkLoads:
             f"tpch on {engine.name}", "the engine has no bulk load", "choose another engine"
         )
     return engine
+
+
+WORKLOAD = Tpch()

@@ -1,5 +1,1 @@
 """YCSB's core workloads (Cooper et al., SoCC 2010): records that are read and written by key."""
-
-from harness.workloads.ycsb.workload import Ycsb
-
-WORKLOAD = Ycsb()

@@ -9,10 +9,10 @@ from harness.drivers.result import total
 from harness.store.result import Check
 from harness.workloads.outliers import off
 from harness.workloads.ycsb.drivers import DriverResult
-from harness.workloads.ycsb.options import shares
+from harness.workloads.ycsb.params import YcsbParams
 
 
-def check_mix(params: Mapping[str, Any], driven: DriverResult) -> Check:
+def check_mix(params: YcsbParams, driven: DriverResult) -> Check:
     """Whether each operation has its share of all.
 
     Operations that were under way at an end of the window may be missing.
@@ -20,10 +20,10 @@ def check_mix(params: Mapping[str, Any], driven: DriverResult) -> Check:
     done = {name: one.done_count for name, one in driven.operations.items()}
     if (all_done := total(done.values())) is None:
         return Check("mix", "unknown", f"{driven.driver} does not tell what it did")
-    edge = int(params["threadcount"])
+    edge = params.threadcount
     wrong = [
         off(f"{name} of all operations", done.get(name) or 0, all_done, share, edge)
-        for name, share in shares(params).items()
+        for name, share in params.shares.items()
     ]
     found = "; ".join(filter(None, wrong))
     return Check("mix", "failed" if found else "passed", found or f"{all_done:,} operations")

@@ -7,13 +7,11 @@ field and version, the same however many threads make them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from harness.experiment.placement import Part
-from harness.units import GIB, MIB, NS_PER_S
-from harness.workloads.parameters import duration_ns
-from harness.workloads.ycsb.options import loaded_records, shares
+from harness.units import GIB, MIB
+from harness.workloads.ycsb.params import YcsbParams
 
 #: Raised whenever the native client makes other records from the same parameters: data that
 #: it made before are then not used.
@@ -45,24 +43,25 @@ _LOG_PAGE_BYTES, _LARGEST_LOG, _LARGEST_KEY_VALUE_LOG = 8_192, 4 * GIB, GIB
 _OUTLIVED = 1.5
 
 
-def key(params: Mapping[str, Any]) -> dict[str, Any]:
+def key(params: YcsbParams) -> dict[str, Any]:
     """What the data depend on, whoever loads them."""
-    return {name: params[name] for name in SHAPE}
+    document = params.to_json()
+    return {name: document[name] for name in SHAPE}
 
 
-def record_bytes(params: Mapping[str, Any]) -> int:
+def record_bytes(params: YcsbParams) -> int:
     """Of one record at most, as an engine keeps it."""
-    fields = params["fieldcount"] * (params["fieldlength"] + _FIELD_OVERHEAD_BYTES)
-    return int(fields + _RECORD_OVERHEAD_BYTES)
+    fields = params.fieldcount * (params.fieldlength + _FIELD_OVERHEAD_BYTES)
+    return fields + _RECORD_OVERHEAD_BYTES
 
 
-def estimate_bytes(params: Mapping[str, Any], key_value: bool) -> dict[Part, int]:
+def estimate_bytes(params: YcsbParams, key_value: bool) -> dict[Part, int]:
     """Upper estimate of the bytes in each part, with what the run adds.
 
     ``key_value``: whether the engine keeps records alone: no pages in the log, no index.
     """
     each = record_bytes(params)
-    loaded, begun, asked = loaded_records(params), _operations(params), shares(params)
+    loaded, begun, asked = params.loaded_records, _operations(params), params.shares
     inserted = begun * asked["insert"]
     written = begun * (asked["update"] + asked["read_modify_write"])
     data = _SLACK * each * (loaded + inserted)
@@ -77,10 +76,10 @@ def estimate_bytes(params: Mapping[str, Any], key_value: bool) -> dict[Part, int
     }
 
 
-def _operations(params: Mapping[str, Any]) -> float:
+def _operations(params: YcsbParams) -> float:
     """Operations of a run, its ramp-up included, at most."""
-    per_s = params["target"] or _FAST_PER_S
-    ramp_up = duration_ns(params, "ramp_up") / NS_PER_S * per_s
-    if params["duration"] is None:
-        return float(ramp_up + params["operationcount"])
-    return math.ceil(ramp_up + duration_ns(params, "duration") / NS_PER_S * per_s)
+    per_s = params.target or _FAST_PER_S
+    ramp_up = params.ramp_up.seconds * per_s
+    if params.duration is None:
+        return ramp_up + (params.operationcount or 0)
+    return math.ceil(ramp_up + params.duration.seconds * per_s)

@@ -12,9 +12,6 @@ from harness.engine import Engine
 from harness.store.result import Check
 from harness.workload import Loading, Session
 
-#: The operations, by the names that statements, metrics and labels have.
-OPERATIONS = ("read", "update", "insert", "scan", "read_modify_write")
-
 
 @dataclass(frozen=True)
 class KeyCount:
@@ -33,7 +30,7 @@ class KeyCount:
 
 @dataclass(frozen=True)
 class DriverResult(result.DriverResult):
-    """The measured window, as its driver tells it; ``operations`` by :data:`OPERATIONS`.
+    """The measured window, as its driver reports it; ``operations`` by params.OPERATIONS.
 
     A read-modify-write counts once, as that: neither as the read nor as the update that
     it consists of (the official client's report has it in all three). ``key_counts``: the
@@ -53,31 +50,23 @@ class DriverResult(result.DriverResult):
 
 
 class Driver(Protocol):
-    """A client program that offers YCSB's load. Every verb says what it must do, in one line.
-
-    ``params`` is always what the workload's ``normalise`` returned: official property names
-    where there are such, see harness.workloads.ycsb.options.
-    """
+    """A client program that offers YCSB's load, made for a run's parameters."""
 
     name: str
-    #: Why what it asks for does not follow from a seed; empty where it does.
+    #: Why the operations do not follow from a seed; empty where they do.
     unseeded: str
 
-    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+    def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """UsageError for what can be known beforehand: not installed, cannot do this."""
 
-    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the data that it loads depend on, beside count and shape of the records."""
+    def key(self) -> Mapping[str, Any]:
+        """The facts that its data depend on, in addition to count and shape of the records."""
 
-    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
-        """Schema and records into the started, empty engine; facts for the fingerprint."""
+    def load(self, loading: Loading) -> dict[str, Any]:
+        """Load schema and records into the started, empty engine; facts for the fingerprint."""
 
-    def drive(
-        self, params: Mapping[str, Any], session: Session, drives: WindowCallbacks
-    ) -> DriverResult:
-        """Offer the load and return what was seen; RunFailed where it did not go well."""
+    def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
+        """Offer the load and return the result; RunFailed if the client failed."""
 
-    def verify(
-        self, params: Mapping[str, Any], session: Session, driven: DriverResult
-    ) -> list[Check]:
-        """Read every record back, and say whether each is there and well formed."""
+    def verify(self, session: Session, driven: DriverResult) -> list[Check]:
+        """Read every record back, and check that each is there and well formed."""

@@ -13,16 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.store.result import Check
 from harness.workloads.outliers import off
-from harness.workloads.parameters import given_or
 from harness.workloads.ycsb.drivers import DriverResult, KeyCount
-from harness.workloads.ycsb.options import loaded_records
+from harness.workloads.ycsb.params import YcsbParams
 
 _THETA = 0.99
 _SCRAMBLED_ITEMS = 10_000_000_001
@@ -53,11 +51,11 @@ class Expected:
     others: float
 
 
-def expected(params: Mapping[str, Any], inserted: int) -> Expected | None:
+def expected(params: YcsbParams, inserted: int) -> Expected | None:
     """None where there is nothing to draw: each in its turn."""
-    kind = params["requestdistribution"]
-    start, count = params["insertstart"], loaded_records(params)
-    newest = params["recordcount"] - 1
+    kind = params.requestdistribution
+    start, count = params.insertstart, params.loaded_records
+    newest = params.recordcount - 1
     if kind == "zipfian":
         return _scrambled(params, newest, newest + inserted)
     if kind == "latest":
@@ -93,7 +91,7 @@ def zipfian(
     alpha = 1 / (1 - _THETA)
     second = 0.5**_THETA
     eta = (1 - (2 / items) ** (1 - _THETA)) / (1 - (1 + second) / zeta)
-    count = given_or(grown, items)
+    count = items if grown is None else grown
     bounds = np.minimum(np.arange(2, max(ranks, 2) + 1, dtype=np.float64), count)
     begins = ((bounds / count) ** (1 / alpha) + eta - 1) / eta
     begins = np.maximum(begins, (1 + second) / zeta)
@@ -112,12 +110,13 @@ def zeta_of(items: int) -> float:
     return float(total + integral + (items**-_THETA - summed**-_THETA) / 2)
 
 
-def _scrambled(params: Mapping[str, Any], first: int, last: int) -> Expected:
+def _scrambled(params: YcsbParams, first: int, last: int) -> Expected:
     """``first``, ``last``: the newest record at the run's beginning and end."""
-    start = params["insertstart"]
-    begun = given_or(params["operationcount"], 0)
-    new = int(begun * params["insertproportion"] * 2)  # as the official client foretells them
-    items = loaded_records(params) + new + 1
+    start = params.insertstart
+    new = int(
+        (params.operationcount or 0) * params.insertproportion * 2
+    )  # as the official client foretells them
+    items = params.loaded_records + new + 1
     ranked = zipfian(_SCRAMBLED_ITEMS, _SCRAMBLED_ZETA, _RANKS)
     numbers = fnv_hash(np.arange(_RANKS, dtype=np.uint64)) % np.uint64(items)
     spread = float(1 - ranked.sum()) / items
@@ -155,10 +154,10 @@ def _latest(first: int, last: int) -> Expected:
     return Expected(hottest, float(max(both[-1])))
 
 
-def _exponential(params: Mapping[str, Any], first: int, last: int) -> Expected:
+def _exponential(params: YcsbParams, first: int, last: int) -> Expected:
     """γ is chosen so that a percentile of the choices falls into a part of the records."""
-    part = params["recordcount"] * params["exponential.frac"]
-    gamma = -math.log(1 - params["exponential.percentile"] / 100) / part
+    part = params.recordcount * params.exponential_frac
+    gamma = -math.log(1 - params.exponential_percentile / 100) / part
     # Older than the oldest is drawn again.
     most, least = ((1 - math.exp(-gamma)) / (1 - math.exp(-gamma * (n + 1))) for n in (first, last))
     shares = ((math.exp(-gamma * back), back) for back in range(min(HOTTEST, first + 1)))
@@ -166,9 +165,9 @@ def _exponential(params: Mapping[str, Any], first: int, last: int) -> Expected:
     return Expected(hottest, most * math.exp(-gamma * HOTTEST))
 
 
-def _hotspot(params: Mapping[str, Any], start: int, count: int) -> Expected:
-    hot = int(count * params["hotspotdatafraction"])
-    operations = params["hotspotopnfraction"]
+def _hotspot(params: YcsbParams, start: int, count: int) -> Expected:
+    hot = int(count * params.hotspotdatafraction)
+    operations = params.hotspotopnfraction
     each = operations / hot if hot else 0.0
     cold = (1 - operations) / (count - hot) if count > hot else 0.0
     number = min(hot, HOTTEST)
@@ -176,7 +175,7 @@ def _hotspot(params: Mapping[str, Any], start: int, count: int) -> Expected:
     return Expected(hottest, max(each, cold))
 
 
-def check_keys(params: Mapping[str, Any], driven: DriverResult) -> list[Check]:
+def check_keys(params: YcsbParams, driven: DriverResult) -> list[Check]:
     """Whether the hottest keys were chosen as often as the distribution says.
 
     Empty where the driver counts no keys, or nothing can be said of them beforehand.
@@ -190,19 +189,19 @@ def check_keys(params: Mapping[str, Any], driven: DriverResult) -> list[Check]:
     counts = {_place(one, params): one.count for one in counted}
     wrong = [
         *_far_from(wanted, counts, chosen),
-        *_too_hot(wanted, counts, chosen, params["recordcount"]),
+        *_too_hot(wanted, counts, chosen, params.recordcount),
     ]
     looked_at = f"{chosen:,} choices, {len(wanted.hottest) or 'the most frequent'} keys looked at"
     found = "; ".join(wrong[:_SHOWN]) + ("; and more" if len(wrong) > _SHOWN else "")
-    said = f"{params['requestdistribution']}: {found or looked_at}"
+    said = f"{params.requestdistribution}: {found or looked_at}"
     return [Check("keys", "failed" if wrong else "passed", said)]
 
 
-def _place(one: KeyCount, params: Mapping[str, Any]) -> int:
+def _place(one: KeyCount, params: YcsbParams) -> int:
     """The record's number; of a distance from the newest, as if that were the last loaded."""
     if one.number is not None:
         return one.number
-    return int(params["recordcount"]) - 1 - (one.behind_newest or 0)
+    return params.recordcount - 1 - (one.behind_newest or 0)
 
 
 def _far_from(wanted: Expected, by_number: Mapping[int, int], chosen: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from harness.counters import difference
@@ -15,29 +16,12 @@ from harness.errors import UsageError
 from harness.native_programs import loadgen_program
 from harness.store.result import Check
 from harness.workload import Loading, Session
-from harness.workloads.parameters import duration_ns
 from harness.workloads.ycsb import data
 from harness.workloads.ycsb.checks import check_records
 from harness.workloads.ycsb.drivers import DriverResult, KeyCount
 from harness.workloads.ycsb.keys import COUNTED
-from harness.workloads.ycsb.options import loaded_records, shares
+from harness.workloads.ycsb.params import YcsbParams
 
-#: What of the parameters says how the client is started, and is no property of the records or
-#: of what is done with them; and what its values have anyway.
-_CLIENT = frozenset(
-    {
-        "workload",
-        "threadcount",
-        "target",
-        "ramp_up",
-        "duration",
-        "clients",
-        "client_threads",
-        "client_hosts",
-        "stall_timeout",
-        "dataintegrity",
-    }
-)
 _CONNECTIONS_PER_LOOP = 16
 _MOST_LOOPS = 8
 _VERIFY_CONNECTIONS = 4
@@ -49,33 +33,38 @@ class Loadgen:
     name = "loadgen"
     unseeded = ""
 
-    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+    def __init__(self, params: YcsbParams) -> None:
+        self._params = params
+
+    def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether the client speaks to this engine, and the engine can do what is asked."""
+        params = self._params
         native = client.loadable(engine, "ycsb")
         loadgen_program(native.native_backend())
         _statements(params, engine)
-        if hosts := params.get("client_hosts"):
+        if hosts := params.client_hosts:
             client.afar(hosts, engine).hosts.check(native.native_backend())
         if isinstance(engine, RunsInClient):
             _check_inside(params, engine)
         else:
-            client.check_connections(params["threadcount"], engine, settings, "--threads")
-        if isinstance(engine, RunsSql) and params["update"] != "read-modify-write":
+            client.check_connections(params.threadcount, engine, settings, "--threads")
+        if isinstance(engine, RunsSql) and params.update != "read-modify-write":
             raise UsageError(
-                f"update {params['update']} on {engine.name}",
+                f"update {params.update} on {engine.name}",
                 "SQL's UPDATE is what it does: the server reads the row, changes it and writes it",
                 "leave --update out",
             )
 
-    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def key(self) -> Mapping[str, Any]:
         """The seed, and which values are made of it."""
-        return {"data_seed": params["data_seed"], "generation": data.GENERATION}
+        return {"data_seed": self._params.data_seed, "generation": data.GENERATION}
 
-    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
+    def load(self, loading: Loading) -> dict[str, Any]:
         """Fill the table through the engine's bulk path."""
+        params = self._params
         engine = loading.engine
         native = client.loadable(engine, "ycsb")
-        records = loaded_records(params)
+        records = params.loaded_records
         told: dict[str, Any] = {}
 
         def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
@@ -84,7 +73,7 @@ class Loadgen:
                 "task": "load",
                 "backend": native.native_backend(),
                 "connection": dict(connection),
-                "workload": {"name": "ycsb", "params": _workload(params)},
+                "workload": {"name": "ycsb", "params": params.native_json()},
                 "threads": loading.threads,
             }
             with loading.progress.task("load YCSB", records, "records") as task:
@@ -93,37 +82,35 @@ class Loadgen:
             stored: Mapping[str, int] = told["rows"]
             return stored
 
-        native.native_load("ycsb", fill, {"usertable": records}, loading.progress, params)
+        native.native_load("ycsb", fill, {"usertable": records}, loading.progress, params.to_json())
         return {
             **data.key(params),
-            **self.key(params),
+            **self.key(),
             "row_counts": dict(told["rows"]),
             # Of an engine inside the client: how it has ordered what it was given.
             **(told.get("engine") or {}).get("text", {}),
         }
 
-    def drive(
-        self, params: Mapping[str, Any], session: Session, drives: WindowCallbacks
-    ) -> DriverResult:
+    def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         """Offer the load."""
+        params = self._params
         spec = _spec(params, session.engine, session.seed)
-        what = f"YCSB, {params['threadcount']} client threads"
+        what = f"YCSB, {params.threadcount} client threads"
         with session.progress.task(what, _seconds(params), "s") as task:
             clock = client.Clock(task, "operations")
-            specs = processes.split(spec, params["clients"])
-            hosts = params.get("client_hosts")
+            specs = processes.split(spec, params.clients)
+            hosts = params.client_hosts
             afar = client.afar(hosts, session.engine) if hosts else None
             result = processes.drive(specs, session.clients(), clock.watch(drives), afar)
-        return _driven(result, shares(params))
+        return _driven(result, params.shares)
 
-    def verify(
-        self, params: Mapping[str, Any], session: Session, driven: DriverResult
-    ) -> list[Check]:
+    def verify(self, session: Session, driven: DriverResult) -> list[Check]:
         """Read every record back, in pages of many where the engine scans."""
+        params = self._params
         engine = session.engine
         native = client.loadable(engine, "ycsb")
-        whole = {**params, "readallfields": True}
-        connections = min(_VERIFY_CONNECTIONS, params["threadcount"])
+        whole = replace(params, readallfields=True)
+        connections = min(_VERIFY_CONNECTIONS, params.threadcount)
         inserted = driven.inserted_count or 0
         spec = {
             "schema": 1,
@@ -133,57 +120,50 @@ class Loadgen:
             "workload": {
                 "name": "ycsb",
                 "params": {
-                    **_workload(whole),
+                    **whole.native_json(),
                     "inserted": inserted,
                     "inserts_begun": max(driven.inserts_begun_count or 0, inserted),
                 },
             },
-            "statements": client.calls(engine, "ycsb", whole, ("read", "scan")),
+            "statements": client.calls(engine, "ycsb", whole.to_json(), ("read", "scan")),
             "threads": connections,
             "connections": connections,
         }
-        total = loaded_records(params) + inserted
+        total = params.loaded_records + inserted
         with session.progress.task("verify YCSB", total, "records") as task:
             watch = processes.Watch(on_counts=client.Rows(task).count)
             result = processes.verify(spec, session.clients(), watch)
         return [check_records(result["verified"], driven.updated)]
 
 
-def _check_inside(params: Mapping[str, Any], engine: Engine) -> None:
+def _check_inside(params: YcsbParams, engine: Engine) -> None:
     """One process has the engine in it, and each of its threads waits for one operation."""
-    loops = params["client_threads"]
-    if params["clients"] != 1:
+    loops = params.client_threads
+    if params.clients != 1:
         raise UsageError(
-            f"{params['clients']} client processes on {engine.name}",
+            f"{params.clients} client processes on {engine.name}",
             "the engine works inside the client, and one process at a time can have its data open",
             "leave clients out",
         )
-    if loops is not None and loops != params["threadcount"]:
+    if loops is not None and loops != params.threadcount:
         raise UsageError(
-            f"client_threads {loops} for {params['threadcount']} threads on {engine.name}",
+            f"client_threads {loops} for {params.threadcount} threads on {engine.name}",
             "the engine works inside the client: each client thread is an event loop of its own",
             "leave client_threads out",
         )
 
 
-def _statements(params: Mapping[str, Any], engine: Engine) -> dict[str, str | list[str]]:
+def _statements(params: YcsbParams, engine: Engine) -> dict[str, str | list[str]]:
     """The engine's texts of the operations that are asked for."""
-    asked = {name for name, share in shares(params).items() if share}
+    asked = {name for name, share in params.shares.items() if share}
     if "read_modify_write" in asked:
         asked |= {"read", "update"}
-    return client.calls(engine, "ycsb", params, asked - {"read_modify_write"})
+    return client.calls(engine, "ycsb", params.to_json(), asked - {"read_modify_write"})
 
 
-def _workload(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the client's spec: everything but how it is started; what is not given is left out."""
-    return {
-        name: value for name, value in params.items() if name not in _CLIENT and value is not None
-    }
-
-
-def _spec(params: Mapping[str, Any], engine: Engine, seed: int) -> dict[str, Any]:
+def _spec(params: YcsbParams, engine: Engine, seed: int) -> dict[str, Any]:
     native = client.loadable(engine, "ycsb")
-    target = params["target"]
+    target = params.target
     spec: dict[str, Any] = {
         "schema": 1,
         "task": "run",
@@ -191,42 +171,42 @@ def _spec(params: Mapping[str, Any], engine: Engine, seed: int) -> dict[str, Any
         "connection": dict(native.native_connection()),
         "workload": {
             "name": "ycsb",
-            "params": {**_workload(params), "count_keys": COUNTED},
+            "params": {**params.native_json(), "count_keys": COUNTED},
         },
         "statements": _statements(params, engine),
         "threads": _loops(params, engine),
-        "connections": params["threadcount"],
-        "terminals": params["threadcount"],
+        "connections": params.threadcount,
+        "terminals": params.threadcount,
         "mode": {"kind": "closed"} if target is None else {"kind": "open", "rate_per_s": target},
-        "ramp_up_ns": duration_ns(params, "ramp_up"),
+        "ramp_up_ns": params.ramp_up.ns,
         "drain_ns": client.DRAIN_NS,
-        **client.stall_timeout(params),
+        **client.stall_timeout(params.stall_timeout),
         "series_interval_ns": SERIES_NS,
         "seed": seed,
     }
-    if params["duration"] is None:
-        spec["operations"] = params["operationcount"]
+    if params.duration is None:
+        spec["operations"] = params.operationcount
     else:
-        spec["duration_ns"] = duration_ns(params, "duration")
+        spec["duration_ns"] = params.duration.ns
     return spec
 
 
-def _loops(params: Mapping[str, Any], engine: Engine) -> int:
+def _loops(params: YcsbParams, engine: Engine) -> int:
     """Event loops of a client process."""
-    threads: int = params["threadcount"]
+    threads = params.threadcount
     if isinstance(engine, RunsInClient):
         return threads
-    if params["client_threads"] is not None:
-        return int(params["client_threads"])
-    mine = math.ceil(threads / int(params["clients"]) / _CONNECTIONS_PER_LOOP)
+    if params.client_threads is not None:
+        return params.client_threads
+    mine = math.ceil(threads / params.clients / _CONNECTIONS_PER_LOOP)
     return min(_MOST_LOOPS, mine)
 
 
-def _seconds(params: Mapping[str, Any]) -> float | None:
+def _seconds(params: YcsbParams) -> float | None:
     """How long a run takes that is bounded by time; None of another."""
-    if params["duration"] is None:
+    if params.duration is None:
         return None
-    return (duration_ns(params, "ramp_up") + duration_ns(params, "duration")) / 1e9
+    return params.ramp_up.seconds + params.duration.seconds
 
 
 def _driven(result: Mapping[str, Any], asked: Mapping[str, float]) -> DriverResult:

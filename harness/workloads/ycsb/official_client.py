@@ -10,6 +10,7 @@ updates a field writes what is there already.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from harness.counters import difference
@@ -22,10 +23,9 @@ from harness.errors import UsageError
 from harness.store.result import Check
 from harness.units import MIB, NS_PER_S
 from harness.workload import Clients, Loading, Session
-from harness.workloads.parameters import duration_ns
 from harness.workloads.ycsb import data
 from harness.workloads.ycsb.drivers import DriverResult
-from harness.workloads.ycsb.options import PROPORTIONS, loaded_records, shares
+from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
 
 _NAME = "ycsb"
 #: Parameters that the client has nothing for, with the value that leaves them alone.
@@ -74,45 +74,51 @@ class Official:
     name = _NAME
     unseeded = "the official client's threads draw from generators that take no seed"
 
-    def check(self, params: Mapping[str, Any], engine: Engine, settings: Mapping[str, str]) -> None:
+    def __init__(self, params: YcsbParams) -> None:
+        self._params = params
+
+    def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether there is Java, and client and binding can do this."""
+        params = self._params
         drivable = _drivable(engine)
         binding = drivable.ycsb_binding()
         client.find_java()
         client.check_buildable(binding)
+        given = params.to_json()
         for name, value in _OURS_ALONE.items():
-            if params.get(name) != value:
+            if given.get(name) != value:
                 raise UsageError(
-                    f"{name} {params[name]} with driver ycsb",
+                    f"{name} {given[name]} with driver ycsb",
                     "the official client has no such option",
                     f"leave {name} out, or use --driver loadgen",
                 )
         _check_window(params)
         _check_update(params, engine)
-        drivable.native_calls("ycsb", params)
+        drivable.native_calls("ycsb", given)
         if not isinstance(engine, RunsInClient):
-            native.check_connections(params["threadcount"], engine, settings, "--threads")
+            native.check_connections(params.threadcount, engine, settings, "--threads")
 
-    def key(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def key(self) -> Mapping[str, Any]:
         """Its version, how bindings store records, and whether their values can be checked."""
         return {
             "builder": client.NAME,
-            "dataintegrity": params["dataintegrity"],
+            "dataintegrity": self._params.dataintegrity,
             "generation": _GENERATION,
         }
 
-    def load(self, params: Mapping[str, Any], loading: Loading) -> dict[str, Any]:
-        """Have it insert every record, and check that it says so of each."""
+    def load(self, loading: Loading) -> dict[str, Any]:
+        """Have it insert every record, and check that it acknowledges each."""
+        params = self._params
         engine = loading.engine
         drivable = _drivable(engine)
         assert isinstance(engine, LoadsNatively)
-        records = loaded_records(params)
+        records = params.loaded_records
         stored: dict[str, int] = {}
 
         def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
             properties = {
                 **_workload(params),
-                **drivable.ycsb_properties(connection, params),
+                **drivable.ycsb_properties(connection, params.to_json()),
                 **client.LOADING,
             }
             asked = Asked(
@@ -129,18 +135,17 @@ class Official:
             )
             return stored
 
-        engine.native_load("ycsb", fill, {"usertable": records}, loading.progress, params)
-        return {**data.key(params), **self.key(params), "row_counts": stored}
+        engine.native_load("ycsb", fill, {"usertable": records}, loading.progress, params.to_json())
+        return {**data.key(params), **self.key(), "row_counts": stored}
 
-    def drive(
-        self, params: Mapping[str, Any], session: Session, drives: WindowCallbacks
-    ) -> DriverResult:
+    def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         """Offer the load."""
+        params = self._params
         drivable = _drivable(session.engine)
         asked = _asked(params, drivable)
         done = _run(drivable, session.clients(), asked, session.progress, drives)
-        target = params["target"]
-        mix = {name for name, share in shares(params).items() if share}
+        target = None if params.target is None else int(params.target)
+        mix = {name for name, share in params.shares.items() if share}
         found = client.measured(done, mix, target, bounded_by_time=asked.duration_s is not None)
         begin, end = (drivable.ycsb_counters(told) for told in done.engine)
         late_ns = done.late_ns
@@ -154,7 +159,7 @@ class Official:
             window_ns=found.window_ns,
             operations=found.operations,
             client_cpu_ns=done.cpu_ns if in_time else None,
-            client_threads=params["threadcount"],
+            client_threads=params.threadcount,
             offered_count=found.offered_count,
             backlog_count=found.backlog,
             retried_by_code=done.retried,
@@ -168,27 +173,26 @@ class Official:
             notes={**_notes(params, asked), "counters_late_ns": late_ns},
         )
 
-    def verify(
-        self, params: Mapping[str, Any], session: Session, driven: DriverResult
-    ) -> list[Check]:
+    def verify(self, session: Session, driven: DriverResult) -> list[Check]:
         """Have it read every record once more, and say which is what it wrote."""
+        params = self._params
         drivable = _drivable(session.engine)
-        records = loaded_records(params) + (driven.inserted_count or 0)
-        whole = {**params, "readallfields": True}
+        records = params.loaded_records + (driven.inserted_count or 0)
+        whole = replace(params, readallfields=True)
         threads = min(_VERIFY_THREADS, records)
         properties = {
             **_workload(whole),
             **dict.fromkeys(PROPORTIONS, 0),
-            **drivable.ycsb_properties(drivable.native_connection(), whole),
+            **drivable.ycsb_properties(drivable.native_connection(), whole.to_json()),
             "workload": _WHOLE,
             "dataintegrity": True,
-            "tierbench.values": params["dataintegrity"],
+            "tierbench.values": params.dataintegrity,
             # Constant is what the core asks for where it is to look at what it reads.
             "fieldlengthdistribution": "constant",
             "tierbench.shortest": _shortest(params),
             "readproportion": 1,
             "requestdistribution": "sequential",
-            "recordcount": params["insertstart"] + records,
+            "recordcount": params.insertstart + records,
             "insertcount": records,
             "operationcount": records,
         }
@@ -200,7 +204,7 @@ class Official:
             total=records,
         )
         done = _run(drivable, session.clients(), asked, session.progress)
-        return [_records(done, records, params["dataintegrity"])]
+        return [_records(done, records, params.dataintegrity)]
 
 
 def _drivable(engine: Engine) -> DrivenByYcsb:
@@ -213,29 +217,29 @@ def _drivable(engine: Engine) -> DrivenByYcsb:
     )
 
 
-def _check_window(params: Mapping[str, Any]) -> None:
+def _check_window(params: YcsbParams) -> None:
     """The client counts in whole seconds, and whole operations a second."""
-    if params["duration"] is None:
-        _check_operations(params)
+    if params.duration is None:
+        assert params.operationcount is not None  # else a duration bounds the window
+        _check_operations(params, params.operationcount)
         return
-    for name in ("ramp_up", "duration"):
-        seconds, rest = divmod(duration_ns(params, name), NS_PER_S)
+    for name, time in (("ramp_up", params.ramp_up), ("duration", params.duration)):
+        seconds, rest = divmod(time.ns, NS_PER_S)
         if rest:
             raise UsageError(
-                f"{name} {params[name]} with driver ycsb",
+                f"{name} {time} with driver ycsb",
                 "the official client counts whole seconds",
                 f"choose --{name.replace('_', '-')} {seconds + 1}s, or --driver loadgen",
             )
-    target = params["target"]
+    target = params.target
     if target is not None and (target != int(target) or target < 1):
         raise UsageError(
             f"target {target} with driver ycsb",
             "the official client offers a whole number of operations a second",
             f"choose --rate {max(1, round(target))}, or --driver loadgen",
         )
-    foretold = params["requestdistribution"] == "zipfian" and params["insertproportion"] > 0
-    if foretold and params["operationcount"] is None:
-        seconds = (duration_ns(params, "ramp_up") + duration_ns(params, "duration")) // NS_PER_S
+    if params.foretells_inserts and params.operationcount is None:
+        seconds = (params.ramp_up.ns + params.duration.ns) // NS_PER_S
         raise UsageError(
             "zipfian keys beside inserts with driver ycsb, bounded by time",
             "the official client foretells from operationcount how many records will come to be, "
@@ -244,98 +248,97 @@ def _check_window(params: Mapping[str, Any]) -> None:
         )
 
 
-def _check_operations(params: Mapping[str, Any]) -> None:
-    if duration_ns(params, "ramp_up"):
+def _check_operations(params: YcsbParams, operations: int) -> None:
+    if params.ramp_up.ns:
         raise UsageError(
-            f"ramp_up {params['ramp_up']} before {params['operationcount']:,} operations with "
-            "driver ycsb",
+            f"ramp_up {params.ramp_up} before {operations:,} operations with driver ycsb",
             "the official client has no ramp-up, and counts operations from its start on",
             "choose --ramp-up 0s, or bound the window with --duration",
         )
-    if params["operationcount"] < params["threadcount"]:
+    if operations < params.threadcount:
         raise UsageError(
-            f"{params['operationcount']} operations of {params['threadcount']} threads",
+            f"{operations} operations of {params.threadcount} threads",
             "the official client starts no more threads than operations",
             "choose fewer --threads",
         )
 
 
-def _check_update(params: Mapping[str, Any], engine: Engine) -> None:
-    if params["update"] == "merge":
+def _check_update(params: YcsbParams, engine: Engine) -> None:
+    if params.update == "merge":
         raise UsageError(
             "update merge with driver ycsb",
             "RocksDB's Java interface takes no merge operator but RocksDB's own, and none of "
             "those changes a field of a record",
             "choose --update read-modify-write or blind, or --driver loadgen",
         )
-    if not isinstance(engine, RunsInClient) and params["update"] != "read-modify-write":
+    if not isinstance(engine, RunsInClient) and params.update != "read-modify-write":
         raise UsageError(
-            f"update {params['update']} on {engine.name}",
+            f"update {params.update} on {engine.name}",
             "SQL's UPDATE is what it does: the server reads the row, changes it and writes it",
             "leave --update out",
         )
     _check_integrity(params)
 
 
-def _check_integrity(params: Mapping[str, Any]) -> None:
-    if params["verify_reads"] and not params["dataintegrity"]:
+def _check_integrity(params: YcsbParams) -> None:
+    if params.verify_reads and not params.dataintegrity:
         raise UsageError(
             "verify_reads with driver ycsb",
             "the official client can only check values that its dataintegrity has made",
             "add -p dataintegrity=true, or use --driver loadgen",
         )
-    if params["dataintegrity"] and params["fieldlengthdistribution"] != "constant":
+    if params.dataintegrity and params.fieldlengthdistribution != "constant":
         raise UsageError(
-            f"dataintegrity with fieldlengthdistribution {params['fieldlengthdistribution']}",
+            f"dataintegrity with fieldlengthdistribution {params.fieldlengthdistribution}",
             "the official client's dataintegrity makes fields of one length",
             "choose constant, or leave dataintegrity out",
         )
 
 
-def _shortest(params: Mapping[str, Any]) -> int:
+def _shortest(params: YcsbParams) -> int:
     """Bytes of a value at least."""
-    drawn = params["fieldlengthdistribution"] != "constant"
-    return int(params["minfieldlength"] if drawn else params["fieldlength"])
+    drawn = params.fieldlengthdistribution != "constant"
+    return int(params.minfieldlength if drawn else params.fieldlength)
 
 
-def _workload(params: Mapping[str, Any]) -> dict[str, object]:
+def _workload(params: YcsbParams) -> dict[str, object]:
     """Properties of the core workload; whole records where the update is blind."""
-    blind = params["update"] == "blind"
-    unread = params["dataintegrity"] and not params["verify_reads"]
-    operations = params["operationcount"] or _MOST_OPERATIONS
-    foretold = params["requestdistribution"] == "zipfian" and params["insertproportion"] > 0
-    if params["duration"] is not None and not foretold:
+    given = params.to_json()
+    blind = params.update == "blind"
+    unread = params.dataintegrity and not params.verify_reads
+    operations = params.operationcount or _MOST_OPERATIONS
+    foretold = params.foretells_inserts
+    if params.duration is not None and not foretold:
         operations = _MOST_OPERATIONS
     return {
         "workload": _UNVERIFIED if unread else _CORE,
-        **{name: params[name] for name in _SAME},
-        "insertcount": loaded_records(params),
+        **{name: given[name] for name in _SAME},
+        "insertcount": params.loaded_records,
         "operationcount": operations,
-        "writeallfields": params["writeallfields"] or blind,
-        "dataintegrity": params["dataintegrity"],
+        "writeallfields": params.writeallfields or blind,
+        "dataintegrity": params.dataintegrity,
     }
 
 
-def _asked(params: Mapping[str, Any], engine: DrivenByYcsb) -> Asked:
+def _asked(params: YcsbParams, engine: DrivenByYcsb) -> Asked:
     workload = _workload(params)
-    timed = params["duration"] is not None
     return Asked(
         {
             **workload,
-            **engine.ycsb_properties(engine.native_connection(), params),
-            "target": None if params["target"] is None else int(params["target"]),
+            **engine.ycsb_properties(engine.native_connection(), params.to_json()),
+            "target": None if params.target is None else int(params.target),
         },
-        params["threadcount"],
-        ramp_up_s=duration_ns(params, "ramp_up") // NS_PER_S if timed else 0,
-        duration_s=duration_ns(params, "duration") // NS_PER_S if timed else None,
-        heap_bytes=_heap(params, params["threadcount"]),
-        total=params["operationcount"],
+        params.threadcount,
+        ramp_up_s=params.ramp_up.ns // NS_PER_S if params.duration else 0,
+        duration_s=params.duration.ns // NS_PER_S if params.duration else None,
+        heap_bytes=_heap(params, params.threadcount),
+        total=params.operationcount,
     )
 
 
-def _heap(params: Mapping[str, Any], threads: int) -> int:
+def _heap(params: YcsbParams, threads: int) -> int:
     """Java's heap: always all of it, so that it is the same however long it runs."""
-    rows = params["maxscanlength"] if shares(params)["scan"] else 1
+    rows = params.maxscanlength if params.shares["scan"] else 1
     return int(_HEAP_BYTES + threads * _COPIES * data.record_bytes(params) * rows)
 
 
@@ -350,17 +353,17 @@ def _run(
     return client.run(build, client.find_java(), clients, asked, progress, drives)
 
 
-def _notes(params: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+def _notes(params: YcsbParams, asked: Asked) -> dict[str, Any]:
     """Facts for whoever compares it with another driver."""
     notes = {
         "java": client.find_java().banner,
         "heap_bytes": asked.heap_bytes,
         "workload_class": asked.properties["workload"],
-        "update": params["update"],
-        "dataintegrity": params["dataintegrity"],
+        "update": params.update,
+        "dataintegrity": params.dataintegrity,
         "latency_resolution": "whole microseconds, cut off; stored at their middle",
     }
-    if shares(params)["read_modify_write"]:
+    if params.shares["read_modify_write"]:
         notes["read_and_update_latencies"] = (
             "those of the reads and updates that a read-modify-write consists of are among them"
         )

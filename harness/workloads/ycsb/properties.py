@@ -15,15 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, nearest
-from harness.workloads.ycsb.options import (
-    CORE_CLASS,
-    NUMBERS,
-    OFFICIAL_FLAGS,
-    PARAMETERS,
-    WHOLE_NUMBERS,
-)
+from harness.workloads.parameters import Count, Number
+from harness.workloads.ycsb.params import CORE_CLASS, YcsbParams
 from harness.yamlfile import scalar
 
+_DECLARED = YcsbParams.declared()
 _KEY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u(?P<hex>[0-9A-Fa-f]{4})|(?P<bad>u)|(?P<plain>.))", re.DOTALL)
 _PLAIN: Mapping[str, str] = {"t": "\t", "n": "\n", "f": "\f", "r": "\r"}
@@ -61,6 +57,8 @@ _REFUSED: Mapping[str, str] = {
 }
 
 
+#: Flags of the official client; ours are read as YAML.
+_OFFICIAL_FLAGS = ("readallfields", "writeallfields", "dataintegrity")
 #: Beginnings of the names that bindings' properties have.
 _BINDINGS = ("db.", "jdbc.", "rocksdb.")
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -117,7 +115,7 @@ def given(pairs: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
 
 def _known(name: str) -> bool:
     return (
-        name in PARAMETERS
+        name in _DECLARED
         or name == "maxexecutiontime"
         or any(name in names for names in (_ONLY, _REFUSED, _NO_MATTER))
         or name.startswith((*_NO_MATTER_GROUPS, *_BINDINGS))
@@ -126,9 +124,9 @@ def _known(name: str) -> bool:
 
 def _take(where: str, name: str, value: str, found: dict[str, Any], told: list[str]) -> None:
     """``where``: stands before the property's name in what is said of it."""
-    if name in PARAMETERS and name != "workload":
+    if name in _DECLARED and name != "workload":
         found[name] = _value(where, name, value)
-        if name in OFFICIAL_FLAGS and value.lower() not in ("true", "false"):
+        if name in _OFFICIAL_FLAGS and value.lower() not in ("true", "false"):
             told.append(f"{where}{name}={_shown(value)} is false: only true is true to the client")
     elif (why := _left_out(where, name, value, found)) is not None:
         told.append(f"{where}{_shown(name)} is left out{f': {why}' if why else ''}")
@@ -136,11 +134,12 @@ def _take(where: str, name: str, value: str, found: dict[str, Any], told: list[s
 
 def _value(where: str, name: str, text: str) -> Any:
     """As the client reads it: by Integer.parseInt, Double.parseDouble or Boolean.parseBoolean."""
-    if name in WHOLE_NUMBERS:
+    kind = _DECLARED[name].kind
+    if isinstance(kind, Count):
         return _parsed(where, name, text, _WHOLE, "a whole number", int)
-    if name in NUMBERS:
+    if isinstance(kind, Number):
         return _parsed(where, name, text, _NUMBER, "a number", lambda t: float(t.rstrip("fFdD")))
-    if name in OFFICIAL_FLAGS:
+    if name in _OFFICIAL_FLAGS:
         return text.lower() == "true"
     return scalar(text)
 
@@ -177,7 +176,7 @@ def _left_out(where: str, name: str, value: str, found: dict[str, Any]) -> str |
         return _NO_MATTER.get(name, "latencies are kept as histograms")
     elif "." in name:
         return "it is a binding's; engines are configured with --set, --tuning and --option"
-    elif similar := nearest(name, list(PARAMETERS)):
+    elif similar := nearest(name, list(_DECLARED)):
         raise UsageError(
             f"{where}property {_shown(name)}",
             f"neither a property of the core workload nor one of ours{similar}",

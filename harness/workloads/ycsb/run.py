@@ -6,7 +6,7 @@ Afterwards every record is read back, whoever drove.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -28,12 +28,12 @@ from harness.errors import RunFailed
 from harness.units import NS_PER_S
 from harness.warnings import RunWarning
 from harness.workload import Outcome, Session
-from harness.workloads.parameters import duration_ns
 from harness.workloads.representative import write_back_warnings
 from harness.workloads.ycsb import metrics as run_metrics
 from harness.workloads.ycsb.checks import check_found, check_mix
 from harness.workloads.ycsb.drivers import Driver, DriverResult
 from harness.workloads.ycsb.keys import HOTTEST, check_keys
+from harness.workloads.ycsb.params import YcsbParams
 
 #: A window of less than this share of what was asked for is told; and one of so many more
 #: operations.
@@ -41,14 +41,14 @@ _SHORT, _MORE = 0.98, 1.01
 _NOUNS = Nouns(operation="operation", user="client thread", users_option="--threads")
 
 
-def measure(params: Mapping[str, Any], session: Session, driver: Driver) -> Outcome:
+def measure(params: YcsbParams, session: Session, driver: Driver) -> Outcome:
     """See harness.workload.Workload.measure; the metrics are listed in metrics.py."""
     inside = isinstance(session.engine, RunsInClient)
     counted = WindowCounters(session)
-    driven = driver.drive(params, session, counted.drives())
+    driven = driver.drive(session, counted.drives())
     _expect_work(params, driven)
     checks = [
-        *driver.verify(params, session, driven),
+        *driver.verify(session, driven),
         check_mix(params, driven),
         check_found(driven),
         *check_keys(params, driven),
@@ -86,19 +86,19 @@ def _keys(driven: DriverResult) -> dict[str, Any]:
     return {"chosen": driven.chosen_count, "hottest": hottest}
 
 
-def _expect_work(params: Mapping[str, Any], driven: DriverResult) -> None:
+def _expect_work(params: YcsbParams, driven: DriverResult) -> None:
     """RunFailed for a window in which nothing was done: it would be a rate of 0, and no answer."""
     if driven.done_count != 0:
         return
     raise RunFailed(
-        f"measure {params['threadcount']} client threads for {params['duration'] or 'a window'}",
+        f"measure {params.threadcount} client threads for {params.duration or 'a window'}",
         "not one operation was done in the measured window",
         "give it a longer --duration",
     )
 
 
 def _doubts(
-    params: Mapping[str, Any], session: Session, driven: DriverResult, inside: bool
+    params: YcsbParams, session: Session, driven: DriverResult, inside: bool
 ) -> Iterator[RunWarning]:
     if not inside:  # else it is the engine that computes in the client's threads
         yield from saturation(driven)
@@ -106,25 +106,25 @@ def _doubts(
     yield from trend(driven, _NOUNS)
     yield from _window(params, driven)
     yield from unanswered(driven, _NOUNS)
-    if params["target"] is None:
+    if params.target is None:
         yield closed_loop(_NOUNS)
     yield from lost_without_power(session.engine)
-    yield from clients_elsewhere(params.get("client_hosts", ()), session.engine)
+    yield from clients_elsewhere(params.client_hosts, session.engine)
 
 
-def _window(params: Mapping[str, Any], driven: DriverResult) -> Iterator[RunWarning]:
+def _window(params: YcsbParams, driven: DriverResult) -> Iterator[RunWarning]:
     """A window that is not the one that was asked for, and operations whose windows differ."""
-    asked_ns = duration_ns(params, "duration") if params["duration"] else driven.window_ns
+    asked_ns = params.duration.ns if params.duration else driven.window_ns
     if driven.window_ns < asked_ns * _SHORT:
         yield RunWarning(
             code="window-too-short",
             problem="the measurement window is shorter than requested",
-            context=f"{driven.window_ns / NS_PER_S:.1f} s, {params['duration']} requested: the "
+            context=f"{driven.window_ns / NS_PER_S:.1f} s, {params.duration} requested: the "
             "client did not report every second in time",
             hint="measure on an otherwise idle machine",
         )
-    asked, done = params["operationcount"], driven.done_count
-    if params["duration"] is None and asked and done and done > asked * _MORE:
+    asked, done = params.operationcount, driven.done_count
+    if params.duration is None and asked and done and done > asked * _MORE:
         yield RunWarning(
             code="too-many-operations",
             problem="more operations are counted than requested",

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,10 @@ from harness.progress import SilentProgress
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients, Loading
+from harness.workloads.parameters import Duration
 from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.official_client import Official
-from harness.workloads.ycsb.options import normalise
+from harness.workloads.ycsb.params import YcsbParams
 
 #: A machine that stood still made its client end too soon, or its clock jump.
 _MACHINE = "ended before its window did|went .* astray"
@@ -98,14 +99,14 @@ class Bench:
         inside = self.engine if isinstance(self.engine, RunsInClient) else None
         return Clients(self.supervisor, unprivileged(), self.directory("c"), inside)
 
-    def load(self, name: str, params: Mapping[str, Any], **settings: str) -> None:
+    def load(self, name: str, params: YcsbParams, **settings: str) -> None:
         """Loaded, stopped, copied and started again, as a run has it."""
         self.engine = engine_of(name, self.directory("s"), self.supervisor, **settings)
-        Official().check(params, self.engine, settings)
+        Official(params).check(self.engine, settings)
         self.engine.initialise(self.places())
         self.engine.start()
         loading = Loading(self.engine, "ycsb", None, self.clients(), 2, SilentProgress())
-        self.facts = Official().load(params, loading)
+        self.facts = Official(params).load(loading)
         self.engine.stop()
         self.golden = self.directory("golden")
         self.engine.snapshot(self.golden)
@@ -121,34 +122,32 @@ class Bench:
             client_starter=self.clients(),
         )  # fmt: skip
 
-    def drive(
-        self, params: Mapping[str, Any], drives: WindowCallbacks | None = None
-    ) -> DriverResult:
+    def drive(self, params: YcsbParams, drives: WindowCallbacks | None = None) -> DriverResult:
         """Again, on data as they were loaded, where the machine stood still meanwhile."""
         drives = drives or WindowCallbacks(lambda: None, lambda: None)
         for _ in range(4):
             try:
-                return Official().drive(params, self.session(), drives)
+                return Official(params).drive(self.session(), drives)
             except RunFailed as failure:
                 if not re.search(_MACHINE, failure.context):
                     raise
                 self.engine.stop()
                 self.restore()
-        return Official().drive(params, self.session(), drives)
+        return Official(params).drive(self.session(), drives)
 
-    def drive_in_time(self, params: Mapping[str, Any]) -> DriverResult:
+    def drive_in_time(self, params: YcsbParams) -> DriverResult:
         """Again where the machine was too busy to read the counters of the window in time, or
         stood still for all of it.
         """
         for seconds in (3, 10, 30):
-            driven = self.drive({**params, "duration": f"{seconds}s"})
+            driven = self.drive(replace(params, duration=Duration(seconds * 10**9)))
             some = all(one.count for one in driven.operations.values())
             if driven.counters_late_ns is None and some:
                 break
         return driven
 
-    def verify(self, params: Mapping[str, Any], driven: DriverResult) -> Sequence[Any]:
-        return Official().verify(params, self.session(), driven)
+    def verify(self, params: YcsbParams, driven: DriverResult) -> Sequence[Any]:
+        return Official(params).verify(self.session(), driven)
 
 
 @pytest.fixture
@@ -167,7 +166,7 @@ def bench() -> Iterator[Bench]:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def params(**more: Any) -> dict[str, Any]:
+def params(**more: Any) -> YcsbParams:
     """A small workload; what is not said is as ``harness run ycsb`` has it."""
     small = {"recordcount": 2000, "threadcount": 2, "ramp_up": "1s", "duration": "3s"}
-    return normalise({**small, **more})
+    return YcsbParams.from_mapping({**small, **more})

@@ -14,7 +14,7 @@ from harness.drivers.ycsb.histograms import STORED
 from harness.native_programs import loadgen_program
 from harness.workloads.ycsb.drivers import DriverResult, KeyCount
 from harness.workloads.ycsb.keys import COUNTED, check_keys
-from harness.workloads.ycsb.options import PARAMETERS, PROPORTIONS
+from harness.workloads.ycsb.params import PROPORTIONS
 
 RECORDS = 20_000
 CHOICES = 1_000_000
@@ -43,7 +43,7 @@ def asked(one, **more):
 
 def official(java, given):
     """What the official core chooses: counts of its most frequent keys, and of all."""
-    same = {n: v for n, v in given.items() if n in PARAMETERS and v is not None}
+    same = {n: v for n, v in given.to_json().items() if v is not None}
     lines = java("Choices", {**same, "operationcount": CHOICES}, CHOICES, COUNTED)
     counts = dict(line.split() for line in lines if line.startswith("user"))
     return {key: int(count) for key, count in counts.items()}, CHOICES
@@ -59,7 +59,7 @@ def hashed(number: int) -> int:
 
 def numbers(given):
     """The number of the record of each key, by the official client's names."""
-    ordered, padding = given["insertorder"] == "ordered", given["zeropadding"]
+    ordered, padding = given.insertorder == "ordered", given.zeropadding
     return {f"user{n if ordered else hashed(n):0{padding}d}": n for n in range(RECORDS)}
 
 
@@ -84,8 +84,7 @@ def test_the_native_client_chooses_the_same_keys_as_often(one, java, tmp_path):
         "schema": 1, "task": "run", "backend": "store",
         "connection": {"file": str(tmp_path / "empty")},
         "workload": {"name": "ycsb", "params": {
-            **{n: v for n, v in given.items() if v is not None and n not in CLIENT},
-            "count_keys": COUNTED,
+            **given.native_json(), "count_keys": COUNTED,
         }},
         "statements": {"read": "get :key"},
         "threads": 1, "connections": 1, "mode": {"kind": "closed"},

@@ -190,11 +190,11 @@ def test_records_that_are_not_whole_or_not_as_they_were_made_fail_the_check(benc
     (check,) = bench.verify(asked, driven)
     assert check.status == "passed", check.detail
     for planted in ({"fieldcount": 4}, {"fieldlength": 21}, {"fieldlength": 19}):
-        (check,) = bench.verify({**asked, **planted}, driven)
+        (check,) = bench.verify(replace(asked, **planted), driven)
         assert check.status == "failed", planted
         assert check.detail.startswith("500 of 500 records are not whole")
     # These values are random: not those that dataintegrity makes.
-    (check,) = bench.verify({**asked, "dataintegrity": True}, driven)
+    (check,) = bench.verify(replace(asked, dataintegrity=True), driven)
     assert check.status == "failed"
     assert "other values than were written" in check.detail
 

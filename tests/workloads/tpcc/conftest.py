@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from harness.execution.session import RunSession
-from harness.workloads.tpcc import WORKLOAD
+from harness.workloads.tpcc.params import TpccParams
+from harness.workloads.tpcc.workload import WORKLOAD
 
 ENGINES = ("postgres", "mysql", "mariadb")
 
@@ -13,5 +14,5 @@ ENGINES = ("postgres", "mysql", "mariadb")
 @pytest.fixture(scope="module", params=ENGINES)
 def loaded(request: pytest.FixtureRequest, running) -> Iterator[RunSession]:
     """PostgreSQL, MySQL, then MariaDB, each with one warehouse."""
-    with running(request.param, WORKLOAD, WORKLOAD.normalise({"warehouses": 1})) as session:
+    with running(request.param, WORKLOAD, TpccParams.from_mapping({"warehouses": 1})) as session:
         yield session

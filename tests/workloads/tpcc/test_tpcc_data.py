@@ -3,13 +3,13 @@
 import pytest
 
 from harness.workloads.tpcc.data import estimate_bytes, row_counts
-from harness.workloads.tpcc.options import normalise
+from harness.workloads.tpcc.params import TpccParams
 
 GB = 1e9
 
 
 def needed(**params):
-    return estimate_bytes(normalise(params))
+    return estimate_bytes(TpccParams.from_mapping(params))
 
 
 def test_rows_are_those_of_clause_4_3_3_1():

@@ -24,18 +24,18 @@ def many(times: int) -> dict[str, int]:
 
 
 def test_calls_tell_the_mix_where_nothing_else_does():
-    assert check_mix({"users": 2}, by_hammerdb(**many(1000)), "deck").status == "passed"
+    assert check_mix("deck", 2, by_hammerdb(**many(1000))).status == "passed"
 
 
 def test_calls_in_another_mix_are_seen():
     calls = many(1000) | {"delivery": 5000}
-    assert check_mix({"users": 2}, by_hammerdb(**calls), "deck").status == "failed"
+    assert check_mix("deck", 2, by_hammerdb(**calls)).status == "failed"
 
 
 @pytest.mark.parametrize("transactions", [{}, {"payment": Operation()}])
 def test_what_is_not_told_is_unknown(transactions):
     silent = DriverResult("hammerdb", "HammerDB 4.12", 60, transactions, new_orders_per_minute=1)
-    assert check_mix({"users": 2}, silent, "deck").status == "unknown"
+    assert check_mix("deck", 2, silent).status == "unknown"
 
 
 @pytest.mark.parametrize(("rolled_back", "status"), [(2, "passed"), (0, "passed"), (9, "failed")])
@@ -44,8 +44,6 @@ def test_a_short_run_is_not_failed_by_chance(rolled_back, status):
     of = {name: Operation(count) for name, count in DECK.items()}
     of["new_order"] = Operation(10 - rolled_back, rolled_back_count=rolled_back)
     assert (
-        check_mix(
-            {"users": 2}, DriverResult("loadgen", "1", 60, of, new_orders_per_minute=1), "deck"
-        ).status
+        check_mix("deck", 2, DriverResult("loadgen", "1", 60, of, new_orders_per_minute=1)).status
         == status
     )

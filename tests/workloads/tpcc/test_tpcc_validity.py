@@ -8,12 +8,13 @@ from hdrh.histogram import HdrHistogram
 from harness.drivers.result import SERIES_NS, Operation
 from harness.workloads.tpcc import run
 from harness.workloads.tpcc.drivers import DriverResult
+from harness.workloads.tpcc.params import TpccParams
 
-CLOSED = {"rate_per_s": None, "think_time": True, "users": 10, "connections": 4, "warehouses": 1}
+CLOSED = {"think_time": True, "users": 10, "connections": 4, "warehouses": 1}
 
 
 def doubts(driven: DriverResult, **params: object) -> dict[str, str]:
-    given = CLOSED | params
+    given = TpccParams.from_mapping(CLOSED | params)
     return {finding.code: finding.context for finding in run._doubts(given, driven)}
 
 

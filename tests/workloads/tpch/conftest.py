@@ -15,7 +15,9 @@ from harness.progress import SilentProgress
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 from harness.workload import Clients, Loading
-from harness.workloads.tpch import WORKLOAD, data
+from harness.workloads.tpch import data
+from harness.workloads.tpch.params import TpchParams
+from harness.workloads.tpch.workload import WORKLOAD
 
 SCALE = 0.01
 
@@ -74,7 +76,7 @@ def running(name, root, source, progress):
         engine.start()
         clients = Clients(supervisor, credentials, scratch)
         loading = Loading(engine, "native", source, clients, 2, progress)
-        WORKLOAD.load(WORKLOAD.normalise({"scale": SCALE}), loading)
+        WORKLOAD.load(TpchParams.from_mapping({"scale": SCALE}), loading)
         yield engine
         engine.stop()
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from harness.workloads.tpch.options import normalise
 from harness.workloads.tpch.ordering import query_order
+from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import QUERIES, SEEDS, parameters
 from harness.workloads.tpch.statements import (
     chosen_statements,
@@ -22,14 +22,14 @@ def test_seeds_are_those_of_clause_2_1_3_3():
 
 
 def test_a_power_test_is_stream_0_with_the_validation_values():
-    statements = power_statements(normalise({"test": "power"}), NOWHERE)
+    statements = power_statements(TpchParams.from_mapping({"test": "power"}), NOWHERE)
     assert [s.query for s in statements] == list(query_order(0))
     assert all(s.values == parameters(s.query, None, 1) for s in statements)
     assert {tuple(s.labels) for s in statements} == {("query",)}
 
 
 def test_every_stream_of_a_throughput_test_has_its_order_and_values():
-    params = normalise({"test": "throughput", "query_seed": 100, "streams": 3})
+    params = TpchParams.from_mapping({"test": "throughput", "query_seed": 100, "streams": 3})
     for stream in (1, 2, 3):
         statements = stream_statements(params, NOWHERE, stream)
         assert [s.query for s in statements] == list(query_order(stream))
@@ -38,5 +38,7 @@ def test_every_stream_of_a_throughput_test_has_its_order_and_values():
 
 
 def test_chosen_queries_keep_their_order():
-    assert [s.query for s in chosen_statements(normalise({"queries": "6,1"}), NOWHERE)] == [6, 1]
-    assert len(chosen_statements(normalise({}), NOWHERE)) == len(QUERIES)
+    assert [
+        s.query for s in chosen_statements(TpchParams.from_mapping({"queries": "6,1"}), NOWHERE)
+    ] == [6, 1]
+    assert len(chosen_statements(TpchParams.from_mapping({}), NOWHERE)) == len(QUERIES)

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,14 +11,16 @@ from patience import PATIENCE_S
 
 from harness.engine import QueryTimeout, SqlResult
 from harness.errors import RunFailed
-from harness.workloads.tpch.options import normalise
 from harness.workloads.tpch.ordering import query_order
+from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.resume import Course
 from harness.workloads.tpch.sql import query_sql
 from harness.workloads.tpch.statements import stream_statements
 from harness.workloads.tpch.throughput import run_throughput
 
-PARAMS = normalise({"test": "throughput", "streams": 3, "scale": 0.01, "cache": "warm"})
+PARAMS = TpchParams.from_mapping(
+    {"test": "throughput", "streams": 3, "scale": 0.01, "cache": "warm"}
+)
 
 
 @dataclass
@@ -105,7 +107,7 @@ def session(quiet):
 def run(session, **params):
     course = Course(session, session.engine, "warm", 66)
     return run_throughput(
-        {**PARAMS, "warmups": 0} | params, session, session.engine, None, 1, course
+        replace(PARAMS, **{"warmups": 0, **params}), session, session.engine, None, 1, course
     )
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.workloads.tpch import WORKLOAD
 from harness.workloads.tpch.answers import SHAPES, Answer, compare
 from harness.workloads.tpch.checks import sum_tolerance
+from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.sql import query_sql
+from harness.workloads.tpch.workload import WORKLOAD
 
 SCALE = 0.01
 SEEDS = range(1, 21)
@@ -40,7 +41,7 @@ class WarmSession:
 def test_every_answer_to_the_validation_parameters_is_right(
     engines, sources, quiet, name, load_format
 ):
-    params = WORKLOAD.normalise({"scale": SCALE, "cache": "warm", "warmups": 0})
+    params = TpchParams.from_mapping({"scale": SCALE, "cache": "warm", "warmups": 0})
     source = sources[load_format].files["region"][0].parents[1]
     outcome = WORKLOAD.measure(params, WarmSession(engines[name], quiet, source))
     assert [(c.labels["query"], c.status) for c in outcome.checks] == [

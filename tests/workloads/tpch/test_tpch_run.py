@@ -16,10 +16,11 @@ from harness.errors import RunFailed
 from harness.host.working_set import Footprint
 from harness.query_plan import ExecutedPlan, Operator
 from harness.store.result import run_status
-from harness.workloads.tpch import WORKLOAD
+from harness.workloads.tpch.params import TpchParams
 from harness.workloads.tpch.qgen import parameters
 from harness.workloads.tpch.source_database import open_views
 from harness.workloads.tpch.sql import query_sql
+from harness.workloads.tpch.workload import WORKLOAD
 
 SCALE = 0.01
 
@@ -105,7 +106,7 @@ def toy(sources, tmp_path, monkeypatch):
 def measure(toy, sources, quiet):
     def run(**params):
         source = sources["parquet"].files["region"][0].parents[1]
-        params = WORKLOAD.normalise({"scale": SCALE} | params)
+        params = TpchParams.from_mapping({"scale": SCALE} | params)
         return WORKLOAD.measure(params, ToySession(toy, quiet, source))
 
     return run

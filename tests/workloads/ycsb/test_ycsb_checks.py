@@ -12,21 +12,21 @@ from harness.drivers.result import Operation
 from harness.errors import RunFailed
 from harness.execution.session import RunSession
 from harness.store.result import run_status
-from harness.workloads.ycsb import WORKLOAD
 from harness.workloads.ycsb.checks import check_found, check_mix, check_records
 from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.loadgen import Loadgen
-from harness.workloads.ycsb.options import PROPORTIONS, normalise
+from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
 from harness.workloads.ycsb.run import measure
+from harness.workloads.ycsb.workload import WORKLOAD
 
-PARAMS = normalise({
+PARAMS = YcsbParams.from_mapping({
     "recordcount": 2000, "fieldcount": 3, "fieldlength": 20, "threadcount": 2,
     "operationcount": 2000, "ramp_up": 0, "readproportion": 0.4, "updateproportion": 0.2,
     "insertproportion": 0.2, "scanproportion": 0.1, "readmodifywriteproportion": 0.1,
     "maxscanlength": 20, "requestdistribution": "zipfian", "verify_reads": True,
 })  # fmt: skip
-READING = normalise({
-    **PARAMS, **dict.fromkeys(PROPORTIONS, 0), "readproportion": 1, "operationcount": 500,
+READING = YcsbParams.from_mapping({
+    **PARAMS.to_json(), **dict.fromkeys(PROPORTIONS, 0), "readproportion": 1, "operationcount": 500,
     "verify_reads": False,
 })  # fmt: skip
 
@@ -41,7 +41,7 @@ def loaded(request: pytest.FixtureRequest, running) -> Iterator[RunSession]:
 def verified(session: RunSession, inserted: int = 0, **params: object):
     """The check of records, as another run of these parameters would find it."""
     driven = DriverResult("loadgen", "1", 1, inserted_count=inserted)
-    (check,) = Loadgen().verify({**PARAMS, **params}, session, driven)
+    (check,) = Loadgen(replace(PARAMS, **params)).verify(session, driven)
     assert check.name == "records"
     return check
 
@@ -62,7 +62,8 @@ def test_values_of_another_seed_are_malformed(loaded):
 
 def test_a_read_that_is_not_as_it_was_written_ends_the_run(loaded):
     with pytest.raises(RunFailed, match="user"):
-        measure({**READING, "data_seed": 2, "verify_reads": True}, loaded, Loadgen())
+        spoiled = replace(READING, data_seed=2, verify_reads=True)
+        measure(spoiled, loaded, Loadgen(spoiled))
 
 
 def test_an_acknowledged_insert_that_is_not_there_is_missed(loaded):
@@ -73,7 +74,7 @@ def test_an_acknowledged_insert_that_is_not_there_is_missed(loaded):
 
 def test_a_run_of_all_operations_passes_its_checks_and_leaves_every_insert(loaded):
     """The last on these data, since it changes them."""
-    outcome = measure(PARAMS, loaded, Loadgen())
+    outcome = measure(PARAMS, loaded, Loadgen(PARAMS))
     assert run_status(outcome.checks) == "complete", outcome.checks
     assert [check.name for check in outcome.checks] == ["records", "mix", "not_found", "keys"]
     counts = {
@@ -114,14 +115,14 @@ def test_a_run_whose_record_was_spoiled_fails(running):
     class Spoiling(Loadgen):
         """Our client, and somebody else beside it."""
 
-        def drive(self, params, session, drives):
-            driven = super().drive(params, session, drives)
+        def drive(self, session, drives):
+            driven = super().drive(session, drives)
             execute(session, *KEPT, SPOILED[what])
             return driven
 
     with running("postgres", WORKLOAD, READING) as session:
         for what in SPOILED:
-            outcome = measure(READING, session, Spoiling())
+            outcome = measure(READING, session, Spoiling(READING))
             execute(session, *UNDONE)
             failed = {c.name: c.detail for c in outcome.checks if c.status == "failed"}
             assert run_status(outcome.checks) == "failed"
@@ -139,8 +140,8 @@ FORGETFUL = {
 @pytest.mark.parametrize("update", ["read-modify-write", "merge", "blind"])
 def test_updates_that_an_engine_has_lost_fail_the_run(running, update, tmp_path):
     """Acknowledged, and gone before the records are read back: each of them is well formed."""
-    writing = normalise({
-        **READING, "readproportion": 0.5, "updateproportion": 0.25,
+    writing = YcsbParams.from_mapping({
+        **READING.to_json(), "readproportion": 0.5, "updateproportion": 0.25,
         "readmodifywriteproportion": 0.25, "update": update,
     })  # fmt: skip
     for settings, status in ((FORGETFUL, "failed"), ({}, "passed")):
@@ -151,7 +152,7 @@ def test_updates_that_an_engine_has_lost_fail_the_run(running, update, tmp_path)
             session.engine.snapshot(golden)
             session.engine.restore(golden, session.engine._places)
             session.engine.start()
-            outcome = measure(writing, session, Loadgen())
+            outcome = measure(writing, session, Loadgen(writing))
         (records,) = (check for check in outcome.checks if check.name == "records")
         assert records.status == status, records.detail
         assert ("without their update" in records.detail) == (status == "failed")
@@ -160,8 +161,7 @@ def test_updates_that_an_engine_has_lost_fail_the_run(running, update, tmp_path)
 
 # From what a driver told ---------------------------------------------------------
 
-MIX = {name: 0.5 if name in ("readproportion", "updateproportion") else 0
-       for name in PARAMS if name.endswith("proportion")}  # fmt: skip
+HALVES = replace(PARAMS, **dict(zip(PROPORTIONS, (0.5, 0.5, 0, 0, 0), strict=True)))
 
 
 def seen(**operations: Operation) -> DriverResult:
@@ -174,12 +174,12 @@ def seen(**operations: Operation) -> DriverResult:
 )
 def test_a_mix_that_is_none_by_chance_is_found(read, update, status):
     driven = seen(read=Operation(read), update=Operation(update))
-    assert check_mix({**PARAMS, **MIX}, driven).status == status
+    assert check_mix(HALVES, driven).status == status
 
 
 def test_an_operation_that_nobody_asked_for_is_found():
     driven = seen(read=Operation(500), update=Operation(500), scan=Operation(20))
-    check = check_mix({**PARAMS, **MIX}, driven)
+    check = check_mix(HALVES, driven)
     assert check.status == "failed"
     assert "scan" in check.detail
 

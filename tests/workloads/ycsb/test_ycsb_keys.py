@@ -13,14 +13,14 @@ import pytest
 
 from harness.workloads.ycsb.drivers import DriverResult, KeyCount
 from harness.workloads.ycsb.keys import COUNTED, check_keys, expected, fnv_hash, zeta_of, zipfian
-from harness.workloads.ycsb.options import normalise
+from harness.workloads.ycsb.params import YcsbParams
 
 DRAWS = 20_000
 RECORDS = 1_000
 
 
 def params(**more):
-    return normalise({"recordcount": RECORDS, "readproportion": 1, **more})
+    return YcsbParams.from_mapping({"recordcount": RECORDS, "readproportion": 1, **more})
 
 
 def gray(uniform: float, items: int, zeta: float) -> int:

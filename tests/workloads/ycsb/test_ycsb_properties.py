@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UsageError
-from harness.workloads.ycsb.options import normalise
+from harness.workloads.ycsb.params import YcsbParams
 from harness.workloads.ycsb.properties import given, parameters, read
 
 #: As the official ``workloads/workloade`` says it (0.17.0), without its comments.
@@ -30,6 +30,10 @@ scanlengthdistribution=uniform
 """
 
 
+def normalised(given):
+    return YcsbParams.from_mapping(given).to_json()
+
+
 @pytest.fixture
 def written(tmp_path):
     def write(text: str | bytes, name: str = "workload"):
@@ -43,7 +47,7 @@ def written(tmp_path):
 def test_an_official_file_is_taken_as_it_is(written):
     found, told = parameters([written(WORKLOAD_E)])
     assert told == []
-    params = normalise(found)
+    params = normalised(found)
     assert params["workload"] == "e"
     assert (params["recordcount"], params["operationcount"]) == (1000, 1000)
     assert params["duration"] is None
@@ -150,12 +154,12 @@ def test_a_file_that_says_nothing_of_operations_has_the_defaults_of_the_core(wri
     """CoreWorkload's own: 0.95 reads, 0.05 updates, uniform keys; not those of workload a."""
     for text in ("recordcount=5000\nworkload=site.ycsb.workloads.CoreWorkload", "threadcount=2"):
         found, _ = parameters([written(text)])
-        params = normalise(found)
+        params = normalised(found)
         assert (params["readproportion"], params["updateproportion"]) == (0.95, 0.05)
         assert params["requestdistribution"] == "uniform"
-        assert normalise(params) == params
-        assert normalise({**found, "workload": "b"})["workload"] == "b"
-    assert normalise({})["workload"] == "a"
+        assert normalised(params) == params
+        assert normalised({**found, "workload": "b"})["workload"] == "b"
+    assert normalised({})["workload"] == "a"
 
 
 @pytest.mark.parametrize(

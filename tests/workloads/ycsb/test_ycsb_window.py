@@ -14,10 +14,10 @@ from harness.store.result import Check
 from harness.workload import Outcome
 from harness.workloads.ycsb import metrics as run_metrics
 from harness.workloads.ycsb.drivers import DriverResult
-from harness.workloads.ycsb.options import normalise
+from harness.workloads.ycsb.params import YcsbParams
 from harness.workloads.ycsb.run import measure
 
-PARAMS = normalise({"workload": "c", "duration": "10s"})
+PARAMS = YcsbParams.from_mapping({"workload": "c", "duration": "10s"})
 
 
 class Seen:
@@ -28,12 +28,12 @@ class Seen:
     def __init__(self, driven: DriverResult) -> None:
         self.driven = driven
 
-    def drive(self, params, session, drives):
+    def drive(self, session, drives):
         drives.on_measuring()
         drives.on_measured()
         return self.driven
 
-    def verify(self, params, session, driven):
+    def verify(self, session, driven):
         return [Check("records", "passed", "")]
 
 
@@ -102,7 +102,7 @@ def test_ages_of_operations_that_nobody_answered_are_told_as_such():
 
 
 def test_operations_beyond_those_that_were_asked_for_are_told():
-    asked = normalise({"workload": "c", "operationcount": 10, "ramp_up": "3s"})
+    asked = YcsbParams.from_mapping({"workload": "c", "operationcount": 10, "ramp_up": "3s"})
     for done, told_so in ((10, False), (18, True)):
         driven = DriverResult("loadgen", "", 10**7, {"read": Operation(done)})
         outcome = measure(asked, Session(), Seen(driven))

@@ -1,0 +1,173 @@
+"""Commands made from typed options: a dataclass of common options and a workload's parameters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from harness import registry
+from harness.cli.common import EmulateOption, HostOption, JsonOption, QuietOption, ResultsOption
+from harness.errors import UsageError, nearest
+from harness.workloads.parameters import Choice, Count, Flag, Number, Parameter, Parameters, Time
+
+#: Of a parameter of the callback; the options' dataclass has names of its own.
+_OWN = "own_"
+_LONGEST_METAVAR = 45
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonOptions:
+    """Options of every ``harness run``. The metadata of each field is its annotation's."""
+
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", help="Any workload parameter: key=value; may repeat."),
+    ] = None
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000, help="Interleaved repeats [1; micro: the suite's]."),
+    ] = None
+    cpus: Annotated[
+        str | None,
+        typer.Option(help="Processors to use: 0-7,16-23, socket:0, node:0 [all]."),
+    ] = None
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random choices of a run.")] = 0
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything and print the runs; run nothing.")
+    ] = False
+    emulate: EmulateOption = None
+    host: HostOption = None
+    results: ResultsOption = None
+    json_: JsonOption = False
+    quiet: QuietOption = False
+
+
+T = TypeVar("T", bound=CommonOptions)
+
+
+def option_text(name: str) -> str:
+    """``--ramp-up`` of ``ramp_up``."""
+    return f"--{name.replace('_', '-')}"
+
+
+def callback(
+    options: type[T],
+    start: Callable[[T, Mapping[str, Any]], None],
+    parameters: type[Parameters] | None = None,
+    without: Collection[str] = (),
+) -> Callable[..., None]:
+    """Make a command's function from its options.
+
+    ``start`` gets the options of the dataclass, ``without`` some fields, and by name the given
+    values of ``parameters``. An option of theirs replaces the dataclass's option of that name.
+    """
+    own = parameters.options() if parameters else {}
+    by_argument = {_OWN + one.field: one.name for one in own.values()}
+
+    def command(**given: Any) -> None:
+        values = {name: given.pop(argument) for argument, name in by_argument.items()}
+        start(options(**given), {name: v for name, v in values.items() if v is not None})
+
+    hints = get_type_hints(options, include_extras=True)
+    common = {one.name for one in fields(CommonOptions)}
+    kept = [
+        one
+        for one in sorted(fields(options), key=lambda one: one.name in common)
+        if option_text(one.name) not in own and one.name not in without
+    ]
+    arguments = [_argument(_OWN + one.field, _annotation(one), None) for one in own.values()]
+    arguments += [_argument(one.name, hints[one.name], one.default) for one in kept]
+    command.__signature__ = inspect.Signature(arguments)  # type: ignore[attr-defined]  # for typer
+    return command
+
+
+def _argument(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def _annotation(one: Parameter) -> Any:
+    if isinstance(one.kind, Flag):
+        negated = f"--no-{one.option.removeprefix('--')}"
+        return Annotated[bool | None, typer.Option(f"{one.option}/{negated}", help=_help(one))]
+    words = one.kind.words if isinstance(one.kind, Choice) else ()
+    return Annotated[
+        str | None,
+        typer.Option(
+            one.option,
+            help=_help(one),
+            metavar=_metavar(one),
+            autocompletion=lambda: list(words),
+        ),
+    ]
+
+
+def _help(one: Parameter) -> str:
+    return f"{one.help.removesuffix('.')} [{one.default_text}]."
+
+
+def _metavar(one: Parameter) -> str:
+    if isinstance(one.kind, Choice):
+        words = "|".join(one.kind.words)
+        return words if len(words) <= _LONGEST_METAVAR else "NAME"
+    if isinstance(one.kind, Count | Number):
+        return "N"
+    return "DURATION" if isinstance(one.kind, Time) else "VALUE"
+
+
+class RunGroup(TyperGroup):
+    """``harness run``: an unknown workload is an error like any other."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, known = args[0], list(self.commands)
+        if name in known or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        raise UsageError(
+            f"workload {name!r}",
+            f"no such workload{nearest(name, known)}",
+            f"known: {', '.join(known)}",
+        )
+
+
+class RunCommand(TyperCommand):
+    """``harness run WORKLOAD``: an unknown option is an error like any other."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if type(error).__name__ == "NoSuchOption":  # of typer's own copy of click
+                self._refuse(str(getattr(error, "option_name", "")), ctx)
+            raise
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """List the parameters and drivers that have no option of their own."""
+        parameters = registry.all_parameters().get(self.name or "")
+        if parameters is None:
+            return
+        others = [one for one in parameters.declared().values() if not one.option]
+        with formatter.section("Parameters of --param NAME=VALUE"):
+            formatter.write_dl([(one.name, _help(one)) for one in others])
+        if len(parameters.drivers) > 1:
+            with formatter.section("Drivers"):
+                formatter.write_dl(list(parameters.drivers.items()))
+
+    def _refuse(self, option: str, ctx: Any) -> NoReturn:
+        commands = ctx.parent.command.commands if ctx.parent else {}
+        others = [name for name, one in commands.items() if option in _options(one)]
+        raise UsageError(
+            f"{option} with {self.name}",
+            f"{option} is an option of {' and '.join(others)}"
+            if others
+            else f"no such option{nearest(option, _options(self))}",
+            f"`harness run {self.name} --help` lists the options",
+        )
+
+
+def _options(command: Any) -> list[str]:
+    return [text for one in command.params for text in (*one.opts, *one.secondary_opts)]

@@ -1,0 +1,249 @@
+"""Parameters of TPC-C; a terminal of the specification is called a user here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from harness.errors import UsageError, nearest
+from harness.workloads.parameters import (
+    Choice,
+    Count,
+    Duration,
+    Flag,
+    Hosts,
+    Number,
+    Outline,
+    Parameters,
+    Time,
+    check_clients,
+    is_number,
+    parameter,
+)
+
+#: The five transactions, by the names that statements, metrics and labels have.
+TRANSACTIONS = ("new_order", "payment", "order_status", "delivery", "stock_level")
+#: Terminals of a warehouse (clause 4.2.2), one for each of its districts.
+TERMINALS_PER_WAREHOUSE = 10
+#: ``deck``, or weights by transaction.
+Mix: TypeAlias = str | Mapping[str, float]
+
+_USERS = 8
+_SHARED_CONNECTIONS = 32
+_CONNECTIONS_PER_THREAD = 16
+_ONE_LOOP_EACH = 2
+_MOST_THREADS = 8
+_SHORTEST_WINDOW_NS = 10**9
+
+
+@dataclass(frozen=True)
+class _MixKind:
+    values = "deck, or weights by transaction"
+
+    def parse(self, name: str, value: Any) -> Mix:
+        if value == "deck":
+            return "deck"
+        if not isinstance(value, Mapping):
+            raise UsageError(
+                f"{name} {value!r}",
+                "neither the deck nor weights",
+                "write deck, or weights such as {new_order: 45, payment: 43, …}",
+            )
+        for transaction, weight in value.items():
+            if transaction not in TRANSACTIONS:
+                raise UsageError(
+                    f"{name} {dict(value)!r}",
+                    f"no transaction {transaction!r}{nearest(str(transaction), TRANSACTIONS)}",
+                    f"the transactions are {', '.join(TRANSACTIONS)}",
+                )
+            if not is_number(weight) or weight < 0:
+                raise UsageError(
+                    f"{name} {dict(value)!r}", f"{weight!r} is not a weight", "write a number >= 0"
+                )
+        weights = {transaction: value.get(transaction, 0) for transaction in TRANSACTIONS}
+        if not any(weights.values()):
+            raise UsageError(name, "all weights are 0", "give at least one transaction a weight")
+        return weights
+
+
+def event_loops(connections: float) -> int:
+    """The default number of event loops of a client process.
+
+    One loop serves many connections. Two connections have one each: their answers come far
+    apart, and a loop that sleeps in between wakes up sooner where the server's process has just
+    been.
+    """
+    if connections <= _ONE_LOOP_EACH:
+        return math.ceil(connections)
+    return min(_MOST_THREADS, math.ceil(connections / _CONNECTIONS_PER_THREAD))
+
+
+def shares(mix: Mix) -> dict[str, float]:
+    """Share of each transaction among all; the shares add up to 1.
+
+    The deck has ten New-Orders and ten Payments and one of each other (clause 5.2.4.2).
+    """
+    if isinstance(mix, str):
+        cards = {name: 10 if name in ("new_order", "payment") else 1 for name in TRANSACTIONS}
+        return {name: count / 23 for name, count in cards.items()}
+    total = math.fsum(mix.values())
+    return {name: mix[name] / total for name in TRANSACTIONS}
+
+
+def _users(params: TpccParams) -> int:
+    return TERMINALS_PER_WAREHOUSE * params.warehouses if params.think_time else _USERS
+
+
+def _connections(params: TpccParams) -> int:
+    return min(params.users, _SHARED_CONNECTIONS) if params.think_time else params.users
+
+
+@dataclass(frozen=True, kw_only=True)
+class TpccParams(Parameters):
+    """TPC-C-derived: order-entry transactions; throughput and durability tests."""
+
+    workload = "tpcc"
+    smaller = "fewer --warehouses"
+    drivers: ClassVar[Mapping[str, str]] = {
+        "loadgen": "native client",
+        "hammerdb": "HammerDB 4.x, with its own schema and procedures",
+    }
+    aliases: ClassVar[Mapping[str, str]] = {
+        "scale": "warehouses",
+        "streams": "users",
+        "virtual_users": "users",
+        "terminals": "users",
+        "rampup": "ramp_up",
+        "query_seed": "data_seed",
+    }
+
+    warehouses: int = parameter(
+        # w_id is a 32-bit integer in every schema; a million warehouses are 100 TB.
+        Count(1_000_000),
+        10,
+        option="--warehouses",
+        help="Number of warehouses, of 100 to 150 MB each.",
+        native=True,
+    )
+    test: Literal["throughput", "durability"] = parameter(
+        Choice(("throughput", "durability")),
+        "throughput",
+        option="--test",
+        help="Throughput, or durability: kill the server, look for committed transactions.",
+    )
+    users: int = parameter(
+        Count(10_000_000),
+        derive=_users,
+        default_text=f"{_USERS}; with think time {TERMINALS_PER_WAREHOUSE} per warehouse",
+        option="--users",
+        help="Emulated users (the specification's terminals).",
+    )
+    think_time: bool = parameter(
+        Flag(), False, option="--think-time", help="Keying and think times of clause 5.2.5."
+    )
+    rate_per_s: float | None = parameter(
+        Number(open_ended=True, unit="transactions/s"),
+        option="--rate",
+        default_text="none: closed loop",
+        help="Open-loop arrival rate, in transactions per second.",
+    )
+    ramp_up: Duration = parameter(
+        Time(), "2m", option="--ramp-up", help="Time before the measurement window."
+    )
+    duration: Duration = parameter(
+        Time(_SHORTEST_WINDOW_NS),
+        "3m",
+        option="--duration",
+        help="Length of the measurement window.",
+    )
+    home: Literal["all", "fixed"] = parameter(
+        Choice(("all", "fixed")),
+        derive=lambda params: "fixed" if params.think_time else "all",
+        default_text="all; fixed with think time",
+        help="Warehouse of a transaction: any of all (VLDB 2023 §5.1), or the user's own "
+        "(clause 5.2.2).",
+        native=True,
+    )
+    mix: Mix = parameter(
+        _MixKind(),
+        "deck",
+        help="Cards of clause 5.2.4.2, or weights by transaction (in a profile).",
+        native=True,
+    )
+    connections: int = parameter(
+        Count(100_000),
+        derive=_connections,
+        default_text=f"users; at most {_SHARED_CONNECTIONS} with think time",
+        help="Connections that the users share.",
+    )
+    client_hosts: tuple[str, ...] = parameter(
+        Hosts(),
+        [],
+        default_text="this host",
+        help="Hosts of the client processes, by ssh (docs/provisioning.md).",
+        omit_unset=True,
+    )
+    clients: int = parameter(
+        Count(64),
+        derive=lambda params: max(1, len(params.client_hosts)),
+        default_text="1 per client host",
+        help="Client processes.",
+    )
+    client_threads: int = parameter(
+        Count(1_024),
+        derive=lambda params: event_loops(params.connections / params.clients),
+        default_text=f"1 per {_CONNECTIONS_PER_THREAD} connections; 2 for 2",
+        help="Event loops of a client process.",
+    )
+    isolation: str | None = parameter(
+        Choice(("read-committed", "repeatable-read", "serializable")),
+        default_text="the engine's",
+        help="Isolation level of every transaction.",
+        omit_unset=True,
+    )
+    stall_timeout: Duration | None = parameter(
+        Time(_SHORTEST_WINDOW_NS),
+        default_text="the window, at least 2m",
+        help="Time without an answer on any connection after which the run fails.",
+        omit_unset=True,
+    )
+    data_seed: int = parameter(
+        Count(2**32 - 1, least=0), 1, help="Seed of the population (clause 4.3).", native=True
+    )
+
+    def resolve(self) -> TpccParams:
+        if self.rate_per_s is not None and self.think_time:
+            raise UsageError(
+                f"rate_per_s {self.rate_per_s:g} with think_time",
+                "think times decide how much users offer, so there is no rate to set",
+                "leave one of the two out",
+            )
+        check_clients(self.clients, self.client_hosts)
+        if self.connections > self.users:
+            raise UsageError(
+                f"{self.connections} connections for {self.users} users",
+                "a user has one transaction at a time, and so one connection at most",
+                f"choose {self.users} connections or fewer, or more users",
+            )
+        if self.clients * self.client_threads > self.connections:
+            raise UsageError(
+                f"{self.clients} clients of {self.client_threads} threads for "
+                f"{self.connections} connections",
+                "every event loop needs a connection of its own",
+                "choose fewer clients or client_threads, or more connections",
+            )
+        return self
+
+    def outline(self) -> Outline:
+        return Outline(
+            scale=self.warehouses,
+            connections=self.connections,
+            ramp_up_ns=self.ramp_up.ns,
+            window_ns=self.duration.ns,
+            client_hosts=self.client_hosts,
+        )
+
+
+PARAMS = TpccParams

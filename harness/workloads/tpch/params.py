@@ -1,0 +1,279 @@
+"""Parameters of TPC-H."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any, ClassVar, Literal
+
+from harness.errors import UsageError
+from harness.store.spec import Json
+from harness.workloads.parameters import (
+    CacheMode,
+    Choice,
+    Count,
+    Flag,
+    Number,
+    Outline,
+    Parameters,
+    is_number,
+    parameter,
+)
+from harness.workloads.tpch.ordering import minimum_streams
+from harness.workloads.tpch.qgen import QUERIES, SEEDS
+from harness.workloads.tpch.refresh_data import LARGEST_SET
+from harness.workloads.tpch.tables import OFFICIAL_SCALES, keys_are_unique
+
+Test = Literal["queries", "power", "throughput", "both"]
+#: The tests in which streams run at the same time.
+CONCURRENT: frozenset[Test] = frozenset({"throughput", "both"})
+#: The query that has a variant with a chosen interval of l_shipdate.
+VARIANT_QUERY = 6
+
+_SMALLEST_SCALE = 0.001
+_LARGEST_SCALE = OFFICIAL_SCALES[-1]
+_STEP = 10_000  # suppliers per unit of scale: the coarsest table's
+
+
+@dataclass(frozen=True)
+class _Scale:
+    values = f"{_SMALLEST_SCALE} to {_LARGEST_SCALE:,}"
+
+    def parse(self, name: str, value: Any) -> int | float:
+        known = f"the TPC's scales are {', '.join(f'{scale:,}' for scale in OFFICIAL_SCALES)}"
+        hint = f"choose a number from {self.values}; {known}"
+        if not is_number(value):
+            raise UsageError(f"{name} {value!r}", "not a number", hint)
+        if not _SMALLEST_SCALE <= value <= _LARGEST_SCALE:
+            raise UsageError(f"{name} {value!r}", "out of range", hint)
+        if not keys_are_unique(value):
+            usable = next(
+                count / _STEP
+                for count in range(int(value * _STEP) + 1, _STEP)
+                if keys_are_unique(count / _STEP)
+            )
+            raise UsageError(
+                f"{name} {value!r}",
+                "with so few suppliers the specification's formula (clause 4.2.3) gives partsupp "
+                "the same primary key twice",
+                f"the next scale that works is {usable:g}; {known}",
+            )
+        return int(value) if value == int(value) else float(value)
+
+
+@dataclass(frozen=True)
+class _Queries:
+    values = "1 to 22, each once"
+
+    def parse(self, name: str, value: Any) -> tuple[int, ...]:
+        problem = f"{name} {value!r}"
+        hint = "name queries from 1 to 22, each once, such as 1,6"
+        items = value.split(",") if isinstance(value, str) else value
+        if isinstance(items, int) and not isinstance(items, bool):
+            items = [items]
+        if not isinstance(items, list | tuple) or not items:
+            raise UsageError(problem, "not a list of queries", hint)
+        numbers: list[int] = []
+        for item in items:
+            text = str(item).strip()
+            if not text.isdecimal() or isinstance(item, bool) or int(text) not in QUERIES:
+                raise UsageError(problem, f"{text!r} is not a query of TPC-H", hint)
+            if int(text) in numbers:
+                raise UsageError(problem, f"query {int(text)} is named twice", hint)
+            numbers.append(int(text))
+        return tuple(numbers)
+
+
+@dataclass(frozen=True)
+class _Dates:
+    values = "FROM,BEFORE"
+
+    def parse(self, name: str, value: Any) -> tuple[str, str]:
+        problem = f"{name} {value!r}"
+        hint = "give two dates, such as 1994-01-01,1995-01-01: from the first to before the second"
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, list | tuple) or len(items) != 2:
+            raise UsageError(problem, "not two dates", hint)
+        try:
+            first, after = (date.fromisoformat(str(item).strip()) for item in items)
+        except ValueError as error:
+            raise UsageError(problem, str(error), hint) from error
+        if not first < after:
+            raise UsageError(problem, "the first date is not before the second", hint)
+        return first.isoformat(), after.isoformat()
+
+
+def _streams(params: TpchParams) -> int | None:
+    return minimum_streams(params.scale) if params.test in CONCURRENT else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TpchParams(Parameters):
+    """TPC-H-derived: 22 analytical queries; power and throughput tests."""
+
+    workload = "tpch"
+    smaller = "a smaller --scale"
+    aliases: ClassVar[Mapping[str, str]] = {"warehouses": "scale", "users": "streams"}
+
+    scale: float = parameter(
+        _Scale(),
+        1,
+        option="--scale",
+        help="Scale factor; TPC itself defines 1, 10, 30, 100 … only.",
+    )
+    queries: tuple[int, ...] = parameter(
+        _Queries(),
+        list(QUERIES),
+        default_text="all",
+        option="--queries",
+        help="Queries to run, in this order: 1,6.",
+    )
+    cache: CacheMode = parameter(
+        Choice(("cold-per-query", "cold-per-run", "warm")),
+        derive=lambda params: "cold-per-run" if params.test in CONCURRENT else "cold-per-query",
+        default_text="cold-per-query; cold-per-run for concurrent streams",
+        option="--cache",
+        help="Cache state before each query or run (VLDB 2023 §3).",
+    )
+    query_seed: int | None = parameter(
+        Count(SEEDS[-1]),
+        default_text="validation values",
+        option="--query-seed",
+        help="Seed of random query parameters, as in qgen -r SEED.",
+    )
+    query_timeout_s: float | None = parameter(
+        Number(open_ended=True, unit="s"),
+        option="--query-timeout",
+        help="Time limit of one query, in seconds; a query over it has no time.",
+    )
+    plans: bool = parameter(
+        Flag(),
+        derive=lambda params: params.test not in CONCURRENT,
+        default_text="true; false for concurrent streams",
+        option="--plans",
+        help="Explain each query in a second, untimed execution.",
+    )
+    warmups: int = parameter(
+        Count(1_000_000, least=0),
+        derive=lambda params: 1 if params.cache == "warm" else 0,
+        default_text="1 if warm, else 0",
+        help="Untimed executions before each timed one.",
+    )
+    test: Test = parameter(
+        Choice(("queries", "power", "throughput", "both")),
+        "queries",
+        option="--test",
+        help="One stream of --queries, or TPC's power test, throughput test or both.",
+    )
+    streams: int | None = parameter(
+        # With the pair of a power test as many refresh sets as there are.
+        Count(LARGEST_SET - 1),
+        derive=_streams,
+        default_text="the minimum of clause 5.3.4",
+        option="--streams",
+        help="Query streams of a throughput test.",
+        omit_unset=True,
+    )
+    refresh: bool | None = parameter(
+        Flag(),
+        derive=lambda params: None if params.test == "queries" else True,
+        default_text="true",
+        option="--refresh",
+        help="Refresh functions in power and throughput tests.",
+        omit_unset=True,
+    )
+    refresh_batch_orders: int | None = parameter(
+        Count(2**63),
+        default_text="a whole function",
+        help="Orders of one transaction of a refresh function.",
+    )
+    q6_dates: tuple[str, str] | None = parameter(
+        _Dates(),
+        help="Interval of l_shipdate, the only predicate of query 6 then (VLDB 2023, Fig 4).",
+        omit_unset=True,
+    )
+
+    def resolve(self) -> TpchParams:
+        if self.test == "queries":
+            self._check_no_test_options()
+        else:
+            self._check_test()
+        if self.cache == "cold-per-query" and self.test in CONCURRENT:
+            raise UsageError(
+                f"cache {self.cache} with test {self.test}",
+                "a cold start of one stream's query would stop the queries of all others",
+                "choose cold-per-run or warm; test power may be cold-per-query",
+            )
+        if self.plans and self.test == "throughput":
+            raise UsageError(
+                "plans with test throughput",
+                "a query's plan does not show the effect of the queries that run with it",
+                "leave plans out, or choose test power or both",
+            )
+        if self.warmups and self.cache != "warm":
+            raise UsageError(
+                f"warmups {self.warmups} with cache {self.cache}",
+                "a query that was warmed up is not cold",
+                "leave warmups out, or choose cache warm",
+            )
+        self._check_variant()
+        # The order of a test's queries is the specification's.
+        return self if self.test == "queries" else replace(self, queries=tuple(QUERIES))
+
+    def _check_no_test_options(self) -> None:
+        for name in ("streams", "refresh", "refresh_batch_orders"):
+            if (value := getattr(self, name)) is not None:
+                raise UsageError(
+                    f"{name} {value} with test queries",
+                    "it runs one stream of queries and changes no data",
+                    "choose test power, throughput or both",
+                )
+
+    def _check_test(self) -> None:
+        if sorted(self.queries) != list(QUERIES):
+            raise UsageError(
+                f"queries {','.join(map(str, self.queries))} with test {self.test}",
+                "a query stream is all 22 queries in the order of the specification (clause 5.3.5)",
+                "leave queries out, or choose test queries",
+            )
+        if self.test == "power" and self.streams is not None:
+            raise UsageError(
+                f"streams {self.streams} with test power",
+                "a power test has one query stream (clause 5.3.3)",
+                "leave streams out, or choose test throughput or both",
+            )
+        if self.refresh_batch_orders is not None and not self.refresh:
+            raise UsageError(
+                f"refresh_batch_orders {self.refresh_batch_orders} without refresh functions",
+                "there is nothing to cut into transactions",
+                "leave one of the two out",
+            )
+
+    def _check_variant(self) -> None:
+        if self.q6_dates is None:
+            return
+        problem = f"q6_dates {','.join(self.q6_dates)}"
+        if VARIANT_QUERY not in self.queries:
+            raise UsageError(
+                problem, f"query {VARIANT_QUERY} is not in the run", "add it to queries"
+            )
+        if self.test != "queries":
+            raise UsageError(
+                problem,
+                f"the {self.test} test runs the specification's query {VARIANT_QUERY}",
+                "leave it out, or choose test queries",
+            )
+
+    def outline(self) -> Outline:
+        return Outline(scale=self.scale, cache=self.cache)
+
+    def to_json(self) -> dict[str, Json]:
+        """Without the parameters that a run of test ``queries`` does not have."""
+        found = super().to_json()
+        if self.test == "queries":
+            del found["test"], found["refresh_batch_orders"]
+        return found
+
+
+PARAMS = TpchParams

@@ -1,0 +1,422 @@
+"""Parameters of YCSB: those of the official client's core workload (0.17.0) by its names, and ours.
+
+A parameter that has no effect with the others (the length of scans where there are none) is null
+in the JSON.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from harness.errors import UsageError
+from harness.store.spec import Json, JsonObject
+from harness.workloads.parameters import (
+    Choice,
+    Count,
+    Duration,
+    Flag,
+    Hosts,
+    Number,
+    Outline,
+    Parameters,
+    Time,
+    check_clients,
+    parameter,
+)
+
+#: The operations, by the names that statements, metrics and labels have.
+OPERATIONS = ("read", "update", "insert", "scan", "read_modify_write")
+#: Their weights, in the same order.
+PROPORTIONS = (
+    "readproportion",
+    "updateproportion",
+    "insertproportion",
+    "scanproportion",
+    "readmodifywriteproportion",
+)
+#: The proportions and distributions of the official files workloada … workloadf; proportions that
+#: they leave out are 0, other parameters have the core's defaults.
+_CORE: Mapping[str, Mapping[str, Json]] = {
+    "a": {"readproportion": 0.5, "updateproportion": 0.5, "requestdistribution": "zipfian"},
+    "b": {"readproportion": 0.95, "updateproportion": 0.05, "requestdistribution": "zipfian"},
+    "c": {"readproportion": 1, "requestdistribution": "zipfian"},
+    "d": {"readproportion": 0.95, "insertproportion": 0.05, "requestdistribution": "latest"},
+    "e": {
+        "scanproportion": 0.95,
+        "insertproportion": 0.05,
+        "requestdistribution": "zipfian",
+        "maxscanlength": 100,
+        "scanlengthdistribution": "uniform",
+    },
+    "f": {
+        "readproportion": 0.5,
+        "readmodifywriteproportion": 0.5,
+        "requestdistribution": "zipfian",
+    },
+}
+#: The class that the official files name as ``workload``.
+CORE_CLASS = "CoreWorkload"
+#: The official client counts in 32-bit integers.
+_MOST = 2**31 - 1
+#: Of a record's fields together: MySQL's largest packet is 16 MB.
+_LARGEST_RECORD = 16_000_000
+_SHORTEST_WINDOW_NS = 10**9
+
+
+@dataclass(frozen=True)
+class _CoreKind:
+    values = f"{', '.join(_CORE)}; {CORE_CLASS}"
+
+    def parse(self, name: str, value: Any) -> str | None:
+        """The letter; None for the class of all, which has the core's defaults."""
+        if str(value).rpartition(".")[2] == CORE_CLASS:
+            return None
+        return Choice(tuple(_CORE)).parse(name, str(value).lower())
+
+
+def _proportion(default: float, operations: str) -> Any:
+    return parameter(Number(), default, help=f"Weight of {operations}.", native=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class YcsbParams(Parameters):
+    """YCSB core workloads a to f: records by key; throughput and latency."""
+
+    workload = "ycsb"
+    smaller = "fewer --records"
+    property_files = True
+    drivers: ClassVar[Mapping[str, str]] = {
+        "loadgen": "native client",
+        "ycsb": "official client, YCSB 0.17.0 on Java, with bindings of this project",
+    }
+    aliases: ClassVar[Mapping[str, str]] = {
+        "users": "threadcount",
+        "connections": "threadcount",
+        "rate_per_s": "target",
+        "rampup": "ramp_up",
+        "scale": "recordcount",
+        "warehouses": "recordcount",
+    }
+
+    core: str | None = parameter(
+        _CoreKind(),
+        name="workload",
+        default_text="a, unless proportions are given",
+        option="--workload",
+        help="Core workload: its proportions and distributions (SoCC 2010).",
+    )
+    recordcount: int = parameter(
+        Count(_MOST),
+        1_000_000,
+        option="--records",
+        help="Number of records, of about 1.1 kB each.",
+        native=True,
+    )
+    operationcount: int | None = parameter(
+        Count(_MOST),
+        default_text="none: the duration bounds the window",
+        option="--operations",
+        help="Operations of the measurement window.",
+        native=True,
+    )
+    insertstart: int = parameter(
+        Count(_MOST, least=0), 0, help="Number of the first loaded record.", native=True
+    )
+    insertcount: int | None = parameter(
+        Count(_MOST), default_text="all", help="Number of loaded records.", native=True
+    )
+    fieldcount: int = parameter(Count(64), 10, help="Fields of a record.", native=True)
+    fieldlength: int = parameter(Count(1_000_000), 100, help="Bytes of a field.", native=True)
+    minfieldlength: int = parameter(
+        Count(1_000_000), 1, help="Least bytes of a field whose length varies.", native=True
+    )
+    zeropadding: int = parameter(Count(100), 1, help="Least digits of a key.", native=True)
+    minscanlength: int = parameter(
+        Count(1_000_000), 1, help="Least records of a scan.", native=True
+    )
+    maxscanlength: int = parameter(
+        Count(1_000_000),
+        1000,
+        default_text="1000; 100 in workload e",
+        help="Most records of a scan.",
+        native=True,
+    )
+    threadcount: int = parameter(
+        Count(10_000),
+        8,
+        option="--threads",
+        help="Client threads: concurrent operations, each on its own connection.",
+    )
+    client_hosts: tuple[str, ...] = parameter(
+        Hosts(),
+        [],
+        default_text="this host",
+        help="Hosts of the client processes, by ssh (docs/provisioning.md).",
+        omit_unset=True,
+    )
+    clients: int = parameter(
+        Count(64),
+        derive=lambda params: max(1, len(params.client_hosts)),
+        default_text="1 per client host",
+        help="Client processes.",
+    )
+    client_threads: int | None = parameter(
+        Count(1_024),
+        default_text="1 per 16 connections",
+        help="Event loops of a client process.",
+    )
+    data_seed: int = parameter(
+        Count(2**32 - 1, least=0), 1, help="Seed of the records' values.", native=True
+    )
+    readallfields: bool = parameter(
+        Flag(), True, help="Read all fields of a record, or one.", native=True
+    )
+    writeallfields: bool = parameter(
+        Flag(), False, help="Update all fields of a record, or one.", native=True
+    )
+    verify_reads: bool = parameter(
+        Flag(), False, help="Check every read: value, key and version.", native=True
+    )
+    dataintegrity: bool = parameter(
+        Flag(), False, help="Official client: write values that it can check by themselves."
+    )
+    readproportion: float = _proportion(0.95, "reads")
+    updateproportion: float = _proportion(0.05, "updates")
+    insertproportion: float = _proportion(0, "inserts")
+    scanproportion: float = _proportion(0, "scans")
+    readmodifywriteproportion: float = _proportion(0, "read-modify-writes")
+    hotspotdatafraction: float = parameter(
+        Number(most=1), 0.2, help="Hotspot: share of the records that are hot.", native=True
+    )
+    hotspotopnfraction: float = parameter(
+        Number(most=1),
+        0.8,
+        help="Hotspot: share of the operations on hot records.",
+        native=True,
+    )
+    exponential_frac: float = parameter(
+        Number(most=1),
+        0.8571428571,
+        name="exponential.frac",
+        help="Exponential: share of the records, the newest, that the percentile covers.",
+        native=True,
+    )
+    fieldlengthdistribution: str = parameter(
+        Choice(("constant", "uniform", "zipfian")),
+        "constant",
+        help="Distribution of field lengths.",
+        native=True,
+    )
+    requestdistribution: str = parameter(
+        Choice(("zipfian", "uniform", "latest", "hotspot", "sequential", "exponential")),
+        "uniform",
+        default_text="uniform; the core workload's",
+        help="Distribution of requested keys.",
+        native=True,
+    )
+    insertorder: str = parameter(
+        Choice(("hashed", "ordered")),
+        "hashed",
+        help="Keys: hashed, or in the order of insertion.",
+        native=True,
+    )
+    scanlengthdistribution: str = parameter(
+        Choice(("uniform", "zipfian")),
+        "uniform",
+        help="Distribution of scan lengths.",
+        native=True,
+    )
+    update: str = parameter(
+        Choice(("read-modify-write", "blind", "merge")),
+        "read-modify-write",
+        option="--update",
+        help="Update on a key-value engine.",
+        native=True,
+    )
+    exponential_percentile: float = parameter(
+        Number(most=100, open_ended=True),
+        95,
+        name="exponential.percentile",
+        help="Exponential: percentage of the operations on the newest records.",
+        native=True,
+    )
+    target: float | None = parameter(
+        Number(open_ended=True, unit="operations/s"),
+        option="--rate",
+        default_text="none: closed loop",
+        help="Open-loop arrival rate, in operations per second.",
+    )
+    duration: Duration | None = parameter(
+        Time(_SHORTEST_WINDOW_NS),
+        derive=lambda params: None if params.operationcount is not None else "60s",
+        default_text="1m, or until --operations are done",
+        option="--duration",
+        help="Length of the measurement window.",
+    )
+    ramp_up: Duration = parameter(
+        Time(),
+        derive=lambda params: "0s" if params.duration is None else "2m",
+        default_text="2m; 0s with --operations",
+        option="--ramp-up",
+        help="Time before the measurement window.",
+    )
+    stall_timeout: Duration | None = parameter(
+        Time(_SHORTEST_WINDOW_NS),
+        default_text="the window, at least 2m",
+        help="Time without an answer on any connection after which the run fails.",
+        omit_unset=True,
+    )
+
+    @classmethod
+    def presets(cls, given: JsonObject) -> JsonObject:
+        """The named core workload's; a, where neither it nor proportions are given."""
+        name = given.get("workload")
+        if name is None and not {*PROPORTIONS, "requestdistribution"} & given.keys():
+            name = "a"
+        letter = None if name is None else cls.declared()["workload"].parse(name)
+        if letter is None:
+            return {}
+        return {**dict.fromkeys(PROPORTIONS, 0), **_CORE[letter]}
+
+    @classmethod
+    def from_text(
+        cls, pairs: Mapping[str, str], files: Sequence[Path] = ()
+    ) -> tuple[JsonObject, Sequence[str]]:
+        """As the official client reads its properties; those of files come first."""
+        from harness.workloads.ycsb import properties
+
+        found, ignored = properties.parameters(files)
+        given, more = properties.given(pairs)
+        return {**found, **given}, [*ignored, *more]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of each operation (:data:`OPERATIONS`) among all; they add up to 1."""
+        weights: list[float] = [getattr(self, name) for name in PROPORTIONS]
+        total = math.fsum(weights)
+        return {name: weight / total for name, weight in zip(OPERATIONS, weights, strict=True)}
+
+    @property
+    def loaded_records(self) -> int:
+        """Number of records of the loaded data."""
+        return self.recordcount - self.insertstart if self.insertcount is None else self.insertcount
+
+    @property
+    def writes(self) -> bool:
+        """Whether the measured phase writes anything."""
+        return any(self.shares[name] for name in ("update", "insert", "read_modify_write"))
+
+    @property
+    def foretells_inserts(self) -> bool:
+        """Whether ``operationcount`` says how many records zipfian keys will see inserted."""
+        return self.requestdistribution == "zipfian" and self.insertproportion > 0
+
+    def resolve(self) -> YcsbParams:
+        if not any(getattr(self, name) for name in PROPORTIONS):
+            raise UsageError(
+                "the proportions of operations", "all are 0", "give at least one of them a share"
+            )
+        self._check_records()
+        self._check_client()
+        bounded_by_time = self.duration is not None and not self.foretells_inserts
+        return replace(
+            self,
+            core=self._core(),
+            operationcount=None if bounded_by_time else self.operationcount,
+        )
+
+    def _core(self) -> str | None:
+        """The core workload that the parameters describe; None for another."""
+        document = super().to_json()
+        for letter, core in _CORE.items():
+            expected = {**dict.fromkeys(PROPORTIONS, 0), **core}
+            if core.get("scanproportion"):
+                expected["minscanlength"] = 1
+            if all(document[name] == value for name, value in expected.items()):
+                return letter
+        return None
+
+    def _check_records(self) -> None:
+        self._check_loaded()
+        for least, most in (("minscanlength", "maxscanlength"), ("minfieldlength", "fieldlength")):
+            low, high = getattr(self, least), getattr(self, most)
+            varies = most == "maxscanlength" or self.fieldlengthdistribution != "constant"
+            if varies and low > high:
+                raise UsageError(f"{least} {low}", f"more than {most} {high}", "choose less")
+        if self.fieldcount * self.fieldlength > _LARGEST_RECORD:
+            raise UsageError(
+                f"{self.fieldcount} fields of {self.fieldlength:,} bytes",
+                f"a record has {_LARGEST_RECORD:,} bytes at most",
+                "choose a smaller fieldcount or fieldlength",
+            )
+
+    def _check_loaded(self) -> None:
+        """Every record that operations may request must be loaded."""
+        start, total, count = self.insertstart, self.recordcount, self.loaded_records
+        problem = f"insertstart {start} and insertcount {count}"
+        if count < 1 or start + count > total:
+            raise UsageError(
+                problem,
+                f"the records are numbered from 0 to recordcount, {total}",
+                "choose fewer, or a larger recordcount",
+            )
+        if start + count < total:
+            raise UsageError(
+                problem,
+                f"operations request records up to recordcount, {total}, and the last of them "
+                "would not be loaded",
+                f"choose --records {start + count}, or leave insertcount out",
+            )
+        if start and self.requestdistribution in ("latest", "exponential"):
+            raise UsageError(
+                problem,
+                f"{self.requestdistribution} requests earlier records, too, which would not be "
+                "loaded",
+                "leave insertstart out",
+            )
+
+    def _check_client(self) -> None:
+        check_clients(self.clients, self.client_hosts)
+        if self.client_hosts and self.clients > 1 and self.insertproportion:
+            raise UsageError(
+                f"insertproportion {self.insertproportion} with {self.clients} clients on "
+                f"client_hosts {','.join(self.client_hosts)}",
+                "new records take their numbers from one counter, which the processes of this "
+                "host share and other hosts do not: two would insert the same record",
+                "choose workload a, b, c or f, or a single client process on one host",
+            )
+        loops = self.client_threads or 1
+        if self.clients * loops > self.threadcount:
+            raise UsageError(
+                f"{self.clients} clients of {loops} event loops for {self.threadcount} threads",
+                "every event loop needs a client thread of its own",
+                "choose fewer clients or client_threads, or more --threads",
+            )
+
+    def outline(self) -> Outline:
+        return Outline(
+            connections=self.threadcount,
+            ramp_up_ns=self.ramp_up.ns,
+            window_ns=self.duration.ns if self.duration else 0,
+            client_hosts=self.client_hosts,
+        )
+
+    def to_json(self) -> dict[str, Json]:
+        return {**super().to_json(), **dict.fromkeys(self._without_effect())}
+
+    def _without_effect(self) -> Iterator[str]:
+        if self.requestdistribution != "hotspot":
+            yield from ("hotspotdatafraction", "hotspotopnfraction")
+        if self.requestdistribution != "exponential":
+            yield from ("exponential.percentile", "exponential.frac")
+        if not self.scanproportion:
+            yield from ("minscanlength", "maxscanlength", "scanlengthdistribution")
+        if self.fieldlengthdistribution == "constant":
+            yield "minfieldlength"
+
+
+PARAMS = YcsbParams

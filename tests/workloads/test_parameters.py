@@ -1,0 +1,70 @@
+"""Parameters are declared once, and read, written and documented from that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from harness.workloads.parameters import (
+    Count,
+    Duration,
+    ParameterError,
+    Parameters,
+    Time,
+    parameter,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PingParams(Parameters):
+    """A workload of pings."""
+
+    workload: ClassVar[str] = "ping"
+    aliases: ClassVar[dict[str, str]] = {"hosts": "targets"}
+
+    targets: int = parameter(Count(100), 4, option="--targets", help="Pinged hosts.", native=True)
+    probes: int = parameter(
+        Count(1000),
+        derive=lambda params: 2 * params.targets,
+        default_text="2 per target",
+        help="Probes under way.",
+    )
+    pause: Duration = parameter(Time(), "1500ms", option="--wait", help="Time between probes.")
+    ttl: int | None = parameter(Count(255), help="Hops.", name="ip.ttl", omit_unset=True)
+
+
+def test_a_default_may_follow_from_other_parameters():
+    assert PingParams.from_mapping({}).probes == 8
+    assert PingParams.from_mapping({"targets": 3, "probes": None}).probes == 6
+    assert PingParams.from_mapping({"targets": 3, "probes": 1}).probes == 1
+
+
+def test_json_reads_as_it_was_written():
+    params = PingParams.from_mapping({"ip.ttl": 3.0, "pause": "1.5m"})
+    assert params.to_json() == {"targets": 4, "probes": 8, "pause": "90s", "ip.ttl": 3}
+    assert PingParams.from_mapping(params.to_json()) == params
+    assert "ip.ttl" not in PingParams.from_mapping({}).to_json()
+    assert params.native_json() == {"targets": 4}
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"targets": 101}, "targets"),
+        ({"targets": 60, "probes": 1001}, "probes"),
+        ({"pause": "soon"}, "pause"),
+        ({"ttl": 3}, "ttl"),
+    ],
+)
+def test_an_error_names_its_parameter(given, name):
+    with pytest.raises(ParameterError) as error:
+        PingParams.from_mapping(given)
+    assert error.value.parameter == name
+
+
+@pytest.mark.parametrize(("name", "meant"), [("hosts", "targets"), ("wait", "pause")])
+def test_aliases_and_options_are_suggested(name, meant):
+    with pytest.raises(ParameterError, match=f"did you mean '{meant}'"):
+        PingParams.from_mapping({name: 1})
