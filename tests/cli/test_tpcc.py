@@ -127,7 +127,7 @@ def test_the_same_data_are_loaded_once_and_restored_for_every_run(loaded, measur
 
 REFUSED = [
     (("--engine", "duckdb"), "the native client does not speak to this engine"),
-    (("--engine", "postgres", "--scale", "1"), "tpcc has --test, --warehouses"),
+    (("--engine", "postgres", "--scale", "1"), "--scale is an option of tpch"),
     (("--engine", "postgres", "--queries", "1"), "--queries is an option of tpch"),
     (("--engine", "postgres", "--query-timeout", "9"), "--query-timeout is an option of tpch"),
     (("--engine", "postgres", "--users", "6", "-p", "users=5"), "users is given twice"),
