@@ -162,7 +162,7 @@ class Choice:
             return str(value)
         raise UsageError(
             f"{name} {value!r}",
-            f"not a {name}{nearest(str(value), self.words)}",
+            f"not a valid {name}{nearest(str(value), self.words)}",
             f"choose {self.values}",
         )
 
