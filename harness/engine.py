@@ -345,6 +345,14 @@ class TellsDurability(Protocol):
 
 
 @runtime_checkable
+class LosesCommits(Protocol):
+    """Engines that lose acknowledged commits with their process, by design."""
+
+    #: Which of them, as the subject of a sentence: "what was committed after …".
+    lost_when_killed: str
+
+
+@runtime_checkable
 class ChecksWriteBack(Protocol):
     """Engines whose counters show whether a window wrote back data as a long run does."""
 

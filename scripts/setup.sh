@@ -2,7 +2,7 @@
 # Set up tierbench in .venv, and the pinned database servers in their private prefix.
 #
 #   scripts/setup.sh        what `make demo` needs
-#   scripts/setup.sh dev    and what `make test` needs on top, MySQL and MariaDB too
+#   scripts/setup.sh dev    and what `make test` needs on top, all other engines too
 #
 # As root, missing Debian packages (compilers, tools; never a database server) are
 # installed, and the system user tierbench is created, as which servers run; otherwise what is
@@ -29,7 +29,7 @@ for_tests=(
   # microbench's compiled loops are read, and compiled for arm64 too.
   binutils:objdump gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc
   libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
-  # RocksDB comes by Maven, and the official YCSB client is built with it.
+  # RocksDB and VoltDB come by Maven, and the official YCSB client is built with it.
   maven:mvn default-jdk-headless:javac
 )
 
@@ -99,11 +99,11 @@ say "installing Python packages into .venv"
 .venv/bin/python -m pip install -q --disable-pip-version-check -e ".$extra"
 .venv/bin/harness engines install postgres
 if [ "$what" = dev ]; then
-  for engine in mysql mariadb rocksdb; do
+  for engine in mysql mariadb rocksdb voltdb; do
     install_engine "$engine" || say "$engine is not installed: its tests cannot pass"
   done
 else
-  say "for MySQL, MariaDB, RocksDB: .venv/bin/harness engines install mysql mariadb rocksdb"
+  say "for MySQL, MariaDB, RocksDB, VoltDB: .venv/bin/harness engines install NAME"
 fi
 touch .venv/.setup
 [ "$what" != dev ] || touch .venv/.setup-dev

@@ -218,6 +218,8 @@ def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset
         )
     reasons: Mapping[Part, str] = getattr(factory, "not_placeable", {})
     for part in sorted(placement.named - supported):
+        if part == "wal" and placement.wal == placement.data:
+            continue  # ssd-both: an engine without a log has all that it has there
         why = f": {reasons[part]}" if part in reasons else ""
         raise UsageError(
             f"placement {placement.name!r}",

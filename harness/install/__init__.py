@@ -31,6 +31,7 @@ __all__ = [
     "Pinned",
     "install",
     "installed",
+    "java_command",
     "linker",
     "pinned",
     "pinned_engines",
@@ -167,6 +168,14 @@ def linker(folder: Path) -> tuple[str, ...]:
     return ()
 
 
+def java_command(folder: Path, java: str = "java") -> tuple[str, ...]:
+    """The start of a command that runs a class of a Java server's tree.
+
+    Classes of our own go before those of the jars.
+    """
+    return (java, "-XX:-UsePerfData", "-cp", f"{folder}/classes:{folder}/lib/*")
+
+
 def _pins(engine: str) -> list[Pinned]:
     try:
         return pinned(engine)
@@ -223,6 +232,9 @@ def _try(pin: Pinned, tree: Path) -> None:
     """RunFailed where the program does not even tell its version, or the library not load."""
     program = str(tree / pin.program)
     command = [*linker(tree), program, "--version"]
+    if program.endswith(".class"):
+        name = str(Path(pin.program).relative_to("classes").with_suffix("")).replace("/", ".")
+        command = [*java_command(tree), name]
     if program.endswith(".so"):
         # That user need not be able to run the Python that runs us.
         user = unprivileged()

@@ -1,4 +1,4 @@
-"""A server inside a Java archive: fetched by Maven's own client.
+"""A server inside Java archives: fetched by Maven's own client.
 
 Releases in a Maven repository never change and never go away, so such a source still
 works when a distribution has moved on to a newer release.
@@ -9,14 +9,20 @@ from __future__ import annotations
 import shutil
 import tarfile
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 from harness.errors import RunFailed
 from harness.install.clients import run_client, verify
 from harness.install.pypi import unzip
 
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
+_DO = (
+    "install Maven (Debian: sudo apt install maven), check the network and Maven's "
+    "settings.xml, then run it again"
+)
 
 
 @dataclass(frozen=True)
@@ -52,13 +58,7 @@ class MavenArchive:
             f"-Dartifact={self.artifact}",
             f"-DoutputDirectory={folder}",
         ]
-        run_client(
-            f"download {self.label}",
-            command,
-            folder,
-            "install Maven (Debian: sudo apt install maven), check the network and Maven's "
-            "settings.xml, then run it again",
-        )
+        run_client(f"download {self.label}", command, folder, _DO)
         verify(self.label, folder / self._file, self.sha256)
         return []
 
@@ -82,3 +82,93 @@ class MavenArchive:
         shutil.rmtree(whole)
         for program in self.programs:
             (tree / program).chmod(0o755)
+
+
+@dataclass(frozen=True)
+class Jar:
+    """``artifact``: group:name:version."""
+
+    artifact: str
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """Its name in a folder of jars."""
+        _, name, version = self.artifact.split(":")
+        return f"{name}-{version}.jar"
+
+
+@dataclass(frozen=True)
+class Jars:
+    """A Java server: archives that stay as they are, in ``lib``. The first one is the server.
+
+    ``compile``: folder of Java sources to compile against them, into ``classes``; None: none.
+    """
+
+    jars: tuple[Jar, ...]
+    compile: Path | None = None
+
+    @property
+    def label(self) -> str:
+        """As recorded with every run."""
+        return f"Maven {self.jars[0].artifact}"
+
+    def fetch(self, folder: Path) -> list[str]:
+        """Bring these archives and no others into ``folder``, and compare their checksums."""
+        (folder / "pom.xml").write_text(_project(self.jars), encoding="utf-8")
+        command = [
+            "mvn",
+            "--batch-mode",
+            "--quiet",
+            f"-Dmaven.repo.local={folder / 'm2'}",
+            f"{_PLUGIN}:copy-dependencies",
+            f"-DoutputDirectory={folder / 'lib'}",
+        ]
+        run_client(f"download {self.label}", command, folder, _DO)
+        for jar in self.jars:
+            verify(f"Maven {jar.artifact}", folder / "lib" / jar.file, jar.sha256)
+        return []
+
+    def unpack(self, folder: Path, tree: Path) -> None:
+        """The archives, and our own classes."""
+        (tree / "lib").mkdir(parents=True)
+        for jar in self.jars:
+            shutil.copy(folder / "lib" / jar.file, tree / "lib")
+        if self.compile is None:
+            return
+        path = ":".join(str(tree / "lib" / jar.file) for jar in self.jars)
+        command = [
+            "javac",
+            "-nowarn",
+            "-cp",
+            path,
+            "-d",
+            str(tree / "classes"),
+            *map(str, sorted(self.compile.rglob("*.java"))),
+        ]
+        run_client(
+            f"compile {self.compile.name} for {self.label}",
+            command,
+            folder,
+            "install a JDK (Debian: sudo apt install default-jdk-headless), then run it again",
+        )
+
+
+def _project(jars: Sequence[Jar]) -> str:
+    """A project with these dependencies and none of theirs."""
+    names = ("groupId", "artifactId", "version")
+    dependencies = "".join(
+        "<dependency>"
+        + "".join(
+            f"<{name}>{escape(value)}</{name}>"
+            for name, value in zip(names, jar.artifact.split(":"), strict=True)
+        )
+        + "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+        "</exclusions></dependency>\n"
+        for jar in jars
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>tierbench</groupId><artifactId>jars</artifactId><version>1</version>\n"
+        f"<dependencies>\n{dependencies}</dependencies></project>\n"
+    )

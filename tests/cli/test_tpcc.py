@@ -48,7 +48,7 @@ def measured(loaded):
     return run
 
 
-@pytest.mark.parametrize("engine", ["postgres", "mysql", "mariadb"])
+@pytest.mark.parametrize("engine", ["postgres", "mysql", "mariadb", "voltdb"])
 def test_a_run_gives_rates_latencies_and_consistent_data(loaded, measured, engine):
     done = measured(engine)
     assert done.code == 0, done.err + done.out
@@ -142,6 +142,8 @@ REFUSED = [
         "--set max_connections=100",
     ),
     (("--engine", "postgres", "--warehouses", "900000"), "take fewer --warehouses"),
+    (("--engine", "voltdb", "--test", "durability"), "after the newest snapshot is lost"),
+    (("--engine", "voltdb", "--driver", "hammerdb"), "hammerdb"),
 ]
 
 

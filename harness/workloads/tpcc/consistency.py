@@ -1,8 +1,8 @@
 """The twelve consistency conditions of clause 3.3.2, and whether the mix was the one asked for.
 
-Each condition is a statement in ``conditions/`` that every engine takes; it gives the rows
-that violate it, four at most. They are asked side by side over a few connections, since
-some go over all order lines.
+Each condition is a statement in ``conditions/``, or in a folder of that name beside the
+engine's own SQL where the engine cannot plan ours; it gives the rows that violate it, four at
+most. They are asked side by side over a few connections, since some go over all order lines.
 """
 
 from __future__ import annotations
@@ -35,9 +35,14 @@ Query = Callable[[str], Sequence[tuple[Any, ...]]]
 
 
 @cache
-def conditions() -> Mapping[int, str]:
-    """Statement by number of the condition."""
-    return {int(file.stem): file.read_text() for file in sorted(_FOLDER.glob("*.sql"))}
+def conditions(own: Path | None = None) -> Mapping[int, str]:
+    """Statement by number of the condition; those in ``own`` in place of ours."""
+    folders = [_FOLDER, *([own] if own else [])]
+    return {
+        int(file.stem): file.read_text()
+        for folder in folders
+        for file in sorted(folder.glob("*.sql"))
+    }
 
 
 def check_conditions(
@@ -48,7 +53,8 @@ def check_conditions(
     ``not_kept``: conditions that the driver's own transactions do not keep, and why: they
     are left out.
     """
-    asked = {n: sql for n, sql in conditions().items() if n not in (not_kept or {})}
+    statements = conditions(engine.sql_folder / "tpcc" / "conditions")
+    asked = {n: sql for n, sql in statements.items() if n not in (not_kept or {})}
     with (
         progress.task("TPC-C consistency conditions", len(asked)) as task,
         ThreadPoolExecutor(_AT_ONCE) as pool,

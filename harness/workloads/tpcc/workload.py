@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.engine import Engine
+from harness.engine import Engine, LosesCommits
 from harness.errors import UsageError
 from harness.experiment.placement import Part
 from harness.workload import Loading, Outcome, Session
@@ -74,6 +74,12 @@ def _check_durability(driver: str, engine: Engine) -> None:
             f"test durability on {engine.name} ({engine.kind})",
             "the harness kills the server, which it may do to its own only",
             "let the harness run the engine",
+        )
+    if isinstance(engine, LosesCommits):
+        raise UsageError(
+            f"test durability on {engine.name}",
+            f"{engine.lost_when_killed} is lost with the server's process, by design",
+            "choose another engine",
         )
 
 

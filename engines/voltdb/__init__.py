@@ -1,0 +1,1 @@
+"""VoltDB as an engine."""

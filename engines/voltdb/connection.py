@@ -1,0 +1,64 @@
+"""A connection that runs SQL text on VoltDB and times it."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from engines._statement import head
+from engines.voltdb.wire import Answer, Connection, NoAnswer, Parameter, WireError
+from harness.engine import QueryTimeout, SqlResult
+from harness.errors import RunFailed
+
+_COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
+#: As VoltDB's own sqlcmd takes it.
+_EXEC = re.compile(r"exec\s+(\w+)", re.IGNORECASE)
+
+
+class VoltDbConnection:
+    """Every statement is a transaction of its own; there are no others of SQL text."""
+
+    def __init__(self, raw: Connection) -> None:
+        self._raw = raw
+
+    def execute(self, sql: str, *, timeout_s: float | None = None) -> SqlResult:
+        """Run one statement, or ``exec PROCEDURE``; QueryTimeout at the limit, RunFailed on an
+        error.
+
+        The server goes on with a statement that is given up on.
+        """
+        text = _COMMENT.sub("", sql).strip()
+        called = _EXEC.fullmatch(text)
+        asked = (called[1],) if called else ("@AdHoc", text)
+        started = time.monotonic_ns()
+        try:
+            answer = self._call(head(text), *asked, timeout_s=timeout_s)
+        except NoAnswer as error:
+            raise QueryTimeout(f"{head(sql)}: no answer within {timeout_s:g} s") from error
+        duration = time.monotonic_ns() - started
+        table = answer.tables[0]
+        return SqlResult(table.columns, table.rows, started, duration)
+
+    def call(
+        self, procedure: str, *parameters: Parameter, timeout_s: float | None = None
+    ) -> Answer:
+        """Call a procedure; RunFailed where it fails, or does not answer within the limit."""
+        try:
+            return self._call(procedure, procedure, *parameters, timeout_s=timeout_s)
+        except NoAnswer as error:
+            raise RunFailed(f"VoltDB: {procedure}", f"no answer within {timeout_s:g} s") from error
+
+    def _call(
+        self, what: str, procedure: str, *parameters: Parameter, timeout_s: float | None
+    ) -> Answer:
+        try:
+            answer = self._raw.call(procedure, *parameters, timeout_s=timeout_s)
+        except WireError as error:
+            raise RunFailed(f"VoltDB: {what}", str(error)) from error
+        if answer.error:
+            raise RunFailed(f"VoltDB: {what}", answer.error)
+        return answer
+
+    def close(self) -> None:
+        """Close; no error when the server is gone."""
+        self._raw.close()

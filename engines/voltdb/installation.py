@@ -1,0 +1,113 @@
+"""Which VoltDB to run: the pinned one of the private prefix, or a folder that is named.
+
+A folder has the server and what it needs as jars in ``lib``, and in ``classes`` what
+``harness engines install`` compiles there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from engines._installation import (
+    FoundInstallation,
+    check_reachable,
+    first_fitting,
+    output_of,
+)
+from harness.engine import EngineVersion
+from harness.errors import UsageError
+from harness.install import installed, java_command
+
+_BANNER = re.compile(r"VoltDB (\d+(?:\.\d+)*) .*, Java (\d+)\S*")
+#: What the classes of our own need.
+_OLDEST_JAVA = 17
+#: The server reaches into both.
+_OPENED = ("java.base/java.lang", "java.base/sun.nio.ch")
+
+
+@dataclass(frozen=True)
+class Installation(FoundInstallation):
+    """``folder``: has ``lib`` and ``classes``. ``java``: the program that runs them."""
+
+    folder: Path
+    java: str
+
+    @property
+    def title(self) -> str:
+        """Name and release, for messages."""
+        return f"VoltDB {self.version}"
+
+    def engine_version(self) -> EngineVersion:
+        """As recorded with a run."""
+        return EngineVersion("voltdb", self.version, self.banner, self.source)
+
+    def command(self, *options: str) -> list[str]:
+        """What runs the server's main class, with Java's own ``options``."""
+        java, *rest = java_command(self.folder, self.java)
+        opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
+        return [java, *opened, *options, *rest, "org.voltdb.VoltDB"]
+
+    def compiler(self) -> list[str]:
+        """What compiles Java sources against the server."""
+        folder = Path(self.java).parent
+        return [
+            str(folder / "javac") if self.java != "java" else "javac",
+            "-nowarn",
+            "-cp",
+            str(self.folder / "lib" / f"voltdb-{self.version}.jar"),
+        ]
+
+
+def choose(options: Mapping[str, Any], engines_prefix: Path) -> Installation:
+    """The installation that these options mean; UsageError where there is none.
+
+    Order: ``prefix``; the private prefix. With ``version`` the first there that fits it.
+    """
+    java = str(Path(str(options["java"])) / "bin" / "java") if "java" in options else "java"
+    if prefix := options.get("prefix"):
+        found = _of_prefix(Path(str(prefix)), java)
+    else:
+        found = first_fitting(
+            "VoltDB",
+            (),
+            _private(engines_prefix, java),
+            options,
+            install="run `harness engines install voltdb`",
+        )
+    match = _BANNER.fullmatch(found.banner)
+    if match is None or int(match[2]) < _OLDEST_JAVA:
+        raise UsageError(
+            f"{found.title} with {java}",
+            f"it says {found.banner!r}",
+            f"use Java {_OLDEST_JAVA} or later: the engine option 'java' names its folder",
+        )
+    return found
+
+
+def _of_prefix(prefix: Path, java: str) -> Installation:
+    check_reachable("VoltDB", prefix)
+    if (found := _inspect(prefix, str(prefix), java)) is not None:
+        return found
+    raise UsageError(
+        f"VoltDB under {prefix}",
+        "lib/*.jar and classes/tierbench/Version.class do not run there with this Java",
+        "name a folder that `harness engines install voltdb` made",
+    )
+
+
+def _private(engines_prefix: Path, java: str) -> Iterator[Installation]:
+    for found in installed("voltdb", engines_prefix):
+        if (installation := _inspect(found.folder, found.source, java)) is not None:
+            yield installation
+
+
+@lru_cache(maxsize=16)
+def _inspect(folder: Path, source: str, java: str) -> Installation | None:
+    banner = output_of(*java_command(folder, java), "tierbench.Version")
+    match = _BANNER.fullmatch(banner)
+    return None if match is None else Installation(match[1], banner, source, folder, java)

@@ -1,0 +1,109 @@
+"""Loading: tables, rows by the native client, then the procedures, compiled from their sources."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import stat
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from engines._loading import verify_counts
+from engines._server import make_folder, run_once
+from engines._sqlfiles import statements
+from engines.voltdb.connection import VoltDbConnection
+from engines.voltdb.installation import Installation
+from harness.engine import EngineContext, Fill
+from harness.progress import Progress
+from harness.supervise.user_files import copy_file, read_bytes, walk
+
+_SOURCES = Path(__file__).parent / "java" / "procedures"
+#: Names of types as the server's catalog has them, and as its wire protocol does.
+_TYPES = {
+    "TINYINT": 3,
+    "SMALLINT": 4,
+    "INTEGER": 5,
+    "BIGINT": 6,
+    "FLOAT": 8,
+    "VARCHAR": 9,
+    "TIMESTAMP": 11,
+    "DECIMAL": 22,
+}
+
+
+def procedures_digest() -> str:
+    """Of the procedures' sources: data that were loaded with others are not used."""
+    digest = hashlib.sha256()
+    for file in _sources():
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def load(
+    connection: VoltDbConnection,
+    context: EngineContext,
+    installation: Installation,
+    folder: Path,
+    fill: Fill,
+    native: Mapping[str, Any],
+    row_counts: Mapping[str, int],
+    progress: Progress,
+) -> None:
+    """See LoadsNatively.native_load. ``native``: the client's connection, without the tables."""
+    _define(connection, folder, "10_tables")
+    stored = fill({**native, "tables": _tables(connection)})
+    verify_counts(stored, row_counts, "load again; the server's log may tell why")
+    with progress.task("building indexes and procedures", total=None):
+        _define(connection, folder, "30_indexes")
+        connection.call("@UpdateClasses", _compiled(context, installation), "")
+        for file in sorted((folder / "procedures").glob("*.sql")):
+            _define(connection, file.parent, file.stem)
+
+
+def _define(connection: VoltDbConnection, folder: Path, stem: str) -> None:
+    """All statements of a file in one call: each call changes the catalog anew."""
+    if texts := statements(folder, stem):
+        connection.call("@AdHoc", ";\n".join(texts))
+
+
+def _tables(connection: VoltDbConnection) -> dict[str, list[tuple[str, int, bool]]]:
+    """Of each table its columns in order: name, type, whether it is partitioned by it."""
+    found: dict[str, list[tuple[int, str, int, bool]]] = {}
+    for row in connection.call("@SystemCatalog", "COLUMNS").tables[0].records():
+        table, name = str(row["table_name"]).lower(), str(row["column_name"]).lower()
+        kind = _TYPES[str(row["type_name"])]
+        partitioning = row["remarks"] == "PARTITION_COLUMN"
+        position = int(str(row["ordinal_position"]))
+        found.setdefault(table, []).append((position, name, kind, partitioning))
+    return {table: [column[1:] for column in sorted(columns)] for table, columns in found.items()}
+
+
+def _sources() -> list[Path]:
+    return sorted(_SOURCES.rglob("*.java"))
+
+
+def _compiled(context: EngineContext, installation: Installation) -> bytes:
+    """A jar of the procedures, compiled as the server's user."""
+    user, folder = context.credentials, context.scratch / "procedures"
+    sources = context.scratch / "procedures-sources"
+    make_folder(context, folder)
+    make_folder(context, sources)
+    copies = []
+    for file in _sources():
+        copies.append(sources / file.name)
+        # That user may not be able to enter the folder that our own sources are in.
+        copy_file(file, copies[-1], user, 0o600)
+    run_once(
+        context,
+        f"compile the procedures for {installation.title}",
+        [*installation.compiler(), "-d", str(folder), *map(str, copies)],
+        context.scratch / "javac.log",
+    )
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as jar:
+        for path, facts in walk([folder], user):
+            if stat.S_ISREG(facts.st_mode):
+                jar.writestr(str(path.relative_to(folder)), read_bytes(path, user))
+    return packed.getvalue()

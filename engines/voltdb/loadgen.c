@@ -1,0 +1,589 @@
+/*
+ * VoltDB by its own wire protocol.
+ *
+ *   "backend": "voltdb",
+ *   "connection": {"host": "127.0.0.1", "port": 21212, "user": "…",
+ *                  "password": "64 digits: SHA-256 of the password, as the login carries it",
+ *                  "tables": {"item": [["i_id", 5, false], …]}}
+ *
+ * A statement is a call of a procedure with its parameters:
+ *
+ *   StockLevel (:w_id, :d_id, :threshold)
+ *   Payment when :w_id = :c_w_id else PaymentAcross (:w_id, :d_id, …)
+ *
+ * Of two procedures the first is called where both values of the condition are equal, or its
+ * only one is not 0: so transactions within one partition are told from those over all. The
+ * result has the first row of the first table. Parameters are BIGINT, DECIMAL, STRING, or an
+ * array of INTEGER.
+ *
+ * A procedure that aborts with an application status that begins with TB has undone its own
+ * work and was meant to (New-Order with an unused item): the result is LG_OK without rows, and
+ * `code` has the status.
+ *
+ * "tables" is for loading alone: name, type and whether it is the one that its table is
+ * partitioned by, of every column. Rows of one partitioning value go to its partition in one call.
+ */
+#include "loadgen_bulk.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    HASH_BYTES = 32,
+    HASH_SHA256 = 1,
+    LOGIN_VERSION = 1,
+    MAX_ANSWER_BYTES = 64 << 20,
+    READ_BYTES = 64 << 10,
+    SUCCESS = 1,
+    USER_ABORT = -1,
+    TXN_RESTART = -8,
+    CONNECTION_LOST = -4,
+    SERVER_UNAVAILABLE = -5,
+    /* Bits of an answer that say what it has. */
+    HAS_STATUS = 1 << 5,
+    HAS_EXCEPTION = 1 << 6,
+    HAS_APP_STATUS = 1 << 7,
+    HAS_HASH = 1 << 4,
+};
+
+struct client {
+    struct sockaddr_in address;
+    const char *user;
+    unsigned char hash[HASH_BYTES];
+    const json_t *tables;
+};
+
+struct name {
+    const char *text;
+    size_t length;
+};
+
+/* A statement, taken apart. */
+struct call {
+    struct name first, other;  /* other.text is NULL without a condition */
+    size_t conditions;         /* values of the condition: the first parameters */
+};
+
+struct connection {
+    int socket;
+    const struct lg_statement *statements;
+    struct call *calls;
+    struct lg_text out;
+    size_t sent;
+    struct lg_text in; /* the answer, and nothing behind it */
+    int64_t handle;
+    const struct lg_reader *reader;
+    struct lg_result result;
+    char numbers[LG_MAX_COLUMNS][VOLT_NUMBER_BYTES]; /* the first row's */
+    char passing[LG_MAX_COLUMNS][VOLT_NUMBER_BYTES]; /* those of rows that only pass */
+    struct volt_bulk bulk;
+};
+
+/* ---- connection ---------------------------------------------------------------- */
+
+static bool read_hash(unsigned char *hash, const char *digits)
+{
+    if (digits == NULL || strlen(digits) != 2 * HASH_BYTES)
+        return false;
+    for (size_t i = 0; i < HASH_BYTES; i++) {
+        unsigned byte;
+
+        if (sscanf(digits + 2 * i, "%2x", &byte) != 1)
+            return false;
+        hash[i] = (unsigned char)byte;
+    }
+    return true;
+}
+
+static void *voltdb_open(const json_t *connection, struct lg_error *error)
+{
+    struct client *client = calloc(1, sizeof *client);
+    const char *host = json_string_value(json_object_get(connection, "host"));
+    const char *isolation = json_string_value(json_object_get(connection, "isolation"));
+    json_int_t port = json_integer_value(json_object_get(connection, "port"));
+
+    if (client == NULL) {
+        lg_fail(error, "connection: out of memory");
+        return NULL;
+    }
+    client->address.sin_family = AF_INET;
+    client->address.sin_port = htons((uint16_t)port);
+    client->user = json_string_value(json_object_get(connection, "user"));
+    client->tables = json_object_get(connection, "tables");
+    if (host == NULL || inet_pton(AF_INET, host, &client->address.sin_addr) != 1 || port < 1 ||
+        port > UINT16_MAX || client->user == NULL)
+        lg_fail(error, "connection: must have host (an IPv4 address), port and user");
+    else if (isolation != NULL && strcmp(isolation, "serializable") != 0)
+        lg_fail(error, "connection.isolation: VoltDB's is always serializable, not %s", isolation);
+    else if (!read_hash(client->hash,
+                        json_string_value(json_object_get(connection, "password"))))
+        lg_fail(error, "connection.password: must be 64 hexadecimal digits");
+    else
+        return client;
+    free(client);
+    return NULL;
+}
+
+static void voltdb_close(void *own)
+{
+    free(own);
+}
+
+static void voltdb_disconnect(void *own)
+{
+    struct connection *connection = own;
+
+    if (connection->socket >= 0)
+        close(connection->socket);
+    free(connection->calls);
+    free(connection->out.bytes);
+    free(connection->in.bytes);
+    volt_bulk_free(&connection->bulk);
+    free(connection);
+}
+
+/* The length of the answer that begins in `in`, with the bytes of the length; 0: not known yet. */
+static size_t answer_bytes(const struct connection *connection)
+{
+    struct volt_reader reader = {connection->in.bytes, NULL, false};
+
+    if (connection->in.length < VOLT_LENGTH_BYTES)
+        return 0;
+    reader.end = reader.at + VOLT_LENGTH_BYTES;
+    return (size_t)(uint32_t)volt_get(&reader, VOLT_LENGTH_BYTES) + VOLT_LENGTH_BYTES;
+}
+
+enum moved { MOVED_ALL, MOVED_SOME, MOVED_LOST };
+
+static enum moved send_rest(struct connection *connection, int flags)
+{
+    while (connection->sent < connection->out.length) {
+        ssize_t sent = send(connection->socket, connection->out.bytes + connection->sent,
+                            connection->out.length - connection->sent, flags | MSG_NOSIGNAL);
+
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0)
+            return errno == EAGAIN || errno == EWOULDBLOCK ? MOVED_SOME : MOVED_LOST;
+        connection->sent += (size_t)sent;
+    }
+    return MOVED_ALL;
+}
+
+/* One answer and no byte more: the server says nothing that it was not asked. */
+static enum moved receive_rest(struct connection *connection, int flags)
+{
+    char buffer[READ_BYTES];
+
+    for (;;) {
+        size_t wanted = answer_bytes(connection);
+        size_t most = wanted ? wanted - connection->in.length : sizeof buffer;
+        ssize_t received;
+
+        if (wanted > MAX_ANSWER_BYTES) {
+            errno = EPROTO;
+            return MOVED_LOST;
+        }
+        if (wanted && connection->in.length >= wanted)
+            return MOVED_ALL;
+        received = recv(connection->socket, buffer, most < sizeof buffer ? most : sizeof buffer,
+                        flags);
+        if (received < 0 && errno == EINTR)
+            continue;
+        if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return MOVED_SOME;
+        if (received <= 0) {
+            errno = received == 0 ? ECONNRESET : errno;
+            return MOVED_LOST;
+        }
+        lg_text_add(&connection->in, buffer, (size_t)received);
+    }
+}
+
+/* Sends what is in `out` and waits for the whole answer; false with errno. */
+static bool exchange(struct connection *connection)
+{
+    connection->sent = 0;
+    connection->in.length = 0;
+    return send_rest(connection, 0) == MOVED_ALL && receive_rest(connection, 0) == MOVED_ALL;
+}
+
+static bool log_in(struct connection *connection, const struct client *client,
+                   struct lg_error *error)
+{
+    struct lg_text *out = &connection->out;
+    struct volt_reader reader;
+
+    volt_begin_message(out);
+    volt_put(out, LOGIN_VERSION, 1);
+    volt_put(out, HASH_SHA256, 1);
+    volt_put_string(out, "database", strlen("database"));
+    volt_put_string(out, client->user, strlen(client->user));
+    lg_text_add(out, (const char *)client->hash, HASH_BYTES);
+    volt_end_message(out);
+    if (!exchange(connection)) {
+        lg_fail(error, "VoltDB: log in: %s", strerror(errno));
+        return false;
+    }
+    reader = (struct volt_reader){connection->in.bytes + VOLT_LENGTH_BYTES,
+                                  connection->in.bytes + connection->in.length, false};
+    volt_skip(&reader, 1); /* the version */
+    if (volt_get(&reader, 1) != 0 || reader.failed) {
+        lg_fail(error, "VoltDB: log in: the server refuses user %s", client->user);
+        return false;
+    }
+    return true;
+}
+
+static const char *skip_space(const char *at)
+{
+    return at + strspn(at, " \n\t");
+}
+
+/* The name at *at, which is moved behind it. */
+static struct name take_name(const char **at)
+{
+    const char *begin = skip_space(*at);
+    size_t length = strcspn(begin, " \n\t(:=");
+
+    *at = skip_space(begin + length);
+    return (struct name){begin, length};
+}
+
+static bool is_word(struct name name, const char *word)
+{
+    return name.length == strlen(word) && memcmp(name.text, word, name.length) == 0;
+}
+
+/* Takes a statement apart; false with the error. */
+static bool prepare(struct call *call, const struct lg_statement *statement,
+                    struct lg_error *error)
+{
+    const char *at = statement->sql, *open = strchr(at, '(');
+
+    call->first = take_name(&at);
+    if (open && call->first.length && at != open && is_word(take_name(&at), "when")) {
+        while (call->conditions < statement->parameter_count &&
+               statement->sql + statement->parameters[call->conditions].begin < open)
+            at = statement->sql + statement->parameters[call->conditions++].end;
+        at = skip_space(at);
+        if (call->conditions > 0 && call->conditions <= 2 && is_word(take_name(&at), "else"))
+            call->other = take_name(&at);
+    }
+    if (open && at == open && call->first.length && (!call->conditions || call->other.length))
+        return true;
+    lg_fail(error, "statements.%s: must be PROCEDURE [when :a [= :b] else PROCEDURE] (:c, …)",
+            statement->name);
+    return false;
+}
+
+static void *voltdb_connect(void *own, const struct lg_statement *statements, size_t count,
+                            struct lg_error *error)
+{
+    struct client *client = own;
+    struct connection *connection = calloc(1, sizeof *connection);
+    int now = 1;
+
+    if (connection == NULL) {
+        lg_fail(error, "connect: out of memory");
+        return NULL;
+    }
+    connection->statements = statements;
+    connection->calls = calloc(count + 1, sizeof *connection->calls);
+    connection->socket = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connection->calls == NULL || connection->socket < 0 ||
+        setsockopt(connection->socket, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now) != 0 ||
+        connect(connection->socket, (const struct sockaddr *)&client->address,
+                sizeof client->address) != 0) {
+        lg_fail(error, "VoltDB: connect to port %u: %s", ntohs(client->address.sin_port),
+                strerror(errno));
+        voltdb_disconnect(connection);
+        return NULL;
+    }
+    if (!log_in(connection, client, error)) {
+        voltdb_disconnect(connection);
+        return NULL;
+    }
+    connection->bulk.tables = client->tables;
+    for (size_t i = 0; i < count; i++) {
+        if (!prepare(&connection->calls[i], &statements[i], error)) {
+            voltdb_disconnect(connection);
+            return NULL;
+        }
+    }
+    return connection;
+}
+
+static int voltdb_descriptor(void *own)
+{
+    return ((struct connection *)own)->socket;
+}
+
+/* ---- answers ------------------------------------------------------------------- */
+
+static void say(char *to, size_t size, const char *words, size_t length)
+{
+    if (length >= size)
+        length = size - 1;
+    if (length > 0)
+        memcpy(to, words, length);
+    to[length] = '\0';
+    to[strcspn(to, "\n")] = '\0';
+}
+
+static enum lg_outcome outcome_of(int64_t status, const char *app_status)
+{
+    switch (status) {
+    case SUCCESS:
+        return LG_OK;
+    case USER_ABORT:
+        return strncmp(app_status, "TB", 2) == 0 ? LG_OK : LG_REFUSED;
+    case TXN_RESTART:
+        return LG_RETRY;
+    case CONNECTION_LOST:
+    case SERVER_UNAVAILABLE:
+        return LG_LOST;
+    default:
+        return LG_REFUSED;
+    }
+}
+
+/* The rows of a table: the first is kept, all are shown to who reads them. */
+static void read_rows(struct connection *connection, struct volt_reader *reader,
+                      const enum volt_type *types, size_t columns)
+{
+    struct lg_result *result = &connection->result;
+    int64_t rows = volt_get(reader, 4);
+
+    result->columns = columns;
+    for (int64_t row = 0; row < rows && !reader->failed; row++) {
+        struct lg_cell passing[LG_MAX_COLUMNS];
+        struct lg_cell *cells = row == 0 ? result->first : passing;
+
+        volt_skip(reader, 4); /* the row's length */
+        for (size_t i = 0; i < columns; i++)
+            cells[i] = volt_get_cell(reader, types[i], row == 0 ? connection->numbers[i]
+                                                                : connection->passing[i]);
+        if (reader->failed)
+            return;
+        if (connection->reader)
+            connection->reader->row(connection->reader->context, cells, columns);
+        else if (row == 0)
+            break;
+    }
+    result->rows = (size_t)rows;
+}
+
+/* The first table of an answer. */
+static void read_table(struct connection *connection, struct volt_reader *reader)
+{
+    enum volt_type types[LG_MAX_COLUMNS];
+    int64_t columns;
+
+    volt_skip(reader, 4 + 4 + 1); /* lengths of the table and of its head, the status */
+    columns = volt_get(reader, 2);
+    if (columns < 0 || columns > LG_MAX_COLUMNS) {
+        reader->failed = true;
+        return;
+    }
+    for (int64_t i = 0; i < columns; i++)
+        types[i] = (enum volt_type)volt_get(reader, 1);
+    for (int64_t i = 0; i < columns; i++)
+        volt_skip(reader, volt_get(reader, 4)); /* its name */
+    read_rows(connection, reader, types, (size_t)columns);
+}
+
+static enum lg_state lost(struct connection *connection, const char *why)
+{
+    struct lg_result *result = &connection->result;
+
+    result->outcome = LG_LOST;
+    result->rows = result->columns = 0;
+    snprintf(result->message, sizeof result->message, "the connection was lost: %s", why);
+    return LG_READY;
+}
+
+/* The answer in `in` as the result. */
+static enum lg_state take_answer(struct connection *connection)
+{
+    struct lg_result *result = &connection->result;
+    struct volt_reader reader = {connection->in.bytes + VOLT_LENGTH_BYTES,
+                                 connection->in.bytes + connection->in.length, false};
+    const char *words = NULL, *app_words = NULL;
+    size_t length = 0, app_length = 0;
+    char app_status[sizeof result->code];
+    int64_t handle, fields, status;
+
+    volt_skip(&reader, 1); /* the version */
+    handle = volt_get(&reader, 8);
+    fields = volt_get(&reader, 1);
+    status = volt_get(&reader, 1);
+    if (fields & HAS_STATUS)
+        volt_get_string(&reader, &words, &length);
+    volt_skip(&reader, 1); /* the application's status as a number */
+    if (fields & HAS_APP_STATUS)
+        volt_get_string(&reader, &app_words, &app_length);
+    volt_skip(&reader, 4); /* time in the server */
+    if (fields & HAS_EXCEPTION)
+        volt_skip(&reader, volt_get(&reader, 4));
+    if (fields & HAS_HASH)
+        volt_skip(&reader, 4);
+    if (reader.failed || handle != connection->handle)
+        return lost(connection, "the server's answer is none to this call");
+    say(app_status, sizeof app_status, app_words, app_length);
+    result->outcome = outcome_of(status, app_status);
+    if (status == SUCCESS) {
+        if (volt_get(&reader, 2) > 0)
+            read_table(connection, &reader);
+        return reader.failed ? lost(connection, "the server's answer cannot be read") : LG_READY;
+    }
+    if (result->outcome == LG_OK)
+        memcpy(result->code, app_status, sizeof app_status);
+    else
+        snprintf(result->code, sizeof result->code, "%d", (int)status);
+    say(result->message, sizeof result->message, words, length);
+    return LG_READY;
+}
+
+/* ---- execution ----------------------------------------------------------------- */
+
+static enum lg_state voltdb_advance(void *own)
+{
+    struct connection *connection = own;
+    enum moved moved = send_rest(connection, MSG_DONTWAIT);
+
+    if (moved == MOVED_SOME)
+        return LG_WANT_WRITE;
+    if (moved == MOVED_ALL)
+        moved = receive_rest(connection, MSG_DONTWAIT);
+    if (moved == MOVED_SOME)
+        return LG_WANT_READ;
+    return moved == MOVED_ALL ? take_answer(connection) : lost(connection, strerror(errno));
+}
+
+/* Whether a statement's first procedure is the one to call. */
+static bool holds(const struct call *call, const struct lg_statement *statement,
+                  const struct lg_value *values)
+{
+    const struct lg_value *a = &values[statement->parameters[0].value];
+
+    if (call->conditions == 1)
+        return a->integer != 0;
+    return a->integer == values[statement->parameters[1].value].integer;
+}
+
+static enum lg_state voltdb_submit(void *own, const struct lg_statement *statement,
+                                   const struct lg_value *values, const struct lg_reader *reader)
+{
+    struct connection *connection = own;
+    const struct call *call = &connection->calls[statement - connection->statements];
+    struct lg_result *result = &connection->result;
+    struct name name = call->first;
+    enum moved moved;
+
+    if (call->conditions && !holds(call, statement, values))
+        name = call->other;
+    connection->reader = reader;
+    result->outcome = LG_OK;
+    result->rows = result->columns = 0;
+    result->affected = -1;
+    result->code[0] = result->message[0] = '\0';
+    volt_begin_call(&connection->out, name.text, name.length, ++connection->handle,
+                    (int)(statement->parameter_count - call->conditions));
+    for (size_t i = call->conditions; i < statement->parameter_count; i++)
+        volt_put_parameter(&connection->out, &values[statement->parameters[i].value]);
+    volt_end_message(&connection->out);
+    connection->sent = 0;
+    connection->in.length = 0;
+    moved = send_rest(connection, MSG_DONTWAIT);
+    if (moved == MOVED_LOST)
+        return lost(connection, strerror(errno));
+    return moved == MOVED_ALL ? LG_WANT_READ : LG_WANT_WRITE;
+}
+
+static const struct lg_result *voltdb_result(void *own)
+{
+    return &((struct connection *)own)->result;
+}
+
+/* ---- bulk load ----------------------------------------------------------------- */
+
+/* Sends the rows that wait; false with the error. */
+static bool flush(struct connection *connection, struct lg_error *error)
+{
+    struct volt_bulk *bulk = &connection->bulk;
+    struct lg_result *result = &connection->result;
+
+    if (bulk->waiting == 0)
+        return true;
+    *result = (struct lg_result){.outcome = LG_OK, .affected = -1};
+    connection->reader = NULL;
+    volt_bulk_write_call(bulk, &connection->out, ++connection->handle);
+    if (!exchange(connection))
+        lost(connection, strerror(errno));
+    else
+        take_answer(connection);
+    if (result->outcome != LG_OK || result->rows != 1 || result->first[0].text == NULL ||
+        strtoll(result->first[0].text, NULL, 10) != bulk->waiting) {
+        lg_fail(error, "VoltDB: load %lld rows into %s: %s", (long long)bulk->waiting,
+                bulk->table, result->message);
+        return false;
+    }
+    volt_bulk_sent(bulk);
+    return true;
+}
+
+static bool voltdb_bulk_begin(void *own, const char *table, const char *names,
+                              struct lg_error *error)
+{
+    struct connection *connection = own;
+
+    return volt_bulk_begin(&connection->bulk, table, names, error);
+}
+
+/* Rows are whole: none begins in one call and ends in another. */
+static bool voltdb_bulk_write(void *own, const char *rows, size_t length, struct lg_error *error)
+{
+    struct connection *connection = own;
+    struct volt_bulk *bulk = &connection->bulk;
+    const char *at = rows, *newline;
+    bool done = true;
+
+    while (done && (newline = memchr(at, '\n', (size_t)(rows + length - at))) != NULL) {
+        if (volt_bulk_is_full(bulk, at, (size_t)(newline - at)))
+            done = flush(connection, error);
+        done = done && volt_bulk_add(bulk, at, (size_t)(newline - at), error);
+        at = newline + 1;
+    }
+    return done;
+}
+
+static int64_t voltdb_bulk_end(void *own, struct lg_error *error)
+{
+    struct connection *connection = own;
+
+    return flush(connection, error) ? connection->bulk.stored : -1;
+}
+
+const struct lg_backend loadgen_backend = {
+    .abi = LG_BACKEND_ABI,
+    .name = "voltdb",
+    .open = voltdb_open,
+    .close = voltdb_close,
+    .connect = voltdb_connect,
+    .disconnect = voltdb_disconnect,
+    .descriptor = voltdb_descriptor,
+    .submit = voltdb_submit,
+    .advance = voltdb_advance,
+    .result = voltdb_result,
+    .bulk_begin = voltdb_bulk_begin,
+    .bulk_write = voltdb_bulk_write,
+    .bulk_end = voltdb_bulk_end,
+};

@@ -1,0 +1,1 @@
+Delivery (:w_id, :carrier_id)

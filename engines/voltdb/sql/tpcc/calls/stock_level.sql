@@ -1,0 +1,1 @@
+StockLevel (:w_id, :d_id, :threshold)

@@ -1,0 +1,369 @@
+"""VoltDB: its places and settings, what a kill leaves, and TPC-C by the native client."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engines._sqlfiles import text_of
+from engines.voltdb.counters import SNAPSHOT_BYTES, SNAPSHOTS
+from engines.voltdb.deployment import deployment, settled
+from engines.voltdb.window import warnings as window_warnings
+from harness.engine import LosesCommits, RunsSql, TellsDurability
+from harness.errors import RunFailed, UsageError
+from harness.progress import SilentProgress
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tpcc_reference as by_the_letter
+from conftest import open_lab
+from native_client import (  # noqa: F401
+    Native,
+    loaded,
+    operation,
+    test_secrets_are_nobody_elses,
+    test_sixteen_connections_on_one_warehouse,
+    test_what_the_client_told_of_its_load_is_there,
+)
+from test_tpcc_procedures import (  # noqa: F401
+    Served,
+    Shown,
+    test_a_failed_call_leaves_nothing,
+    test_a_local_order_is_stored_and_shown,
+    test_a_long_mix_does_what_is_told_row_by_row,
+    test_a_payment,
+    test_an_order_with_remote_lines_or_an_item_twice,
+    test_an_unused_item_rolls_the_order_back,
+    test_deliveries_until_nothing_is_left,
+    test_only_the_last_twenty_orders_count,
+    test_the_status_of_the_newest_order,
+    test_the_stock_level_counts_an_item_once,
+)
+
+SETTINGS = {"sitesperhost": "2", "snapshot_enabled": "false"}
+_CALL = re.compile(r"(\w+)(?: when :(\w+)(?: = :(\w+))? else (\w+))? \((.*)\)", re.S)
+_LOADED_MICROSECONDS = 1_577_836_800_000_000
+
+
+@pytest.fixture(scope="module")
+def native(module_lab: Any, empty_engines: Any) -> Iterator[Native]:
+    """One warehouse, loaded by the client."""
+    native = loaded(module_lab, empty_engines.data("voltdb"), "voltdb", SETTINGS)
+    yield native
+    native.engine.kill()
+
+
+# Settings -----------------------------------------------------------------------
+
+
+def test_it_is_what_its_protocols_say(lab: Any) -> None:
+    engine = lab.engine("voltdb")
+    for ability in (RunsSql, TellsDurability, LosesCommits):
+        assert isinstance(engine, ability)
+    assert engine.version().version == "10.0"
+    assert "Java" in engine.version().build
+    assert engine.supported_parts == {"data", "memory"}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sitesperhosts": "2"},
+        {"sitesperhost": "two"},
+        {"snapshot_frequency": "1"},
+        {"snapshot_enabled": "maybe"},
+        {"java_heap": "512"},
+    ],
+)
+def test_settings_that_it_does_not_take_are_refused(lab: Any, settings: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        lab.engine("voltdb", settings)
+
+
+def test_passwords_are_hashed_in_the_deployment_file() -> None:
+    text = deployment(settled({"snapshot_enabled": "off"}, 4), Path("/s & t"), "secret")
+    assert "secret" not in text
+    assert 'path="/s &amp; t"' in text
+    assert 'sitesperhost="3"' in text and '<snapshot prefix="auto" enabled="false"' in text
+
+
+@pytest.mark.parametrize(
+    ("window", "settings", "codes"),
+    [
+        ({SNAPSHOTS: 2.0, SNAPSHOT_BYTES: 1e8}, {}, []),
+        ({SNAPSHOTS: 0.0, SNAPSHOT_BYTES: 0.0}, {}, ["no-snapshot-in-window"]),
+        ({SNAPSHOTS: 0.0}, {"snapshot_enabled": "false"}, ["no-snapshots"]),
+        ({}, {}, []),
+    ],
+)
+def test_a_window_without_a_snapshot_is_told(
+    window: dict[str, float], settings: dict[str, str], codes: list[str]
+) -> None:
+    found = window_warnings(window, settled(settings, 2), 10**10)
+    assert [warning.code for warning in found] == codes
+
+
+# The server ---------------------------------------------------------------------
+
+
+def test_it_listens_on_the_loopback_alone(native: Native) -> None:
+    (server, *_) = native.engine.processes()
+    told = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
+    mine = [line.split()[3] for line in told.splitlines() if f"pid={server.pid}," in line]
+    assert len(mine) >= 3
+    assert all(address.startswith(("127.0.0.1:", "[::ffff:127.0.0.1]:")) for address in mine)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
+def test_it_runs_as_the_servers_user(native: Native, module_lab: Any) -> None:
+    for process in native.engine.processes():
+        assert Path(f"/proc/{process.pid}").stat().st_uid == module_lab.credentials.uid
+
+
+def test_nobody_gets_in_without_the_password(native: Native) -> None:
+    connection = {**native.engine.native_connection(), "password": "0" * 64}
+    with pytest.raises(RunFailed, match="refuses user"):
+        native.run(connection=connection)
+
+
+def test_the_recorded_configuration_has_settings_and_no_secret(native: Native) -> None:
+    config = native.engine.effective_config()
+    assert config["sitesperhost"] == "2"
+    assert config["snapshotenabled"] == "false"
+    assert config["java_heap"] == "1024M"
+    assert native.engine.native_connection()["password"] not in str(config)
+
+
+def test_counters_grow(native: Native) -> None:
+    before = native.engine.counters()
+    native.run(operations=200)
+    after = native.engine.counters()
+    assert after["voltdb_calls_count"] - before["voltdb_calls_count"] >= 200
+
+
+def test_what_sql_cannot_do_is_told(native: Native) -> None:
+    with closing(native.engine.connect()) as connection:
+        with pytest.raises(RunFailed, match="NO_SUCH_TABLE"):
+            connection.execute("select * from no_such_table")
+        assert connection.execute("select count(*) from warehouse").rows == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("NoSuchProcedure (:w_id)", "NoSuchProcedure"),
+        ("OrderStatus (:w_id)", "EXPECTS 4"),
+        ("OrderStatus :w_id", "must be PROCEDURE"),
+        ("OrderStatus when :w_id (:w_id)", "must be PROCEDURE"),
+    ],
+)
+def test_what_the_server_refuses_ends_the_run(native: Native, statement: str, words: str) -> None:
+    with pytest.raises(RunFailed, match=words):
+        native.run(operations=10, statements={"order_status": statement}, mix={"order_status": 1})
+
+
+def test_an_unused_item_is_rolled_back_and_counted_apart(native: Native) -> None:
+    count = "select count(*) from orders"
+    before = native.rows(count)[0][0]
+    result = native.run(operations=2000, mix={"new_order": 100})
+    new_order = operation(result, "new_order")
+    assert 2 <= new_order["rolled_back"] <= 60  # 1 % of 2000
+    assert native.rows(count)[0][0] == before + new_order["count"]
+    native.holds()
+
+
+# Snapshots ----------------------------------------------------------------------
+
+
+def make_table(engine: Any) -> None:
+    with closing(engine.connect()) as connection:
+        connection.execute("create table t (a integer not null, primary key (a))")
+        connection.execute("partition table t on column a")
+
+
+def insert(engine: Any, *values: int) -> None:
+    with closing(engine.connect()) as connection:
+        for value in values:
+            connection.execute(f"insert into t values ({value})")
+
+
+def found(engine: Any) -> list[int]:
+    with closing(engine.connect()) as connection:
+        return sorted(row[0] for row in connection.execute("select a from t").rows)
+
+
+def test_a_stop_keeps_all_and_a_kill_what_the_newest_snapshot_has(
+    lab: Any, empty_engines: Any
+) -> None:
+    engine = lab.engine("voltdb", SETTINGS)
+    places = lab.places()
+    engine.restore(empty_engines.data("voltdb"), places)
+    engine.start()
+    make_table(engine)
+    insert(engine, 1, 2)
+    engine.stop()
+    assert engine.processes() == []
+    engine.stop()
+    engine.start()
+    assert found(engine) == [1, 2]
+    insert(engine, 3)
+    engine.kill()
+    assert engine.processes() == []
+    engine.start()
+    assert found(engine) == [1, 2]
+    insert(engine, 4)
+    engine.stop()
+
+    golden = lab.directory("golden")
+    engine.snapshot(golden)
+    assert engine.files() and not any((places["data"] / "snapshots").glob("*"))
+    other = lab.engine("voltdb", {**SETTINGS, "sitesperhost": "3"})
+    other.restore(golden, lab.places())
+    other.start()
+    assert found(other) == [1, 2, 4]
+    other.kill()
+    with pytest.raises(RunFailed):
+        other.snapshot(lab.directory("golden"))
+
+
+def test_automatic_snapshots_are_made_kept_and_counted(lab: Any, empty_engines: Any) -> None:
+    settings = {"sitesperhost": "1", "snapshot_frequency": "1s", "snapshot_retain": "1"}
+    engine = lab.engine("voltdb", settings)
+    engine.restore(empty_engines.data("voltdb"), lab.places())
+    engine.start()
+    try:
+        assert "snapshot_frequency=1s" in engine.lost_without_power()
+        make_table(engine)
+        insert(engine, 1)
+        begun = engine.counters()[SNAPSHOTS]
+        while engine.counters()[SNAPSHOTS] < begun + 2:
+            time.sleep(0.1)
+        engine.kill()
+        engine.start()
+        assert found(engine) == [1]
+    finally:
+        engine.kill()
+
+
+# Procedures, by the letter ------------------------------------------------------
+
+
+class ServedByVoltDb(Served):
+    """Calls of procedures instead of statements; answers of one or two tables."""
+
+    def call(self, transaction: str, **values: Any) -> list[dict[str, Any]]:
+        return self.tables(transaction, **values)[0]
+
+    def tables(self, transaction: str, **values: Any) -> list[list[dict[str, Any]]]:
+        file = self.engine.sql_folder / "tpcc" / "calls" / f"{transaction}.sql"
+        match = _CALL.fullmatch(text_of(file).strip())
+        assert match is not None
+        first, a, b, other, names = match.groups()
+        holds = not a or (values[a] == values[b] if b else values[a])
+        parameters = [values[name.strip()[1:]] for name in names.split(",")]
+        answer = self.connection.call(first if holds else other, *parameters)
+        return [table.records() for table in answer.tables]
+
+    def new_order(self, w: int, d: int, c: int, lines: Any) -> Shown | None:
+        items, supplies, quantities = zip(*lines, strict=True)
+        try:
+            (head,), rows = self.tables(
+                "new_order", w_id=w, d_id=d, c_id=c, all_local=int(set(supplies) == {w}),
+                item_ids=items, supply_w_ids=supplies, quantities=quantities,
+            )  # fmt: skip
+        except RunFailed as error:
+            if f"item {by_the_letter.UNUSED_ITEM} is not in use" in str(error):
+                return None
+            raise
+        total = int((head["total_amount"] * 100).to_integral_value("ROUND_HALF_UP"))
+        return super().shown(
+            [{"o_id": head["o_id"], "total_cents": total, **row} for row in rows], lines
+        )
+
+    def order_status(self, w: int, d: int, c: int | str) -> tuple[int, int, list[tuple[Any, ...]]]:
+        by_name = isinstance(c, str)
+        (head,), rows = self.tables(
+            "order_status", w_id=w, d_id=d, c_id=None if by_name else c,
+            c_last=c if by_name else None,
+        )  # fmt: skip
+        return self.status([{**head, **row} for row in rows])
+
+    def found(self) -> dict[str, list[tuple[Any, ...]]]:
+        return {table: self._rows(table) for table in by_the_letter.TABLES}
+
+    def _rows(self, table: str) -> list[tuple[Any, ...]]:
+        columns = by_the_letter.TABLES[table]
+        rows = self.connection.execute(f"select {', '.join(columns)} from {table}").rows
+        return by_the_letter.sorted_rows(
+            tuple(_comparable(c, v) for c, v in zip(columns, row, strict=True)) for row in rows
+        )
+
+    def unchanged_but_as_expected(self) -> None:
+        found = self.found()
+        for table, columns in by_the_letter.TABLES.items():
+            expected = by_the_letter.sorted_rows(
+                tuple(_comparable(c, row[c]) for c in columns) for row in self.expected.rows(table)
+            )
+            assert found[table] == expected, table
+
+
+def _comparable(column: str, value: Any) -> Any:
+    """Times as "then" and "now", and decimals however many zeros they end with."""
+    if column in by_the_letter.TIMES and isinstance(value, int):
+        return "then" if value == _LOADED_MICROSECONDS else "now"
+    return value.normalize() if isinstance(value, Decimal) else value
+
+
+def _store(connection: Any, columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """The small database's rows, by the procedures that every table has; ``columns`` in order."""
+    database = by_the_letter.small_database()
+    counts = {}
+    for table in by_the_letter.TABLES:
+        rows = database.rows(table)
+        for row in rows:
+            values = [
+                _LOADED_MICROSECONDS if c in by_the_letter.TIMES and row[c] is not None else row[c]
+                for c in columns[table]
+            ]
+            connection.call(f"{table.upper()}.insert", *values)
+        counts[table] = len(rows)
+    return counts
+
+
+@pytest.fixture(scope="module")
+def server(empty_engines: Any) -> Iterator[Any]:
+    with open_lab() as lab:
+        engine = lab.engine("voltdb", SETTINGS)
+        engine.restore(empty_engines.data("voltdb"), lab.places())
+        engine.start()
+
+        def fill(given: Mapping[str, Any]) -> Mapping[str, int]:
+            engine.columns = {
+                table: [name for name, _, _ in columns]
+                for table, columns in given["tables"].items()
+            }
+            with closing(engine.connect()) as connection:
+                return _store(connection, engine.columns)
+
+        engine.native_load("tpcc", fill, {"item": by_the_letter.ITEMS}, SilentProgress())
+        yield engine
+        engine.kill()
+
+
+@pytest.fixture
+def served(server: Any) -> Iterator[Served]:
+    served = ServedByVoltDb(server)
+    for table in by_the_letter.TABLES:
+        served.connection.execute(f"truncate table {table}")
+    _store(served.connection, server.columns)
+    yield served
+    served.connection.close()
