@@ -19,6 +19,7 @@ import pytest
 from harness import install
 from harness.errors import RunFailed, UsageError
 from harness.install import debs
+from harness.install.maven import Jars
 from harness.progress import SilentProgress
 
 PLATFORM = f"manylinux_2_28_{platform.machine()}"
@@ -417,7 +418,7 @@ def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     client.parent.mkdir()
     client.write_text(
         "#!/bin/sh\nfor word; do case $word in -DoutputDirectory=*) "
-        f'cp {jar} "${{word#*=}}/";; esac; done\n'
+        f'mkdir -p "${{word#*=}}"; cp {jar} "${{word#*=}}/";; esac; done\n'
     )
     client.chmod(0o755)
     monkeypatch.setenv("PATH", f"{client.parent}:{os.environ['PATH']}")
@@ -451,8 +452,47 @@ def test_without_maven_its_absence_is_told(
     assert list((tmp_path / "engines").iterdir()) == []
 
 
+@pytest.fixture
+def java_server(maven: Path, tmp_path: Path) -> Path:
+    """The same archive as it is, and a class of our own that is compiled against it."""
+    source = tmp_path / "java/tiny/Main.java"
+    source.parent.mkdir(parents=True)
+    source.write_text(
+        "package tiny; public class Main { public static void main(String[] a) {"
+        ' System.out.println(Main.class.getResource("/org/tiny/linux/share/errors")); } }'
+    )
+    digest = hashlib.sha256((tmp_path / "tiny-3.0.jar").read_bytes()).hexdigest()
+    path = tmp_path / "jars.yml"
+    path.write_text(
+        "schema: 1\nengine: tiny\nbuilds:\n  - version: '3.0'\n    keep: [lib/, classes/]\n"
+        "    program: classes/tiny/Main.class\n    sources:\n    - kind: jars\n"
+        f"      compile: java\n      archives:\n        {platform.machine()}:\n          jars:\n"
+        f"          - {{artifact: 'org.tiny:tiny:3.0', sha256: '{digest}'}}\n"
+    )
+    return path
+
+
+def test_jars_stay_whole_and_classes_of_our_own_go_before_them(
+    java_server: Path, tmp_path: Path
+) -> None:
+    folder = install.install("tiny", tmp_path / "engines", SilentProgress(), java_server)
+    assert (folder / "lib/tiny-3.0.jar").stat().st_mode & 0o777 == 0o644
+    assert (folder / "classes/tiny/Main.class").is_file()
+    command = [*install.java_command(folder), "tiny.Main"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "tiny-3.0.jar!/org/tiny/linux/share/errors" in told
+
+
+def test_a_jar_of_another_checksum_is_refused(java_server: Path, tmp_path: Path) -> None:
+    wrong = re.sub(r"sha256: '\w+'", f"sha256: '{'0' * 64}'", java_server.read_text())
+    java_server.write_text(wrong)
+    with pytest.raises(RunFailed, match=r"SHA-256 .* pinned is 0000"):
+        install.install("tiny", tmp_path / "engines", SilentProgress(), java_server)
+    assert list((tmp_path / "engines").iterdir()) == []
+
+
 def test_the_committed_pins_are_complete() -> None:
-    assert install.pinned_engines() == ["mariadb", "mysql", "postgres", "rocksdb"]
+    assert install.pinned_engines() == ["mariadb", "mysql", "postgres", "rocksdb", "voltdb"]
     for engine in install.pinned_engines():
         for pin in install.pinned(engine):
             assert pin.engine == engine
@@ -464,4 +504,6 @@ def test_the_committed_pins_are_complete() -> None:
 def digests(source: object) -> list[str]:
     if isinstance(source, debs.Debs):
         return [package.sha256 for package in source.packages]
+    if isinstance(source, Jars):
+        return [jar.sha256 for jar in source.jars]
     return [source.sha256]  # type: ignore[attr-defined]
