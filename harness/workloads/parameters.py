@@ -329,6 +329,17 @@ class Parameters:
         """Check the parameters against each other (UsageError); the result is final."""
         return self
 
+    def refuse_changed(self, names: Sequence[str], driver: str) -> None:
+        """UsageError for a parameter that a driver has no option for and that has been set."""
+        given, defaults = self.to_json(), self.from_mapping({}).to_json()
+        for name in names:
+            if given.get(name) != defaults.get(name):
+                raise UsageError(
+                    f"{name} {given[name]} with driver {driver}",
+                    f"{driver} has no such option",
+                    f"leave {name} out, or choose another driver: {', '.join(self.drivers)}",
+                )
+
     def outline(self) -> Outline:
         """The facts that the harness needs of any workload's parameters."""
         return Outline()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -68,3 +71,11 @@ def test_an_error_names_its_parameter(given, name):
 def test_aliases_and_options_are_suggested(name, meant):
     with pytest.raises(ParameterError, match=f"did you mean '{meant}'"):
         PingParams.from_mapping({name: 1})
+
+
+def test_the_tables_of_the_docs_are_those_of_the_parameters():
+    script = Path(__file__).parents[2] / "scripts" / "parameter_tables.py"
+    done = subprocess.run(
+        [sys.executable, script, "--check"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

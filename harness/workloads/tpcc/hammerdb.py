@@ -22,22 +22,21 @@ from harness.drivers.hammerdb import (
 )
 from harness.drivers.result import Operation, WindowCallbacks
 from harness.engine import Engine
-from harness.errors import UsageError
 from harness.supervise.credentials import unprivileged
 from harness.workload import Loading, Session
 from harness.workloads.tpcc.drivers import DriverResult
 from harness.workloads.tpcc.params import TpccParams
 
-#: Parameters that HammerDB has nothing for, with the value that leaves them alone.
-_OURS_ALONE: Mapping[str, Any] = {
-    "rate_per_s": None,
-    "mix": "deck",
-    "clients": 1,
-    "client_hosts": None,
-    "stall_timeout": None,
-    "isolation": None,
-    "data_seed": 1,
-}
+#: Parameters that HammerDB has no option for.
+_LOADGEN_ONLY = (
+    "rate_per_s",
+    "mix",
+    "clients",
+    "client_hosts",
+    "stall_timeout",
+    "isolation",
+    "data_seed",
+)
 
 
 class HammerDbDriver:
@@ -62,14 +61,7 @@ class HammerDbDriver:
         """Whether it is installed, knows this engine, and can do this in whole minutes."""
         dialect = drivable(engine)
         installed = find()  # without it all else is in vain
-        given = self._params.to_json()
-        for name, value in _OURS_ALONE.items():
-            if given.get(name) != value:
-                raise UsageError(
-                    f"{name} {given[name]} with driver hammerdb",
-                    "HammerDB has no such option",
-                    f"leave {name} out, or use --driver loadgen",
-                )
+        self._params.refuse_changed(_LOADGEN_ONLY, "hammerdb")
         _timed(self._params)
         installed.check(dialect, unprivileged())
 

@@ -184,7 +184,7 @@ class TpchParams(Parameters):
         omit_unset=True,
     )
     refresh_batch_orders: int | None = parameter(
-        Count(2**63),
+        Count(10**9),
         default_text="a whole function",
         help="Orders of one transaction of a refresh function.",
     )

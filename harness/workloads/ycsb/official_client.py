@@ -28,14 +28,8 @@ from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
 
 _NAME = "ycsb"
-#: Parameters that the client has nothing for, with the value that leaves them alone.
-_OURS_ALONE: Mapping[str, Any] = {
-    "client_hosts": None,
-    "clients": 1,
-    "client_threads": None,
-    "data_seed": 1,
-    "stall_timeout": None,
-}
+#: Parameters that the client has no option for.
+_LOADGEN_ONLY = ("client_hosts", "clients", "client_threads", "data_seed", "stall_timeout")
 #: Those that it takes by the same name.
 _SAME = (
     *data.SHAPE,
@@ -84,17 +78,10 @@ class Official:
         binding = drivable.ycsb_binding()
         client.find_java()
         client.check_buildable(binding)
-        given = params.to_json()
-        for name, value in _OURS_ALONE.items():
-            if given.get(name) != value:
-                raise UsageError(
-                    f"{name} {given[name]} with driver ycsb",
-                    "the official client has no such option",
-                    f"leave {name} out, or use --driver loadgen",
-                )
+        params.refuse_changed(_LOADGEN_ONLY, _NAME)
         _check_window(params)
         _check_update(params, engine)
-        drivable.native_calls("ycsb", given)
+        drivable.native_calls("ycsb", params.to_json())
         if not isinstance(engine, RunsInClient):
             native.check_connections(params.threadcount, engine, settings, "--threads")
 
