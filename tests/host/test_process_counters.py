@@ -64,7 +64,7 @@ def test_children_that_end_are_neither_lost_nor_counted_twice():
     """As a server's processes do when their connections end: sums never go back, nor too far."""
     script = """
 import os, select, sys
-sys.stdin.readline()
+sys.stdin.readline(); print("begun", flush=True)
 ended = 0
 while ended < 30 or not select.select([sys.stdin], [], [], 0)[0]:
     ended += 1
@@ -81,6 +81,7 @@ sys.stdin.readline(); print("x", flush=True); sys.stdin.readline()
         assert identity is not None and child.stdin and child.stdout
         child.stdin.write(b"\n")
         child.stdin.flush()
+        assert child.stdout.readline() == b"begun\n"  # or it would read both lines at once
         sums = []
         while len(sums) < 15 or not select.select([child.stdout], [], [], 0)[0]:
             if len(sums) == 15:
