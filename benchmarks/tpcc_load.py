@@ -24,7 +24,8 @@ from tpcc import Bench, Server, alternated, arguments, children_ns, opened, repo
 
 from harness.drivers import hammerdb
 from harness.drivers.loadgen import processes
-from harness.engine import EngineContext, Fill
+from harness.drivers.loadgen.protocols import Fill
+from harness.engine import EngineContext
 from harness.errors import UsageError
 from harness.host.process_counters import read_counters
 from harness.paths import engines_prefix

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Generic, Protocol
 
 from engines._sqlfiles import calls, text_of
 from engines._workers import Connection, Job, Workers
-from harness.engine import Fill, LoadFormat
+from harness.drivers.loadgen.protocols import Fill
+from harness.engine import LoadFormat
 from harness.errors import RunFailed
 from harness.progress import Progress, Task
 from harness.store.spec import JsonObject

@@ -16,8 +16,8 @@ is an optional protocol below, asked for by ``isinstance``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -27,7 +27,6 @@ from harness.experiment.placement import Part
 from harness.host.listen_address import Address
 from harness.progress import Progress
 from harness.query_plan import ExecutedPlan
-from harness.store.spec import JsonObject
 from harness.supervise.process import ProcessId as ProcessId
 from harness.warnings import RunWarning
 
@@ -367,42 +366,7 @@ class ChecksWriteBack(Protocol):
 
 
 @runtime_checkable
-class RunsNatively(Protocol):
-    """Engines that the native client (``loadgen``) speaks to."""
-
-    def native_backend(self) -> str:
-        """Name of the client's module for this engine ("postgres", "innodb")."""
-
-    def native_connection(self) -> Mapping[str, Any]:
-        """Where the started engine's data are, and as whom: ``connection`` of the client's spec.
-
-        It holds a password: it goes to the client's stdin and nowhere else.
-        """
-
-
-@dataclass(frozen=True)
-class Tunnel:
-    """How a client on another host reaches a server's private socket.
-
-    ``local``: the socket here. ``remote``: its path there, made by ssh. ``connection``: of the
-    client's spec, as ``native_connection``, by that path.
-    """
-
-    local: Path
-    remote: str
-    connection: Mapping[str, Any]
-
-
-@runtime_checkable
-class TunnelsNatively(RunsNatively, Protocol):
-    """Engines whose server hosts elsewhere can drive, through a tunnel to its socket."""
-
-    def tunnel(self, token: str) -> Tunnel:
-        """``token``: five digits that tell this tunnel from others on the client's host."""
-
-
-@runtime_checkable
-class Listens(TunnelsNatively, Protocol):
+class Listens(Protocol):
     """Engines whose server can listen on an address of this host (``EngineContext.listen``).
 
     With TLS alone, by a certificate of the run and with its password; never while data are
@@ -410,107 +374,20 @@ class Listens(TunnelsNatively, Protocol):
     """
 
     def from_elsewhere(self) -> Mapping[str, Any] | None:
-        """``connection`` of the client's spec on other hosts; None where it does not listen."""
-
-
-@runtime_checkable
-class CallsNatively(RunsNatively, Protocol):
-    """Engines that bring their own texts of a workload's operations for the native client."""
-
-    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
-        """``statements`` of the client's spec, by operation; a list has one text a field.
-
-        Values are named in them (``:key``, ``:field0`` …). UsageError where ``params`` ask for
-        what the engine cannot do.
-        """
+        """How clients on other hosts connect; None where it does not listen."""
 
 
 @runtime_checkable
 class RunsInClient(Protocol):
     """Embedded engines whose library works inside the client that offers the load.
 
-    That client opens the database (``native_connection`` tells where and how), so that
-    ``start`` and ``stop`` only prepare and look after it. The engine's memory cap,
-    processors and memory policy are the client's, and its ``processes`` are the client
-    while that runs. One process at a time can have the database open.
+    The client opens the database: ``start`` and ``stop`` only prepare it and clean up. The
+    engine's memory cap, processors and memory policy are the client's, and its ``processes``
+    are the client while that runs. One process at a time can have the database open.
     """
 
     def host(self, process: ProcessId) -> None:
-        """This client process has the engine in it from now on, until it ends."""
-
-
-@runtime_checkable
-class DrivenByHammerDb(RunsNatively, Protocol):
-    """Engines that HammerDB knows too."""
-
-    #: The engine in HammerDB's own words, as its command ``dbset db`` takes it.
-    hammerdb_database: str
-
-
-@dataclass(frozen=True)
-class YcsbBinding:
-    """What drives an engine inside the official YCSB client.
-
-    ``project``: its sources, a Maven module (see harness/drivers/ycsb/maven). ``database``:
-    the class that the client loads. ``built_with``: Maven's properties of the build.
-    ``classpath`` and ``libraries``: folders of Java classes and of shared libraries that the
-    engine's installation has for it.
-    """
-
-    project: Path
-    database: str
-    built_with: Mapping[str, str] = field(default_factory=dict)
-    classpath: Sequence[Path] = ()
-    libraries: Sequence[Path] = ()
-
-
-@runtime_checkable
-class DrivenByYcsb(CallsNatively, Protocol):
-    """Engines with a binding of the official YCSB client."""
-
-    def ycsb_binding(self) -> YcsbBinding:
-        """The binding; UsageError where this installation of the engine cannot be used so."""
-
-    def ycsb_properties(
-        self, connection: Mapping[str, Any], params: JsonObject
-    ) -> Mapping[str, str]:
-        """Properties of the binding that lead to these data (see ``native_connection``).
-
-        ``params``: the workload's. UsageError where they, or the connection, ask for what the
-        binding cannot do. With a password in it: it goes into a file of the client's user.
-        """
-
-    def ycsb_counters(
-        self, told: Mapping[str, Any]
-    ) -> tuple[Mapping[str, float], Mapping[str, str]]:
-        """What the binding told of an engine inside the client: counters, units in their names,
-        and what else it told, by name. Empty of an engine that is asked otherwise.
-        """
-
-
-#: Fills empty tables through a connection, and returns the rows it stored by table.
-Fill = Callable[[Mapping[str, Any]], Mapping[str, int]]
-
-
-@runtime_checkable
-class LoadsNatively(RunsNatively, Protocol):
-    """Engines whose bulk path the native client fills."""
-
-    def native_load(
-        self,
-        workload: str,
-        fill: Fill,
-        row_counts: Mapping[str, int],
-        progress: Progress,
-        params: JsonObject | None = None,
-    ) -> None:
-        """Create the schema from ``sql/<workload>/``, have it filled; index, procedures, analyse.
-
-        ``fill`` is called once, while the empty tables stand without keys, or with those
-        they are stored by. ``row_counts``: what is known of its rows beforehand; a
-        difference is RunFailed. ``params``: the workload's, where the schema depends on them.
-        Everything is durable at the end.
-        """
+        """This client process contains the engine from now on, until it ends."""
 
 
 @runtime_checkable

@@ -39,14 +39,8 @@ from engines._innodb.wire import LazyConnection
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
 from engines._tls import Listening
-from harness.engine import (
-    DataDirectories,
-    Engine,
-    EngineContext,
-    EngineKind,
-    EngineVersion,
-    Tunnel,
-)
+from harness.drivers.loadgen.protocols import Tunnel
+from harness.engine import DataDirectories, Engine, EngineContext, EngineKind, EngineVersion
 from harness.experiment.placement import Part
 from harness.supervise.user_files import acting_as
 

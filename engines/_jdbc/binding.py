@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.engine import YcsbBinding
+from harness.drivers.ycsb.protocols import YcsbBinding
 from harness.errors import UsageError
 from harness.store.spec import JsonObject
 

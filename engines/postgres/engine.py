@@ -34,6 +34,7 @@ from engines.postgres.load import Loader
 from engines.postgres.server import Server
 from engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
 from engines.postgres.verify import verify_settings
+from harness.drivers.loadgen.protocols import Tunnel
 from harness.engine import (
     DataDirectories,
     Engine,
@@ -41,7 +42,6 @@ from harness.engine import (
     EngineFactory,
     EngineKind,
     EngineVersion,
-    Tunnel,
 )
 from harness.errors import UsageError
 from harness.experiment.placement import PARTS, Part

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.rocksdb.installation import Installation
-from harness.engine import YcsbBinding
+from harness.drivers.ycsb.protocols import YcsbBinding
 from harness.errors import UsageError
 from harness.store.spec import JsonObject
 

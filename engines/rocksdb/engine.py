@@ -32,6 +32,7 @@ from engines.rocksdb.options import (
 from engines.rocksdb.optionsfile import OptionsFile, parse_options, read_options_file
 from engines.rocksdb.window import warnings as window_warnings
 from harness.copytree import copy_tree, make_durable, move_tree
+from harness.drivers.loadgen.protocols import Fill
 from harness.engine import (
     DataDirectories,
     Engine,
@@ -39,7 +40,6 @@ from harness.engine import (
     EngineFactory,
     EngineKind,
     EngineVersion,
-    Fill,
     ProcessId,
 )
 from harness.errors import RunFailed, UsageError

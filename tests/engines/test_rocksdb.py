@@ -17,7 +17,8 @@ from rocksdb_store import RECORDS, Store, loaded
 
 from engines.rocksdb import options
 from engines.rocksdb.installation import Answer, ask
-from harness.engine import CallsNatively, RunsInClient, TakesOptionFile
+from harness.drivers.loadgen.protocols import CallsNatively
+from harness.engine import RunsInClient, TakesOptionFile
 from harness.errors import RunFailed, UsageError
 from harness.experiment.tuning import settings_for
 from harness.registry import engine as factory_of

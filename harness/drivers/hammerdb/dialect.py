@@ -1,18 +1,23 @@
-"""The databases that HammerDB drives, in its own words, and what it connects to.
-
-An engine names its database in HammerDB's words (``harness.engine.DrivenByHammerDb``);
-what those words entail is HammerDB's and stands here.
-"""
+"""The databases that HammerDB drives, by its own names, and what it connects to."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from harness.engine import DrivenByHammerDb, Engine
+from harness.drivers.loadgen.protocols import RunsNatively
+from harness.engine import Engine
 from harness.errors import UsageError, nearest
+
+
+@runtime_checkable
+class DrivenByHammerDb(RunsNatively, Protocol):
+    """Engines that HammerDB drives."""
+
+    #: The argument of HammerDB's command ``dbset db``.
+    hammerdb_database: str
 
 
 @dataclass(frozen=True)

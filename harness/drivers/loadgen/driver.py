@@ -8,14 +8,14 @@ from typing import Any
 
 from harness.drivers.loadgen import processes
 from harness.drivers.loadgen.client_hosts import ClientHosts
-from harness.drivers.result import Operation, WindowCallbacks
-from harness.engine import (
+from harness.drivers.loadgen.protocols import (
     CallsNatively,
-    Engine,
     LoadsNatively,
     RunsNatively,
     TunnelsNatively,
 )
+from harness.drivers.result import Operation, WindowCallbacks
+from harness.engine import Engine
 from harness.errors import UsageError
 from harness.host import limits
 from harness.progress import Task

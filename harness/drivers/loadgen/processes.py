@@ -30,8 +30,9 @@ from typing import Any
 
 from harness import hdr
 from harness.drivers.loadgen.client_hosts import ClientHosts
+from harness.drivers.loadgen.protocols import Tunnel, TunnelsNatively
 from harness.drivers.private_folder import private_folder
-from harness.engine import Credentials, Listens, Process, Tunnel, TunnelsNatively
+from harness.engine import Credentials, Listens, Process
 from harness.errors import RunFailed, UsageError
 from harness.native_programs import loadgen_for
 from harness.store import schemas

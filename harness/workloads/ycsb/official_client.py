@@ -16,9 +16,11 @@ from typing import Any
 from harness.counters import difference
 from harness.drivers import ycsb as client
 from harness.drivers.loadgen import driver as native
+from harness.drivers.loadgen.protocols import LoadsNatively
 from harness.drivers.result import WindowCallbacks
 from harness.drivers.ycsb import Asked
-from harness.engine import DrivenByYcsb, Engine, LoadsNatively, RunsInClient
+from harness.drivers.ycsb.protocols import DrivenByYcsb
+from harness.engine import Engine, RunsInClient
 from harness.errors import UsageError
 from harness.store.result import Check
 from harness.units import MIB, NS_PER_S
