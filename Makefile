@@ -31,6 +31,7 @@ lint: setup-dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --strict harness engines reports playbooks/module_utils
+	.venv/bin/lint-imports
 	cd playbooks && PATH="$(CURDIR)/.venv/bin:$$PATH" ansible-lint
 
 # Two at a time, since many tests wait (tests/conftest.py: which go together).

@@ -25,7 +25,7 @@ import pymysql
 from loading import arguments, compare
 
 from engines._innodb.load import loading_settings
-from engines._sqlfiles import statements
+from harness.sql_files import statements
 
 _INDEXES = (
     "ALTER TABLE lineitem ADD INDEX lineitem_part_supplier (l_partkey, l_suppkey), "

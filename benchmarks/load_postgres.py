@@ -20,9 +20,9 @@ from pathlib import Path
 
 from loading import arguments, compare
 
-from engines._sqlfiles import statements
 from engines.postgres.engine import ManagedPostgres
 from engines.postgres.load import loading_settings
+from harness.sql_files import statements
 
 
 def by_hand(engine: ManagedPostgres, tables: dict[str, list[Path]], threads: int) -> None:

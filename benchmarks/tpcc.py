@@ -20,7 +20,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from engines._sqlfiles import text_of
 from harness.drivers import hammerdb
 from harness.drivers.loadgen import processes
 from harness.engine import DataDirectories, EngineContext
@@ -32,6 +31,7 @@ from harness.host.process_counters import read_counters
 from harness.paths import engines_prefix
 from harness.progress import SilentProgress
 from harness.registry import engine as engine_factory
+from harness.sql_files import text_of
 from harness.supervise.process import descendants
 from harness.workload import Clients, Loading
 from harness.workloads.tpcc.loadgen import Loadgen

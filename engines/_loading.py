@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol
 
-from engines._sqlfiles import calls, text_of
 from engines._workers import Connection, Job, Workers
 from harness.drivers.loadgen.protocols import Fill
 from harness.engine import LoadFormat
 from harness.errors import RunFailed
 from harness.progress import Progress, Task
+from harness.sql_files import calls, text_of
 from harness.store.spec import JsonObject
 
 #: Of a source that is no file, for what a loader sizes by its source.

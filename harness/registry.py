@@ -52,6 +52,12 @@ def engine(name: str) -> EngineFactory:
     return named("engine", name, engines())
 
 
+def engine_files(name: str) -> dict[str, Path]:
+    """The files of that name in the engines' folders, by engine: nothing is imported."""
+    _extend(engine_folders, _ENGINE_PATH)
+    return {folder.name: folder / name for folder in _folders(engine_folders, name)}
+
+
 def workloads() -> dict[str, Workload[Any]]:
     """Every workload that can be imported, by name."""
     folders = _folders(harness.workloads, "workload.py")

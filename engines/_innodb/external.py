@@ -21,9 +21,9 @@ from engines._innodb.dsn import dsn_of
 from engines._innodb.installation import TITLES, Flavour
 from engines._innodb.sql import SqlOnInnoDB
 from engines._innodb.wire import LazyConnection
-from engines._sqlfiles import created
 from harness.engine import EngineContext, EngineVersion
 from harness.errors import RunFailed, UsageError
+from harness.sql_files import created
 
 _MARK_TABLE = f"{PREFIX}_mark"
 #: A lock is idle while the server works for us: no limit of the server's may end its session.

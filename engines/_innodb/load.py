@@ -34,11 +34,11 @@ from engines._innodb.connection import MySqlConnection, server_error
 from engines._innodb.installation import Flavour
 from engines._innodb.wire import LazyResult
 from engines._loading import has_header, readable_by
-from engines._sqlfiles import statements, tables_of
 from engines._statement import head
 from engines._workers import Job, Workers
 from harness.errors import RunFailed
 from harness.progress import Task
+from harness.sql_files import statements, tables_of
 from harness.store.spec import JsonObject
 from harness.units import GIB, MIB
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engines._sqlvalues import decode
 from engines._statement import head
 from harness.engine import Credentials, Process, QueryTimeout, SqlResult
 from harness.errors import RunFailed
+from harness.sql_values import decode
 from harness.supervise.failures import log_tail
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engines._loading import verify_counts
-from engines._sqlfiles import statements
 from harness.engine import SqlConnection
 from harness.progress import Progress
+from harness.sql_files import statements
 
 
 def load(

@@ -23,9 +23,9 @@ from typing import Any
 
 import duckdb
 
-from engines._sqlvalues import encode
 from engines.duckdb.binding import bind_file
 from engines.duckdb.spill import SpillMeter, only_reads
+from harness.sql_values import encode
 from harness.supervise import linux
 
 spill = SpillMeter()

@@ -16,12 +16,12 @@ from psycopg import pq, sql
 from psycopg.conninfo import conninfo_to_dict
 
 from engines._external import ExternalServer, mark_text, session_name
-from engines._sqlfiles import created
 from engines.postgres.connection import PostgresConnection
 from engines.postgres.load import Loader
 from engines.postgres.sql import NATIVE_OPTIONS, NO_ERRORS_LOGGED, SqlOnPostgres
 from harness.engine import EngineContext, EngineVersion
 from harness.errors import RunFailed, UsageError
+from harness.sql_files import created
 
 _CONNECT_TIMEOUT_S = 15
 #: Our advisory lock: "tier", "benc".

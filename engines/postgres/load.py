@@ -24,12 +24,12 @@ from psycopg import sql
 
 from engines import _loading
 from engines._loading import LoadingServer, has_header, readable_by
-from engines._sqlfiles import statements, tables_of
 from engines._statement import head
 from engines._workers import Job, Workers
 from engines.postgres.connection import PostgresConnection
 from harness.errors import RunFailed
 from harness.progress import Task
+from harness.sql_files import statements, tables_of
 from harness.store.spec import JsonObject
 from harness.units import GIB, MIB
 

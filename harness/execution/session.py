@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.engine import Credentials, Engine
-from harness.execution.checkpoint import Steps
 from harness.host.page_cache import Residency, evict, residency
 from harness.host.working_set import Footprint
 from harness.monitors import Monitor
 from harness.progress import Progress
+from harness.store.checkpoint import Steps
 from harness.store.result import Check
 from harness.tiers.traffic import TierTraffic
 from harness.workload import Clients

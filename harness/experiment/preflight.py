@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from engines._sqlfiles import text_of
-from harness import registry
-from harness.drivers.loadgen.client_hosts import ClientHosts
+from harness import registry, remote_hosts
 from harness.engine import (
     Engine,
     EngineContext,
@@ -27,6 +25,7 @@ from harness.experiment.placement import DIRECTORY_PARTS, Part, Placement
 from harness.experiment.tuning import settings_for
 from harness.host.listen_address import Address, check_listen, parse_listen
 from harness.host.processors import resolve_cpus
+from harness.sql_files import text_of
 from harness.store.datasets import dataset_name
 from harness.store.spec import RunSpec, content_hash
 from harness.tiers.host_scan import store_tier
@@ -118,7 +117,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
     listen = _listen(spec, factory, outline)
     addresses: tuple[str, ...] = ()
     if listen is not None:
-        addresses = ClientHosts(outline.client_hosts).addresses(listen.host)
+        addresses = remote_hosts.addresses(outline.client_hosts, listen.host)
     prepared = ResolvedRun(
         spec,
         factory,

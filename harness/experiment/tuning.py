@@ -37,7 +37,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import engines
+from harness import registry
 from harness.errors import UsageError, nearest
 from harness.experiment.expression import evaluate, is_expression
 from harness.paths import data_folder
@@ -158,9 +158,7 @@ def _check(document: Document) -> None:
 
 
 def _check_engines(document: Document) -> None:
-    from harness.registry import engines
-
-    known = sorted(engines())
+    known = sorted(registry.engines())
     for engine, settings in (document.value.get("engines") or {}).items():
         if engine not in known:
             raise UsageError(
@@ -182,14 +180,13 @@ def _check_engines(document: Document) -> None:
 
 
 def _units(engine: str) -> Mapping[str, str]:
-    for root in engines.__path__:
-        path = Path(root) / engine / "setting_units.yml"
-        if path.exists():
-            document = load_yaml(path)
-            _check_units(document)
-            units: Mapping[str, str] = document.value["units"]
-            return units
-    return {}
+    path = registry.engine_files("setting_units.yml").get(engine)
+    if path is None:
+        return {}
+    document = load_yaml(path)
+    _check_units(document)
+    units: Mapping[str, str] = document.value["units"]
+    return units
 
 
 def _check_units(document: Document) -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import engines
+from harness import registry
 from harness.errors import UsageError
 from harness.install.debs import Debs, Package
 from harness.install.maven import Jar, Jars, MavenArchive
 from harness.install.pypi import Wheel
 from harness.yamlfile import load_yaml
-
-ENGINES = Path(inspect.getfile(engines)).parent
 
 
 class Source(Protocol):
@@ -63,13 +60,13 @@ class Pinned:
 
 def pinned_engines() -> list[str]:
     """Names of the engines that have a versions.yml."""
-    return sorted(path.parent.name for path in ENGINES.glob("*/versions.yml"))
+    return sorted(registry.engine_files("versions.yml"))
 
 
 def pinned(engine: str, versions: Path | None = None) -> list[Pinned]:
     """The pinned builds of ``engine`` for this machine; UsageError where there is none."""
-    path = versions or ENGINES / engine / "versions.yml"
-    if not path.exists():
+    path = versions or registry.engine_files("versions.yml").get(engine)
+    if path is None or not path.exists():
         raise UsageError(
             f"install {engine}", "the engine has no versions.yml", "install it by its own means"
         )

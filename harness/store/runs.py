@@ -11,7 +11,7 @@ The order of writing is what survives a crash::
 A directory without run.json is *unfinished*, even an empty one: it is listed as such,
 never read as a result. Readers take finished runs only.
 
-``steps.jsonl`` (harness.execution.checkpoint) is what an unfinished run is resumed from. It goes
+``steps.jsonl`` (harness.store.checkpoint) is what an unfinished run is resumed from. It goes
 when the result is there, and stays with a run that failed under way: the run that goes
 on for it takes the steps, so that no step is ever part of two results.
 """
@@ -32,9 +32,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import RunFailed, UsageError
-from harness.execution.checkpoint import FILE as STEPS_FILE
-from harness.execution.checkpoint import Steps, steps_kept, under_way
 from harness.store import schemas
+from harness.store.checkpoint import FILE as STEPS_FILE
+from harness.store.checkpoint import Steps, steps_kept, under_way
 from harness.store.index import Entry, StoreIndex, digest, head_of, stamps_of
 from harness.store.spec import RunSpec
 from harness.warnings import RunWarning, warn

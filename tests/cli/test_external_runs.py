@@ -14,8 +14,8 @@ import pytest
 
 from harness import paths, registry
 from harness.engine import DataDirectories, EngineContext
-from harness.execution.checkpoint import steps_kept
 from harness.experiment.placement import DIRECTORY_PARTS
+from harness.store.checkpoint import steps_kept
 from harness.supervise.credentials import unprivileged
 from harness.supervise.supervisor import Supervisor
 

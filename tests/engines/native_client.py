@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S
 
-from engines._sqlfiles import text_of
 from harness.drivers.loadgen import processes
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
+from harness.sql_files import text_of
 from harness.workload import Clients
 from harness.workloads.tpcc.consistency import check_conditions
 from harness.workloads.tpcc.params import TRANSACTIONS

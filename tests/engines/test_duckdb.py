@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from engines._sqlvalues import decode, encode
 from harness.engine import BulkLoads, Explains, QueryTimeout, RunsSql
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
+from harness.sql_values import decode, encode
 from harness.supervise.process import alive
 
 SPILL = "select count(*) from (select md5(i::text) m from range(3000000) t(i) order by m) x"

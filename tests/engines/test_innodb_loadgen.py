@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from engines._sqlfiles import text_of
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
+from harness.sql_files import text_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 

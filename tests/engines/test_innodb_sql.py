@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S
 
-from engines._sqlfiles import statements, text_of
 from harness.engine import BulkLoads, Explains, RunsSql
+from harness.sql_files import statements, text_of
 from harness.workloads.tpch.answers import SHAPES, Answer, compare
 from harness.workloads.tpch.checks import sum_tolerance
 from harness.workloads.tpch.qgen import QUERIES, parameters

@@ -28,7 +28,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from harness import hdr
+from harness import hdr, remote_hosts
 from harness.drivers.loadgen.client_hosts import ClientHosts
 from harness.drivers.loadgen.protocols import Tunnel, TunnelsNatively
 from harness.drivers.private_folder import private_folder
@@ -329,7 +329,7 @@ def _start(
                 raise RunFailed(_ASKED, f"no tunnel to the server's socket: {error}") from error
             ends = (tunnel.remote, f"/proc/{os.getpid()}/fd/{sockets[-1]}")
         argv = afar.hosts.argv(index, spec["backend"], *ends)
-        environment = afar.hosts.environment()
+        environment = remote_hosts.environment()
         process = clients.processes.spawn(
             argv, env=environment, log=log, log_owner=clients.credentials, pipes=True, capped=False
         )

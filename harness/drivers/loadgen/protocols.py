@@ -50,9 +50,7 @@ class TunnelsNatively(RunsNatively, Protocol):
 class CallsNatively(RunsNatively, Protocol):
     """Engines that bring their own texts of a workload's operations for the native client."""
 
-    def native_calls(
-        self, workload: str, params: JsonObject
-    ) -> Mapping[str, str | Sequence[str]]:
+    def native_calls(self, workload: str, params: JsonObject) -> Mapping[str, str | Sequence[str]]:
         """``statements`` of the client's spec, by operation; a list has one text a field.
 
         They name their values (``:key``, ``:field0`` …). UsageError where ``params`` require

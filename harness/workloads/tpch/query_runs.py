@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from engines._sqlvalues import decode, encode
 from harness.counters import difference
 from harness.engine import (
     CannotExplain,
@@ -26,6 +25,7 @@ from harness.engine import (
 )
 from harness.errors import RunFailed
 from harness.query_plan import Accounting, ExecutedPlan, account
+from harness.sql_values import decode, encode
 from harness.store.result import Metric
 from harness.workload import Session
 from harness.workloads.tpch.params import TpchParams

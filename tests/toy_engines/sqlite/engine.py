@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from engines._sqlfiles import statements
 from harness.engine import (
     DataDirectories,
     EngineContext,
@@ -27,6 +26,7 @@ from harness.engine import (
 from harness.errors import RunFailed
 from harness.experiment.placement import Part
 from harness.progress import Progress
+from harness.sql_files import statements
 
 
 class SqliteConnection:

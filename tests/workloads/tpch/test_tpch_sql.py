@@ -5,8 +5,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from engines._sqlfiles import text_of
 from harness import registry
+from harness.sql_files import text_of
 from harness.workloads.tpch.answers import SHAPES
 from harness.workloads.tpch.qgen import QUERIES, parameters
 from harness.workloads.tpch.source_database import open_views

@@ -7,9 +7,9 @@ import pytest
 from example_run import SPEC, result
 
 from harness.errors import UsageError
-from harness.execution import checkpoint as steps_module
-from harness.execution.checkpoint import FILE, Steps, steps_kept, under_way
 from harness.experiment.placement import parse_placement
+from harness.store import checkpoint as steps_module
+from harness.store.checkpoint import FILE, Steps, steps_kept, under_way
 from harness.store.runs import Store
 from harness.store.spec import RunSpec
 
@@ -73,7 +73,7 @@ def test_a_full_disk_is_told_and_leaves_the_steps_as_they_were(directory):
 import resource, signal
 from pathlib import Path
 from harness.errors import RunFailed
-from harness.execution.checkpoint import Steps
+from harness.store.checkpoint import Steps
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 line = {step("q14")!r}
 steps = Steps.create(Path({str(directory)!r}))
@@ -97,7 +97,7 @@ def test_nobody_goes_on_with_a_run_under_way_and_everybody_with_a_dead_one(direc
     program = f"""
 import sys
 from pathlib import Path
-from harness.execution.checkpoint import Steps
+from harness.store.checkpoint import Steps
 steps = Steps.create(Path({str(directory)!r}))
 steps.append({step("q14")!r})
 print("held", flush=True)
