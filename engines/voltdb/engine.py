@@ -14,7 +14,6 @@ from typing import Any
 
 from engines._managed import ManagedServer
 from engines._server import TIMEOUTS
-from engines._sqlfiles import calls
 from engines.voltdb.cluster import Cluster
 from engines.voltdb.connection import VoltDbConnection
 from engines.voltdb.counters import Monitor
@@ -32,6 +31,7 @@ from engines.voltdb.load import load, procedures_digest
 from engines.voltdb.server import Server, write_log4j
 from engines.voltdb.window import warnings as window_warnings
 from engines.voltdb.wire import password_digest
+from harness.drivers.loadgen.protocols import Fill
 from harness.engine import (
     DataDirectories,
     Engine,
@@ -39,11 +39,11 @@ from harness.engine import (
     EngineFactory,
     EngineKind,
     EngineVersion,
-    Fill,
 )
 from harness.errors import RunFailed
 from harness.experiment.placement import Part
 from harness.progress import Progress
+from harness.sql_files import calls
 from harness.warnings import RunWarning
 
 #: Of the deployment as the server reports it: what every run has, or is no setting.

@@ -12,11 +12,12 @@ from typing import Any
 
 from engines._loading import verify_counts
 from engines._server import make_folder, run_once
-from engines._sqlfiles import statements
 from engines.voltdb.connection import VoltDbConnection
 from engines.voltdb.installation import Installation
-from harness.engine import EngineContext, Fill
+from harness.drivers.loadgen.protocols import Fill
+from harness.engine import EngineContext
 from harness.progress import Progress
+from harness.sql_files import statements
 from harness.supervise.user_files import copy_file, read_bytes, walk
 
 _SOURCES = Path(__file__).parent / "java" / "procedures"

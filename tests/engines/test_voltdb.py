@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from engines._sqlfiles import text_of
 from engines.voltdb.counters import SNAPSHOT_BYTES, SNAPSHOTS
 from engines.voltdb.deployment import deployment, settled
 from engines.voltdb.window import warnings as window_warnings
 from harness.engine import LosesCommits, RunsSql, TellsDurability
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
+from harness.sql_files import text_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tpcc_reference as by_the_letter
