@@ -75,9 +75,9 @@ struct connection {
     int socket;
     const struct lg_statement *statements;
     struct call *calls;
-    struct lg_text out;
+    struct tb_text out;
     size_t sent;
-    struct lg_text in; /* the answer, and nothing behind it */
+    struct tb_text in; /* the answer, and nothing behind it */
     int64_t handle;
     const struct lg_reader *reader;
     struct lg_result result;
@@ -102,7 +102,7 @@ static bool read_hash(unsigned char *hash, const char *digits)
     return true;
 }
 
-static void *voltdb_open(const json_t *connection, struct lg_error *error)
+static void *voltdb_open(const json_t *connection, struct tb_error *error)
 {
     struct client *client = calloc(1, sizeof *client);
     const char *host = json_string_value(json_object_get(connection, "host"));
@@ -110,7 +110,7 @@ static void *voltdb_open(const json_t *connection, struct lg_error *error)
     json_int_t port = json_integer_value(json_object_get(connection, "port"));
 
     if (client == NULL) {
-        lg_fail(error, "connection: out of memory");
+        tb_fail(error, "connection: out of memory");
         return NULL;
     }
     client->address.sin_family = AF_INET;
@@ -119,12 +119,12 @@ static void *voltdb_open(const json_t *connection, struct lg_error *error)
     client->tables = json_object_get(connection, "tables");
     if (host == NULL || inet_pton(AF_INET, host, &client->address.sin_addr) != 1 || port < 1 ||
         port > UINT16_MAX || client->user == NULL)
-        lg_fail(error, "connection: must have host (an IPv4 address), port and user");
+        tb_fail(error, "connection: must have host (an IPv4 address), port and user");
     else if (isolation != NULL && strcmp(isolation, "serializable") != 0)
-        lg_fail(error, "connection.isolation: VoltDB's is always serializable, not %s", isolation);
+        tb_fail(error, "connection.isolation: VoltDB's is always serializable, not %s", isolation);
     else if (!read_hash(client->hash,
                         json_string_value(json_object_get(connection, "password"))))
-        lg_fail(error, "connection.password: must be 64 hexadecimal digits");
+        tb_fail(error, "connection.password: must be 64 hexadecimal digits");
     else
         return client;
     free(client);
@@ -203,7 +203,7 @@ static enum moved receive_rest(struct connection *connection, int flags)
             errno = received == 0 ? ECONNRESET : errno;
             return MOVED_LOST;
         }
-        lg_text_add(&connection->in, buffer, (size_t)received);
+        tb_text_add(&connection->in, buffer, (size_t)received);
     }
 }
 
@@ -216,9 +216,9 @@ static bool exchange(struct connection *connection)
 }
 
 static bool log_in(struct connection *connection, const struct client *client,
-                   struct lg_error *error)
+                   struct tb_error *error)
 {
-    struct lg_text *out = &connection->out;
+    struct tb_text *out = &connection->out;
     struct volt_reader reader;
 
     volt_begin_message(out);
@@ -226,17 +226,17 @@ static bool log_in(struct connection *connection, const struct client *client,
     volt_put(out, HASH_SHA256, 1);
     volt_put_string(out, "database", strlen("database"));
     volt_put_string(out, client->user, strlen(client->user));
-    lg_text_add(out, (const char *)client->hash, HASH_BYTES);
+    tb_text_add(out, (const char *)client->hash, HASH_BYTES);
     volt_end_message(out);
     if (!exchange(connection)) {
-        lg_fail(error, "VoltDB: log in: %s", strerror(errno));
+        tb_fail(error, "VoltDB: log in: %s", strerror(errno));
         return false;
     }
     reader = (struct volt_reader){connection->in.bytes + VOLT_LENGTH_BYTES,
                                   connection->in.bytes + connection->in.length, false};
     volt_skip(&reader, 1); /* the version */
     if (volt_get(&reader, 1) != 0 || reader.failed) {
-        lg_fail(error, "VoltDB: log in: the server refuses user %s", client->user);
+        tb_fail(error, "VoltDB: log in: the server refuses user %s", client->user);
         return false;
     }
     return true;
@@ -264,7 +264,7 @@ static bool is_word(struct name name, const char *word)
 
 /* Takes a statement apart; false with the error. */
 static bool prepare(struct call *call, const struct lg_statement *statement,
-                    struct lg_error *error)
+                    struct tb_error *error)
 {
     const char *at = statement->sql, *open = strchr(at, '(');
 
@@ -279,20 +279,20 @@ static bool prepare(struct call *call, const struct lg_statement *statement,
     }
     if (open && at == open && call->first.length && (!call->conditions || call->other.length))
         return true;
-    lg_fail(error, "statements.%s: must be PROCEDURE [when :a [= :b] else PROCEDURE] (:c, …)",
+    tb_fail(error, "statements.%s: must be PROCEDURE [when :a [= :b] else PROCEDURE] (:c, …)",
             statement->name);
     return false;
 }
 
 static void *voltdb_connect(void *own, const struct lg_statement *statements, size_t count,
-                            struct lg_error *error)
+                            struct tb_error *error)
 {
     struct client *client = own;
     struct connection *connection = calloc(1, sizeof *connection);
     int now = 1;
 
     if (connection == NULL) {
-        lg_fail(error, "connect: out of memory");
+        tb_fail(error, "connect: out of memory");
         return NULL;
     }
     connection->statements = statements;
@@ -302,7 +302,7 @@ static void *voltdb_connect(void *own, const struct lg_statement *statements, si
         setsockopt(connection->socket, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now) != 0 ||
         connect(connection->socket, (const struct sockaddr *)&client->address,
                 sizeof client->address) != 0) {
-        lg_fail(error, "VoltDB: connect to port %u: %s", ntohs(client->address.sin_port),
+        tb_fail(error, "VoltDB: connect to port %u: %s", ntohs(client->address.sin_port),
                 strerror(errno));
         voltdb_disconnect(connection);
         return NULL;
@@ -516,7 +516,7 @@ static const struct lg_result *voltdb_result(void *own)
 /* ---- bulk load ----------------------------------------------------------------- */
 
 /* Sends the rows that wait; false with the error. */
-static bool flush(struct connection *connection, struct lg_error *error)
+static bool flush(struct connection *connection, struct tb_error *error)
 {
     struct volt_bulk *bulk = &connection->bulk;
     struct lg_result *result = &connection->result;
@@ -532,7 +532,7 @@ static bool flush(struct connection *connection, struct lg_error *error)
         take_answer(connection);
     if (result->outcome != LG_OK || result->rows != 1 || result->first[0].text == NULL ||
         strtoll(result->first[0].text, NULL, 10) != bulk->waiting) {
-        lg_fail(error, "VoltDB: load %lld rows into %s: %s", (long long)bulk->waiting,
+        tb_fail(error, "VoltDB: load %lld rows into %s: %s", (long long)bulk->waiting,
                 bulk->table, result->message);
         return false;
     }
@@ -541,7 +541,7 @@ static bool flush(struct connection *connection, struct lg_error *error)
 }
 
 static bool voltdb_bulk_begin(void *own, const char *table, const char *names,
-                              struct lg_error *error)
+                              struct tb_error *error)
 {
     struct connection *connection = own;
 
@@ -549,7 +549,7 @@ static bool voltdb_bulk_begin(void *own, const char *table, const char *names,
 }
 
 /* Rows are whole: none begins in one call and ends in another. */
-static bool voltdb_bulk_write(void *own, const char *rows, size_t length, struct lg_error *error)
+static bool voltdb_bulk_write(void *own, const char *rows, size_t length, struct tb_error *error)
 {
     struct connection *connection = own;
     struct volt_bulk *bulk = &connection->bulk;
@@ -565,7 +565,7 @@ static bool voltdb_bulk_write(void *own, const char *rows, size_t length, struct
     return done;
 }
 
-static int64_t voltdb_bulk_end(void *own, struct lg_error *error)
+static int64_t voltdb_bulk_end(void *own, struct tb_error *error)
 {
     struct connection *connection = own;
 

@@ -7,7 +7,7 @@
 enum { BATCH_BYTES = 1 << 20 };
 
 bool volt_bulk_begin(struct volt_bulk *bulk, const char *table, const char *names,
-                     struct lg_error *error)
+                     struct tb_error *error)
 {
     const json_t *columns = json_object_get(bulk->tables, table);
     const char *at = names;
@@ -33,7 +33,7 @@ bool volt_bulk_begin(struct volt_bulk *bulk, const char *table, const char *name
         if (i + 1 == bulk->count && *at == '\0')
             return true;
     }
-    lg_fail(error, "VoltDB: load %s: its columns must be %s", table, names);
+    tb_fail(error, "VoltDB: load %s: its columns must be %s", table, names);
     return false;
 }
 
@@ -66,14 +66,14 @@ bool volt_bulk_is_full(const struct volt_bulk *bulk, const char *row, size_t len
            (bulk->waiting > 0 && partition_of(bulk, row, length) != bulk->partition);
 }
 
-bool volt_bulk_add(struct volt_bulk *bulk, const char *row, size_t length, struct lg_error *error)
+bool volt_bulk_add(struct volt_bulk *bulk, const char *row, size_t length, struct tb_error *error)
 {
     char *at, *end;
     size_t begin;
 
     bulk->partition = partition_of(bulk, row, length);
     bulk->text.length = 0;
-    lg_text_add(&bulk->text, row, length);
+    tb_text_add(&bulk->text, row, length);
     at = bulk->text.bytes;
     end = at + length;
     volt_put(&bulk->rows, 0, VOLT_LENGTH_BYTES);
@@ -82,11 +82,11 @@ bool volt_bulk_add(struct volt_bulk *bulk, const char *row, size_t length, struc
         char *tab = i + 1 < bulk->count ? memchr(at, '\t', (size_t)(end - at)) : end;
 
         if (tab == NULL) {
-            lg_fail(error, "VoltDB: load %s: a row has %zu columns", bulk->table, i + 1);
+            tb_fail(error, "VoltDB: load %s: a row has %zu columns", bulk->table, i + 1);
             return false;
         }
         if (!volt_put_column(&bulk->rows, bulk->columns[i].type, at, (size_t)(tab - at))) {
-            lg_fail(error, "VoltDB: load %s: %s: %.*s does not fit its type", bulk->table,
+            tb_fail(error, "VoltDB: load %s: %s: %.*s does not fit its type", bulk->table,
                     bulk->columns[i].name, tab - at < 40 ? (int)(tab - at) : 40, at);
             return false;
         }
@@ -97,7 +97,7 @@ bool volt_bulk_add(struct volt_bulk *bulk, const char *row, size_t length, struc
     return true;
 }
 
-static void put_table(const struct volt_bulk *bulk, struct lg_text *out)
+static void put_table(const struct volt_bulk *bulk, struct tb_text *out)
 {
     size_t begin, head;
 
@@ -114,11 +114,11 @@ static void put_table(const struct volt_bulk *bulk, struct lg_text *out)
         volt_put_string(out, bulk->columns[i].name, strlen(bulk->columns[i].name));
     volt_set_length(out, head);
     volt_put(out, bulk->waiting, 4);
-    lg_text_add(out, bulk->rows.bytes, bulk->rows.length);
+    tb_text_add(out, bulk->rows.bytes, bulk->rows.length);
     volt_set_length(out, begin);
 }
 
-void volt_bulk_write_call(const struct volt_bulk *bulk, struct lg_text *out, int64_t handle)
+void volt_bulk_write_call(const struct volt_bulk *bulk, struct tb_text *out, int64_t handle)
 {
     static const char one[] = "@LoadSinglepartitionTable", all[] = "@LoadMultipartitionTable";
 

@@ -19,20 +19,20 @@ struct volt_bulk {
     size_t count;
     int partitioning;     /* the column that the table is partitioned by; -1 without one */
     int64_t partition;    /* its value in the rows that wait */
-    struct lg_text rows;  /* those that wait */
-    struct lg_text text;  /* one row */
+    struct tb_text rows;  /* those that wait */
+    struct tb_text text;  /* one row */
     int64_t waiting, stored;
 };
 
 /* The table's columns must be `names`: "a, b, c". */
 bool volt_bulk_begin(struct volt_bulk *bulk, const char *table, const char *names,
-                     struct lg_error *error);
+                     struct tb_error *error);
 /* Whether the rows that wait are to be sent before this one, which has no newline, is added. */
 bool volt_bulk_is_full(const struct volt_bulk *bulk, const char *row, size_t length);
 bool volt_bulk_add(struct volt_bulk *bulk, const char *row, size_t length,
-                   struct lg_error *error);
+                   struct tb_error *error);
 /* The call that stores the rows that wait. */
-void volt_bulk_write_call(const struct volt_bulk *bulk, struct lg_text *out, int64_t handle);
+void volt_bulk_write_call(const struct volt_bulk *bulk, struct tb_text *out, int64_t handle);
 /* They are stored. */
 void volt_bulk_sent(struct volt_bulk *bulk);
 void volt_bulk_free(struct volt_bulk *bulk);

@@ -13,26 +13,26 @@ enum { MAX_DIGITS = 37 };
 
 /* ---- writing ------------------------------------------------------------------- */
 
-void volt_put(struct lg_text *to, int64_t number, int bytes)
+void volt_put(struct tb_text *to, int64_t number, int bytes)
 {
     uint64_t big = htobe64((uint64_t)number);
 
-    lg_text_add(to, (const char *)&big + (8 - bytes), (size_t)bytes);
+    tb_text_add(to, (const char *)&big + (8 - bytes), (size_t)bytes);
 }
 
-void volt_put_string(struct lg_text *to, const char *text, size_t length)
+void volt_put_string(struct tb_text *to, const char *text, size_t length)
 {
     volt_put(to, (int64_t)length, 4);
-    lg_text_add(to, text, length);
+    tb_text_add(to, text, length);
 }
 
-static void put_wide(struct lg_text *to, wide number)
+static void put_wide(struct tb_text *to, wide number)
 {
     volt_put(to, (int64_t)(number >> 64), 8);
     volt_put(to, (int64_t)number, 8);
 }
 
-void volt_put_decimal(struct lg_text *to, int64_t number, int places)
+void volt_put_decimal(struct tb_text *to, int64_t number, int places)
 {
     wide scaled = number;
 
@@ -41,7 +41,7 @@ void volt_put_decimal(struct lg_text *to, int64_t number, int places)
     put_wide(to, scaled);
 }
 
-void volt_put_null(struct lg_text *to, enum volt_type type)
+void volt_put_null(struct tb_text *to, enum volt_type type)
 {
     switch (type) {
     case VOLT_TINYINT:
@@ -65,25 +65,25 @@ void volt_put_null(struct lg_text *to, enum volt_type type)
     }
 }
 
-void volt_begin_message(struct lg_text *to)
+void volt_begin_message(struct tb_text *to)
 {
     to->length = 0;
     volt_put(to, 0, VOLT_LENGTH_BYTES);
 }
 
-void volt_set_length(struct lg_text *to, size_t begin)
+void volt_set_length(struct tb_text *to, size_t begin)
 {
     uint32_t big = htobe32((uint32_t)(to->length - begin));
 
     memcpy(to->bytes + begin - VOLT_LENGTH_BYTES, &big, sizeof big);
 }
 
-void volt_end_message(struct lg_text *to)
+void volt_end_message(struct tb_text *to)
 {
     volt_set_length(to, VOLT_LENGTH_BYTES);
 }
 
-void volt_begin_call(struct lg_text *to, const char *procedure, size_t length, int64_t handle,
+void volt_begin_call(struct tb_text *to, const char *procedure, size_t length, int64_t handle,
                      int count)
 {
     volt_begin_message(to);
@@ -93,7 +93,7 @@ void volt_begin_call(struct lg_text *to, const char *procedure, size_t length, i
     volt_put(to, count, 2);
 }
 
-void volt_put_parameter(struct lg_text *to, const struct lg_value *value)
+void volt_put_parameter(struct tb_text *to, const struct lg_value *value)
 {
     if (value->null) {
         volt_put(to, VOLT_NULL, 1);
@@ -149,7 +149,7 @@ static bool scan_decimal(const char *text, size_t length, int places, wide *numb
     return true;
 }
 
-static bool put_integer(struct lg_text *to, int bytes, const char *text, size_t length)
+static bool put_integer(struct tb_text *to, int bytes, const char *text, size_t length)
 {
     wide number, most = ((wide)1 << (8 * bytes - 1)) - 1; /* the least one is NULL */
 
@@ -160,7 +160,7 @@ static bool put_integer(struct lg_text *to, int bytes, const char *text, size_t 
 }
 
 /* "2020-01-01 00:00:00" as microseconds of UTC. */
-static bool put_timestamp(struct lg_text *to, const char *text, size_t length)
+static bool put_timestamp(struct tb_text *to, const char *text, size_t length)
 {
     char copy[32];
     struct tm moment = {0};
@@ -195,7 +195,7 @@ static size_t unescape(char *text, size_t length)
     return to;
 }
 
-bool volt_put_column(struct lg_text *to, enum volt_type type, char *text, size_t length)
+bool volt_put_column(struct tb_text *to, enum volt_type type, char *text, size_t length)
 {
     wide number;
 

@@ -1,14 +1,13 @@
 /*
  * VoltDB's wire protocol: big-endian messages behind their length, values behind their type.
  *
- * A writer appends to an lg_text. A reader goes over a message that is there as a whole; what
+ * A writer appends to an tb_text. A reader goes over a message that is there as a whole; what
  * does not fit into it makes the reader fail, and everything read from then on is empty.
  */
 #ifndef LOADGEN_VOLTDB_WIRE_H
 #define LOADGEN_VOLTDB_WIRE_H
 
 #include "backend.h"
-#include "workload.h"
 
 enum volt_type {
     VOLT_ARRAY = -99,
@@ -33,25 +32,25 @@ enum {
 
 /* ---- writing ------------------------------------------------------------------- */
 
-void volt_put(struct lg_text *to, int64_t number, int bytes);
-void volt_put_string(struct lg_text *to, const char *text, size_t length);
+void volt_put(struct tb_text *to, int64_t number, int bytes);
+void volt_put_string(struct tb_text *to, const char *text, size_t length);
 /* A decimal number given in units of 10^-places. */
-void volt_put_decimal(struct lg_text *to, int64_t number, int places);
-void volt_put_null(struct lg_text *to, enum volt_type type);
+void volt_put_decimal(struct tb_text *to, int64_t number, int places);
+void volt_put_null(struct tb_text *to, enum volt_type type);
 /* Begins a message; volt_end_message writes its length where it began. */
-void volt_begin_message(struct lg_text *to);
+void volt_begin_message(struct tb_text *to);
 /* Writes the length of what follows `begin` into the four bytes before it. */
-void volt_set_length(struct lg_text *to, size_t begin);
-void volt_end_message(struct lg_text *to);
+void volt_set_length(struct tb_text *to, size_t begin);
+void volt_end_message(struct tb_text *to);
 /* A call of `procedure` up to its parameters, `count` of them. */
-void volt_begin_call(struct lg_text *to, const char *procedure, size_t length, int64_t handle,
+void volt_begin_call(struct tb_text *to, const char *procedure, size_t length, int64_t handle,
                      int count);
-void volt_put_parameter(struct lg_text *to, const struct lg_value *value);
+void volt_put_parameter(struct tb_text *to, const struct lg_value *value);
 /*
  * One column of a loaded row, from the text that COPY takes. False where it is no `type`.
  * `text` may be changed: escapes are resolved in place.
  */
-bool volt_put_column(struct lg_text *to, enum volt_type type, char *text, size_t length);
+bool volt_put_column(struct tb_text *to, enum volt_type type, char *text, size_t length);
 
 /* ---- reading ------------------------------------------------------------------- */
 
