@@ -1,7 +1,7 @@
 /*
  * VoltDB's wire protocol: big-endian messages behind their length, values behind their type.
  *
- * A writer appends to an tb_text. A reader goes over a message that is there as a whole; what
+ * A writer appends to a tb_text. A reader goes over a message that is there as a whole; what
  * does not fit into it makes the reader fail, and everything read from then on is empty.
  */
 #ifndef LOADGEN_VOLTDB_WIRE_H

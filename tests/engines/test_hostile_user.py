@@ -34,7 +34,7 @@ from harness.supervise.user_files import regular_bytes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="concerns root only")
 
-ENGINES = ("postgres", "mysql", "mariadb", "rocksdb", "duckdb")
+ENGINES = ("postgres", "mysql", "mariadb", "rocksdb", "duckdb", "voltdb")
 SECRET = "what only root may read"
 #: Names that root uses in directories of the servers' user.
 NAMES = {
@@ -48,6 +48,10 @@ NAMES = {
         "server.pid", "auto.cnf", "ca.pem", "ib_buffer_pool", "data", "redo", "tmp",
     ),
     "rocksdb": ("OPTIONS-000001", "OPTIONS-999999", "LOG", "LOG.old", "rocksdb"),
+    "voltdb": (
+        "server.log", "initialise.log", "log4j.properties", "deployment.xml", "tmp", "root",
+        "voltdbroot", "config", "snapshots", ".initialized",
+    ),
     "duckdb": ("duckdb.log", "harness.duckdb", "harness.duckdb.wal", "duckdb"),
 }  # fmt: skip
 TLS_NAMES = ("tls", "sections.cnf", "authority.key", "authority.pem", "server.csr", "server.key",
