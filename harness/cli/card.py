@@ -15,24 +15,23 @@ from harness.store.runs import Store, StoredRun
 def card(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(help="Run ids or selectors [all runs of microbenchmarks]."),
+        typer.Argument(help="Run ids or selectors [all microbenchmark runs]."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the card.")] = Path("card"),
-    title: Annotated[str, typer.Option("--title", help="Its title.")] = "What this device likes",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder.")] = Path("card"),
+    title: Annotated[
+        str, typer.Option("--title", help="Title of the card.")
+    ] = "What this device likes",
     prices: Annotated[
         Path | None,
         typer.Option(
             "--prices",
-            help="What devices cost: a file as in profiles/prices [price_per_gb of the host file].",
+            help="Price file, as in profiles/prices [host file's price_per_gb].",
         ),
     ] = None,
     results: ResultsOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """One page of each device: what it likes, FAST'20's practices, prices, servers side by side.
-
-    Results of other servers are shown beside once they are copied into the same store.
-    """
+    """Write a page per device: preferences, FAST'20 practices, prices, servers side by side."""
     from reports.micro.report import write_cards
 
     files = write_cards(_chosen(store(results), runs or []), out, title, prices)

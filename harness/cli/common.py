@@ -16,14 +16,14 @@ from harness import paths
 from harness.errors import UsageError
 from harness.store.runs import Store
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, nothing else.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 ResultsOption = Annotated[
     Path | None,
     typer.Option("--results", help="Results directory [$HARNESS_RESULTS, else ./results]."),
 ]
 HostOption = Annotated[
     Path | None,
-    typer.Option("--host", help="Host file that names the tiers [else searched, else discovered]."),
+    typer.Option("--host", help="Host file of the tiers [found, else discovered]."),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 EmulateOption = Annotated[
@@ -31,18 +31,17 @@ EmulateOption = Annotated[
     typer.Option(
         "--emulate",
         metavar="NAME[=PATH]",
-        help="Let a tmpfs stand in for this tier (PATH: a directory on a tmpfs; without it one "
-        "on /dev/shm); its numbers are marked.",
+        help="Emulate a tier by a tmpfs directory [on /dev/shm]; results are marked.",
     ),
 ]
 
 
-#: Rows of a table beyond which it is no longer laid out for the terminal's width.
-_MOST_LAID_OUT = 500
+#: Tables with more rows are printed as plain columns, ten times as fast.
+_MAX_RICH_ROWS = 500
 
 
 def store(results: Path | None) -> Store:
-    """The store that --results names."""
+    """Return the store of --results."""
     return Store(paths.results_root(results))
 
 
@@ -53,11 +52,8 @@ def print_json(document: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
-    """A table on stdout; numbers are formatted by the caller. The first column is never broken.
-
-    More rows than anybody lays out for a screen are printed as plain columns, ten times as fast.
-    """
-    if len(rows) > _MOST_LAID_OUT:
+    """Print a table of formatted cells; the first column is never wrapped."""
+    if len(rows) > _MAX_RICH_ROWS:
         _print_columns([columns, *rows])
         return
     table = Table(*columns, title=title or None, title_justify="left", box=None, pad_edge=False)
@@ -87,19 +83,19 @@ def key_values(items: Sequence[str] | None, option: str) -> dict[str, str]:
     for item in items or []:
         key, equals, value = item.partition("=")
         if not equals or not key or key in pairs:
-            found = "the key stands twice" if key in pairs else "not of the form key=value"
+            found = "the key is given twice" if key in pairs else "not of the form key=value"
             raise UsageError(f"{option} {item}", found, f"write {option} key=value")
         pairs[key] = value
     return pairs
 
 
 def confirm(what: str, yes: bool) -> None:
-    """Ask before a destructive step unless --yes was given; refuse where nobody can answer."""
+    """Prompt before a destructive step unless ``yes``; UsageError without a terminal."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(what, "this removes data and nobody is there to confirm", "add --yes")
-    if not typer.confirm(f"{what}. Go on?", err=True):
+        raise UsageError(what, "this removes data; no terminal to confirm it", "add --yes")
+    if not typer.confirm(f"{what}. Continue?", err=True):
         raise typer.Abort()
 
 

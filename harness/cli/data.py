@@ -1,4 +1,4 @@
-"""``harness data``: generated source files and golden (loaded) databases."""
+"""``harness data``: generated source files and loaded databases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from harness.store.datasets import Dataset, remove_datasets
 from harness.supervise.user_files import regular_bytes
 from harness.units import format_bytes
 
-app = typer.Typer(help="List, remove and verify source and golden data.")
+app = typer.Typer(help="List, remove and verify datasets.")
 
 
 def _all(host: Path | None) -> list[tuple[str, Dataset]]:
@@ -35,7 +35,7 @@ def _all(host: Path | None) -> list[tuple[str, Dataset]]:
 
 
 def _directories(names: list[str] | None, host: Path | None) -> list[Path]:
-    """Of the named datasets, or of all; readable or not."""
+    """Return the directories of the named datasets, else of all, readable or not."""
     found = [path for where in dataset_stores(host).values() for path in where.directories()]
     if not names:
         return found
@@ -47,7 +47,7 @@ def _directories(names: list[str] | None, host: Path | None) -> list[Path]:
 
 @app.command("list")
 def list_(host: HostOption = None, json_: JsonOption = False) -> None:
-    """Every complete dataset."""
+    """List every complete dataset."""
     entries = _all(host)
     if json_:
         print_json(
@@ -80,24 +80,26 @@ def _what(dataset: Dataset) -> str:
 
 @app.command("rm")
 def rm(
-    names: Annotated[list[str] | None, typer.Argument(help="Names from `harness data list`.")] = (
+    names: Annotated[list[str] | None, typer.Argument(help="Names as in `harness data list`.")] = (
         None
     ),
     all_: Annotated[bool, typer.Option("--all", help="Every dataset.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not prompt.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be removed.")
+    ] = False,
     host: HostOption = None,
 ) -> None:
-    """Remove datasets; they are made again when a run needs them."""
+    """Remove datasets; runs create them again when needed."""
     if not names and not all_:
-        raise UsageError("data rm", "no dataset is named", "name some, or say --all")
+        raise UsageError("data rm", "no dataset is named", "name some, or use --all")
     targets = _directories(names, host)
     for directory in targets:
         size = format_bytes(regular_bytes(directory, None))
         print(f"remove {directory} ({size})", file=sys.stderr)
     if dry_run or not targets:
         return
-    confirm(f"remove {len(targets)} datasets for good", yes)
+    confirm(f"permanently remove {len(targets)} datasets", yes)
     remove_datasets(targets)
 
 
@@ -111,18 +113,18 @@ def _problems(directory: Path, progress: Progress) -> list[str]:
 
 @app.command("verify")
 def verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Names; all when none.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Names [all].")] = None,
     host: HostOption = None,
     json_: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Read every file and compare it with what was recorded when it was made."""
+    """Compare every file with its recorded checksum."""
     with progress_on_stderr(quiet) as progress:
         problems = {path.name: _problems(path, progress) for path in _directories(names, host)}
     if json_:
         print_json({"data": [{"name": n, "problems": found} for n, found in problems.items()]})
     else:
         for name, found in problems.items():
-            print(f"{name}: {'sound' if not found else '; '.join(found)}")
+            print(f"{name}: {'ok' if not found else '; '.join(found)}")
     if any(problems.values()):
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""``harness doctor``: what is here, and what would make measurements doubtful."""
+"""``harness doctor``: what this host offers, and what reduces the quality of measurements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from harness.units import format_bytes
 def doctor(
     host: HostOption = None, emulate: EmulateOption = None, json_: JsonOption = False
 ) -> None:
-    """Tiers and their verified kind, host mode, engines, tools, CPU, and what is uncontrolled."""
+    """Show tiers, host mode, engines, tools, CPU and uncontrolled settings."""
     tiers, problems = find_tiers_and_problems(host, emulate or [], unprivileged())
     found = examine(list(tiers.values()))
     found["tier_problems"] = [problem.to_json() for problem in problems]

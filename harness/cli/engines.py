@@ -1,4 +1,4 @@
-"""``harness engines``: what can be measured here, and installing the pinned servers."""
+"""``harness engines``: list engines and install pinned servers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from harness.cli.common import JsonOption, QuietOption, print_json, print_table
 from harness.errors import RunFailed, UsageError
 from harness.progress import progress_on_stderr
 
-app = typer.Typer(help="List engines; install pinned servers into the private prefix.")
+app = typer.Typer(help="List engines; install pinned versions.")
 
 
 def engine_rows() -> list[dict[str, Any]]:
-    """Each engine: name, title, kinds, parts, options, version and source, or what is missing."""
+    """Return each engine's name, title, kinds, parts, options and version, or what is missing."""
     rows: list[dict[str, Any]] = []
     for name, factory in sorted(registry.engines().items()):
         row: dict[str, Any] = {"name": name, "title": factory.title, "kinds": list(factory.kinds)}
@@ -32,7 +32,7 @@ def engine_rows() -> list[dict[str, Any]]:
 
 @app.command("list")
 def list_(json_: JsonOption = False) -> None:
-    """Every engine with the version that would run."""
+    """List engines with the version that a run uses."""
     rows = engine_rows()
     if json_:
         print_json({"engines": rows})
@@ -54,11 +54,11 @@ def list_(json_: JsonOption = False) -> None:
 @app.command("install")
 def install(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Engines, or ENGINE=VERSION [all with pins].")
+        list[str] | None, typer.Argument(help="ENGINE or ENGINE=VERSION [all pinned].")
     ] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Install pinned servers (checksums verified) into the private prefix."""
+    """Install pinned engines, with verified checksums, into the private prefix."""
     from harness import install
 
     failed: list[RunFailed] = []
@@ -68,7 +68,7 @@ def install(
             try:
                 prefix = paths.engines_prefix()
                 install.install(engine, prefix, progress, version=version or None)
-            except RunFailed as error:  # the others are installed all the same
+            except RunFailed as error:  # install the others too
                 failed.append(error)
     if len(failed) > 1:
         raise RunFailed(

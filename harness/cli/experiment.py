@@ -28,29 +28,27 @@ app = typer.Typer(help="Run a profile: a YAML file of axes that expands to runs.
 
 @app.command("run")
 def run(
-    profile: Annotated[str, typer.Argument(help="A profile's file, or its name under profiles/.")],
+    profile: Annotated[str, typer.Argument(help="Profile file, or a name under profiles/.")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check all and print the plan; run nothing.")
+        bool, typer.Option("--dry-run", help="Check everything and list the runs; run nothing.")
     ] = False,
     again: Annotated[
         bool,
-        typer.Option(
-            "--again", help="Run also what is already complete, and go on with nothing cut off."
-        ),
+        typer.Option("--again", help="Repeat complete runs too; resume none."),
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where it stopped (the default; says so).")
+        bool, typer.Option("--resume", help="Resume interrupted runs (default).")
     ] = False,
     size: Annotated[
         float | None,
-        typer.Option(help="Instead of the profile's size: scales data and memory together."),
+        typer.Option(help="Override the profile's size of data and memory."),
     ] = None,
     param: Annotated[
         list[str] | None,
         typer.Option(
             "--param",
             "-p",
-            help="Instead of the profile's, in all its runs: a workload parameter, key=value.",
+            help="Override a workload parameter in all runs, key=value.",
         ),
     ] = None,
     emulate: EmulateOption = None,
@@ -59,7 +57,7 @@ def run(
     json_: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Expand a profile and run what is not complete yet; what was cut off is gone on with."""
+    """Expand a profile; run incomplete runs and resume interrupted ones."""
     plan = load_profile(
         find_profile(profile),
         tuple(emulate or ()),

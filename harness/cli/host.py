@@ -1,9 +1,9 @@
-"""``harness host``: set a host up by the playbooks, without speaking Ansible."""
+"""``harness host``: set a host up by the playbooks."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +12,8 @@ import typer
 from harness.cli.common import JsonOption, QuietOption, key_values, print_json, print_table
 from harness.errors import HarnessError, RunFailed, UsageError
 from harness.progress import progress_on_stderr
-from harness.provision.modes import MODES, Action, Mode, asked_of, find_mode
-from harness.provision.playbook import Asked, HostOutcome, run_playbook
+from harness.provision.modes import MODES, Action, Mode, find_mode, playbook_for
+from harness.provision.playbook import HostOutcome, PlaybookRun, run_playbook
 from harness.yamlfile import parse_yaml
 
 app = typer.Typer(
@@ -31,27 +31,23 @@ _LimitOption = Annotated[
 ]
 _SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A variable of the playbook; may repeat."),
+    typer.Option("--set", metavar="KEY=VALUE", help="A variable of the playbook; repeatable."),
 ]
 _ConfirmOption = Annotated[
-    bool,
-    typer.Option("--confirm-destroy", help="Destroy what --destroy names; nothing without."),
+    bool, typer.Option("--confirm-destroy", help="Destroy what --destroy names.")
 ]
 _DestroyOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--destroy",
-        metavar="NAME",
-        help="What the plan says it destroys, by its exact name; of several hosts HOST:NAME; "
-        "may repeat.",
+        "--destroy", metavar="[HOST:]NAME", help="Object to destroy, as planned; repeatable."
     ),
 ]
-_DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan; change nothing.")]
+_DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the steps; change nothing.")]
 
 
 @app.command("modes")
 def modes(json_: JsonOption = False) -> None:
-    """What a host can be set up as."""
+    """List the modes that a host can be set up in."""
     rows = [{"mode": m.name, "what": m.help, "playbook": m.playbook} for m in MODES.values()]
     if json_:
         print_json({"modes": rows})
@@ -59,101 +55,85 @@ def modes(json_: JsonOption = False) -> None:
     print_table(("mode", "what", "playbook"), [tuple(row.values()) for row in rows])
 
 
-@app.command("plan")
-def plan(
-    mode: _ModeArgument,
-    inventory: _InventoryOption = None,
-    limit: _LimitOption = None,
-    set_: _SetOption = None,
-    json_: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """What apply would do and destroy, by exact names; changes nothing."""
-    chosen = find_mode(mode)
-    _act("plan", chosen, Where(inventory, limit), _variables(set_), json_, quiet)
+def _reading(action: Action) -> Callable[..., None]:
+    def command(
+        mode: _ModeArgument,
+        inventory: _InventoryOption = None,
+        limit: _LimitOption = None,
+        set_: _SetOption = None,
+        json_: JsonOption = False,
+        quiet: QuietOption = False,
+    ) -> None:
+        request = _request(action, find_mode(mode), _variables(set_), inventory, limit)
+        _act(action, mode, request, json_, quiet)
+
+    return command
 
 
-@app.command("apply")
-def apply(
-    mode: _ModeArgument,
-    confirm_destroy: _ConfirmOption = False,
-    destroy: _DestroyOption = None,
-    dry_run: _DryRunOption = False,
-    inventory: _InventoryOption = None,
-    limit: _LimitOption = None,
-    set_: _SetOption = None,
-    json_: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Set the host up; a second time changes nothing, and what was cut off is gone on with."""
-    variables = _variables(set_) | _destruction(confirm_destroy, destroy)
-    action: Action = "plan" if dry_run else "apply"
-    _act(action, find_mode(mode), Where(inventory, limit), variables, json_, quiet)
+def _changing(action: Action) -> Callable[..., None]:
+    def command(
+        mode: _ModeArgument,
+        confirm_destroy: _ConfirmOption = False,
+        destroy: _DestroyOption = None,
+        dry_run: _DryRunOption = False,
+        inventory: _InventoryOption = None,
+        limit: _LimitOption = None,
+        set_: _SetOption = None,
+        json_: JsonOption = False,
+        quiet: QuietOption = False,
+    ) -> None:
+        variables = _variables(set_) | _destruction(confirm_destroy, destroy)
+        request = _request(action, find_mode(mode), variables, inventory, limit, dry_run)
+        _act("plan" if dry_run and action == "apply" else action, mode, request, json_, quiet)
+
+    return command
 
 
-@app.command("verify")
-def verify(
-    mode: _ModeArgument,
-    inventory: _InventoryOption = None,
-    limit: _LimitOption = None,
-    set_: _SetOption = None,
-    json_: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Whether the kernel has it so; exit status 1 and what deviates where not."""
-    _act("verify", find_mode(mode), Where(inventory, limit), _variables(set_), json_, quiet)
+app.command("plan", help="List what apply would do and destroy; change nothing.")(_reading("plan"))
+app.command("apply", help="Set the host up; rerun to resume after an interruption.")(
+    _changing("apply")
+)
+app.command("verify", help="Compare the host with the mode; exit status 1 if it deviates.")(
+    _reading("verify")
+)
+app.command("restore", help="Restore the state before the first apply.")(_changing("restore"))
 
 
-@app.command("restore")
-def restore(
-    mode: _ModeArgument,
-    confirm_destroy: _ConfirmOption = False,
-    destroy: _DestroyOption = None,
-    dry_run: _DryRunOption = False,
-    inventory: _InventoryOption = None,
-    limit: _LimitOption = None,
-    set_: _SetOption = None,
-    json_: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Back to what was there before the first apply."""
-    variables = _variables(set_) | _destruction(confirm_destroy, destroy)
-    where = Where(inventory, limit)
-    _act("restore", find_mode(mode), where, variables, json_, quiet, dry_run=dry_run)
-
-
-class Where:
-    """Which hosts."""
-
-    def __init__(self, inventory: Path | None, limit: str | None) -> None:
-        if inventory is not None and not inventory.exists():
-            raise UsageError(f"--inventory {inventory}", "no such file", "inventory/ has examples")
-        self.inventory = inventory
-        self.limit = limit
+def _request(
+    action: Action,
+    mode: Mode,
+    variables: Mapping[str, Any],
+    inventory: Path | None,
+    limit: str | None,
+    dry_run: bool = False,
+) -> PlaybookRun:
+    if inventory is not None and not inventory.exists():
+        raise UsageError(f"--inventory {inventory}", "no such file", "inventory/ has examples")
+    playbook, own = playbook_for(mode, action)
+    check = dry_run or action == "plan"
+    return PlaybookRun(playbook, {**own, **variables}, check, inventory, limit)
 
 
 def _variables(items: Sequence[str] | None) -> dict[str, Any]:
-    """Values as YAML reads them: ``true`` and ``[region0]`` are not texts."""
-    found: dict[str, Any] = {}
+    """Return the values as YAML reads them: ``true`` and ``[region0]`` are not texts."""
+    variables: dict[str, Any] = {}
     for key, text in key_values(items, "--set").items():
         if key in ("confirm_destroy", "destroy"):
             raise UsageError(
                 f"--set {key}",
-                "it has an option of its own",
-                "say --confirm-destroy --destroy NAME",
+                "an option sets this variable",
+                "use --confirm-destroy --destroy NAME",
             )
         try:
-            found[key] = parse_yaml(text, f"--set {key}").value
+            variables[key] = parse_yaml(text, f"--set {key}").value
         except UsageError as error:
             raise UsageError(f"--set {key}={text}", error.context, "quote it") from error
-    return found
+    return variables
 
 
 def _destruction(confirmed: bool, names: Sequence[str] | None) -> dict[str, Any]:
     if names and not confirmed:
-        raise UsageError(
-            f"--destroy {names[0]}", "it is not confirmed", "add --confirm-destroy to mean it"
-        )
+        raise UsageError(f"--destroy {names[0]}", "it is not confirmed", "add --confirm-destroy")
     if not confirmed:
         return {}
     by_host: dict[str, list[str]] = {}
@@ -164,42 +144,38 @@ def _destruction(confirmed: bool, names: Sequence[str] | None) -> dict[str, Any]
     if by_host and sum(map(len, by_host.values())) < len(names or ()):
         raise UsageError(
             "--destroy",
-            "some names say their host, others do not",
-            "write HOST:NAME for all of them",
+            "some names have a host, others do not",
+            "write HOST:NAME for each",
         )
     return {"confirm_destroy": True, "destroy": by_host or list(names or [])}
 
 
-def _act(
-    action: Action,
-    mode: Mode,
-    where: Where,
-    variables: dict[str, Any],
-    json_: bool,
-    quiet: bool,
-    dry_run: bool = False,
-) -> None:
-    playbook, more = asked_of(mode, action)
-    check = dry_run or action == "plan"
-    asked = Asked(playbook, {**more, **variables}, check, where.inventory, where.limit)
+def _act(action: Action, mode: str, request: PlaybookRun, json_: bool, quiet: bool) -> None:
     with progress_on_stderr(quiet) as progress:
-        outcomes = run_playbook(asked, progress)
-    error = _error(action, mode, outcomes, check)
+        outcomes = run_playbook(request, progress)
+    error = _error(action, mode, outcomes, request.check)
     if json_:
-        told = {"action": action, "mode": mode.name, "playbook": playbook, "dry_run": check}
-        hosts = [outcome.to_json() for outcome in outcomes]
-        print_json(told | {"hosts": hosts, "error": error.to_json() if error else None})
+        print_json(
+            {
+                "action": action,
+                "mode": mode,
+                "playbook": request.playbook,
+                "dry_run": request.check,
+                "hosts": [outcome.to_json() for outcome in outcomes],
+                "error": error.to_json() if error else None,
+            }
+        )
         if error:
             print(f"harness: {error}", file=sys.stderr)
         raise typer.Exit(error.exit_code if error else 0)
     for outcome in outcomes:
-        _print(outcome, planned=check or action == "verify", one_of=len(outcomes))
+        _print(outcome, request.check or action == "verify", len(outcomes) > 1)
     if error:
         raise error
 
 
-def _print(outcome: HostOutcome, planned: bool, one_of: int) -> None:
-    told = outcome.provisioning
+def _print(outcome: HostOutcome, planned: bool, several_hosts: bool) -> None:
+    fact = outcome.provisioning
     if not outcome.steps and not outcome.refusals and not outcome.failures:
         print(f"{outcome.host}: nothing to do")
     elif outcome.steps:
@@ -209,42 +185,42 @@ def _print(outcome: HostOutcome, planned: bool, one_of: int) -> None:
             ("do", "object", "why"),
             [(s.get("do"), s.get("object"), s.get("why")) for s in outcome.steps],
         )
-    for note in told.get("notes", ()):
+    for note in fact.get("notes", ()):
         print(f"note: {note}")
-    if planned and told.get("destroy"):
-        words = consent_words(told["destroy"], outcome.host if one_of > 1 else None)
-        print(f"destroys what is on it; to mean it: {words}")
-    for missing in told.get("missing", ()):
-        print(f"not here: {missing['what']}: {missing['found']}\n  {missing['do']}")
+    if planned and fact.get("destroy"):
+        options = consent_options(fact["destroy"], outcome.host if several_hosts else None)
+        print(f"destroys data; to confirm: {options}")
+    for missing in fact.get("missing", ()):
+        print(f"missing: {missing['what']}: {missing['found']}\n  {missing['do']}")
 
 
-def consent_words(names: Sequence[str], host: str | None) -> str:
+def consent_options(names: Sequence[str], host: str | None) -> str:
     """The options that consent to a plan; ``host``: where it is one of several."""
     of_host = f"{host}:" if host else ""
     return " ".join(["--confirm-destroy", *(f"--destroy {of_host}{name}" for name in names)])
 
 
 def _error(
-    action: Action, mode: Mode, outcomes: Sequence[HostOutcome], check: bool
+    action: Action, mode: str, outcomes: Sequence[HostOutcome], check: bool
 ) -> HarnessError | None:
-    """A refusal is known before anything is touched (2); what deviates or fails is not (1)."""
-    asked = f"{action} {mode.name}"
+    """UsageError for a refusal, RunFailed for a failed step or a deviation."""
+    problem = f"{action} {mode}"
     refused = [o for o in outcomes if o.refusals and (check or not o.changed)]
     failed = [o for o in outcomes if o.failures and o not in refused]
     if failed:
-        found = "; ".join(f"{o.host}: {failure}" for o in failed for failure in o.failures)
-        return RunFailed(asked, found, _WHAT_NEXT[action])
+        context = "; ".join(f"{o.host}: {failure}" for o in failed for failure in o.failures)
+        return RunFailed(problem, context, _HINTS[action])
     refusals = [(o.host, refusal) for o in refused for refusal in o.refusals]
     if not refusals:
         return None
-    found = "; ".join(f"{host}: {one['object']}: {one['why']}" for host, one in refusals)
-    do = "; ".join(dict.fromkeys(one["do"] for _, one in refusals if one.get("do")))
-    return UsageError(asked, f"{found}; nothing was changed", do)
+    context = "; ".join(f"{host}: {item['object']}: {item['why']}" for host, item in refusals)
+    hint = "; ".join(dict.fromkeys(item["do"] for _, item in refusals if item.get("do")))
+    return UsageError(problem, f"{context}; nothing was changed", hint)
 
 
-_WHAT_NEXT: dict[Action, str] = {
+_HINTS: dict[Action, str] = {
     "plan": "",
-    "apply": "run it again when that is put right: it goes on where it stopped",
-    "verify": "harness host apply makes it so",
-    "restore": "run it again when that is put right: it goes on where it stopped",
+    "apply": "fix that and rerun the command: it resumes",
+    "verify": "run harness host apply",
+    "restore": "fix that and rerun the command: it resumes",
 }

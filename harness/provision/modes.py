@@ -1,4 +1,4 @@
-"""What a host can be set up as, and the playbook of each."""
+"""Modes that a host can be set up in, and their playbooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Action = Literal["plan", "apply", "verify", "restore"]
 
 @dataclass(frozen=True)
 class Mode:
-    """``restored_by``: the playbook and variables that put things back; None: nothing to put."""
+    """``restored_by``, ``restored_with``: playbook and variables of restore; None: no restore."""
 
     name: str
     help: str
@@ -24,44 +24,44 @@ class Mode:
 
 _MODES = (
     Mode("appdirect", "persistent memory as file systems with DAX (fsdax)", "setup-appdirect.yml"),
-    Mode("sector", "persistent memory as a disk whose sectors do not tear", "setup-sector.yml"),
+    Mode("sector", "persistent memory as a disk with atomic sectors", "setup-sector.yml"),
     Mode("devdax", "persistent memory as character devices", "setup-devdax.yml"),
-    Mode("memory-mode", "Optane as main memory behind DRAM", "setup-memory-mode.yml"),
+    Mode("memory-mode", "Optane as main memory with DRAM as cache", "setup-memory-mode.yml"),
     Mode("system-ram", "persistent or CXL memory as a NUMA node", "setup-system-ram.yml"),
-    Mode("emulated", "DRAM that the kernel shows as persistent memory", "setup-emulated.yml"),
+    Mode("emulated", "DRAM that emulates persistent memory", "setup-emulated.yml"),
     Mode(
         "tune",
-        "clocks, huge pages, NUMA balancing held still",
+        "fixed clocks, huge pages and NUMA balancing",
         "tune-host.yml",
         "tune-host.yml",
         {"tune_host_restore": True},
     ),
     Mode("engines", "pinned engines and tools", "install-engines.yml", None),
 )
-#: By name, in the order they are told.
+#: By name, in the order they are listed.
 MODES: Mapping[str, Mode] = {mode.name: mode for mode in _MODES}
 
 
 def find_mode(name: str) -> Mode:
-    """UsageError with the nearest name for one that is not there."""
+    """Return a mode; UsageError with the nearest name where there is none."""
     if name in MODES:
         return MODES[name]
     raise UsageError(
         f"mode {name!r}",
         f"no such mode{nearest(name, list(MODES))}",
-        f"known are {', '.join(MODES)}",
+        f"modes: {', '.join(MODES)}",
     )
 
 
-def asked_of(mode: Mode, action: Action) -> tuple[str, dict[str, Any]]:
-    """The playbook and the variables of an action; UsageError where there is none."""
+def playbook_for(mode: Mode, action: Action) -> tuple[str, dict[str, Any]]:
+    """Return the playbook and variables of an action; UsageError where there is none."""
     if action != "restore":
         verify = {"provisioning_verify_only": True} if action == "verify" else {}
         return mode.playbook, verify
     if mode.restored_by is None:
         raise UsageError(
             f"restore {mode.name}",
-            "what it installs stays in directories of its own",
-            "remove the engines prefix (harness doctor names it) to be without it",
+            "installed engines are not removed",
+            "remove the engines prefix (see harness doctor)",
         )
     return mode.restored_by, dict(mode.restored_with)

@@ -1,10 +1,10 @@
-"""Running a playbook by ansible-runner, and what it says of each host.
+"""Run a playbook by ansible-runner and read its result for each host.
 
 Every provisioning playbook ends with the fact ``provisioning``::
 
     {mode, steps: [{do, object, why}], refusals: [{object, why, do}], changed, state, …}
 
-It is read from the events of the run, host by host; nothing of Ansible's output is parsed.
+It is read from the events of the run; Ansible's output is not parsed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INSTALL = "pip install 'tierbench[hosts]'"
 
 @dataclass
 class HostOutcome:
-    """What a playbook says of one host: its fact ``provisioning``, and how it failed there."""
+    """The fact ``provisioning`` of one host, and its failures."""
 
     host: str
     provisioning: dict[str, Any] = field(default_factory=dict)
@@ -37,19 +37,17 @@ class HostOutcome:
 
     @property
     def refusals(self) -> list[dict[str, str]]:
-        """What the playbook will not do there; nothing was changed then."""
-        found: list[dict[str, str]] = self.provisioning.get("refusals", [])
-        return found
+        """Why nothing was changed."""
+        return list(self.provisioning.get("refusals", []))
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """What was planned or done."""
-        found: list[dict[str, Any]] = self.provisioning.get("steps", [])
-        return found
+        """Steps that are planned or done."""
+        return list(self.provisioning.get("steps", []))
 
     @property
     def changed(self) -> bool:
-        """Whether the host is another than before; in a plan, whether it would be."""
+        """Whether the host was changed; with check, whether it would be."""
         return bool(self.provisioning.get("changed"))
 
     def to_json(self) -> dict[str, Any]:
@@ -58,15 +56,15 @@ class HostOutcome:
 
 
 def playbooks_folder() -> Path:
-    """Where the playbooks are; UsageError where this installation has none."""
+    """Return the folder of the playbooks; UsageError where this installation has none."""
     folder = paths.data_folder("playbooks")
     if (folder / "ansible.cfg").is_file():
         return folder
-    raise UsageError("provision a host", "no playbooks in this installation", "install it again")
+    raise UsageError("provision a host", "no playbooks in this installation", "reinstall tierbench")
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlaybookRun:
     """One run of a playbook. ``inventory`` None: ansible.cfg's, or $ANSIBLE_INVENTORY."""
 
     playbook: str
@@ -77,53 +75,53 @@ class Asked:
     arguments: Sequence[str] = ()
 
 
-def run_playbook(asked: Asked, progress: Progress) -> list[HostOutcome]:
-    """Run it to its end; one outcome a host, in the order they were met.
+def run_playbook(request: PlaybookRun, progress: Progress) -> list[HostOutcome]:
+    """Run a playbook; return one outcome per host.
 
-    UsageError where Ansible is missing or the playbook matched no host. A host's failure is
-    in its outcome. Ctrl-C ends Ansible, then raises KeyboardInterrupt.
+    UsageError where Ansible is missing or no host matches. Ctrl-C ends Ansible, then raises
+    KeyboardInterrupt.
     """
     if find_spec("ansible_runner") is None or find_spec("ansible") is None:
         raise UsageError(
-            f"run {asked.playbook}", "ansible-runner and ansible-core are not installed", _INSTALL
+            f"run {request.playbook}", "ansible-runner and ansible-core are not installed", _INSTALL
         )
     import ansible_runner
 
     folder = playbooks_folder()
     with (
         tempfile.TemporaryDirectory(prefix="tierbench-ansible-") as private,
-        progress.task(asked.playbook) as task,
-        _signals_kept(),
+        progress.task(request.playbook) as task,
+        _signals_restored(),
     ):
         listener = _Listener(task)
         done = ansible_runner.run(
             private_data_dir=private,
             project_dir=str(folder),
-            playbook=asked.playbook,
-            inventory=str(asked.inventory.absolute()) if asked.inventory else None,
-            limit=asked.limit,
-            extravars=dict(asked.variables),
-            cmdline=_command_line(asked),
+            playbook=request.playbook,
+            inventory=str(request.inventory.absolute()) if request.inventory else None,
+            limit=request.limit,
+            extravars=dict(request.variables),
+            cmdline=_command_line(request),
             envvars=_environment(folder, Path(private)),
-            event_handler=listener.hear,
+            event_handler=listener.handle,
             quiet=True,
         )
         if done.status == "canceled":
             raise KeyboardInterrupt
         if not listener.outcomes:
             raise UsageError(
-                f"run {asked.playbook}", _last_words(done), "name an inventory with --inventory"
+                f"run {request.playbook}", _last_line(done), "name an inventory with --inventory"
             )
     return list(listener.outcomes.values())
 
 
-def _command_line(asked: Asked) -> str | None:
-    arguments = [*(["--check"] if asked.check else []), *asked.arguments]
+def _command_line(request: PlaybookRun) -> str | None:
+    arguments = [*(["--check"] if request.check else []), *request.arguments]
     return " ".join(arguments) or None
 
 
 def _environment(folder: Path, private: Path) -> dict[str, str]:
-    """Ansible beside this Python; nothing of it is kept in the user's home."""
+    """Ansible next to this Python; nothing is written to the user's home."""
     own = str(Path(sys.executable).parent)
     return {
         "PATH": os.pathsep.join([own, os.environ.get("PATH", os.defpath)]),
@@ -134,15 +132,15 @@ def _environment(folder: Path, private: Path) -> dict[str, str]:
     }
 
 
-def _last_words(done: Any) -> str:
+def _last_line(done: Any) -> str:
     lines: list[str] = [line.strip() for line in done.stdout if line.strip()]
-    told = [line for line in lines if line.startswith(("ERROR", "[ERROR]", "fatal"))]
-    return (told or lines or ["it ended without a word"])[-1]
+    errors = [line for line in lines if line.startswith(("ERROR", "[ERROR]", "fatal"))]
+    return (errors or lines or ["it printed nothing"])[-1]
 
 
 @contextmanager
-def _signals_kept() -> Iterator[None]:
-    """ansible-runner takes these signals over, and does not give them back."""
+def _signals_restored() -> Iterator[None]:
+    """ansible-runner replaces these handlers and does not restore them."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in numbers}
     try:
@@ -153,14 +151,12 @@ def _signals_kept() -> Iterator[None]:
 
 
 class _Listener:
-    """Hears Ansible's events."""
-
     def __init__(self, task: Task) -> None:
         self.outcomes: dict[str, HostOutcome] = {}
         self._task = task
 
-    def hear(self, event: Mapping[str, Any]) -> bool:
-        """Called by ansible-runner for each; True keeps it."""
+    def handle(self, event: Mapping[str, Any]) -> bool:
+        """Read one event of ansible-runner; True lets it store the event."""
         data = event.get("event_data") or {}
         kind = event.get("event")
         if kind == "playbook_on_task_start":
@@ -180,9 +176,8 @@ class _Listener:
 
 
 def _failure(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """The failed task and its own words."""
-    words = result.get("msg") or result.get("stderr") or result.get("stdout") or "it failed"
+    message = result.get("msg") or result.get("stderr") or result.get("stdout") or "failed"
     more = str(result.get("stderr") or "").strip().splitlines()
-    tail = f" ({more[-1]})" if more and more[-1] not in str(words) else ""
-    said_by_itself = str(data.get("task_action", "")).endswith("fail")
-    return f"{words}{tail}" if said_by_itself else f"{data.get('task')}: {words}{tail}"
+    tail = f" ({more[-1]})" if more and more[-1] not in str(message) else ""
+    is_fail_task = str(data.get("task_action", "")).endswith("fail")
+    return f"{message}{tail}" if is_fail_task else f"{data.get('task')}: {message}{tail}"

@@ -1,23 +1,23 @@
 #!/usr/bin/python
-"""Ansible module: set what moves results on a host, with every old value on record."""
+"""Ansible module: set what affects results on a host, with every old value on record."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
 module: host_settings
-short_description: Set what moves results on a host, and put it back
+short_description: Set what affects results on a host, and restore it
 description:
   - Writes kernel files and processor registers after their old values are on record.
-  - What the host does not have is returned as C(missing); nothing is made up for it.
+  - Settings that the host lacks are returned as C(missing).
 options:
   state:
     description: C(set) makes them so, C(restored) puts back what the record holds.
     type: str
     choices: [set, restored]
     default: set
-  wishes:
-    description: Setting to value; one that is null is left as it is.
+  settings:
+    description: Value of each setting; null leaves it as it is.
     type: dict
     default: {}
   record:
@@ -25,7 +25,7 @@ options:
     type: path
     default: /var/lib/harness/host-settings.json
   root:
-    description: Where the host's files lie; another place than C(/) in tests alone.
+    description: Where the host's files lie; other than C(/) only in tests.
     type: path
     default: /
 author:
@@ -33,9 +33,9 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Ensure clocks hold still
+- name: Ensure fixed clocks
   host_settings:
-    wishes: {governor: performance, turbo: false}
+    settings: {governor: performance, turbo: false}
 
 - name: Ensure everything is as it was
   host_settings:
@@ -48,7 +48,7 @@ steps:
   returned: always
   type: list
 missing:
-  description: What was asked for and is not here, as what, found, do.
+  description: Requested settings that the host lacks, as what, found, do.
   returned: always
   type: list
 refusals:
@@ -56,14 +56,14 @@ refusals:
   returned: always
   type: list
 recorded:
-  description: Old values on record behind this, as key, what, old, new.
+  description: Old values that are now on record, as key, what, old, new.
   returned: always
   type: list
 """
 
 from typing import Any
 
-from ansible.module_utils import host_settings as settings
+from ansible.module_utils import host_settings
 from ansible.module_utils.basic import AnsibleModule
 
 
@@ -72,13 +72,13 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["set", "restored"], "default": "set"},
-            "wishes": {"type": "dict", "default": {}},
-            "record": {"type": "path", "default": "/var/lib/harness/host-settings.json"},
+            "settings": {"type": "dict", "default": {}},
+            "record": {"type": "path", "default": "/var/lib/harness/host-host_settings.json"},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
-    host = settings.Host(module.params["root"])
+    host = host_settings.Host(module.params["root"])
     result: dict[str, Any] = {
         "changed": False,
         "steps": [],
@@ -88,7 +88,7 @@ def main() -> None:
     }
     try:
         _run(module, host, result)
-    except settings.Refused as refused:
+    except host_settings.Refused as refused:
         result["refusals"], result["changed"] = [refused.refusal], False
         module.exit_json(**result)
     except OSError as error:
@@ -97,34 +97,34 @@ def main() -> None:
     module.exit_json(**result)
 
 
-def _run(module: Any, host: settings.Host, result: dict[str, Any]) -> None:
+def _run(module: Any, host: host_settings.Host, result: dict[str, Any]) -> None:
     if module.check_mode:
-        record = settings.Record(module.params["record"], host)
+        record = host_settings.Record(module.params["record"], host)
         _plan_and_do(module, host, record, result)
         return
-    locked = settings.Record(module.params["record"], host)
+    locked = host_settings.Record(module.params["record"], host)
     with locked.held():
-        _plan_and_do(module, host, settings.Record(module.params["record"], host), result)
+        _plan_and_do(module, host, host_settings.Record(module.params["record"], host), result)
 
 
 def _plan_and_do(
-    module: Any, host: settings.Host, record: settings.Record, result: dict[str, Any]
+    module: Any, host: host_settings.Host, record: host_settings.Record, result: dict[str, Any]
 ) -> None:
     """Fill ``result``; change the host unless in check mode."""
     restoring = module.params["state"] == "restored"
     chosen = []
     if restoring:
-        result["steps"] = settings.plan_restore(record, host)
+        result["steps"] = host_settings.plan_restore(record, host)
     else:
-        chosen, missing = settings.wanted(module.params["wishes"], host)
+        chosen, missing = host_settings.find_settings(module.params["settings"], host)
         result["missing"] = [one.to_json() for one in missing]
-        result["steps"] = settings.plan(chosen, host)
+        result["steps"] = host_settings.plan(chosen, host)
     result["changed"] = bool(result["steps"])
     if not module.check_mode:
         if restoring:
-            settings.restore(record, host)
+            host_settings.restore(record, host)
         else:
-            settings.apply(chosen, record, host)
+            host_settings.apply(chosen, record, host)
     shown = ("key", "what", "old", "new")
     result["recorded"] = [{name: entry[name] for name in shown} for entry in record.entries]
     result["gone_with_the_boot"] = record.gone_with_the_boot

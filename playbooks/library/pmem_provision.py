@@ -8,14 +8,14 @@ DOCUMENTATION = r"""
 module: pmem_provision
 short_description: Provision persistent memory, one verified step at a time
 description:
-  - Reads what the host has (ndctl, daxctl, ipmctl, blkid, kernel), plans, and carries the plan out.
-  - Destroys only what O(destroy) names, and only with O(confirm_destroy); what is mounted, in use,
-    named by somebody else, or holds a file system that is not ours is refused even so.
+  - Reads the host's state (ndctl, daxctl, ipmctl, blkid, kernel), plans changes, carries them out.
+  - Destroys only what O(destroy) names, only with O(confirm_destroy); what is mounted, in use,
+    has a foreign label or a foreign file system is refused even so.
   - A file system is made without that only on a namespace that the same run has made.
   - In check mode, and with O(verify_only), nothing is changed.
 options:
-  wish:
-    description: What is wanted; C(mode) and that mode's settings, as the roles document them.
+  desired_state:
+    description: C(mode) and that mode's settings, as the roles document them.
     type: dict
     required: true
   confirm_destroy:
@@ -28,11 +28,11 @@ options:
     elements: str
     default: []
   several_hosts:
-    description: Whether O(destroy) was written for more than one host, which is refused.
+    description: Whether O(destroy) is one list for several hosts, which is refused.
     type: bool
     default: false
   verify_only:
-    description: Change nothing; what is planned is what deviates.
+    description: Change nothing; the steps are the deviations.
     type: bool
     default: false
   host_file:
@@ -40,7 +40,7 @@ options:
     type: path
     default: /etc/harness/host.yml
   record:
-    description: File of what was there before and of what we made.
+    description: File that lists the earlier state and the objects created.
     type: path
     default: /var/lib/harness/provisioning.json
 author:
@@ -50,7 +50,7 @@ author:
 EXAMPLES = r"""
 - name: Ensure one fsdax namespace a region, with ext4 and DAX
   pmem_provision:
-    wish: {mode: appdirect, regions: all, filesystem: ext4, dax: true}
+    desired_state: {mode: appdirect, regions: all, filesystem: ext4, dax: true}
     confirm_destroy: true
     destroy: [namespace0.0]
 """
@@ -75,10 +75,10 @@ from ansible.module_utils.tierbench.state import Files
 
 
 def main() -> None:
-    """Run, and tell everything: what is refused or failed is judged by the role ``verdict``."""
+    """Run and report everything; the role ``verdict`` fails the play where needed."""
     module = AnsibleModule(
         argument_spec={
-            "wish": {"type": "dict", "required": True},
+            "desired_state": {"type": "dict", "required": True},
             "confirm_destroy": {"type": "bool", "default": False},
             "destroy": {"type": "list", "elements": "str", "default": []},
             "several_hosts": {"type": "bool", "default": False},
@@ -88,16 +88,16 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked = module.params
-    leave = Consent(
-        confirm_destroy=asked["confirm_destroy"],
-        destroy=tuple(asked["destroy"]),
-        several_hosts=asked["several_hosts"],
+    params = module.params
+    consent = Consent(
+        confirm_destroy=params["confirm_destroy"],
+        destroy=tuple(params["destroy"]),
+        several_hosts=params["several_hosts"],
         change=not module.check_mode,
-        verify_only=asked["verify_only"],
+        verify_only=params["verify_only"],
     )
-    files = Files(record=Path(asked["record"]), host_file=Path(asked["host_file"]))
-    outcome = run(asked["wish"], leave, Commands(), files).to_json()
+    files = Files(record=Path(params["record"]), host_file=Path(params["host_file"]))
+    outcome = run(params["desired_state"], consent, Commands(), files).to_json()
     module.exit_json(changed=outcome["changed"], ansible_facts={"provisioning": outcome})
 
 

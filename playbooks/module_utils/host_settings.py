@@ -1,14 +1,14 @@
-"""Host settings that move results: which files hold them, and their old values on record.
+"""Host settings that affect results: which files hold them, and their old values on record.
 
-What is asked for (``governor: performance``, ``turbo: false`` …) becomes settings: a kernel
-file or a processor's register, and the value it is to have. What this host does not have is
-told as missing, in the shape of ``harness doctor``'s findings and by its names; nothing is
-made up for it. A value this host does not take is refused before anything is written.
+A request (``governor: performance``, ``turbo: false`` …) becomes settings: a kernel
+file or a processor's register, and its new value. What this host lacks is reported as missing,
+in the shape and by the names of ``harness doctor``'s findings. A value that this host does not
+take is refused before anything is written.
 
 The order that brings every old value back: the old values of all settings about to change are
-on disk (written beside, fsync, rename, fsync of the directory) *before* the first is written;
-an old value on record is never replaced by a later one. Settings of the kernel end with the
-boot, so that a record of an earlier boot restores nothing and gives way.
+on disk (temporary file, fsync, rename, fsync of the directory) *before* the first is written;
+an old value on record is never replaced by a later one. Kernel settings end with the
+boot: a record of an earlier boot restores nothing and is replaced.
 
 Standard library only: it runs on the host that is set.
 """
@@ -35,7 +35,7 @@ _SCHEMA = 1
 
 
 class Refused(Exception):
-    """A wish that this host cannot be given; ``steps`` of it are not made."""
+    """A requested setting that this host cannot have; nothing is changed."""
 
     def __init__(self, item: str, why: str, do: str) -> None:
         super().__init__(f"{item}: {why}; {do}")
@@ -135,21 +135,21 @@ class Host:
             os.close(descriptor)
 
 
-# What is asked for ------------------------------------------------------------------
+# Requested settings ------------------------------------------------------------------
 
 _Found = Iterator[Any]
 
 
-def wanted(wishes: Mapping[str, Any], host: Host) -> tuple[list[Setting], list[Missing]]:
-    """The settings of ``wishes`` on this host, in the order they are to be made, and what it
-    does not have. A wish that is None is left as it is. Raises Refused."""
-    unknown = sorted(set(wishes) - set(_WISHES))
+def find_settings(requested: Mapping[str, Any], host: Host) -> tuple[list[Setting], list[Missing]]:
+    """The settings of ``requested`` on this host, in the order they are to be made, and what it
+    does not have. None leaves a setting as it is. Raises Refused."""
+    unknown = sorted(set(requested) - set(_SETTINGS))
     if unknown:
-        raise Refused(", ".join(unknown), "no such setting", f"known are {', '.join(_WISHES)}")
+        raise Refused(", ".join(unknown), "no such setting", f"known are {', '.join(_SETTINGS)}")
     found: list[Any] = []
-    for name, settings_of in _WISHES.items():
-        if wishes.get(name) is not None:
-            found += settings_of(host, wishes[name])
+    for name, settings_of in _SETTINGS.items():
+        if requested.get(name) is not None:
+            found += settings_of(host, requested[name])
     return (
         [one for one in found if isinstance(one, Setting)],
         [one for one in found if isinstance(one, Missing)],
@@ -167,25 +167,25 @@ def _number_of(what: str, value: Any) -> int:
     try:
         return int(text)
     except ValueError:
-        raise Refused(what, f"no number, true or false: {value!r}", "give one of these") from None
+        raise Refused(what, f"no number, true or false: {value!r}", "use one of these") from None
 
 
 def _switch_of(what: str, value: Any) -> bool:
     """``value`` as a switch; 1 and 0 are one, too."""
     number = _number_of(what, value)
     if number not in (0, 1):
-        raise Refused(what, f"neither true nor false: {value!r}", "give one of these")
+        raise Refused(what, f"neither true nor false: {value!r}", "use one of these")
     return bool(number)
 
 
-def _turbo(host: Host, wish: Any) -> _Found:
-    on = _switch_of("turbo", wish)
-    for name, value in (
-        (f"{_CPU}/intel_pstate/no_turbo", "0" if on else "1"),
-        (f"{_CPU}/cpufreq/boost", "1" if on else "0"),
+def _turbo(host: Host, value: Any) -> _Found:
+    on = _switch_of("turbo", value)
+    for name, bit in (
+        (f"{_CPU}/intel_pstate/no_turbo", not on),
+        (f"{_CPU}/cpufreq/boost", on),
     ):
         if host.text(name) is not None:
-            yield Setting("turbo", name, value)
+            yield Setting("turbo", name, str(int(bit)))
             return
     yield Missing("turbo", "neither intel_pstate/no_turbo nor cpufreq/boost", _NO_DRIVER)
 
@@ -195,16 +195,14 @@ def _governor(host: Host, governor: str) -> _Found:
     for name in names:
         offered = (host.text(f"{os.path.dirname(name)}/scaling_available_governors") or "").split()
         if offered and governor not in offered:
-            raise Refused(name, f"no governor {governor!r}", f"choose of {', '.join(offered)}")
+            raise Refused(name, f"no governor {governor!r}", f"choose one of {', '.join(offered)}")
         yield Setting("frequency governor", name, governor)
     if not names:
-        yield Missing(
-            "frequency governor", "no cpufreq driver: nobody here knows the clock", _NO_DRIVER
-        )
+        yield Missing("frequency governor", "no cpufreq driver: the clock is unknown", _NO_DRIVER)
 
 
-def _frequency(host: Host, wish: Any) -> _Found:
-    cap_khz = _number_of("clock frequency", wish)
+def _frequency(host: Host, value: Any) -> _Found:
+    cap_khz = _number_of("clock frequency", value)
     names = host.names(f"{_CPU}/cpufreq/policy*/scaling_max_freq")
     for name in names:
         folder = os.path.dirname(name)
@@ -215,21 +213,19 @@ def _frequency(host: Host, wish: Any) -> _Found:
             )
         yield Setting("clock frequency", name, str(cap_khz))
     if not names:
-        yield Missing(
-            "clock frequency", "no cpufreq driver: nobody here knows the clock", _NO_DRIVER
-        )
+        yield Missing("clock frequency", "no cpufreq driver: the clock is unknown", _NO_DRIVER)
 
 
-def _prefetchers(host: Host, wish: Any) -> _Found:
+def _prefetchers(host: Host, value: Any) -> _Found:
     what = "hardware prefetchers"
-    on = _switch_of(what, wish)
+    on = _switch_of(what, value)
     cpuinfo = host.text("/proc/cpuinfo") or ""
     if "GenuineIntel" not in cpuinfo:
-        yield Missing(what, "not a processor of Intel's", "set them in the firmware's setup")
+        yield Missing(what, "not an Intel processor", "set them in the firmware's setup")
         return
     names = host.names("/dev/cpu/[0-9]*/msr")
     if not names:
-        yield Missing(what, "no /dev/cpu/*/msr", "modprobe msr; a VM's host keeps them to itself")
+        yield Missing(what, "no /dev/cpu/*/msr", "modprobe msr; not available in a VM")
     for name in names:
         setting = Setting(
             what, name, "0" if on else str(_PREFETCH_MASK), _PREFETCH_REGISTER, _PREFETCH_MASK
@@ -252,7 +248,7 @@ def _choice(what: str, name: str) -> Callable[[Host, Any], _Found]:
             return
         offered = text.replace("[", "").replace("]", "").split()
         if value not in offered:
-            raise Refused(name, f"no choice {value!r}", f"choose of {', '.join(offered)}")
+            raise Refused(name, f"no choice {value!r}", f"choose one of {', '.join(offered)}")
         yield Setting(what, name, value)
 
     return settings
@@ -270,20 +266,20 @@ def _number(what: str, name: str) -> Callable[[Host, Any], _Found]:
     return settings
 
 
-def _demotion(host: Host, wish: Any) -> _Found:
+def _demotion(host: Host, value: Any) -> _Found:
     """Told as a word, unlike other switches (ABI/testing/sysfs-kernel-mm-numa)."""
     what, name = "memory demotion", "/sys/kernel/mm/numa/demotion_enabled"
-    on = _switch_of(what, wish)
+    on = _switch_of(what, value)
     if host.text(name) is None:
         yield Missing(what, f"no {name}", "this kernel does not demote memory")
     else:
         yield Setting(what, name, "true" if on else "false")
 
 
-_NO_DRIVER = "on a server of your own: load the driver; in a VM: ask for fixed clocks"
+_NO_DRIVER = "on your own server: load the driver; in a VM: request fixed clocks"
 #: By name and in the order they are made; ``what`` as ``harness doctor`` calls it. The cap comes
 #: before turbo, and so goes behind it: without turbo the kernel takes no clock above the base.
-_WISHES: dict[str, Callable[[Host, Any], _Found]] = {
+_SETTINGS: dict[str, Callable[[Host, Any], _Found]] = {
     "governor": _governor,
     "frequency_khz": _frequency,
     "turbo": _turbo,
@@ -419,7 +415,7 @@ class Record:
             os.close(descriptor)
 
 
-# Plan and deed ----------------------------------------------------------------------
+# Changes ----------------------------------------------------------------------
 
 
 def plan(settings: list[Setting], host: Host) -> list[dict[str, str]]:
@@ -458,7 +454,7 @@ def plan_restore(record: Record, host: Host) -> list[dict[str, str]]:
             continue
         step = _step("restore", setting, now, entry["old"])
         if now != entry["new"]:
-            step["why"] += f"; somebody else has set it since, {entry['new']} was ours"
+            step["why"] += f"; it was changed since from our {entry['new']}"
         steps.append(step)
     return steps
 

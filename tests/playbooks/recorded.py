@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tierbench.namespace_users import Content, MountedAt, NamespaceUsers
 from tierbench.ndctl import parse_ndctl
 from tierbench.state import State
-from tierbench.use import Content, MountedAt, Use
 
 _FOLDER = Path(__file__).parent / "recordings"
-EMPTY = Use(Content(True))
+EMPTY = NamespaceUsers(Content(True))
 
 
 def recording(name: str, file: str = "nvdimm-guest") -> str:
@@ -25,12 +25,16 @@ def optane(name: str) -> str:
 
 
 def state_of(
-    name: str, uses: dict[str, Use] | None = None, *, file: str = "nvdimm-guest", **more: Any
+    name: str,
+    namespace_users: dict[str, NamespaceUsers] | None = None,
+    *,
+    file: str = "nvdimm-guest",
+    **more: Any,
 ) -> State:
     """The host of a recording of ``ndctl list``, on whose namespaces nothing is but ``uses``."""
     inventory = parse_ndctl(recording(name, file))
-    found = {each.name: EMPTY for each in inventory.namespaces} | (uses or {})
-    return State(inventory=inventory, uses=found, **more)
+    found = {each.name: EMPTY for each in inventory.namespaces} | (namespace_users or {})
+    return State(inventory=inventory, namespace_users=found, **more)
 
 
 def with_labels(state: State, **labels: str) -> State:
@@ -42,9 +46,13 @@ def with_labels(state: State, **labels: str) -> State:
     return replace(state, inventory=replace(state.inventory, namespaces=namespaces))
 
 
-def filesystem(kind: str, label: str | None = None, uuid: str = "0f-theirs") -> Use:
-    return Use(Content(True, kind, label, uuid))
+def filesystem(kind: str, label: str | None = None, uuid: str = "0f-theirs") -> NamespaceUsers:
+    return NamespaceUsers(Content(True, kind, label, uuid))
 
 
-def mounted(point: str, kind: str = "ext4", *options: str, label: str | None = None) -> Use:
-    return Use(Content(True, kind, label, "0f-theirs"), (MountedAt(point, kind, options),))
+def mounted(
+    point: str, kind: str = "ext4", *options: str, label: str | None = None
+) -> NamespaceUsers:
+    return NamespaceUsers(
+        Content(True, kind, label, "0f-theirs"), (MountedAt(point, kind, options),)
+    )

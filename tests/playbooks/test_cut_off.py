@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from simulated import GIB, Cut, Region_, SimulatedHost, Space_
 from tierbench.apply import CommandRunner, carry_out
+from tierbench.change_builder import Step
 from tierbench.commands import Done, StepFailed
-from tierbench.draft import Step
+from tierbench.desired_state import DesiredState
 from tierbench.record import Record, load_record
 from tierbench.run import Consent, Outcome, run
 from tierbench.state import State
-from tierbench.wish import Wish
 
 # The kernel parameter --------------------------------------------------------------
 
@@ -36,7 +36,7 @@ def memmap(host: BootLoader, do: str, loader: str) -> Record:
     state = State(boot_loader=loader, record=load_record(host.files.record))
     step = Step(do, "memmap", "", "", (), {"parameter": PARAMETER})
     try:
-        carry_out(step, CommandRunner(state, Wish("emulated"), host, host.files))
+        carry_out(step, CommandRunner(state, DesiredState("emulated"), host, host.files))
     except StepFailed:
         assert host.fails
     return load_record(host.files.record)
@@ -75,9 +75,9 @@ def host(tmp_path: Path) -> SimulatedHost:
     return made
 
 
-def provision(host: SimulatedHost, leave: Consent | None = None) -> Outcome:
-    wish = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
-    return run(wish, leave or Consent(), host, host.files, host.kernel())
+def provision(host: SimulatedHost, consent: Consent | None = None) -> Outcome:
+    desired = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
+    return run(desired, consent or Consent(), host, host.files, host.kernel())
 
 
 def owners_own(host: SimulatedHost) -> None:

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from ansible.module_utils.linux.numa import dax_origin, nodes
 from simulated import GIB, Cut, Dax_, Region_, SimulatedHost
+from tierbench.changes import plan_changes
+from tierbench.desired_state import DesiredState, parse_desired_state
+from tierbench.namespace_users import Content, NamespaceUsers
 from tierbench.ndctl import DaxDevice
-from tierbench.plan import make_plan
 from tierbench.record import load_record
 from tierbench.run import Consent, Outcome, run
 from tierbench.state import State, read_state
-from tierbench.use import Content, Use
-from tierbench.wish import Wish, parse_wish
 
 CXL = "platform/ACPI0017:00/root0/decoder0.0/region0/dax_region0"
 HMEM = "platform/hmem.0"
@@ -38,9 +38,9 @@ def host(tmp_path: Path) -> SimulatedHost:
     return made
 
 
-def memory(host: SimulatedHost, leave: Consent = CONFIRMED, **more: Any) -> Outcome:
-    wish = {"mode": "system-ram", "regions": [], "devices": ["dax1.0"], **more}
-    return run(wish, leave, host, host.files, host.kernel())
+def memory(host: SimulatedHost, consent: Consent = CONFIRMED, **more: Any) -> Outcome:
+    desired = {"mode": "system-ram", "regions": [], "devices": ["dax1.0"], **more}
+    return run(desired, consent, host, host.files, host.kernel())
 
 
 def teardown(host: SimulatedHost) -> Outcome:
@@ -105,10 +105,10 @@ def test_all_are_those_on_no_nvdimm(host: SimulatedHost) -> None:
 
 
 @pytest.mark.parametrize(
-    "leave", [Consent(), Consent(True), Consent(True, ("dax2.0",)), Consent(False, ("dax1.0",))]
+    "consent", [Consent(), Consent(True), Consent(True, ("dax2.0",)), Consent(False, ("dax1.0",))]
 )
-def test_unconfirmed_it_stays_as_it_is(host: SimulatedHost, leave: Consent) -> None:
-    outcome = memory(host, leave)
+def test_unconfirmed_it_stays_as_it_is(host: SimulatedHost, consent: Consent) -> None:
+    outcome = memory(host, consent)
     assert outcome.destroy == ["dax1.0"]
     assert "dax1.0" in refused(outcome)
     assert host.ran == []
@@ -119,7 +119,7 @@ def test_unconfirmed_it_stays_as_it_is(host: SimulatedHost, leave: Consent) -> N
     [
         ("dax9.0", {}, "those on no NVDIMM (daxctl list): dax1.0, dax2.0"),
         ("dax1.0", {"below": "ndbus0/region0/dax1.1"}, "name its region (pmem_regions)"),
-        ("dax1.0", {"below": "elsewhere"}, "does not tell what it is of"),
+        ("dax1.0", {"below": "elsewhere"}, "does not show its origin"),
         ("dax1.0", {"mode": "unknown"}, "daxctl says its mode is unknown"),
     ],
 )
@@ -136,11 +136,11 @@ def test_refused_by_name(
 def test_one_that_is_open_is_refused() -> None:
     device = DaxDevice("dax1.0", "devdax", GIB, 2, origin="cxl")
     state = State(dax=(device,), dax_users={"dax1.0": ["pid 7 (famfs)"]})
-    plan = make_plan(state, Wish("system-ram", regions=(), devices=("dax1.0",)))
-    assert [each.why for each in plan.refusals] == [
+    changes = plan_changes(state, DesiredState("system-ram", regions=(), devices=("dax1.0",)))
+    assert [each.why for each in changes.refusals] == [
         "it is in use: /dev/dax1.0 is open in pid 7 (famfs)"
     ]
-    assert plan.steps == ()
+    assert changes.steps == ()
 
 
 def test_another_device_under_a_confirmed_name_is_left_alone(host: SimulatedHost) -> None:
@@ -154,7 +154,7 @@ def test_another_device_under_a_confirmed_name_is_left_alone(host: SimulatedHost
 
     host.before_command = swap_it
     outcome = memory(host)
-    assert "not the one that was confirmed" in outcome.failures[0].why
+    assert "no longer the namespace that was confirmed" in outcome.failures[0].why
     assert host.devices["dax1.0"].mode == "devdax"
 
 
@@ -202,10 +202,10 @@ def test_the_same_command_goes_on(host: SimulatedHost, where: str, number: int) 
 
 
 def test_what_is_no_device_s_name_is_refused() -> None:
-    assert parse_wish({"mode": "system-ram", "devices": "all"}).devices is None
-    assert parse_wish({"mode": "system-ram", "devices": None}).devices == ()
+    assert parse_desired_state({"mode": "system-ram", "devices": "all"}).devices is None
+    assert parse_desired_state({"mode": "system-ram", "devices": None}).devices == ()
     with pytest.raises(ValueError, match="'region0' is no DAX device's"):
-        parse_wish({"mode": "system-ram", "devices": ["region0"]})
+        parse_desired_state({"mode": "system-ram", "devices": ["region0"]})
 
 
 # Whom devices belong to ------------------------------------------------------------
@@ -220,9 +220,9 @@ def pmem(tmp_path: Path) -> SimulatedHost:
     return made
 
 
-def devdax(host: SimulatedHost, leave: Consent | None = None, **wish: Any) -> Outcome:
-    given = {"mode": "devdax", "regions": ["region0"], "owner": "nobody", **wish}
-    return run(given, leave or Consent(), host, host.files, host.kernel())
+def devdax(host: SimulatedHost, consent: Consent | None = None, **desired: Any) -> Outcome:
+    given = {"mode": "devdax", "regions": ["region0"], "owner": "nobody", **desired}
+    return run(given, consent or Consent(), host, host.files, host.kernel())
 
 
 NOBODY = (pwd.getpwnam("nobody").pw_uid, pwd.getpwnam("nobody").pw_gid)
@@ -272,8 +272,8 @@ def test_nobody_named_it_is_roots_again_and_teardown_takes_the_rule(pmem: Simula
     assert not pmem.files.record.exists()
 
 
-def system_ram(host: SimulatedHost, leave: Consent | None = None) -> Outcome:
-    return devdax(host, leave, mode="system-ram", owner=None)
+def system_ram(host: SimulatedHost, consent: Consent | None = None) -> Outcome:
+    return devdax(host, consent, mode="system-ram", owner=None)
 
 
 OF_NAMESPACE = Consent(True, ("namespace0.0",))
@@ -288,14 +288,14 @@ def test_as_memory_it_is_nobodys(pmem: SimulatedHost) -> None:
     assert pmem.files.daxctl_conf.exists()
 
 
-@pytest.mark.parametrize("leave", [Consent(), Consent(True), Consent(False, ("namespace0.0",))])
+@pytest.mark.parametrize("consent", [Consent(), Consent(True), Consent(False, ("namespace0.0",))])
 def test_a_device_that_was_given_away_becomes_memory_by_consent_alone(
-    pmem: SimulatedHost, leave: Consent
+    pmem: SimulatedHost, consent: Consent
 ) -> None:
     """What a program keeps in it is lost: daxctl-reconfigure-device(1)."""
     devdax(pmem)
     ran = len(pmem.ran)
-    outcome = system_ram(pmem, leave)
+    outcome = system_ram(pmem, consent)
     assert outcome.destroy == ["namespace0.0"]
     assert "namespace0.0" in refused(outcome)
     assert len(pmem.ran) == ran
@@ -341,14 +341,17 @@ def test_a_device_that_is_open_becomes_no_memory_whatever_is_confirmed(
 ) -> None:
     devdax(pmem, mode=made_for, owner=None)
     undone_by_a_restart(pmem)
-    wish = Wish("system-ram", regions=("region0",))
-    state = read_state(wish, pmem, pmem.files, pmem.kernel())
+    desired = DesiredState("system-ram", regions=("region0",))
+    state = read_state(desired, pmem, pmem.files, pmem.kernel())
     users = ("/dev/dax0.0 is open in pid 7 (famfs)",)
-    plan = make_plan(replace(state, uses={"namespace0.0": Use(Content(True), (), users)}), wish)
-    assert [(each.object, each.why) for each in plan.refusals] == [
+    changes = plan_changes(
+        replace(state, namespace_users={"namespace0.0": NamespaceUsers(Content(True), (), users)}),
+        desired,
+    )
+    assert [(each.object, each.why) for each in changes.refusals] == [
         ("namespace0.0", "it is in use: /dev/dax0.0 is open in pid 7 (famfs)")
     ]
-    assert "to-system-ram" not in [step.do for step in plan.steps]
+    assert "to-system-ram" not in [step.do for step in changes.steps]
 
 
 def test_a_device_of_ours_of_which_nothing_is_on_record_becomes_memory_by_consent(

@@ -46,13 +46,13 @@ def new_host(root: Path, ghost: Signature = GHOSTS[0]) -> SimulatedHost:
     return host
 
 
-def provision(host: SimulatedHost, leave: Consent = CONFIRMED) -> Outcome:
-    wish = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
-    return run(wish, leave, host, host.files, host.kernel())
+def provision(host: SimulatedHost, consent: Consent = CONFIRMED) -> Outcome:
+    desired = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
+    return run(desired, consent, host, host.files, host.kernel())
 
 
-def teardown(host: SimulatedHost, leave: Consent = CONFIRMED) -> Outcome:
-    return run({"mode": "teardown"}, leave, host, host.files, host.kernel())
+def teardown(host: SimulatedHost, consent: Consent = CONFIRMED) -> Outcome:
+    return run({"mode": "teardown"}, consent, host, host.files, host.kernel())
 
 
 def everything(host: SimulatedHost) -> tuple[object, ...]:

@@ -179,7 +179,7 @@ def test_what_is_under_way_when_the_line_is_cut_is_found_again(fleet: Fleet) -> 
     (fleet.standin.parent / "cut").touch()
     out, _ = play.communicate(timeout=PATIENCE_S)
     assert play.returncode != 0
-    assert "goes on there by itself; the same command" in " ".join(out.split())
+    assert "continues there; the same command" in " ".join(out.split())
     assert fleet.imported() == []
     (fleet.standin.parent / "cut").unlink()
     again = fleet.start()
@@ -204,7 +204,7 @@ def test_a_line_that_comes_back_is_waited_for(fleet: Fleet) -> None:
     (fleet.standin.parent / "cut").touch()
     assert play.stdout is not None
     seen = ""
-    while "goes on there; trying again" not in " ".join(seen.split()):
+    while "continues there; trying again" not in " ".join(seen.split()):
         line = play.stdout.readline()
         assert line, seen
         seen += line

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from tierbench import fstab, hostfile
+from tierbench.desired_state import DesiredState
 from tierbench.memmap import choose, parameters, system_ram
 from tierbench.record import Record, load_record, save_record
-from tierbench.wish import Wish
 
 from harness.tiers.hostfile import load_host_file
 
@@ -79,7 +79,7 @@ FSTAB = "# mine\nUUID=1 / ext4 rw 0 1\nUUID=2 /mnt/pmem0 xfs x-tierbench-not 0 2
 
 
 def test_fstab_keeps_every_other_line() -> None:
-    line = fstab.our_line("77", "/mnt/pmem1", Wish("appdirect", filesystem="xfs"))
+    line = fstab.our_line("77", "/mnt/pmem1", DesiredState("appdirect", filesystem="xfs"))
     assert line == "UUID=77 /mnt/pmem1 xfs noatime,dax,nofail,x-tierbench 0 2"
     text = fstab.with_line(FSTAB, line)
     assert text == f"{FSTAB}\n{line}\n"
@@ -94,7 +94,7 @@ def test_fstab_keeps_every_other_line() -> None:
 def test_the_record_survives_and_a_blank_one_is_no_file(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "provisioning.json"
     assert load_record(path) == Record()
-    made = {"mode": "fsdax", "asked_bytes": None, "serves": "appdirect"}
+    made = {"mode": "fsdax", "requested_bytes": None, "serves": "appdirect"}
     record = Record(namespaces={"u": made}, making="u")
     save_record(record, path)
     assert load_record(path) == record

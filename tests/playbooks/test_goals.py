@@ -27,9 +27,9 @@ def host(tmp_path: Path) -> OptaneHost:
     return made
 
 
-def given(host: OptaneHost, *names: str, **wish: Any) -> Outcome:
-    leave = Consent(True, names or ("namespace0.0",))
-    outcome = run(wish, leave, host, host.files, host.kernel())
+def given(host: OptaneHost, *names: str, **desired: Any) -> Outcome:
+    consent = Consent(True, names or ("namespace0.0",))
+    outcome = run(desired, consent, host, host.files, host.kernel())
     assert (outcome.refusals, outcome.failures) == ([], [])
     return outcome
 
@@ -43,10 +43,10 @@ SPLIT = {"mode": "sector", "goal": "AppDirectNotInterleaved"}
 
 def split(host: OptaneHost) -> None:
     """Our goal of a region for each module, carried out, and our namespaces in them."""
-    wish = {**SPLIT, "mount_root": str(host.mount_root)}
-    assert given(host, **wish).reboot_needed
+    desired = {**SPLIT, "mount_root": str(host.mount_root)}
+    assert given(host, **desired).reboot_needed
     host.restart()
-    assert not given(host, **wish).reboot_needed
+    assert not given(host, **desired).reboot_needed
     assert [(s.region, s.label) for s in host.spaces.values()] == [
         ("region0", "tierbench"), ("region1", "tierbench"),
     ]  # fmt: skip
@@ -78,10 +78,10 @@ def test_one_region_alone_does_not_go_back_and_its_past_is_not_forgotten(
     host: OptaneHost,
 ) -> None:
     split(host)
-    leave = Consent(True, ("namespace0.0",))
-    wish = {"mode": "teardown", "regions": ["region0"]}
-    outcome = run(wish, leave, host, host.files, host.kernel())
-    assert "of another goal (0 AppDirect 0)" in outcome.refusals[0].why
+    consent = Consent(True, ("namespace0.0",))
+    desired = {"mode": "teardown", "regions": ["region0"]}
+    outcome = run(desired, consent, host, host.files, host.kernel())
+    assert "to another goal (0 AppDirect 0)" in outcome.refusals[0].why
     assert set(host.spaces) == {"namespace0.0", "namespace1.0"}
 
 
@@ -95,36 +95,36 @@ def test_where_no_goal_brings_back_what_was_teardown_says_so(tmp_path: Path) -> 
     split(host)
     outcome = given(host, "namespace0.0", "namespace1.0", mode="teardown")
     assert not outcome.reboot_needed
-    assert [note for note in outcome.notes if "no goal brings back what they were before" in note]
+    assert [note for note in outcome.notes if "no goal restores their earlier state" in note]
     assert host.goal == Goal_("AppDirectNotInterleaved")
 
 
 def test_regions_are_named_that_only_the_goal_makes(host: OptaneHost) -> None:
     """As optane1 of inventory/fleet.example.yml, whose modules may be in Memory Mode yet."""
-    wish = {**SPLIT, "mount_root": str(host.mount_root), "regions": ["region0", "region1"]}
-    assert given(host, **wish).reboot_needed
+    desired = {**SPLIT, "mount_root": str(host.mount_root), "regions": ["region0", "region1"]}
+    assert given(host, **desired).reboot_needed
     host.restart()
-    assert not given(host, **wish).reboot_needed
+    assert not given(host, **desired).reboot_needed
     assert sorted(host.spaces) == ["namespace0.0", "namespace1.0"]
-    absent = {**wish, "regions": ["region0", "region2"]}
+    absent = {**desired, "regions": ["region0", "region2"]}
     refused = run(absent, Consent(), host, host.files, host.kernel()).refusals
     assert [(each.object, each.why) for each in refused] == [("region2", "there is no such region")]
 
 
 def test_what_is_to_be_reserved_counts_where_the_type_is_right_already(host: OptaneHost) -> None:
     """And comes back: before, all of it was AppDirect."""
-    wish = {**SPLIT, "goal": "AppDirect", "mount_root": str(host.mount_root)}
-    assert not given(host, **wish).reboot_needed
+    desired = {**SPLIT, "goal": "AppDirect", "mount_root": str(host.mount_root)}
+    assert not given(host, **desired).reboot_needed
     assert given(host, mode="teardown").changed
     host.spaces.clear()
     host.write_tree()
-    wish["goal_reserved_percent"] = 20
-    assert given(host, **wish).reboot_needed
+    desired["goal_reserved_percent"] = 20
+    assert given(host, **desired).reboot_needed
     assert host.asked == Goal_("AppDirect", 0, 20)
     host.restart()
-    assert not given(host, **wish).reboot_needed
-    assert given(host, **wish).steps == []
-    none_asked = given(host, **{**wish, "goal_reserved_percent": 0})
+    assert not given(host, **desired).reboot_needed
+    assert given(host, **desired).steps == []
+    none_asked = given(host, **{**desired, "goal_reserved_percent": 0})
     assert (none_asked.steps, none_asked.notes) == (
         [], ["20 % of the modules' capacity are neither memory nor AppDirect"],
     )  # fmt: skip
@@ -133,9 +133,9 @@ def test_what_is_to_be_reserved_counts_where_the_type_is_right_already(host: Opt
 
 
 def test_a_share_too_small_to_be_told_from_alignment_is_said_so(host: OptaneHost) -> None:
-    wish = {**SPLIT, "goal": "AppDirect", "mount_root": str(host.mount_root)}
-    outcome = given(host, **wish, goal_reserved_percent=2)
-    assert "whether 2 % of the modules are reserved, ipmctl does not tell" in outcome.notes
+    desired = {**SPLIT, "goal": "AppDirect", "mount_root": str(host.mount_root)}
+    outcome = given(host, **desired, goal_reserved_percent=2)
+    assert "ipmctl does not report whether 2 % of the modules are reserved" in outcome.notes
 
 
 # The ratio to the DRAM ---------------------------------------------------------------
@@ -167,9 +167,9 @@ def test_memory_is_compared_to_its_cache_by_what_is_to_be_memory(
 
 def test_a_plan_of_a_mixed_mode_says_how_its_memory_compares(host: OptaneHost) -> None:
     """40 GiB, a quarter of it memory, over 10 GiB of DRAM: as much as the DRAM that it hides."""
-    wish = {"mode": "memory-mode", "memory_mode_percent": 25, "goal": "AppDirect"}
+    desired = {"mode": "memory-mode", "memory_mode_percent": 25, "goal": "AppDirect"}
     for _ in ("asked for", "carried out"):
-        outcome = given(host, **wish)
+        outcome = given(host, **desired)
         note = next(note for note in outcome.notes if "times the DRAM" in note)
         assert note.startswith("25 % of the modules have 1.0 times the DRAM's capacity: below 1:4")
         host.restart()

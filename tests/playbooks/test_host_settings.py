@@ -11,8 +11,6 @@ from typing import Any
 import host_settings as settings
 import pytest
 
-from harness.host import confounders
-
 CPU = "sys/devices/system/cpu"
 GOVERNOR = f"{CPU}/cpufreq/policy0/scaling_governor"
 TURBO = f"{CPU}/intel_pstate/no_turbo"
@@ -58,9 +56,9 @@ def text(tree: Path, name: str) -> str:
     return (tree / name).read_text().strip()
 
 
-def tune(tree: Path, record: settings.Record, **wishes: Any) -> list[settings.Missing]:
+def tune(tree: Path, record: settings.Record, **requested: Any) -> list[settings.Missing]:
     host = settings.Host(str(tree))
-    chosen, missing = settings.wanted(wishes, host)
+    chosen, missing = settings.find_settings(requested, host)
     settings.apply(chosen, record, host)
     return missing
 
@@ -108,13 +106,13 @@ def test_what_ansible_s_command_line_gives_is_text(
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "requested",
     [{"turbo": "null"}, {"turbo": 2}, {"memory_demotion": ""}, {"prefetchers": "some"},
      {"frequency_khz": "2GHz"}, {"numa_balancing": "maybe"}],
 )  # fmt: skip
-def test_a_value_that_is_none_is_refused(tree: Path, wish: dict[str, Any]) -> None:
+def test_a_value_that_is_none_is_refused(tree: Path, requested: dict[str, Any]) -> None:
     with pytest.raises(settings.Refused, match="true"):
-        settings.wanted(wish, settings.Host(str(tree)))
+        settings.find_settings(requested, settings.Host(str(tree)))
 
 
 def test_the_first_old_value_stays_on_record(
@@ -130,7 +128,7 @@ def test_a_second_time_nothing_is_left_to_do(
     tree: Path, record: Callable[[], settings.Record]
 ) -> None:
     host = settings.Host(str(tree))
-    chosen, _ = settings.wanted({"governor": "performance", "turbo": False}, host)
+    chosen, _ = settings.find_settings({"governor": "performance", "turbo": False}, host)
     assert len(settings.plan(chosen, host)) == 4  # three policies and turbo
     settings.apply(chosen, record(), host)
     assert settings.plan(chosen, host) == []
@@ -151,22 +149,16 @@ def test_old_values_are_on_disk_before_anything_is_written(
     assert seen == [["1"]]
 
 
-def test_what_is_not_here_is_told_by_the_doctors_names(
+def test_a_setting_that_the_host_lacks_is_reported(
     tree: Path, record: Callable[[], settings.Record]
 ) -> None:
     missing = tune(tree, record(), transparent_huge_pages="madvise", frequency_khz=2_000_000)
     assert [one.what for one in missing] == ["transparent huge pages"]
     assert text(tree, f"{CPU}/cpufreq/policy0/scaling_max_freq") == "2000000"
-    told = Path(confounders.__file__).read_text()
-    for what in ("turbo", "frequency governor", "clock frequency", "transparent huge pages",
-                 "automatic NUMA balancing", "memory demotion",
-                 "address space randomisation"):  # fmt: skip
-        assert f'"{what}"' in told
-        assert f'"{what}"' in Path(settings.__file__).read_text()
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("requested", "words"),
     [
         ({"governor": "fast"}, "policy0/scaling_governor: no governor 'fast'"),
         ({"frequency_khz": 5}, "policy0/scaling_max_freq: 5 kHz lies outside"),
@@ -174,11 +166,11 @@ def test_what_is_not_here_is_told_by_the_doctors_names(
     ],
 )
 def test_refused_before_anything_is_written(
-    tree: Path, record: Callable[[], settings.Record], wish: dict[str, Any], words: str
+    tree: Path, record: Callable[[], settings.Record], requested: dict[str, Any], words: str
 ) -> None:
     before = text(tree, NUMA)
     with pytest.raises(settings.Refused, match=words):
-        tune(tree, record(), numa_balancing=False, **wish)
+        tune(tree, record(), numa_balancing=False, **requested)
     assert text(tree, NUMA) == before
 
 
@@ -226,7 +218,7 @@ def test_what_somebody_else_has_set_since_is_told(
         for step in settings.plan_restore(record(), settings.Host(str(tree)))
         if step["object"].endswith("policy0/scaling_governor")
     ]
-    assert "somebody else has set it since" in step["why"]
+    assert "it was changed since" in step["why"]
 
 
 def test_the_record_says_what_and_where(tree: Path, record: Callable[[], settings.Record]) -> None:

@@ -6,8 +6,8 @@ import pytest
 from recorded import optane, recording
 from tierbench import ipmctl
 from tierbench.commands import Commands, Done
+from tierbench.namespace_users import parse_blkid, probe
 from tierbench.ndctl import parse_daxctl, parse_ndctl
-from tierbench.use import parse_blkid, probe
 
 
 def test_blank_label_areas_show_as_regions_without_labels() -> None:
@@ -140,7 +140,7 @@ def test_without_modules_ipmctls_words_are_the_reason() -> None:
 
 def test_an_answer_that_is_no_table_is_not_taken_for_no_capacity() -> None:
     goals = ipmctl.read_goals(Answers(0, "something of a version to come"))
-    assert goals.error and "not understood" in goals.error
+    assert goals.error and "cannot parse" in goals.error
 
 
 def test_the_goals_syntax_is_what_ipmctls_help_says() -> None:

@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 from recorded import EMPTY
 from simulated import Region_, SimulatedHost
-from tierbench.draft import Draft
+from tierbench.change_builder import ChangeBuilder
+from tierbench.changes import plan_changes
+from tierbench.desired_state import DesiredState
 from tierbench.memmap import plan_memmap
 from tierbench.ndctl import Inventory, Namespace, Region
-from tierbench.plan import make_plan
 from tierbench.record import Record
 from tierbench.state import State, read_state
-from tierbench.wish import Wish
 
 GIB = 1 << 30
 IOMEM = "100000000-4ffffffff : System RAM\n"
 PARAMETER = "memmap=4G!16G"
-FOUR = Wish("emulated", memmap_bytes=4 * GIB)
+FOUR = DesiredState("emulated", memmap_bytes=4 * GIB)
 
 
-def planned(state: State, wish: Wish = FOUR) -> tuple[list[str], list[str]]:
+def planned(state: State, desired: DesiredState = FOUR) -> tuple[list[str], list[str]]:
     """Steps and refusals."""
-    draft = Draft(state)
-    plan_memmap(draft, wish)
-    return [step.do for step in draft.steps], [each.why for each in draft.refusals]
+    builder = ChangeBuilder(state, desired)
+    plan_memmap(builder)
+    return [step.do for step in builder.steps], [each.why for each in builder.refusals]
 
 
 def before_the_restart(record: Record) -> State:
@@ -55,18 +55,23 @@ def started_with(*words: str, record: str | None = PARAMETER) -> State:
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("desired", "words"),
     [
-        (Wish("emulated", memmap_bytes=8 * GIB), f"emulated_size {8 * GIB}: the kernel was"),
         (
-            Wish("emulated", memmap_bytes=4 * GIB, memmap_start=20 * GIB),
+            DesiredState("emulated", memmap_bytes=8 * GIB),
+            f"emulated_size {8 * GIB}: the kernel was",
+        ),
+        (
+            DesiredState("emulated", memmap_bytes=4 * GIB, memmap_start=20 * GIB),
             f"emulated_size {4 * GIB} and emulated_start {20 * GIB}: the kernel was",
         ),
     ],
 )
-def test_another_size_than_the_running_kernels_is_refused(wish: Wish, words: str) -> None:
+def test_another_size_than_the_running_kernels_is_refused(
+    desired: DesiredState, words: str
+) -> None:
     for other in ((), ("memmap=8G!20G",)):  # somebody's own has nothing to say here
-        steps, (why,) = planned(started_with(PARAMETER, *other), wish)
+        steps, (why,) = planned(started_with(PARAMETER, *other), desired)
         assert steps == []
         assert why.startswith(words)
         assert why.endswith(f"started with {PARAMETER} ({4 * GIB} bytes from {16 * GIB} on)")
@@ -74,15 +79,17 @@ def test_another_size_than_the_running_kernels_is_refused(wish: Wish, words: str
 
 @pytest.mark.parametrize("word", [PARAMETER, "memmap=0x100000000!0x400000000", "memmap=4096M!16G"])
 def test_the_size_that_is_there_needs_nothing_however_it_is_written(word: str) -> None:
-    draft = Draft(started_with(word, record=word))
-    assert plan_memmap(draft, replace(FOUR, memmap_start=16 * GIB))
-    assert (draft.steps, draft.refusals, len(draft.notes)) == ([], [], 1)
+    builder = ChangeBuilder(started_with(word, record=word), replace(FOUR, memmap_start=16 * GIB))
+    assert plan_memmap(builder)
+    assert (builder.steps, builder.refusals, len(builder.notes)) == ([], [], 1)
 
 
 def test_a_parameter_that_somebody_gave_is_taken_and_the_other_size_told() -> None:
-    draft = Draft(started_with("memmap=512M!4G", record=None))
-    assert plan_memmap(draft, FOUR)
-    assert f"emulated_size {4 * GIB}: the kernel was started with memmap=512M!4G" in draft.notes[1]
+    builder = ChangeBuilder(started_with("memmap=512M!4G", record=None), FOUR)
+    assert plan_memmap(builder)
+    assert (
+        f"emulated_size {4 * GIB}: the kernel was started with memmap=512M!4G" in builder.notes[1]
+    )
 
 
 def legacy(number: int, start: int | None, size: int = 4 * GIB) -> Region:
@@ -98,24 +105,28 @@ def on_e820(*regions: Region) -> State:
                   each.size_bytes, block=f"pmem{each.number}", map="mem")
         for each in regions
     )  # fmt: skip
-    uses = {each.name: EMPTY for each in spaces}
-    return replace(started_with(PARAMETER), inventory=Inventory({}, regions, spaces), uses=uses)
+    namespace_users = {each.name: EMPTY for each in spaces}
+    return replace(
+        started_with(PARAMETER),
+        inventory=Inventory({}, regions, spaces),
+        namespace_users=namespace_users,
+    )
 
 
 @pytest.mark.parametrize(
     "nvdimm", [legacy(0, 8 * GIB), legacy(0, 16 * GIB, 8 * GIB)], ids=["elsewhere", "larger"]
 )
 def test_an_nvdimm_of_type_12_is_not_taken_for_the_dram_that_we_set_aside(nvdimm: Region) -> None:
-    plan = make_plan(on_e820(nvdimm, legacy(1, 16 * GIB)), FOUR)
-    assert plan.refusals == ()
-    assert [s.object for s in plan.steps if s.do == "reconfigure-namespace"] == ["namespace1.0"]
-    assert "pmem0" not in " ".join(step.command for step in plan.steps)
-    assert "pmem1" in " ".join(step.command for step in plan.steps)
+    changes = plan_changes(on_e820(nvdimm, legacy(1, 16 * GIB)), FOUR)
+    assert changes.refusals == ()
+    assert [s.object for s in changes.steps if s.do == "reconfigure-namespace"] == ["namespace1.0"]
+    assert "pmem0" not in " ".join(step.command for step in changes.steps)
+    assert "pmem1" in " ".join(step.command for step in changes.steps)
 
 
 def test_where_sysfs_does_not_tell_where_a_region_begins_it_is_ours_as_ever() -> None:
-    plan = make_plan(on_e820(legacy(0, None)), FOUR)
-    assert [s.object for s in plan.steps if s.do == "reconfigure-namespace"] == ["namespace0.0"]
+    changes = plan_changes(on_e820(legacy(0, None)), FOUR)
+    assert [s.object for s in changes.steps if s.do == "reconfigure-namespace"] == ["namespace0.0"]
 
 
 @pytest.mark.parametrize(("told", "start"), [("0x400000000\n", 16 * GIB), ("0\n", None)])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from tierbench.commands import Commands
+from tierbench.desired_state import DesiredState
 from tierbench.filesystems import mkfs_argv
-from tierbench.use import probe
-from tierbench.wish import Wish
+from tierbench.namespace_users import probe
 
 MIB = 1 << 20
 
@@ -25,8 +25,10 @@ def device(tmp_path: Path) -> Path:
 UUID = "6c5a1f0e-7b7e-4e6b-9d4b-3f1f6a3f0001"
 
 
-def make(device: Path, **wish: object) -> None:
-    done = Commands().run(mkfs_argv(str(device), replace(Wish("appdirect"), **wish), UUID))
+def make(device: Path, **desired: object) -> None:
+    done = Commands().run(
+        mkfs_argv(str(device), replace(DesiredState("appdirect"), **desired), UUID)
+    )
     assert done.rc == 0, done.words
 
 
@@ -65,9 +67,11 @@ def test_xfs_has_the_uuid_and_the_blocks_that_it_was_given(device: Path) -> None
     assert (content.type, content.label, content.uuid) == ("xfs", "tierbench", UUID)
     with device.open("rb") as file:
         assert int.from_bytes(file.read(8)[4:], "big") == 1024
-    again = Commands().run(mkfs_argv(str(device), Wish("appdirect", filesystem="xfs"), UUID))
+    again = Commands().run(
+        mkfs_argv(str(device), DesiredState("appdirect", filesystem="xfs"), UUID)
+    )
     assert again.rc != 0  # it has a signature
-    forced = mkfs_argv(str(device), Wish("appdirect", filesystem="xfs"), UUID, force=True)
+    forced = mkfs_argv(str(device), DesiredState("appdirect", filesystem="xfs"), UUID, force=True)
     assert Commands().run(forced).rc == 0
 
 

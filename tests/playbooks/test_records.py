@@ -33,13 +33,13 @@ def host(tmp_path: Path) -> SimulatedHost:
     return made
 
 
-def provision(host: SimulatedHost, leave: Consent, **more: Any) -> Outcome:
-    wish = {"mode": "appdirect", "mount_root": str(host.mount_root), **more}
-    return run(wish, leave, host, host.files, host.kernel())
+def provision(host: SimulatedHost, consent: Consent, **more: Any) -> Outcome:
+    desired = {"mode": "appdirect", "mount_root": str(host.mount_root), **more}
+    return run(desired, consent, host, host.files, host.kernel())
 
 
-def teardown(host: SimulatedHost, leave: Consent) -> Outcome:
-    return run({"mode": "teardown"}, leave, host, host.files, host.kernel())
+def teardown(host: SimulatedHost, consent: Consent) -> Outcome:
+    return run({"mode": "teardown"}, consent, host, host.files, host.kernel())
 
 
 def losses(outcome: Outcome) -> list[str]:
@@ -74,7 +74,7 @@ def test_no_damage_of_the_settings_record_is_a_traceback(tmp_path: Path) -> None
     switch.parent.mkdir(parents=True)
     switch.write_text("1\n")
     host, path = settings.Host(str(tmp_path)), str(tmp_path / "settings.json")
-    chosen, _ = settings.wanted({"numa_balancing": False}, host)
+    chosen, _ = settings.find_settings({"numa_balancing": False}, host)
     settings.apply(chosen, settings.Record(path, host), host)
     document = json.loads(Path(path).read_text())
     refused = 0
@@ -98,7 +98,7 @@ def test_a_full_disk_is_a_refusal_before_a_setting_is_changed(
     switch.parent.mkdir(parents=True)
     switch.write_text("1\n")
     host = settings.Host(str(tmp_path))
-    chosen, _ = settings.wanted({"numa_balancing": False}, host)
+    chosen, _ = settings.find_settings({"numa_balancing": False}, host)
 
     def full(fd: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -115,7 +115,7 @@ def test_where_no_record_can_be_kept_nothing_is_begun(host: SimulatedHost) -> No
     (host.root / "var").rename(host.root / "away")
     (host.root / "var").write_text("no folder")
     outcome = provision(host, Consent(True, NAMES))
-    assert "no record can be kept" in outcome.refusals[0].why
+    assert "cannot write the record" in outcome.refusals[0].why
     assert host.ran == []
 
 

@@ -53,13 +53,13 @@ def host(tmp_path: Path) -> OptaneHost:
     return made
 
 
-def goal(host: OptaneHost, leave: Consent) -> Outcome:
-    return run({"mode": "memory-mode"}, leave, host, host.files, host.kernel())
+def goal(host: OptaneHost, consent: Consent) -> Outcome:
+    return run({"mode": "memory-mode"}, consent, host, host.files, host.kernel())
 
 
 def test_all_done_but_the_restart(host: OptaneHost) -> None:
-    for leave in (CONFIRMED, Consent()):  # the second: nothing is left to confirm
-        outcome = goal(host, leave)
+    for consent in (CONFIRMED, Consent()):  # the second: nothing is left to confirm
+        outcome = goal(host, consent)
         assert (outcome.refusals, outcome.failures) == ([], [])
         assert outcome.steps[-1]["do"] == "reboot"
         assert all(step["done"] for step in outcome.steps[:-1])
@@ -67,9 +67,9 @@ def test_all_done_but_the_restart(host: OptaneHost) -> None:
     assert host.spaces == {}
 
 
-@pytest.mark.parametrize("leave", [Consent(), Consent(True), Consent(True, ("namespace0.1",))])
-def test_what_is_not_confirmed_restarts_nothing(host: OptaneHost, leave: Consent) -> None:
-    outcome = goal(host, leave)
+@pytest.mark.parametrize("consent", [Consent(), Consent(True), Consent(True, ("namespace0.1",))])
+def test_what_is_not_confirmed_restarts_nothing(host: OptaneHost, consent: Consent) -> None:
+    outcome = goal(host, consent)
     assert outcome.refusals
     assert "namespace0.0" in host.spaces
     assert not outcome.reboot_needed
@@ -115,7 +115,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 module = AnsibleModule(
     argument_spec={name: {"type": "raw"} for name in (
-        "wish", "confirm_destroy", "destroy", "several_hosts", "verify_only", "host_file", "record"
+        "desired_state", "confirm_destroy", "destroy", "several_hosts", "verify_only",
+        "host_file", "record",
     )}, supports_check_mode=True)
 module.exit_json(changed=False, ansible_facts={"provisioning": @FACT@})
 """

@@ -32,13 +32,13 @@ def host(tmp_path: Path) -> SimulatedHost:
     return made
 
 
-def provision(host: SimulatedHost, leave: Consent = CONFIRMED, **wish: Any) -> Outcome:
+def provision(host: SimulatedHost, consent: Consent = CONFIRMED, **desired: Any) -> Outcome:
     given = {"mode": "appdirect", "regions": ["region0"], "mount_root": str(host.mount_root)}
-    return run({**given, **wish}, leave, host, host.files, host.kernel())
+    return run({**given, **desired}, consent, host, host.files, host.kernel())
 
 
-def teardown(host: SimulatedHost, leave: Consent = CONFIRMED) -> Outcome:
-    return run({"mode": "teardown"}, leave, host, host.files, host.kernel())
+def teardown(host: SimulatedHost, consent: Consent = CONFIRMED) -> Outcome:
+    return run({"mode": "teardown"}, consent, host, host.files, host.kernel())
 
 
 def everything(host: SimulatedHost) -> tuple[object, ...]:
@@ -88,7 +88,7 @@ def test_a_second_run_changes_nothing(host: SimulatedHost) -> None:
 
 
 @pytest.mark.parametrize(
-    "leave",
+    "consent",
     [
         Consent(change=False),
         Consent(True, ("namespace0.0",), change=False),
@@ -101,10 +101,10 @@ def test_a_second_run_changes_nothing(host: SimulatedHost) -> None:
     ],
 )
 def test_without_leave_nothing_changes_and_the_plan_is_told(
-    host: SimulatedHost, leave: Consent
+    host: SimulatedHost, consent: Consent
 ) -> None:
     before = everything(host)
-    outcome = provision(host, leave)
+    outcome = provision(host, consent)
     assert everything(host) == before
     assert host.ran == []
     assert outcome.destroy == ["namespace0.0"]
@@ -115,8 +115,8 @@ def test_without_leave_nothing_changes_and_the_plan_is_told(
 
 def test_somebodys_mounted_namespace_stays_whatever_is_confirmed(host: SimulatedHost) -> None:
     before = everything(host)
-    leave = Consent(True, ("namespace0.0", "namespace1.0"))
-    outcome = provision(host, leave, regions="all")
+    consent = Consent(True, ("namespace0.0", "namespace1.0"))
+    outcome = provision(host, consent, regions="all")
     assert {each.object for each in outcome.refusals} >= {"namespace1.0"}
     assert any(f"mounted at {host.root}/srv" in each.why for each in outcome.refusals)
     assert everything(host) == before
@@ -163,13 +163,13 @@ def test_another_namespace_under_a_confirmed_name_is_not_destroyed(host: Simulat
     host.before_command = swap_it
     outcome = provision(host, mode="sector")
     assert host.spaces["namespace0.0"].uuid == "another"
-    assert "not the one that was confirmed" in outcome.failures[0].why
+    assert "no longer the namespace that was confirmed" in outcome.failures[0].why
 
 
 def test_a_step_that_shows_no_effect_fails(host: SimulatedHost) -> None:
     host._ndctl_init_labels = host._daxctl_list  # type: ignore[method-assign]
     outcome = provision(host)
-    assert "ended without an error, and has no effect" in outcome.failures[0].why
+    assert "succeeded without effect" in outcome.failures[0].why
 
 
 def test_programs_words_are_in_the_failure(host: SimulatedHost) -> None:

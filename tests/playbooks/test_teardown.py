@@ -28,8 +28,8 @@ def host(tmp_path: Path) -> SimulatedHost:
     return made
 
 
-def given(host: SimulatedHost, leave: Consent = CONFIRMED, **wish: Any) -> Outcome:
-    return run(wish, leave, host, host.files, host.kernel())
+def given(host: SimulatedHost, consent: Consent = CONFIRMED, **desired: Any) -> Outcome:
+    return run(desired, consent, host, host.files, host.kernel())
 
 
 def refused(outcome: Outcome) -> list[tuple[str, str]]:
@@ -55,9 +55,7 @@ def test_somebodys_mount_of_one_namespace_spares_all_of_them(host: SimulatedHost
     host.mounts["/srv"] = host.mounts.pop(f"{host.mount_root}/pmem1")
     host.write_tree()
     outcome = given(host, mode="teardown")
-    assert ("namespace1.0", "it is mounted at /srv, which is not a mount of ours") in refused(
-        outcome
-    )
+    assert ("namespace1.0", "it is mounted at /srv, not by us") in refused(outcome)
     assert host.ran == []
 
 

@@ -1,4 +1,4 @@
-"""DAX devices that are on no NVDIMM: CXL memory, and memory that firmware set apart (hmem).
+"""DAX devices that are on no NVDIMM: CXL memory, and soft-reserved memory (hmem).
 
 They have no namespace, no label, no UUID, and nothing of ours can be written on them: a device is
 ours while it is on record, by its name, size and node. daxctl-reconfigure-device(1) calls making
@@ -7,37 +7,36 @@ one the kernel's memory destructive, so it is confirmed by the device's name.
 
 from __future__ import annotations
 
-from .draft import Draft, Step
+from .change_builder import ChangeBuilder, Step
 from .ndctl import DaxDevice
 from .state import State
-from .wish import Wish
 
 
-def wanted_devices(draft: Draft, wish: Wish) -> list[DaxDevice]:
+def selected_devices(builder: ChangeBuilder) -> list[DaxDevice]:
     """The devices that are meant; a name that the host has not, or has on an NVDIMM, is refused."""
-    there = {device.name: device for device in draft.state.dax}
+    there = {device.name: device for device in builder.state.dax}
     others = [device for device in there.values() if device.origin not in ("nvdimm", None)]
-    if wish.devices is None:
+    if builder.desired.devices is None:
         return others
     names = ", ".join(device.name for device in others) or "none"
-    for name in wish.devices:
+    for name in builder.desired.devices:
         if name not in there:
-            draft.refuse(
+            builder.refuse(
                 name, "there is no such DAX device", f"those on no NVDIMM (daxctl list): {names}"
             )
         elif there[name].origin == "nvdimm":
-            draft.refuse(
+            builder.refuse(
                 name,
-                f"it is of {_namespace_of(draft.state, name)}: persistent memory on NVDIMMs",
+                f"it is of {_namespace_of(builder.state, name)}: persistent memory on NVDIMMs",
                 "name its region (pmem_regions) instead",
             )
         elif there[name].origin is None:
-            draft.refuse(
+            builder.refuse(
                 name,
-                f"/sys/bus/dax/devices/{name} does not tell what it is of",
-                "it is left alone; daxctl reconfigure-device is yours to use",
+                f"/sys/bus/dax/devices/{name} does not show its origin",
+                "it is left as it is; reconfigure it yourself (daxctl reconfigure-device)",
             )
-    return [there[name] for name in wish.devices if there.get(name) in others]
+    return [there[name] for name in builder.desired.devices if there.get(name) in others]
 
 
 def _namespace_of(state: State, name: str) -> str:
@@ -45,46 +44,46 @@ def _namespace_of(state: State, name: str) -> str:
     return next(found, "an NVDIMM region")
 
 
-def plan_devices(draft: Draft, wish: Wish) -> None:
+def plan_devices(builder: ChangeBuilder) -> None:
     """Each device that is wanted as a memory node."""
-    for device in wanted_devices(draft, wish):
+    for device in selected_devices(builder):
         if device.mode == "system-ram":
-            plan_online(draft, device)
+            plan_online(builder, device)
         elif device.mode == "devdax":
-            _give(draft, device)
+            _give(builder, device)
         else:
             why = f"daxctl says its mode is {device.mode}"
-            draft.refuse(device.name, why, "look at dmesg; enable it, then run this again")
+            builder.refuse(device.name, why, "see dmesg; enable it, then rerun")
 
 
-def plan_online(draft: Draft, device: DaxDevice) -> None:
+def plan_online(builder: ChangeBuilder, device: DaxDevice) -> None:
     """All of its memory online."""
     if device.online_blocks < device.total_blocks:
         what = f"{device.online_blocks} of {device.total_blocks} blocks of memory are online"
-        draft.add("online-memory", device.name, what, f"daxctl online-memory {device.name}")
+        builder.add("online-memory", device.name, what, f"daxctl online-memory {device.name}")
 
 
-def _give(draft: Draft, device: DaxDevice) -> None:
+def _give(builder: ChangeBuilder, device: DaxDevice) -> None:
     name = device.name
-    users = draft.state.dax_users.get(name, ())
+    users = builder.state.dax_users.get(name, ())
     for who in users:
-        draft.refuse(name, f"it is in use: /dev/{name} is open in {who}", "end that use first")
+        builder.refuse(name, f"it is in use: /dev/{name} is open in {who}", "stop that first")
     if users:
         return
-    what = "CXL memory" if device.origin == "cxl" else "memory that firmware set apart"
-    draft.steps.append(
+    what = "CXL memory" if device.origin == "cxl" else "soft-reserved memory"
+    builder.steps.append(
         Step(
             "to-system-ram",
             name,
-            f"its {device.size_bytes} bytes ({what}, node {device.target_node}) are not the"
-            " kernel's; what programs keep in it is lost",
+            f"its {device.size_bytes} bytes ({what}, node {device.target_node}) do not belong"
+            " to the kernel; data that programs keep in it are lost",
             f"daxctl reconfigure-device --mode=system-ram {name}",
             (name,),
         )
     )
-    draft.notes.append(
-        f"{name}: daxctl.conf(5) names devices by an NVDIMM's UUID alone, so after a restart it is"
-        " what firmware and kernel make of it; the same command makes it memory again"
+    builder.notes.append(
+        f"{name}: daxctl.conf(5) identifies devices only by an NVDIMM's UUID, so firmware and"
+        " kernel decide what it is after a restart; rerun the command to make it memory again"
     )
 
 
@@ -103,25 +102,25 @@ def identity_on_record(device: DaxDevice) -> dict[str, int | None]:
     return {"size_bytes": device.size_bytes, "target_node": device.target_node}
 
 
-def plan_release(draft: Draft) -> None:
+def plan_release(builder: ChangeBuilder) -> None:
     """Back to devices, where the kernel can give the memory back."""
-    for device in ours(draft.state):
+    for device in ours(builder.state):
         if device.movable is False:
-            draft.refuse(
+            builder.refuse(
                 device.name,
-                f"its memory went online as not movable: the kernel may have put things of its own"
-                f" on node {device.target_node} that it cannot move",
-                "restart the host: it then comes up as before",
+                f"its memory is online as not movable: the kernel may have unmovable data on node"
+                f" {device.target_node}",
+                "restart the host, which restores it",
             )
             continue
-        draft.add(
+        builder.add(
             "release-memory",
             device.name,
-            f"it is memory of node {device.target_node} since we made it so",
+            f"it is memory of node {device.target_node}, by us",
             f"daxctl offline-memory {device.name};"
             f" daxctl reconfigure-device --mode=devdax {device.name}",
         )
-    there = {device.name for device in draft.state.dax}
-    for name in draft.state.record.dax:
+    there = {device.name for device in builder.state.dax}
+    for name in builder.state.record.dax:
         if name not in there:
-            draft.notes.append(f"{name}, which we made memory, is not there any more")
+            builder.notes.append(f"{name}, which we made memory, is gone")

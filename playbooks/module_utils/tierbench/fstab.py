@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from .wish import Wish
+from .desired_state import DesiredState
 
 _OURS = "x-tierbench"
 
 
-def mount_options(wish: Wish) -> str:
+def mount_options(desired: DesiredState) -> str:
     """Options of mount(8). ``dax=never`` rather than none: an inode flag could ask for DAX."""
-    if wish.namespace_mode != "fsdax":
+    if desired.namespace_mode != "fsdax":
         return "noatime"
-    return "noatime,dax" if wish.dax else "noatime,dax=never"
+    return "noatime,dax" if desired.dax else "noatime,dax=never"
 
 
-def our_line(uuid: str, point: str, wish: Wish) -> str:
+def our_line(uuid: str, point: str, desired: DesiredState) -> str:
     """By UUID, since device names may change; ``nofail``: a host without it still boots."""
-    options = f"{mount_options(wish)},nofail,{_OURS}"
-    return f"UUID={uuid} {point} {wish.filesystem} {options} 0 2"
+    options = f"{mount_options(desired)},nofail,{_OURS}"
+    return f"UUID={uuid} {point} {desired.filesystem} {options} 0 2"
 
 
 def entries(text: str) -> list[list[str]]:
@@ -61,8 +61,8 @@ def with_line(text: str, line: str) -> str:
     for fields in entries(text):
         if is_ours(fields) and fields[0] == source:
             text = without_point(text, fields[1])
-    kept = without_point(text, point)
-    return kept + ("" if not kept or kept.endswith("\n") else "\n") + line + "\n"
+    existing = without_point(text, point)
+    return existing + ("" if not existing or existing.endswith("\n") else "\n") + line + "\n"
 
 
 def without_point(text: str, point: str) -> str:

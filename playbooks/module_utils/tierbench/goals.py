@@ -3,70 +3,74 @@
 from __future__ import annotations
 
 from . import ipmctl
-from .draft import Draft
+from .change_builder import ChangeBuilder
 from .ndctl import Region
 from .regions import release_memory
 
 
 def plan_goal(
-    draft: Draft, kind: str, percent: int, reserved: int | None, regions: tuple[Region, ...]
+    builder: ChangeBuilder,
+    kind: str,
+    percent: int,
+    reserved: int | None,
+    regions: tuple[Region, ...],
 ) -> bool:
-    """Whether the modules are as wanted; if not, all that comes before the restart is planned.
+    """Return whether the modules meet the goal; otherwise plan the steps up to the restart.
 
     ``kind``: AppDirect, AppDirectNotInterleaved, or none; ``percent``: of Memory Mode;
-    ``reserved``: percentage, None: none is asked for, and what is so may stay so.
+    ``reserved``: percentage, None: not requested; any reserved part is accepted.
     """
-    goals = draft.state.goals
-    asked = " ".join(ipmctl.goal_argv(kind, percent, reserved or 0)[4:])
+    goals = builder.state.goals
+    goal = " ".join(ipmctl.goal_argv(kind, percent, reserved or 0)[4:])
     if goals is None or goals.error:
-        draft.refuse(
+        builder.refuse(
             "goal",
-            f"{asked}: {goals.error if goals else 'ipmctl was not asked'}",
-            "without Optane modules there are no goals: take the regions as they are"
+            f"{goal}: {goals.error if goals else 'ipmctl was not run'}",
+            "without Optane modules there are no goals: use the regions as they are"
             " (pmem_goal: none)",
         )
         return False
     if ipmctl.is_met(goals, kind, percent, reserved):
         note = ipmctl.reserved_note(goals, percent, reserved)
-        draft.notes += [note] if note else []
+        builder.notes += [note] if note else []
         return True
-    record = draft.state.record
-    if goals.pending and record.goal_asked != asked:
-        draft.refuse(
+    record = builder.state.record
+    if goals.pending and record.requested_goal != goal:
+        builder.refuse(
             "goal",
-            "another goal is pending, not ours: with the next restart it changes the modules",
-            "look at it (ipmctl show -goal); if it is not wanted: ipmctl delete -goal",
+            "another goal is pending, not ours: the next restart changes the modules",
+            "inspect it (ipmctl show -goal); to cancel it: ipmctl delete -goal",
         )
         return False
-    restarted = record.goal_boot not in (None, draft.state.boot_id)
-    if record.goal_asked == asked and restarted and not goals.pending:
-        draft.refuse(
+    restarted = record.goal_boot not in (None, builder.state.boot_id)
+    if record.requested_goal == goal and restarted and not goals.pending:
+        builder.refuse(
             "goal",
-            f"{asked} was asked for, the host was restarted, and the modules have"
+            f"{goal} was requested and the host restarted, but the modules have"
             f" {goals.volatile_bytes} bytes as memory, {goals.app_direct_bytes} as AppDirect",
-            "the firmware did not carry it out: look at its settings (volatile memory mode: 2LM for"
-            " Memory Mode) and at ipmctl show -memoryresources",
+            "the firmware did not carry it out: check its settings (volatile memory mode: 2LM for"
+            " Memory Mode) and ipmctl show -memoryresources",
         )
         return False
-    draft.reboot = True
+    builder.reboot = True
     if goals.pending:
-        draft.notes.append("a goal is pending: the firmware carries it out at the next restart")
-        draft.add("reboot", "host", "a goal waits for it", "reboot")
+        builder.notes.append("a goal is pending: the firmware carries it out at the next restart")
+        builder.add("reboot", "host", "a goal is pending", "reboot")
         return False
-    for namespace in draft.state.inventory.namespaces:
+    for namespace in builder.state.inventory.namespaces:
         if not any(region.name == namespace.region and region.dimms for region in regions):
             continue
-        release_memory(draft, namespace)
-        draft.destroy(
+        release_memory(builder, namespace)
+        builder.destroy(
             "destroy-namespace",
             namespace.name,
-            "a goal can be made only where no namespace is",
+            "a goal requires modules without namespaces",
             f"ndctl destroy-namespace -f {namespace.name}",
             [namespace],
         )
     argv = ipmctl.goal_argv(kind, percent, reserved or 0)
     why = f"the modules have {goals.volatile_bytes} bytes as memory, {goals.app_direct_bytes} as"
     why += f" AppDirect ({', '.join(sorted(set(goals.types))) or 'no regions'})"
-    draft.add("create-goal", "goal", why, " ".join(argv), argv=argv, asked=asked)
-    draft.add("reboot", "host", "the firmware carries a goal out at the start", "reboot")
+    builder.add("create-goal", "goal", why, " ".join(argv), argv=argv, goal=goal)
+    builder.add("reboot", "host", "the firmware carries out a goal at start", "reboot")
     return False

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_BEGIN = "# BEGIN tierbench playbooks: these lines are written anew by them"
+_BEGIN = "# BEGIN tierbench playbooks: they replace these lines"
 _END = "# END tierbench playbooks"
 _KEY = re.compile(r"^( +)([a-z][a-z0-9_]*)\s*:(.*)$")
 #: A tier as it is written: its kind, its place, what else.
@@ -119,7 +119,7 @@ def write(text: str | None, tiers: Tiers) -> str | None:
         return "\n".join([*head, "tiers:", *("  " + line for line in block)]) + "\n"
     rest = owner[at].split(":", 1)[1].split("#")[0].strip()
     if rest not in ("", "{}"):
-        raise ValueError("tiers: {…} stands on one line; write one tier a line below tiers:")
+        raise ValueError("tiers: {…} is written on one line; write one tier per line below tiers:")
     indent = next((m.group(1) for line in owner[at + 1 :] if (m := _KEY.match(line))), "  ")
     has_entries = bool(entries(owner))
     if not tiers and not has_entries:

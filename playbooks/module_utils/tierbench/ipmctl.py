@@ -50,7 +50,7 @@ def read_goals(commands: Commands) -> Goals:
         return Goals(error=f"ipmctl says (exit {resources.rc}): {resources.words}")
     table = parse_resources(resources.out)
     if table is None:
-        return Goals(error=f"ipmctl's answer is not understood: {resources.words[:200]}")
+        return Goals(error=f"cannot parse ipmctl's output: {resources.words[:200]}")
     regions = commands.run(["ipmctl", "show", "-region"])
     goal = commands.run(["ipmctl", "show", "-goal"])
     if goal.rc and "no goal" not in goal.words.lower():
@@ -153,7 +153,7 @@ def reserved_note(goals: Goals, percent: int, reserved_percent: int | None) -> s
     if percent == 100:
         return None
     if reserved_percent and (left is None or reserved_percent <= slack):
-        return f"whether {reserved_percent} % of the modules are reserved, ipmctl does not tell"
+        return f"ipmctl does not report whether {reserved_percent} % of the modules are reserved"
     if not reserved_percent and left is not None and left > slack:
         return f"{left:.0f} % of the modules' capacity are neither memory nor AppDirect"
     return None

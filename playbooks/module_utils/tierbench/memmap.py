@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 
-from .draft import Draft
+from .change_builder import ChangeBuilder
 from .ndctl import Region
 from .state import State
-from .wish import Wish
 
 _GIB = 1 << 30
 _SAY = (
@@ -20,32 +19,34 @@ _SAY = (
 )
 
 
-def plan_memmap(draft: Draft, wish: Wish) -> bool:
+def plan_memmap(builder: ChangeBuilder) -> bool:
     """Whether the kernel was started with the parameter; if not, its setting is planned."""
-    draft.notes.append(_SAY)
-    state = draft.state
+    builder.notes.append(_SAY)
+    state = builder.state
     given = effective(state)
     if given:
-        return _is_as_wanted(draft, given, wish)
+        return _is_as_wanted(builder, given)
     if state.boot_loader is None:
-        draft.refuse(
+        builder.refuse(
             "memmap",
-            "neither grubby nor update-grub configures this host's start",
-            "give the kernel memmap=SIZE!START yourself, restart, and run this again",
+            "this host has neither grubby nor update-grub",
+            "set the kernel parameter memmap=SIZE!START yourself, restart, and rerun",
         )
         return False
     try:
-        parameter = choose(state.iomem, wish.memmap_bytes or 4 * _GIB, wish.memmap_start)
+        parameter = choose(
+            state.iomem, builder.desired.memmap_bytes or 4 * _GIB, builder.desired.memmap_start
+        )
     except ValueError as error:
-        draft.refuse("memmap", str(error), "choose emulated_size and emulated_start to fit")
+        builder.refuse("memmap", str(error), "change emulated_size or emulated_start")
         return False
-    draft.reboot = True
+    builder.reboot = True
     # On record before the boot loader is told: a run that was cut off in between tells it again.
     if state.record.memmap != parameter or not state.record.memmap_done:
         command = f"kernel parameter {parameter} by {state.boot_loader}"
         why = "the kernel sets no DRAM aside"
-        draft.add("set-memmap", "memmap", why, command, parameter=parameter)
-    draft.add("reboot", "host", "the kernel parameter counts from the next start", "reboot")
+        builder.add("set-memmap", "memmap", why, command, parameter=parameter)
+    builder.add("reboot", "host", "the kernel parameter takes effect at the next start", "reboot")
     return False
 
 
@@ -55,25 +56,34 @@ def effective(state: State) -> list[str]:
     return [each for each in given if each == state.record.memmap] or given
 
 
-def _is_as_wanted(draft: Draft, given: list[str], wish: Wish) -> bool:
+def _is_as_wanted(builder: ChangeBuilder, given: list[str]) -> bool:
     """Another size or start than the running kernel's would have no effect: refused where the
     parameter is ours. To one that somebody gave, size and start had nothing to say.
     """
     found = [(begin, end - begin) for begin, end in stretches(given)]
     if not found or any(
-        wish.memmap_bytes in (None, size) and wish.memmap_start in (None, start)
+        builder.desired.memmap_bytes in (None, size)
+        and builder.desired.memmap_start in (None, start)
         for start, size in found
     ):
         return True
     there = ", ".join(f"{size} bytes from {start} on" for start, size in found)
-    wanted = [] if wish.memmap_bytes is None else [f"emulated_size {wish.memmap_bytes}"]
-    wanted += [] if wish.memmap_start is None else [f"emulated_start {wish.memmap_start}"]
+    wanted = (
+        []
+        if builder.desired.memmap_bytes is None
+        else [f"emulated_size {builder.desired.memmap_bytes}"]
+    )
+    wanted += (
+        []
+        if builder.desired.memmap_start is None
+        else [f"emulated_start {builder.desired.memmap_start}"]
+    )
     told = f"{' and '.join(wanted)}: the kernel was started with {' '.join(given)} ({there})"
-    if given != [draft.state.record.memmap]:
-        draft.notes.append(f"{told}, not by us; it is taken as it is")
+    if given != [builder.state.record.memmap]:
+        builder.notes.append(f"{told}, not by us; it is used as it is")
         return True
-    do = "ask for what is there, or go back first: restore emulated, restart, and run this again"
-    draft.refuse("memmap", told, do)
+    do = "request the existing size and start, or restore emulated, restart, and rerun"
+    builder.refuse("memmap", told, do)
     return False
 
 
@@ -108,16 +118,16 @@ def is_of(given: list[str], region: Region) -> bool:
     return inside >= region.size_bytes
 
 
-def plan_removal(draft: Draft) -> None:
+def plan_removal(builder: ChangeBuilder) -> None:
     """Take the parameter back that we gave."""
-    parameter = draft.state.record.memmap
+    parameter = builder.state.record.memmap
     if parameter is None:
         return
     why = "we gave the kernel this parameter"
-    command = f"kernel parameter {parameter} away by {draft.state.boot_loader}"
-    draft.add("remove-memmap", "memmap", why, command, parameter=parameter)
-    if parameter in draft.state.cmdline.split():
-        draft.notes.append("the DRAM comes back to the host with the next restart")
+    command = f"kernel parameter {parameter} away by {builder.state.boot_loader}"
+    builder.add("remove-memmap", "memmap", why, command, parameter=parameter)
+    if parameter in builder.state.cmdline.split():
+        builder.notes.append("the DRAM comes back to the host with the next restart")
 
 
 def parameters(cmdline: str) -> list[str]:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import contextlib
 import re
 
-from .draft import Draft
+from .change_builder import ChangeBuilder
+from .desired_state import DesiredState
 from .ndctl import Namespace, Region
 from .state import State, ids_of
-from .wish import Wish
 
 #: Mode of the node of a device that is somebody's, and of one that is root's (the kernel's own).
-GIVEN, KEPT = 0o660, 0o600
+SHARED_MODE, PRIVATE_MODE = 0o660, 0o600
 _ROOT = (0, 0)
-_HEAD = "# Written by tierbench's playbooks; teardown.yml takes it away.\n"
+_HEAD = "# Written by tierbench's playbooks; teardown.yml removes it.\n"
 _RULE = re.compile(r'^SUBSYSTEM=="dax", ATTRS\{uuid\}=="([^"]+)", OWNER="(\d+)", GROUP="(\d+)"')
 
 
@@ -28,60 +28,62 @@ def owners(rules: str | None) -> dict[str, tuple[int, int]]:
     return {m.group(1): (int(m.group(2)), int(m.group(3))) for m in found if m}
 
 
-def wanted_owner(state: State, namespace: Namespace, wish: Wish) -> tuple[int, int] | None:
+def expected_owner(
+    state: State, namespace: Namespace, desired: DesiredState
+) -> tuple[int, int] | None:
     """Whom the device of a namespace is to belong to; None: to root (or there is no such user).
 
     What the wish is not about stays as it is.
     """
-    meant = wish.regions is None or namespace.region in wish.regions
-    if wish.mode in ("devdax", "system-ram") and meant:
+    meant = desired.regions is None or namespace.region in desired.regions
+    if desired.mode in ("devdax", "system-ram") and meant:
         with contextlib.suppress(KeyError):
-            return _given(wish)
+            return _requested_owner(desired)
         return None
     return owners(state.udev_rules).get(namespace.uuid or "")
 
 
-def _given(wish: Wish) -> tuple[int, int] | None:
+def _requested_owner(desired: DesiredState) -> tuple[int, int] | None:
     """The ids of ``pmem_owner``, where devices can be opened at all. KeyError: no such user."""
-    return ids_of(wish.owner) if wish.owner and wish.mode == "devdax" else None
+    return ids_of(desired.owner) if desired.owner and desired.mode == "devdax" else None
 
 
-def udev_rules(state: State, wish: Wish) -> str | None:
+def udev_rules(state: State, desired: DesiredState) -> str | None:
     """udev(7) rules for every devdax namespace of ours that is not root's; None without any."""
     lines = []
     for namespace in state.inventory.namespaces:
         if namespace.mode != "devdax" or not namespace.uuid or not state.is_ours(namespace):
             continue
-        owner = wanted_owner(state, namespace, wish)
+        owner = expected_owner(state, namespace, desired)
         if owner is not None:
             lines.append(
                 f'SUBSYSTEM=="dax", ATTRS{{uuid}}=="{namespace.uuid}", OWNER="{owner[0]}",'
-                f' GROUP="{owner[1]}", MODE="{GIVEN:04o}"\n'
+                f' GROUP="{owner[1]}", MODE="{SHARED_MODE:04o}"\n'
             )
     return _HEAD + "".join(lines) if lines else None
 
 
-def plan_node(draft: Draft, region: Region, kept: Namespace | None, wish: Wish) -> None:
+def plan_node(builder: ChangeBuilder, region: Region, existing: Namespace | None) -> None:
     """Give the node of a devdax namespace to ``pmem_owner``, or back to root."""
-    state = draft.state
+    state = builder.state
     try:
-        given = _given(wish)
+        given = _requested_owner(builder.desired)
     except KeyError as error:
-        why = f"pmem_owner {wish.owner}: {error.args[0]}"
-        draft.refuse(region.name, why, "name a user and group of this host")
+        why = f"pmem_owner {builder.desired.owner}: {error.args[0]}"
+        builder.refuse(region.name, why, "name a user and group of this host")
         return
-    device = state.device(kept) if kept else None
-    was_given = kept is not None and (kept.uuid or "") in owners(state.udev_rules)
+    device = state.device(existing) if existing else None
+    was_given = existing is not None and (existing.uuid or "") in owners(state.udev_rules)
     if given is None and not was_given:
         return
-    ids, mode = given or _ROOT, KEPT if given is None else GIVEN
+    ids, mode = given or _ROOT, PRIVATE_MODE if given is None else SHARED_MODE
     if device and state.nodes.get(device.name) == (*ids, mode):
         return
     name = f"/dev/{device.name}" if device else f"the DAX device of {region.name}"
-    draft.add(
+    builder.add(
         "own-device",
         name,
-        f"it is to be {wish.owner if given else 'root'}'s",
+        f"its owner shall be {builder.desired.owner if given else 'root'}",
         f"chown {ids[0]}:{ids[1]} {name}; chmod {mode:o} {name}",
         ids=list(ids),
         mode=mode,

@@ -26,8 +26,8 @@ class Record:
     #: Region to ``{labelled, namespaces: [{mode, raw_bytes, label, map, sector_size,
     #: align_bytes}]}``, as we first found it.
     before: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: UUIDs of namespaces we made to ``{mode, asked_bytes, serves}``. ``serves``: the mode (of
-    #: wish.py) that it was made for, or was given to since; system-ram: nobody keeps things in it.
+    #: UUID of each of our namespaces to ``{mode, requested_bytes, serves}``. ``serves``: the set-up
+    #: mode it is for; in one that serves system-ram, no program stores data.
     namespaces: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: UUIDs of file systems we made to ``{point, block_size}``. We choose the UUID, so that it is
     #: on record before mkfs begins: a finished file system is known as ours whatever happens then.
@@ -52,7 +52,7 @@ class Record:
     #: What the firmware's goal was before.
     goal_before: str | None = None
     #: The goal that we asked for last, and the boot that we asked in.
-    goal_asked: str | None = None
+    requested_goal: str | None = None
     goal_boot: str | None = None
     host_file_made: bool = False
     #: DAX devices on no NVDIMM that we made memory nodes to ``{size_bytes, target_node}``.
@@ -61,9 +61,9 @@ class Record:
     #: to show them as labelled.
     zeroed: dict[str, str] = field(default_factory=dict)
 
-    def made(self, uuid: str, mode: str, asked_bytes: int | None, serves: str) -> None:
+    def made(self, uuid: str, mode: str, requested_bytes: int | None, serves: str) -> None:
         """A namespace of ours; nothing is being made any more that is not on record."""
-        self.namespaces[uuid] = {"mode": mode, "asked_bytes": asked_bytes, "serves": serves}
+        self.namespaces[uuid] = {"mode": mode, "requested_bytes": requested_bytes, "serves": serves}
         self.creating = self.creating_for = None
 
     @property
@@ -163,7 +163,7 @@ _FORMS: dict[str, _Form] = {
             ),
         ),
     ),
-    "namespaces": _by(_WORD, _fields(mode=_MODE, asked_bytes=_optional(_count), serves=_WORD)),
+    "namespaces": _by(_WORD, _fields(mode=_MODE, requested_bytes=_optional(_count), serves=_WORD)),
     "filesystems": _by(_WORD, _fields(point=_POINT, block_size=_count)),
     "approved": _by(_WORD, _PHRASE),
     "making": _optional(_WORD),
@@ -174,7 +174,7 @@ _FORMS: dict[str, _Form] = {
     "memmap": _optional(_text(r"memmap=[0-9A-Za-z!,]+")),
     "memmap_done": _flag,
     "goal_before": _optional(_text(r"\d{1,3} \w+( \d{1,3})?")),
-    "goal_asked": _optional(_PHRASE),
+    "requested_goal": _optional(_PHRASE),
     "goal_boot": _optional(_PHRASE),
     "host_file_made": _flag,
     "dax": _by(
@@ -257,5 +257,5 @@ def _unwritable(path: Path, error: OSError) -> StepFailed:
     return StepFailed(
         str(path),
         f"cannot be written: {error.strerror or error}",
-        "make its file system writable, with room on it; then run this again",
+        "make its file system writable, with free space; then rerun",
     )

@@ -6,112 +6,118 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 from . import filesystems
+from .change_builder import ChangeBuilder
+from .desired_state import DesiredState
 from .devices import plan_online
-from .draft import Draft
 from .ndctl import OUR_NAME, Namespace, Region
 from .nodes import plan_node
 from .state import State
-from .wish import Wish
 
 
-def plan_region(draft: Draft, region: Region, wish: Wish) -> None:
+def plan_region(builder: ChangeBuilder, region: Region) -> None:
     """Every step from what the region is now to what is wanted of it."""
-    state = draft.state
+    state = builder.state
     if region.name in state.disabled_regions:
-        _enable(draft, region)
+        _enable(builder, region)
         return
-    if not _size_fits(draft, region, wish):
+    if not _size_fits(builder, region):
         return
-    kept = find_kept(state, region, wish)
-    if kept is None:
-        _replace(draft, region, wish)
-    if wish.has_filesystem:
-        filesystems.plan_filesystem(draft, region, kept, wish)
-    elif wish.mode in ("devdax", "system-ram"):
-        _plan_dax_device(draft, region, kept, wish)
+    existing = find_existing(state, region, builder.desired)
+    if existing is None:
+        _replace(builder, region)
+    if builder.desired.has_filesystem:
+        filesystems.plan_filesystem(builder, region, existing)
+    elif builder.desired.mode in ("devdax", "system-ram"):
+        _plan_dax_device(builder, region, existing)
 
 
-def _enable(draft: Draft, region: Region) -> None:
+def _enable(builder: ChangeBuilder, region: Region) -> None:
     """We disable regions for an instant; one that is so is ours only if we were cut off."""
-    if draft.state.record.approved:
+    if builder.state.record.approved:
         command = f"ndctl enable-region {region.name}"
-        draft.add("enable-region", region.name, "a run was cut off while it was disabled", command)
+        builder.add(
+            "enable-region", region.name, "a run was interrupted while it was disabled", command
+        )
         return
-    draft.refuse(
+    builder.refuse(
         region.name,
-        "it is disabled: what is on it cannot be seen",
+        "it is disabled: its content cannot be read",
         f"find out why, then ndctl enable-region {region.name}",
     )
 
 
-def _size_fits(draft: Draft, region: Region, wish: Wish) -> bool:
-    size = wish.size_bytes
+def _size_fits(builder: ChangeBuilder, region: Region) -> bool:
+    size = builder.desired.size_bytes
     if size is None:
         return True
     if size == 0 or size % region.align_bytes:
         below = size // region.align_bytes * region.align_bytes
         near = [n for n in (below, below + region.align_bytes) if 0 < n <= region.size_bytes]
-        draft.refuse(
+        builder.refuse(
             region.name,
             f"pmem_namespace_size {size} is no multiple of its alignment, {region.align_bytes}",
             f"the nearest that are: {' and '.join(map(str, near))}",
         )
         return False
     if size > region.size_bytes:
-        draft.refuse(
+        builder.refuse(
             region.name,
             f"pmem_namespace_size {size} is more than it has, {region.size_bytes} bytes",
-            "ask for less, or leave the size out to take the whole region",
+            "request less, or omit the size to use the whole region",
         )
         return False
     return True
 
 
-def find_kept(state: State, region: Region, wish: Wish) -> Namespace | None:
+def find_existing(state: State, region: Region, desired: DesiredState) -> Namespace | None:
     """The namespace that is already as wanted: one of ours before one that merely fits."""
-    fitting = [n for n in state.of_region(region) if _fits(n, region, wish, state)]
+    fitting = [n for n in state.of_region(region) if _fits(n, region, desired, state)]
     ours = [n for n in fitting if state.is_ours(n)]
     if ours:
         return ours[0]
     # Somebody's nameless one may serve where a file system is made on it (if that is confirmed).
     alone = [n for n in fitting if not n.label and len(state.of_region(region)) == 1]
-    return alone[0] if alone and wish.has_filesystem else None
+    return alone[0] if alone and desired.has_filesystem else None
 
 
-def _fits(namespace: Namespace, region: Region, wish: Wish, state: State) -> bool:
-    if namespace.mode != wish.namespace_mode or not namespace.enabled:
+def _fits(namespace: Namespace, region: Region, desired: DesiredState, state: State) -> bool:
+    if namespace.mode != desired.namespace_mode or not namespace.enabled:
         return False
-    if namespace.mode == "sector" and namespace.sector_size != wish.sector_size:
+    if namespace.mode == "sector" and namespace.sector_size != desired.sector_size:
         return False
-    if namespace.mode in ("fsdax", "devdax") and namespace.map not in (None, wish.map):
+    if namespace.mode in ("fsdax", "devdax") and namespace.map not in (None, desired.map):
         return False
     if region.dimms and not region.labelled:
         return False  # without labels nothing says whose it is
-    if wish.size_bytes is not None:
-        return namespace.raw_bytes == wish.size_bytes
-    asked = state.record.namespaces.get(namespace.uuid or "", {}).get("asked_bytes")
+    if desired.size_bytes is not None:
+        return namespace.raw_bytes == desired.size_bytes
+    asked = state.record.namespaces.get(namespace.uuid or "", {}).get("requested_bytes")
     return asked is None and region.available_bytes < max(region.align_bytes, 1)
 
 
-def _replace(draft: Draft, region: Region, wish: Wish) -> None:
+def _replace(builder: ChangeBuilder, region: Region) -> None:
     """Make the namespace, beside the others where it fits, in their place otherwise."""
-    there = draft.state.of_region(region)
+    there = builder.state.of_region(region)
     if region.dimms and not region.labelled:
-        _write_labels(draft, region, there)
+        _write_labels(builder, region, there)
     elif not region.dimms:
-        _reconfigure(draft, region, there, wish)
+        _reconfigure(builder, region, there)
         return
-    elif there and not (wish.size_bytes and wish.size_bytes <= region.extent_bytes):
+    elif there and not (
+        builder.desired.size_bytes and builder.desired.size_bytes <= region.extent_bytes
+    ):
         for namespace in there:
-            release_memory(draft, namespace)
-            draft.destroy(
+            release_memory(builder, namespace)
+            builder.destroy(
                 "destroy-namespace",
                 namespace.name,
-                f"{_described(namespace)} takes the place in {region.name}",
+                f"{_described(namespace)} occupies {region.name}",
                 f"ndctl destroy-namespace -f {namespace.name}",
                 [namespace],
             )
-    create(draft, region.name, create_argv(region.name, wish), wish.size_bytes)
+    create(
+        builder, region.name, create_argv(region.name, builder.desired), builder.desired.size_bytes
+    )
 
 
 def _described(namespace: Namespace) -> str:
@@ -119,44 +125,44 @@ def _described(namespace: Namespace) -> str:
     return f"{namespace.name}{label} ({namespace.mode}, {namespace.size_bytes} bytes)"
 
 
-def create(draft: Draft, region: str, argv: list[str], size_bytes: int | None) -> None:
+def create(builder: ChangeBuilder, region: str, argv: list[str], size_bytes: int | None) -> None:
     """The step that makes a namespace; its name is whatever ndctl then says."""
     command = " ".join(argv)
-    why = f"a namespace as wanted is not there in {region}"
-    draft.add("create-namespace", region, why, command, argv=argv, asked_bytes=size_bytes)
+    why = f"{region} has no namespace of that kind"
+    builder.add("create-namespace", region, why, command, argv=argv, requested_bytes=size_bytes)
 
 
-def create_argv(region: str, wish: Wish) -> list[str]:
+def create_argv(region: str, desired: DesiredState) -> list[str]:
     """ndctl-create-namespace(1) of the wish, named as ours."""
-    return ["ndctl", "create-namespace", "-r", region, "-n", OUR_NAME, *mode_argv(wish)]
+    return ["ndctl", "create-namespace", "-r", region, "-n", OUR_NAME, *mode_argv(desired)]
 
 
-def mode_argv(wish: Wish) -> list[str]:
+def mode_argv(desired: DesiredState) -> list[str]:
     """Mode, size and what goes with the mode."""
-    argv = ["-m", str(wish.namespace_mode)]
-    if wish.size_bytes:
-        argv += ["-s", str(wish.size_bytes)]
-    if wish.namespace_mode == "sector":
-        return [*argv, "-l", str(wish.sector_size)]
+    argv = ["-m", str(desired.namespace_mode)]
+    if desired.size_bytes:
+        argv += ["-s", str(desired.size_bytes)]
+    if desired.namespace_mode == "sector":
+        return [*argv, "-l", str(desired.sector_size)]
     # 2 MiB, so that huge pages can be mapped.
-    return [*argv, "-M", wish.map, "-a", "2M"]
+    return [*argv, "-M", desired.map, "-a", "2M"]
 
 
-def _write_labels(draft: Draft, region: Region, there: list[Namespace]) -> None:
+def _write_labels(builder: ChangeBuilder, region: Region, there: list[Namespace]) -> None:
     """Label areas for a region without: it has one nameless raw namespace until then."""
     sharing = [
         other
-        for other in draft.state.inventory.regions
+        for other in builder.state.inventory.regions
         if other.name != region.name and set(other.dimms) & set(region.dimms)
     ]
     for other in sharing:
-        draft.refuse(
+        builder.refuse(
             other.name,
-            f"it shares modules with {region.name}, whose labels would be written anew",
+            f"it shares modules with {region.name}, whose labels would be overwritten",
             "write the labels yourself: ndctl init-labels",
         )
     dimms = " ".join(region.dimms)
-    draft.destroy(
+    builder.destroy(
         "write-labels",
         region.name,
         f"{region.name} has no labels: "
@@ -168,53 +174,54 @@ def _write_labels(draft: Draft, region: Region, there: list[Namespace]) -> None:
     )
 
 
-def _reconfigure(draft: Draft, region: Region, there: list[Namespace], wish: Wish) -> None:
+def _reconfigure(builder: ChangeBuilder, region: Region, there: list[Namespace]) -> None:
     """A region without modules (memmap=) has one namespace for good, which changes its mode."""
     if len(there) != 1:
-        draft.refuse(
+        builder.refuse(
             region.name,
             f"it has no modules, and {len(there)} namespaces instead of one",
             "restart the host",
         )
         return
     name = there[0].name
-    argv = ["ndctl", "create-namespace", "-f", "-e", name, *mode_argv(wish)]
-    why = f"{_described(there[0])} is not {wish.namespace_mode} with map={wish.map}"
+    argv = ["ndctl", "create-namespace", "-f", "-e", name, *mode_argv(builder.desired)]
+    wanted = f"{builder.desired.namespace_mode} with map={builder.desired.map}"
+    why = f"{_described(there[0])} is not {wanted}"
     command = " ".join(argv)
-    args = {"argv": argv, "asked_bytes": wish.size_bytes}
-    draft.destroy("reconfigure-namespace", name, why, command, there, **args)
+    args = {"argv": argv, "requested_bytes": builder.desired.size_bytes}
+    builder.destroy("reconfigure-namespace", name, why, command, there, **args)
 
 
 # DAX devices ---------------------------------------------------------------------
 
 
-def _plan_dax_device(draft: Draft, region: Region, kept: Namespace | None, wish: Wish) -> None:
-    if wish.mode == "devdax" and kept is not None:
-        release_memory(draft, kept)
-    plan_node(draft, region, kept, wish)
-    if wish.mode == "devdax":
+def _plan_dax_device(builder: ChangeBuilder, region: Region, existing: Namespace | None) -> None:
+    if builder.desired.mode == "devdax" and existing is not None:
+        release_memory(builder, existing)
+    plan_node(builder, region, existing)
+    if builder.desired.mode == "devdax":
         return
-    device = draft.state.device(kept) if kept else None
+    device = builder.state.device(existing) if existing else None
     if device is not None and device.mode == "system-ram":
-        plan_online(draft, device)
+        plan_online(builder, device)
     else:
-        _give(draft, device.name if device else f"the DAX device of {region.name}", kept)
+        _give(builder, device.name if device else f"the DAX device of {region.name}", existing)
 
 
-def _give(draft: Draft, device: str, kept: Namespace | None) -> None:
+def _give(builder: ChangeBuilder, device: str, existing: Namespace | None) -> None:
     """To the kernel. What is in a device is lost by that: confirmed, unless nobody was given it."""
     do, command = "to-system-ram", f"daxctl reconfigure-device --mode=system-ram {device}"
-    why = "its memory is not the kernel's"
-    if kept is None:
-        draft.add(do, device, why, command)
-    elif not _serves_as_memory(draft.state, kept):
-        why = f"{why}; what programs keep in {kept.name} is lost"
-        draft.destroy(do, device, why, command, [kept])
-    elif users := draft.state.use(kept).others:
+    why = "its memory does not belong to the kernel"
+    if existing is None:
+        builder.add(do, device, why, command)
+    elif not _serves_as_memory(builder.state, existing):
+        why = f"{why}; data that programs keep in {existing.name} are lost"
+        builder.destroy(do, device, why, command, [existing])
+    elif users := builder.state.users_of(existing).others:
         for who in users:
-            draft.refuse(kept.name, f"it is in use: {who}", "end that use first")
+            builder.refuse(existing.name, f"it is in use: {who}", "stop that first")
     else:
-        draft.add(do, device, why, command)
+        builder.add(do, device, why, command)
 
 
 def _serves_as_memory(state: State, namespace: Namespace) -> bool:
@@ -245,12 +252,12 @@ def note_service(state: State, regions: Sequence[Region], mode: str) -> bool:
     return before != (record.namespaces, record.creating_for)
 
 
-def release_memory(draft: Draft, namespace: Namespace) -> None:
+def release_memory(builder: ChangeBuilder, namespace: Namespace) -> None:
     """Back from a memory node to a device; the kernel moves what is in it, or says no."""
-    device = draft.state.device(namespace)
+    device = builder.state.device(namespace)
     if device is None or device.mode != "system-ram":
         return
-    draft.add(
+    builder.add(
         "release-memory",
         device.name,
         f"{namespace.name} is memory of node {device.target_node}",

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .apply import CommandRunner, carry_out
+from .change_builder import Refusal, Step
+from .changes import Changes, plan_changes, selected_regions
 from .commands import Commands, StepFailed
-from .draft import Draft, Refusal, Step
+from .desired_state import DesiredState, parse_desired_state
 from .linux import LIVE, Kernel
-from .plan import Plan, make_plan, wanted_regions
 from .record import Record, save_record
 from .regions import note_service
 from .state import PACKAGES, Files, State, Unreadable, read_state, vars_of
 from .tiers_of import our_tiers
-from .verify import deviations
-from .wish import Wish, parse_wish
+from .verify import drift
 
 #: More steps than any plan has: a plan that never ends is a fault of ours.
 _MOST_STEPS = 1000
@@ -66,7 +66,7 @@ class Outcome:
 
 def run(
     given: Mapping[str, Any],
-    leave: Consent,
+    consent: Consent,
     commands: Commands,
     files: Files,
     kernel: Kernel = LIVE,
@@ -74,11 +74,11 @@ def run(
     """Do what is wanted as far as it is allowed; never raises for what a host may be like."""
     outcome = Outcome(str(given.get("mode", "")))
     try:
-        wish = parse_wish(given)
-        with _alone(files, leave):
-            _run(Host(wish, commands, files, kernel), leave, outcome)
+        desired = parse_desired_state(given)
+        with _alone(files, consent):
+            _run(Host(desired, commands, files, kernel), consent, outcome)
     except (ValueError, TypeError) as error:
-        outcome.refusals.append(Refusal("settings", str(error), "correct it, and run this again"))
+        outcome.refusals.append(Refusal("settings", str(error), "correct it and rerun"))
     except Unreadable as error:
         outcome.refusals.append(Refusal("host", str(error), error.do))
     except StepFailed as error:
@@ -87,17 +87,17 @@ def run(
 
 
 @contextlib.contextmanager
-def _alone(files: Files, leave: Consent) -> Iterator[None]:
+def _alone(files: Files, consent: Consent) -> Iterator[None]:
     """One run at a time changes a host. Unreadable where no record could be kept there."""
-    if not leave.change or leave.verify_only:
+    if not consent.change or consent.verify_only:
         yield
         return
     try:
         files.record.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(f"{files.record}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        why = f"no record can be kept: {files.record}.lock: {error.strerror or error}"
-        raise Unreadable(why, "make its file system writable, with room on it") from error
+        why = f"cannot write the record: {files.record}.lock: {error.strerror or error}"
+        raise Unreadable(why, "make its file system writable, with free space") from error
     with os.fdopen(fd, "w", encoding="utf-8"):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,7 +115,7 @@ class Host:
     is kept between two steps, since nothing on the host shows it.
     """
 
-    wish: Wish
+    desired: DesiredState
     commands: Commands
     files: Files
     kernel: Kernel
@@ -123,12 +123,12 @@ class Host:
 
     def state(self) -> State:
         """Read anew."""
-        state = read_state(self.wish, self.commands, self.files, self.kernel)
+        state = read_state(self.desired, self.commands, self.files, self.kernel)
         return replace(state, made=frozenset(self.made))
 
 
-def _run(host: Host, leave: Consent, outcome: Outcome) -> None:
-    state, wish = host.state(), host.wish
+def _run(host: Host, consent: Consent, outcome: Outcome) -> None:
+    state, desired = host.state(), host.desired
     outcome.missing_tools = list(state.missing_tools)
     if state.missing_tools:
         names = ", ".join(state.missing_tools)
@@ -136,74 +136,74 @@ def _run(host: Host, leave: Consent, outcome: Outcome) -> None:
             Refusal("tools", f"missing: {names}", "install them (provisioning_install_tools)")
         )
         return
-    plan = make_plan(state, wish)
-    _tell(outcome, plan, state)
-    outcome.refusals += plan.refusals
-    unconfirmed = confirmation(plan, state, leave)
+    changes = plan_changes(state, desired)
+    _report(outcome, changes, state)
+    outcome.refusals += changes.refusals
+    unconfirmed = confirmation(changes, state, consent)
     outcome.confirmed = unconfirmed is None
-    if leave.verify_only:
-        if not plan.steps and not plan.refusals:
-            outcome.failures += deviations(state, wish, host.kernel)
+    if consent.verify_only:
+        if not changes.steps and not changes.refusals:
+            outcome.failures += drift(state, desired, host.kernel)
         return
-    if unconfirmed and leave.change:
+    if unconfirmed and consent.change:
         outcome.refusals.append(unconfirmed)
-    if outcome.refusals or not leave.change:
+    if outcome.refusals or not consent.change:
         return
     try:
-        _put_on_record(plan, state, host)
+        _put_on_record(changes, state, host)
     except StepFailed as error:
         outcome.refusals.append(Refusal(error.object, error.why, error.do))
         return
-    state = _carry_out_all(plan, state, host, leave, outcome)
+    state = _carry_out_all(changes, state, host, consent, outcome)
     outcome.state = state.to_json()
     if not outcome.reboot_needed and not outcome.failures:
-        outcome.failures += deviations(state, wish, host.kernel)
+        outcome.failures += drift(state, desired, host.kernel)
         outcome.tiers = [{"base": base, **tier} for base, tier in our_tiers(state)]
         if not outcome.failures:
-            _close(state.record, wish, host.files)
+            _close(state.record, desired, host.files)
 
 
-def _tell(outcome: Outcome, plan: Plan, state: State) -> None:
-    outcome.steps = [step.to_json() for step in plan.steps]
-    outcome.destroy = list(plan.destroys)
-    outcome.notes = list(plan.notes)
-    outcome.reboot_needed = _waits_for_restart(plan)
+def _report(outcome: Outcome, changes: Changes, state: State) -> None:
+    outcome.steps = [step.to_json() for step in changes.steps]
+    outcome.destroy = list(changes.destroys)
+    outcome.notes = list(changes.notes)
+    outcome.reboot_needed = _waits_for_restart(changes)
     outcome.state = state.to_json()
     outcome.tiers = [{"base": base, **tier} for base, tier in our_tiers(state)]
 
 
-def _waits_for_restart(plan: Plan) -> bool:
+def _waits_for_restart(changes: Changes) -> bool:
     """Whether the restart is all that is left to do: a plan may need one, and be refused."""
-    return not plan.refusals and {step.do for step in plan.steps} == {"reboot"}
+    return not changes.refusals and {step.do for step in changes.steps} == {"reboot"}
 
 
 # Confirmation ----------------------------------------------------------------------
 
 
-def confirmation(plan: Plan, state: State, leave: Consent) -> Refusal | None:
+def confirmation(changes: Changes, state: State, consent: Consent) -> Refusal | None:
     """Why what the plan destroys is not confirmed; None where it is, or where it destroys nothing.
 
     The names must be those of the plan, all and no other. Names that a run which was cut off has
     already destroyed may still stand in the list: the same command goes on.
     """
-    names = set(plan.destroys)
+    names = set(changes.destroys)
     if not names:
         return None
     listed = ", ".join(sorted(names))
     exact = ",".join(f'"{name}"' for name in sorted(names))
-    do = f'if all that is on them may go: -e \'{{"confirm_destroy": true, "destroy": [{exact}]}}\''
-    if leave.several_hosts and leave.destroy:
-        do = "write destroy by host: {host1: [names of host1's plan], host2: []}"
+    do = f'if their data may be destroyed: -e \'{{"confirm_destroy": true, "destroy": [{exact}]}}\''
+    if consent.several_hosts and consent.destroy:
+        do = "write destroy by host: {host1: [names], host2: []}"
         return Refusal(listed, "destroy is one list, and there are several hosts", do)
-    if not leave.confirm_destroy:
-        return Refusal(listed, "the plan destroys them, and confirm_destroy is not true", do)
-    given = set(leave.destroy)
+    if not consent.confirm_destroy:
+        return Refusal(listed, "these would be destroyed, and confirm_destroy is not true", do)
+    given = set(consent.destroy)
     gone = {name for name, uuid in state.record.approved.items() if uuid == _DONE}
     if missing := names - given:
-        why = f"the plan destroys them; destroy does not name {', '.join(sorted(missing))}"
+        why = f"these would be destroyed; destroy does not name {', '.join(sorted(missing))}"
         return Refusal(listed, why, do)
     if extra := given - names - gone:
-        why = f"destroy names {', '.join(sorted(extra))}, which the plan does not destroy"
+        why = f"destroy names {', '.join(sorted(extra))}, which is not to be destroyed"
         return Refusal(", ".join(sorted(extra)), why, do)
     return None
 
@@ -211,35 +211,39 @@ def confirmation(plan: Plan, state: State, leave: Consent) -> Refusal | None:
 # Steps -----------------------------------------------------------------------------
 
 
-def _carry_out_all(plan: Plan, state: State, host: Host, leave: Consent, outcome: Outcome) -> State:
+def _carry_out_all(
+    changes: Changes, state: State, host: Host, consent: Consent, outcome: Outcome
+) -> State:
     """The first step, then everything anew, until the plan is empty; the last state."""
-    outcome.steps = [s.to_json(done=True) for s in plan.steps if s.do == "write-record"]
+    outcome.steps = [s.to_json(done=True) for s in changes.steps if s.do == "write-record"]
     outcome.changed, outcome.reboot_needed = bool(outcome.steps), False
-    if plan.steps:
+    if changes.steps:
         state = host.state()
-        plan = make_plan(state, host.wish)
+        changes = plan_changes(state, host.desired)
     came_up: list[tuple[Step, int]] = []
     for _ in range(_MOST_STEPS):
-        if plan.refusals:
-            outcome.failures += plan.refusals
+        if changes.refusals:
+            outcome.failures += changes.refusals
             return state
-        if not plan.steps or plan.steps[0].do == "reboot":
+        if not changes.steps or changes.steps[0].do == "reboot":
             break
-        step = plan.steps[0]
-        if (step, len(plan.steps)) in came_up:
-            why = f"{step.do} ended without an error, and has no effect: {step.why}"
-            raise StepFailed(step.object, why, "look at dmesg")
-        came_up.append((step, len(plan.steps)))
+        step = changes.steps[0]
+        if (step, len(changes.steps)) in came_up:
+            why = f"{step.do} succeeded without effect: {step.why}"
+            raise StepFailed(step.object, why, "see dmesg")
+        came_up.append((step, len(changes.steps)))
         # The first plan did not see what is on a region that was disabled.
-        if step.destroys and (unconfirmed := confirmation(plan, state, leave)):
+        if step.destroys and (unconfirmed := confirmation(changes, state, consent)):
             outcome.failures.append(unconfirmed)
             return state
         _check_approved(step, state)
         try:
-            carry_out(step, CommandRunner(state, host.wish, host.commands, host.files, host.made))
+            carry_out(
+                step, CommandRunner(state, host.desired, host.commands, host.files, host.made)
+            )
         except StepFailed:
             outcome.changed = True
-            outcome.steps += [each.to_json() for each in plan.steps]
+            outcome.steps += [each.to_json() for each in changes.steps]
             if step.do == "create-namespace":
                 _note_uncreated(state, host)
             raise
@@ -247,10 +251,10 @@ def _carry_out_all(plan: Plan, state: State, host: Host, leave: Consent, outcome
         outcome.changed = True
         _forget(step, state.record, host.files)
         state = host.state()
-        plan = make_plan(state, host.wish)
-    outcome.steps += [each.to_json() for each in plan.steps]
-    outcome.notes = list(dict.fromkeys([*outcome.notes, *plan.notes]))
-    outcome.reboot_needed = _waits_for_restart(plan)
+        changes = plan_changes(state, host.desired)
+    outcome.steps += [each.to_json() for each in changes.steps]
+    outcome.notes = list(dict.fromkeys([*outcome.notes, *changes.notes]))
+    outcome.reboot_needed = _waits_for_restart(changes)
     return state
 
 
@@ -264,15 +268,15 @@ def _note_uncreated(before: State, host: Host) -> None:
             save_record(after.record, host.files.record)
 
 
-def _put_on_record(plan: Plan, state: State, host: Host) -> None:
+def _put_on_record(changes: Changes, state: State, host: Host) -> None:
     """Save, before the first step, what the namespaces serve and what this run may destroy (name
     and identity). StepFailed where the record cannot be written: nothing is done then.
     """
     record = state.record
-    changed = note_service(state, wanted_regions(Draft(state), host.wish), host.wish.mode)
-    if plan.steps:
+    changed = note_service(state, selected_regions(state, host.desired), host.desired.mode)
+    if changes.steps:
         named = state.identities()
-        record.approved.update({name: named[name] for name in plan.destroys})
+        record.approved.update({name: named[name] for name in changes.destroys})
         changed = changed or bool(record.approved) or not record.blank
     if changed:
         save_record(record, host.files.record)
@@ -284,7 +288,7 @@ def _check_approved(step: Step, state: State) -> None:
         identity = state.identities().get(name)
         if identity is None or state.record.approved.get(name) != identity:
             raise StepFailed(
-                name, "it is not the one that was confirmed any more", "run --check again"
+                name, "it is no longer the namespace that was confirmed", "run --check again"
             )
 
 
@@ -297,12 +301,12 @@ def _forget(step: Step, record: Record, files: Files) -> None:
     save_record(record, files.record)
 
 
-def _close(record: Record, wish: Wish, files: Files) -> None:
+def _close(record: Record, desired: DesiredState, files: Files) -> None:
     """All is as wanted: nothing is under way any more, and after a teardown nothing is ours."""
-    if wish.mode == "teardown" and wish.regions is None:
+    if desired.mode == "teardown" and desired.regions is None:
         record = Record(zeroed=record.zeroed)
-    elif wish.mode == "teardown":
-        for region in wish.regions or ():
+    elif desired.mode == "teardown":
+        for region in desired.regions or ():
             record.before.pop(region, None)
     record.approved = {}
     if files.record.exists():

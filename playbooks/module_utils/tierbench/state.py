@@ -13,13 +13,13 @@ from typing import Any
 
 from . import fstab
 from .commands import Commands
+from .desired_state import DesiredState
 from .ipmctl import Goals, read_goals
 from .linux import LIVE, Kernel, dax_origin, facts_of_directory, mounts
-from .losses import with_what_was_lost
+from .lost_record import with_lost_entries
+from .namespace_users import Content, NamespaceUsers, namespace_users, open_devices, users_of_mount
 from .ndctl import OUR_NAME, DaxDevice, Inventory, Namespace, Region, parse_daxctl, parse_ndctl
 from .record import Record, load_record
-from .use import Content, Use, open_devices, users_of_mount, uses
-from .wish import Wish
 
 #: Program to the package that has it (Debian and RHEL families have the same names, but for xfs).
 PACKAGES = {
@@ -36,7 +36,7 @@ PACKAGES = {
 class Unreadable(Exception):
     """The host's state cannot be read: nothing may be done on it. ``do``: what to do."""
 
-    def __init__(self, why: str, do: str = "nothing is done on what is not known") -> None:
+    def __init__(self, why: str, do: str = "the host is left unchanged") -> None:
         super().__init__(why)
         self.do = do
 
@@ -58,10 +58,10 @@ class State:
     """All that a plan is made from, and nothing that was remembered."""
 
     inventory: Inventory = field(default_factory=Inventory)
-    uses: Mapping[str, Use] = field(default_factory=dict)
+    namespace_users: Mapping[str, NamespaceUsers] = field(default_factory=dict)
     dax: tuple[DaxDevice, ...] = ()
     record: Record = field(default_factory=Record)
-    #: What of it was not on record though it is ours, in words (losses.py).
+    #: What of it was not on record though it is ours, in words (lost_record.py).
     lost: tuple[str, ...] = ()
     #: UUIDs of namespaces that the run under way has made, and that have no file system yet.
     made: frozenset[str] = frozenset()
@@ -93,9 +93,11 @@ class State:
     #: The tier of ordinary disks where the host file names none: (kind, path).
     default_tier: tuple[str, str] | None = None
 
-    def use(self, namespace: Namespace) -> Use:
-        """Its content and users; unknown where it was not looked at."""
-        return self.uses.get(namespace.name, Use(Content(False, why="it was not looked at")))
+    def users_of(self, namespace: Namespace) -> NamespaceUsers:
+        """Its content and users; unknown where it was not examined."""
+        return self.namespace_users.get(
+            namespace.name, NamespaceUsers(Content(False, why="it was not examined"))
+        )
 
     def of_region(self, region: Region) -> list[Namespace]:
         """The namespaces of a region."""
@@ -125,9 +127,9 @@ class State:
                 {
                     **vars_of(each),
                     "ours": self.is_ours(each),
-                    "content": vars_of(self.use(each).content),
-                    "mounts": [vars_of(mount) for mount in self.use(each).mounts],
-                    "used_by": list(self.use(each).others),
+                    "content": vars_of(self.users_of(each).content),
+                    "mounts": [vars_of(mount) for mount in self.users_of(each).mounts],
+                    "used_by": list(self.users_of(each).others),
                 }
                 for each in self.inventory.namespaces
             ],
@@ -156,18 +158,20 @@ class Files:
     disk_tier: Path = Path("/var/lib/tierbench/tiers/ssd")
 
 
-def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LIVE) -> State:
+def read_state(
+    desired: DesiredState, commands: Commands, files: Files, kernel: Kernel = LIVE
+) -> State:
     """The state as far as ``wish`` needs it; Unreadable where a plan would be a guess."""
-    missing = missing_tools(wish, commands)
+    missing = missing_tools(desired, commands)
     if missing:
         return State(missing_tools=missing)
     try:
         record = load_record(files.record)
     except ValueError as error:
         raise Unreadable(
-            f"the record of what was there before cannot be read: {error}",
-            "put it right, or a backup in its place. Where there is none: move it away; what is"
-            " marked as ours is then still known, and what was there before is not",
+            f"the record of the earlier state cannot be read: {error}",
+            "repair it or restore a backup. Without one, move it away: objects marked as ours are"
+            " still known then, the earlier state is not",
         ) from error
     boot_id = kernel.read("/proc/sys/kernel/random/boot_id") or ""
     inventory, disabled = _inventory(commands, kernel)
@@ -177,20 +181,20 @@ def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LI
     regions = (replace(r, labelled=r.labelled and r.name not in zeroed) for r in inventory.regions)
     inventory = replace(inventory, regions=tuple(regions))
     fstab_text = _text(files.fstab) or ""
-    points = _points(wish, inventory, record, fstab_text)
-    found = uses(inventory.namespaces, commands, kernel)
-    ours = [m.point for use in found.values() for m in use.mounts if m.point in points]
+    points = _points(desired, inventory, record, fstab_text)
+    found = namespace_users(inventory.namespaces, commands, kernel)
+    ours = [m.point for users in found.values() for m in users.mounts if m.point in points]
     dax = _dax_devices(commands, kernel)
     nodes = {device.name: commands.owner_of(f"/dev/{device.name}") for device in dax}
-    users = open_devices() if kernel is LIVE and wish.mode == "system-ram" else {}
+    users = open_devices() if kernel is LIVE and desired.mode == "system-ram" else {}
     state = State(
         inventory=inventory,
-        uses=found,
+        namespace_users=found,
         dax=dax,
         record=record,
         places={point: _place(point, kernel) for point in points},
         statx_dax={point: kernel.dax(Path(point)).dax for point in ours},
-        mount_users={point: users_of_mount(point) for point in ours if wish.mode == "teardown"}
+        mount_users={point: users_of_mount(point) for point in ours if desired.mode == "teardown"}
         if kernel is LIVE
         else {},
         fstab=fstab_text,
@@ -200,30 +204,30 @@ def read_state(wish: Wish, commands: Commands, files: Files, kernel: Kernel = LI
         udev_rules=_text(files.udev_rules),
         nodes={name: node for name, node in nodes.items() if node is not None},
         dax_users={path[len("/dev/") :]: who for path, who in users.items()},
-        goals=read_goals(commands) if _asks_ipmctl(wish, record) else None,
+        goals=read_goals(commands) if _asks_ipmctl(desired, record) else None,
         cmdline=kernel.read("/proc/cmdline") or "",
         boot_id=boot_id,
-        iomem=(kernel.read("/proc/iomem") or "") if wish.mode == "emulated" else "",
+        iomem=(kernel.read("/proc/iomem") or "") if desired.mode == "emulated" else "",
         boot_loader=_boot_loader(commands, files),
         boot_loader_file=_memmap_in(_text(files.grub)),
         disabled_regions=disabled,
         default_tier=_default_tier(kernel, files.disk_tier),
     )
-    return with_what_was_lost(state)
+    return with_lost_entries(state)
 
 
-def missing_tools(wish: Wish, commands: Commands) -> tuple[str, ...]:
+def missing_tools(desired: DesiredState, commands: Commands) -> tuple[str, ...]:
     """Programs that this wish needs and the host has not."""
     needed = ["ndctl", "daxctl", "blkid"]
-    if wish.has_filesystem:
-        needed += ["wipefs", f"mkfs.{wish.filesystem}"]
-    if wish.goal != "none" or wish.mode == "memory-mode":
+    if desired.has_filesystem:
+        needed += ["wipefs", f"mkfs.{desired.filesystem}"]
+    if desired.goal != "none" or desired.mode == "memory-mode":
         needed.append("ipmctl")
     return tuple(tool for tool in needed if not commands.has(tool))
 
 
-def _asks_ipmctl(wish: Wish, record: Record) -> bool:
-    return wish.goal != "none" or wish.mode == "memory-mode" or record.goal_before is not None
+def _asks_ipmctl(desired: DesiredState, record: Record) -> bool:
+    return desired.goal != "none" or desired.mode == "memory-mode" or record.goal_before is not None
 
 
 def _inventory(commands: Commands, kernel: Kernel) -> tuple[Inventory, tuple[str, ...]]:
@@ -283,19 +287,21 @@ def _daxctl_conf_is_read(kernel: Kernel) -> bool:
     return any(texts) and not any("daxctl -C " in text for text in texts)
 
 
-def _points(wish: Wish, inventory: Inventory, record: Record, fstab_text: str) -> set[str]:
+def _points(
+    desired: DesiredState, inventory: Inventory, record: Record, fstab_text: str
+) -> set[str]:
     """Mount points that are wanted, or of ours."""
-    wanted = {mount_point(wish, region) for region in inventory.regions}
+    wanted = {mount_point(desired, region) for region in inventory.regions}
     return (
-        (wanted if wish.has_filesystem else set())
+        (wanted if desired.has_filesystem else set())
         | record.points
         | set(fstab.our_points(fstab_text))
     )
 
 
-def mount_point(wish: Wish, region: Region) -> str:
+def mount_point(desired: DesiredState, region: Region) -> str:
     """Where the file system of a region is mounted: by the region's number."""
-    return f"{wish.mount_root.rstrip('/')}/pmem{region.number}"
+    return f"{desired.mount_root.rstrip('/')}/pmem{region.number}"
 
 
 def _place(point: str, kernel: Kernel) -> Place:

@@ -6,125 +6,130 @@ from dataclasses import replace
 from typing import Any
 
 from . import fstab, goals, ipmctl
+from .change_builder import ChangeBuilder
 from .devices import plan_release
-from .draft import Draft
 from .memmap import plan_removal
+from .namespace_users import MountedAt
 from .ndctl import Namespace, Region
 from .regions import release_memory
-from .use import MountedAt
-from .wish import Wish
 
 
-def plan_teardown(draft: Draft, wish: Wish, regions: tuple[Region, ...]) -> None:
+def plan_teardown(builder: ChangeBuilder, regions: tuple[Region, ...]) -> None:
     """Region by region, then what belongs to none of them.
 
     What was there before the goal of ours comes again only in the regions of the goal of before:
     after that one has been made again, and the restart.
     """
-    record = draft.state.record
-    goal_is_back = _goal_is_back(draft)
-    if record.blank and not any(map(draft.state.is_ours, draft.state.inventory.namespaces)):
-        draft.notes.append("nothing of ours is on this host")
+    record = builder.state.record
+    goal_is_back = _goal_is_back(builder)
+    if record.blank and not any(map(builder.state.is_ours, builder.state.inventory.namespaces)):
+        builder.notes.append("nothing of ours is on this host")
     for region in regions:
-        if region.name in draft.state.disabled_regions and record.approved:
+        if region.name in builder.state.disabled_regions and record.approved:
             command = f"ndctl enable-region {region.name}"
-            draft.add("enable-region", region.name, "a run was cut off", command)
+            builder.add("enable-region", region.name, "a run was interrupted", command)
         else:
-            _plan_region(draft, region, bring_back=goal_is_back)
-            if not goal_is_back and wish.regions is not None:
-                _refuse_to_forget(draft, region)
-    if wish.regions is None:
-        plan_release(draft)
-        _forget_mount_points(draft)
-        plan_removal(draft)
+            _plan_region(builder, region, bring_back=goal_is_back)
+            if not goal_is_back and builder.desired.regions is not None:
+                _refuse_to_forget(builder, region)
+    if builder.desired.regions is None:
+        plan_release(builder)
+        _forget_mount_points(builder)
+        plan_removal(builder)
         if not goal_is_back:
-            _goal_back(draft)
-        elif record.goal_before is None and record.goal_asked is not None:
-            draft.notes.append(
-                f"the modules stay as {record.goal_asked} made them: no goal brings back what they"
-                " were before (not configured, or of several types)"
+            _goal_back(builder)
+        elif record.goal_before is None and record.requested_goal is not None:
+            builder.notes.append(
+                f"the modules keep the goal {record.requested_goal}: no goal restores their"
+                " earlier state (not configured, or of several types)"
             )
 
 
-def _plan_region(draft: Draft, region: Region, *, bring_back: bool) -> None:
-    state = draft.state
+def _plan_region(builder: ChangeBuilder, region: Region, *, bring_back: bool) -> None:
+    state = builder.state
     ours = [each for each in state.of_region(region) if state.is_ours(each)]
-    unmounted = {namespace.name: _unmount(draft, namespace) for namespace in ours}
+    unmounted = {namespace.name: _unmount(builder, namespace) for namespace in ours}
     for namespace in ours:
-        uuid = state.use(namespace).content.uuid or ""
+        uuid = state.users_of(namespace).content.uuid or ""
         lines = fstab.points_of(state.fstab, uuid)
         on_record = state.record.filesystems.get(uuid, {})
-        _forget(draft, lines, [*lines, on_record.get("point", "")])
-        release_memory(draft, namespace)
-        _destroy(draft, region, namespace, unmounted[namespace.name])
+        _forget(builder, lines, [*lines, on_record.get("point", "")])
+        release_memory(builder, namespace)
+        _destroy(builder, region, namespace, unmounted[namespace.name])
     before = state.record.before.get(region.name)
     if before is None and ours:
-        draft.notes.append(
+        builder.notes.append(
             f"{region.name}: its earlier namespaces are not on record and cannot be restored"
         )
     if before is None or not bring_back:
         return
     others = [each for each in state.of_region(region) if each not in ours]
     if region.dimms and not before["labelled"]:
-        _labels_away(draft, region, others)
+        _labels_away(builder, region, others)
     elif region.dimms:
         for wanted in missing_of(before["namespaces"], others):
-            _create(draft, region, wanted)
+            _create(builder, region, wanted)
 
 
-def _unmount(draft: Draft, namespace: Namespace) -> list[MountedAt]:
+def _unmount(builder: ChangeBuilder, namespace: Namespace) -> list[MountedAt]:
     """Our mounts only, which it returns; any other mount of our namespace is refused."""
     planned = []
-    for mount in draft.state.use(namespace).mounts:
+    for mount in builder.state.users_of(namespace).mounts:
         point = mount.point
-        ours = point in draft.state.record.points or point in fstab.our_points(draft.state.fstab)
+        ours = point in builder.state.record.points or point in fstab.our_points(
+            builder.state.fstab
+        )
         if not ours or mount.through:
-            draft.refuse(
+            builder.refuse(
                 namespace.name,
-                f"it is mounted at {point}, which is not a mount of ours",
+                f"it is mounted at {point}, not by us",
                 f"umount {point} first",
             )
             continue
-        users = draft.state.mount_users.get(point, ())
+        users = builder.state.mount_users.get(point, ())
         if users:
             who = ", ".join(users[:5]) + (" …" if len(users) > 5 else "")
-            draft.refuse(
-                namespace.name, f"it is mounted at {point}, used by {who}", "end them first"
+            builder.refuse(
+                namespace.name, f"it is mounted at {point}, used by {who}", "stop them first"
             )
             continue
-        draft.add("unmount", point, f"{namespace.name} goes", f"umount {point}")
+        builder.add("unmount", point, f"{namespace.name} is destroyed", f"umount {point}")
         planned.append(mount)
     return planned
 
 
 def _destroy(
-    draft: Draft, region: Region, namespace: Namespace, unmounted: list[MountedAt]
+    builder: ChangeBuilder, region: Region, namespace: Namespace, unmounted: list[MountedAt]
 ) -> None:
     """Behind its unmounting; what speaks against it otherwise is refused as everywhere."""
     name = namespace.name
-    draft = _without(draft, namespace, unmounted)
+    builder = _without(builder, namespace, unmounted)
     if not region.dimms:
         argv = ["ndctl", "create-namespace", "-f", "-e", name, "-m", "raw"]
-        why = "it was the kernel's own before"
-        draft.destroy(
+        why = "it was raw before"
+        builder.destroy(
             "reconfigure-namespace", name, why, " ".join(argv), [namespace], argv=argv, raw=True
         )
         return
     command = f"ndctl destroy-namespace -f {name}"
-    draft.destroy("destroy-namespace", name, "it is ours", command, [namespace])
+    builder.destroy("destroy-namespace", name, "it is ours", command, [namespace])
 
 
-def _without(draft: Draft, namespace: Namespace, unmounted: list[MountedAt]) -> Draft:
+def _without(
+    builder: ChangeBuilder, namespace: Namespace, unmounted: list[MountedAt]
+) -> ChangeBuilder:
     """The same draft, seen as if these mounts of the namespace were no more; nobody else's use
     is left out.
 
     The state is read anew before the destruction: were it still mounted then, it is refused.
     """
-    use = draft.state.use(namespace)
-    left = tuple(mount for mount in use.mounts if mount not in unmounted)
-    use = replace(use, mounts=left)
-    state = replace(draft.state, uses={**draft.state.uses, namespace.name: use})
-    return Draft(state, draft.steps, draft.refusals, draft.notes)
+    users = builder.state.users_of(namespace)
+    left = tuple(mount for mount in users.mounts if mount not in unmounted)
+    users = replace(users, mounts=left)
+    state = replace(
+        builder.state, namespace_users={**builder.state.namespace_users, namespace.name: users}
+    )
+    return ChangeBuilder(state, builder.desired, builder.steps, builder.refusals, builder.notes)
 
 
 def missing_of(before: list[dict[str, Any]], now: list[Namespace]) -> list[dict[str, Any]]:
@@ -148,7 +153,7 @@ def _is_like(namespace: Namespace, wanted: dict[str, Any]) -> bool:
     )
 
 
-def _create(draft: Draft, region: Region, wanted: dict[str, Any]) -> None:
+def _create(builder: ChangeBuilder, region: Region, wanted: dict[str, Any]) -> None:
     """As it was: mode, size, name and what goes with the mode; its content is gone."""
     argv = ["ndctl", "create-namespace", "-r", region.name, "-m", wanted["mode"]]
     argv += ["-s", str(wanted["raw_bytes"])]
@@ -158,24 +163,24 @@ def _create(draft: Draft, region: Region, wanted: dict[str, Any]) -> None:
         argv += ["-l", str(wanted["sector_size"])]
     if wanted["mode"] in ("fsdax", "devdax"):
         argv += ["-M", wanted["map"] or "dev", "-a", str(wanted["align_bytes"] or 1 << 21)]
-    why = f"there was {wanted['mode']} of {wanted['raw_bytes']} bytes (its content is gone)"
-    draft.add("create-namespace", region.name, why, " ".join(argv), argv=argv, theirs=True)
+    why = f"it existed before: {wanted['mode']}, {wanted['raw_bytes']} bytes (its data are lost)"
+    builder.add("create-namespace", region.name, why, " ".join(argv), argv=argv, theirs=True)
 
 
-def _labels_away(draft: Draft, region: Region, others: list[Namespace]) -> None:
+def _labels_away(builder: ChangeBuilder, region: Region, others: list[Namespace]) -> None:
     if not region.labelled:
-        if region.name in draft.state.record.zeroed:
-            draft.notes.append(
-                f"{region.name} has no labels any more; the kernel shows its raw namespace again"
+        if region.name in builder.state.record.zeroed:
+            builder.notes.append(
+                f"{region.name} no longer has labels; the kernel shows its raw namespace again"
                 " after a restart"
             )
         return
     if others:
         names = ", ".join(each.name for each in others)
-        draft.notes.append(f"{region.name} keeps its labels, since {names} came after us")
+        builder.notes.append(f"{region.name} keeps its labels for {names}, created after ours")
         return
     dimms = " ".join(region.dimms)
-    draft.add(
+    builder.add(
         "zero-labels",
         region.name,
         "it had no labels before",
@@ -185,25 +190,25 @@ def _labels_away(draft: Draft, region: Region, others: list[Namespace]) -> None:
     )
 
 
-def _forget_mount_points(draft: Draft) -> None:
+def _forget_mount_points(builder: ChangeBuilder) -> None:
     """fstab lines and folders of ours, whatever they were for."""
-    _forget(draft, fstab.our_points(draft.state.fstab), draft.state.record.folders)
+    _forget(builder, fstab.our_points(builder.state.fstab), builder.state.record.folders)
 
 
-def _forget(draft: Draft, lines: list[str], points: list[str]) -> None:
+def _forget(builder: ChangeBuilder, lines: list[str], points: list[str]) -> None:
     """Our lines before what they mount goes, and those of the mount points that we made."""
-    planned = [(step.do, step.object) for step in draft.steps]
+    planned = [(step.do, step.object) for step in builder.steps]
     for point in lines:
         if ("remove-fstab", point) not in planned:
-            draft.add("remove-fstab", point, "the line is ours", f"/etc/fstab: without {point}")
-    for point in draft.state.record.folders:
+            builder.add("remove-fstab", point, "the line is ours", f"/etc/fstab: without {point}")
+    for point in builder.state.record.folders:
         if point in points and ("remove-folder", point) not in planned:
-            draft.add("remove-folder", point, "we made it", f"rmdir {point}")
+            builder.add("remove-folder", point, "we created it", f"rmdir {point}")
 
 
-def _goal_is_back(draft: Draft) -> bool:
+def _goal_is_back(builder: ChangeBuilder) -> bool:
     """Whether the modules are as before any goal of ours; so, too, where that cannot be told."""
-    record, now = draft.state.record, draft.state.goals
+    record, now = builder.state.record, builder.state.goals
     if record.goal_before is None:
         return True
     asked = _goal_of(record.goal_before)
@@ -216,24 +221,26 @@ def _goal_of(told: str) -> tuple[str, int, int | None]:
     return kind, int(percent), int(reserved[0]) if reserved else None
 
 
-def _goal_back(draft: Draft) -> None:
+def _goal_back(builder: ChangeBuilder) -> None:
     """The firmware's goal of before, behind the steps by which what is ours goes."""
-    asked = _goal_of(str(draft.state.record.goal_before))
-    state = draft.state
+    asked = _goal_of(str(builder.state.record.goal_before))
+    state = builder.state
     theirs = tuple(each for each in state.inventory.namespaces if not state.is_ours(each))
     state = replace(state, inventory=replace(state.inventory, namespaces=theirs))
-    without_ours = Draft(state, draft.steps, draft.refusals, draft.notes)
+    without_ours = ChangeBuilder(
+        state, builder.desired, builder.steps, builder.refusals, builder.notes
+    )
     goals.plan_goal(without_ours, *asked, state.inventory.regions)
-    draft.reboot = draft.reboot or without_ours.reboot
+    builder.reboot = builder.reboot or without_ours.reboot
 
 
-def _refuse_to_forget(draft: Draft, region: Region) -> None:
+def _refuse_to_forget(builder: ChangeBuilder, region: Region) -> None:
     """One region cannot go back to a goal, and with its teardown its past would be forgotten."""
-    before = draft.state.record.before.get(region.name)
+    before = builder.state.record.before.get(region.name)
     if before and before["namespaces"]:
-        draft.refuse(
+        builder.refuse(
             region.name,
-            f"its namespaces of before are of another goal ({draft.state.record.goal_before}),"
-            " to which only all regions together can go back",
+            f"its earlier namespaces belong to another goal ({builder.state.record.goal_before}),"
+            " which can be restored only for all regions together",
             "teardown_regions: all",
         )

@@ -27,7 +27,7 @@ def _tiers_of(namespace: Namespace, state: State) -> Wanted:
     if namespace.chardev:
         return _dax_tiers(namespace, state)
     tiers: Wanted = []
-    for mount in state.use(namespace).mounts:
+    for mount in state.users_of(namespace).mounts:
         if mount.point in state.record.points and mount.whole:
             base, kind = _kind(namespace, mount.point, state)
             tiers.append((base, {"kind": kind, "path": mount.point, **_emulates(namespace, state)}))
@@ -38,7 +38,7 @@ def _kind(namespace: Namespace, point: str, state: State) -> tuple[str, str]:
     """Base name and kind; blocks smaller than a page are in the name (``pmem_nodax_1k``)."""
     if state.statx_dax.get(point):
         return "pmem", "fsdax"
-    on_record = state.record.filesystems.get(state.use(namespace).content.uuid or "", {})
+    on_record = state.record.filesystems.get(state.users_of(namespace).content.uuid or "", {})
     size = on_record.get("block_size", 4096)
     blocks = "" if size == 4096 else f"_{size // 1024}k"
     if namespace.mode == "sector":

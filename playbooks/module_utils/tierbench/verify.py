@@ -3,72 +3,72 @@
 from __future__ import annotations
 
 from . import ipmctl
-from .devices import ours, wanted_devices
-from .draft import Draft, Refusal
+from .change_builder import ChangeBuilder, Refusal
+from .changes import selected_regions
+from .desired_state import DesiredState
+from .devices import ours, selected_devices
 from .linux import LIVE, Kernel, TierFacts, facts_of_devdax, facts_of_directory, facts_of_numa
 from .ndctl import Namespace, Region
-from .nodes import GIVEN, wanted_owner
-from .plan import wanted_regions
-from .regions import find_kept
+from .nodes import SHARED_MODE, expected_owner
+from .regions import find_existing
 from .state import State, mount_point
-from .wish import Wish
 
 
-def deviations(state: State, wish: Wish, kernel: Kernel = LIVE) -> list[Refusal]:
+def drift(state: State, desired: DesiredState, kernel: Kernel = LIVE) -> list[Refusal]:
     """What the kernel says otherwise than was wanted; empty where all is as it should be."""
-    if wish.mode == "memory-mode":
-        return _memory_mode(state, wish)
-    if wish.mode == "teardown":
-        return _teardown(state, wish, kernel)
+    if desired.mode == "memory-mode":
+        return _memory_mode(state, desired)
+    if desired.mode == "teardown":
+        return _teardown(state, desired, kernel)
     found = []
-    for region in wanted_regions(Draft(state), wish):
-        found += _region(state, region, wish, kernel)
-    if wish.mode == "system-ram":
-        for device in wanted_devices(Draft(state), wish):
+    for region in selected_regions(state, desired):
+        found += _region(state, region, desired, kernel)
+    if desired.mode == "system-ram":
+        for device in selected_devices(ChangeBuilder(state, desired)):
             found += _memory_node(state, device.name, kernel)
     return found
 
 
-def _region(state: State, region: Region, wish: Wish, kernel: Kernel) -> list[Refusal]:
-    namespace = find_kept(state, region, wish)
+def _region(state: State, region: Region, desired: DesiredState, kernel: Kernel) -> list[Refusal]:
+    namespace = find_existing(state, region, desired)
     if namespace is None:
-        return [_other(region.name, f"no namespace in it is {wish.namespace_mode}")]
-    if wish.has_filesystem:
-        return _directory(region, namespace.name, wish, kernel)
+        return [_other(region.name, f"no namespace in it is {desired.namespace_mode}")]
+    if desired.has_filesystem:
+        return _directory(region, namespace.name, desired, kernel)
     facts = _facts_of_device(namespace.chardev, kernel)
     if facts is None:
         return [_other(namespace.name, "the kernel has no DAX device of it")]
-    if wish.mode == "devdax":
+    if desired.mode == "devdax":
         if not facts.dax:
             return [_other(str(facts.device), f"no device to map: {facts.notes}")]
-        return _node(state, namespace, wish)
+        return _node(state, namespace, desired)
     return _memory_node(state, str(namespace.chardev), kernel)
 
 
-def _directory(region: Region, name: str, wish: Wish, kernel: Kernel) -> list[Refusal]:
-    point = mount_point(wish, region)
+def _directory(region: Region, name: str, desired: DesiredState, kernel: Kernel) -> list[Refusal]:
+    point = mount_point(desired, region)
     try:
         facts = facts_of_directory(point, kernel)
     except OSError as error:
         return [_other(point, str(error))]
-    fsdax = "fsdax" if wish.dax else "fs-nodax"
-    kind = "sector" if wish.mode == "sector" else fsdax
+    fsdax = "fsdax" if desired.dax else "fs-nodax"
+    kind = "sector" if desired.mode == "sector" else fsdax
     if facts.mount_point != point or facts.namespace != name:
         return [_other(point, f"it is on {facts.device}, not on {name}")]
     if facts.kind != kind:
         return [_other(point, f"the kernel says {facts.kind} (statx DAX: {facts.dax}), not {kind}")]
-    if facts.filesystem != wish.filesystem:
-        return [_other(point, f"it has {facts.filesystem}, not {wish.filesystem}")]
-    if facts.block_size_bytes != wish.block_size:
-        found = f"its blocks have {facts.block_size_bytes} bytes, not {wish.block_size}"
+    if facts.filesystem != desired.filesystem:
+        return [_other(point, f"it has {facts.filesystem}, not {desired.filesystem}")]
+    if facts.block_size_bytes != desired.block_size:
+        found = f"its blocks have {facts.block_size_bytes} bytes, not {desired.block_size}"
         return [_other(point, found)]
     return []
 
 
-def _node(state: State, namespace: Namespace, wish: Wish) -> list[Refusal]:
+def _node(state: State, namespace: Namespace, desired: DesiredState) -> list[Refusal]:
     """Whose the device is; where nobody is named it is whose it was."""
-    owner, name = wanted_owner(state, namespace, wish), str(namespace.chardev)
-    if owner is None or state.nodes.get(name) == (*owner, GIVEN):
+    owner, name = expected_owner(state, namespace, desired), str(namespace.chardev)
+    if owner is None or state.nodes.get(name) == (*owner, SHARED_MODE):
         return []
     return [_other(f"/dev/{name}", f"user, group and mode are {state.nodes.get(name)}")]
 
@@ -93,26 +93,26 @@ def _memory_node(state: State, name: str, kernel: Kernel) -> list[Refusal]:
     return []
 
 
-def _memory_mode(state: State, wish: Wish) -> list[Refusal]:
+def _memory_mode(state: State, desired: DesiredState) -> list[Refusal]:
     goals = state.goals
-    kind = wish.goal if wish.memory_mode_percent < 100 else "none"
-    asked = (kind, wish.memory_mode_percent, wish.goal_reserved_percent or None)
+    kind = desired.goal if desired.memory_mode_percent < 100 else "none"
+    asked = (kind, desired.memory_mode_percent, desired.goal_reserved_percent or None)
     if goals and not goals.error and ipmctl.is_met(goals, *asked):
         return []
-    found = f"{goals.volatile_bytes} bytes are memory" if goals else "ipmctl was not asked"
+    found = f"{goals.volatile_bytes} bytes are memory" if goals else "ipmctl was not run"
     return [_other("goal", found)]
 
 
-def _teardown(state: State, wish: Wish, kernel: Kernel) -> list[Refusal]:
+def _teardown(state: State, desired: DesiredState, kernel: Kernel) -> list[Refusal]:
     found = []
-    regions = [region.name for region in wanted_regions(Draft(state), wish)]
+    regions = [region.name for region in selected_regions(state, desired)]
     for namespace in state.inventory.namespaces:
         if namespace.region in regions and state.is_ours(namespace):
             found.append(_other(namespace.name, "it is ours and still there"))
-    if wish.regions is None:
+    if desired.regions is None:
         found += [_other(each.name, "it is still memory") for each in ours(state)]
     return found
 
 
 def _other(object: str, found: str) -> Refusal:
-    return Refusal(object, f"not as asked for: {found}", "run the playbook with --check")
+    return Refusal(object, f"deviates: {found}", "run the playbook with --check")

@@ -183,4 +183,4 @@ def test_a_name_too_many_in_the_consent(trapped: Trapped) -> None:
     why = refused(trapped.vm, "setup-appdirect", trapped.names, pmem_regions=["region1"])
     (one,) = why.values()
     assert all(name in one for name, _ in trapped.places.values())
-    assert "which the plan does not destroy" in one
+    assert "which is not to be destroyed" in one

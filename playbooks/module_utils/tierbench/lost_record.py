@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .state import State
 
 
-def with_what_was_lost(state: State) -> State:
+def with_lost_entries(state: State) -> State:
     """Return the state with all that is ours in its record; ``lost`` lists what was missing."""
     state = replace(state, record=deepcopy(state.record))
     lost: list[str] = []
@@ -36,7 +36,7 @@ def with_what_was_lost(state: State) -> State:
 
 def _namespace(state: State, namespace: Namespace) -> list[str]:
     """Add a namespace of ours and its file system to the record; return what was missing."""
-    record, content = state.record, state.use(namespace).content
+    record, content = state.record, state.users_of(namespace).content
     uuid, name = namespace.uuid, namespace.name
     if not uuid or record.creating == namespace.region or record.making == uuid:
         return []  # a run was interrupted, which is not a loss
@@ -46,9 +46,13 @@ def _namespace(state: State, namespace: Namespace) -> list[str]:
         device = state.device(namespace)
         as_memory = device is not None and device.mode == "system-ram"
         serves = "system-ram" if as_memory else namespace.mode
-        record.namespaces[uuid] = {"mode": namespace.mode, "asked_bytes": None, "serves": serves}
+        record.namespaces[uuid] = {
+            "mode": namespace.mode,
+            "requested_bytes": None,
+            "serves": serves,
+        }
         lost.append(f"{name} is ours by {'its label' if namespace.label else '/etc/fstab'}")
-    points = lines or [each.point for each in state.use(namespace).mounts if each.whole]
+    points = lines or [each.point for each in state.users_of(namespace).mounts if each.whole]
     known = content.uuid in record.filesystems or content.label != OUR_NAME
     if uuid in record.namespaces and content.uuid and points and not known:
         size = content.block_size or 4096
@@ -57,7 +61,7 @@ def _namespace(state: State, namespace: Namespace) -> list[str]:
     return lost
 
 
-def note_of(state: State) -> list[str]:
+def lost_record_note(state: State) -> list[str]:
     """The note on a lost record, with what to do; empty where nothing was lost."""
     if not state.lost:
         return []
@@ -68,7 +72,7 @@ def note_of(state: State) -> list[str]:
     ]
     unknown = ["earlier namespaces", "labels", *foreign, "a firmware goal (ipmctl show -goal)"]
     return [
-        f"record-lost: {'; '.join(state.lost)}, but the record does not list it. Restore"
+        f"record-lost: {'; '.join(state.lost)}, but not in the record. Restore"
         " /var/lib/harness/provisioning.json (provisioning_record) from a backup first, if there is"
         " one. Without it, teardown.yml removes what is marked as ours and cannot restore what was"
         f" there before: {', '.join(unknown)}"

@@ -33,7 +33,7 @@ _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 @dataclass(frozen=True)
-class Wish:
+class DesiredState:
     """One mode and its settings; roles/*/defaults/main.yml say what each means."""
 
     mode: str
@@ -70,41 +70,41 @@ class Wish:
         return self.dax and self.namespace_mode == "fsdax"
 
 
-def parse_wish(given: Mapping[str, Any]) -> Wish:
+def parse_desired_state(given: Mapping[str, Any]) -> DesiredState:
     """The wish as Ansible hands it over, where numbers and truth may be words.
 
     ValueError names the variable, what was given and what may be.
     """
-    known = {field.name for field in fields(Wish)}
+    known = {field.name for field in fields(DesiredState)}
     for name in given:
         if name not in known:
             raise ValueError(f"{name}: there is no such setting; there are {', '.join(known)}")
-    wish = Wish(**{name: _value(name, value) for name, value in given.items()})
+    desired = DesiredState(**{name: _value(name, value) for name, value in given.items()})
     for name, choices in _CHOICES.items():
-        if getattr(wish, name) not in choices:
+        if getattr(desired, name) not in choices:
             raise ValueError(
-                f"{name} {getattr(wish, name)!r}: one of {', '.join(map(str, choices))}"
+                f"{name} {getattr(desired, name)!r}: one of {', '.join(map(str, choices))}"
             )
-    _check_block_size(wish)
+    _check_block_size(desired)
     for name in ("memory_mode_percent", "goal_reserved_percent"):
-        if not 0 <= getattr(wish, name) <= 100:
-            raise ValueError(f"{name} {getattr(wish, name)}: from 0 to 100")
-    if not re.fullmatch(r"/[\w./-]*", wish.mount_root) or ".." in wish.mount_root:
-        raise ValueError(f"mount_root {wish.mount_root!r}: an absolute folder, like /mnt")
-    if wish.owner and not re.fullmatch(r"[\w.-]+(:[\w.-]+)?", wish.owner):
-        raise ValueError(f"owner {wish.owner!r}: user, or user:group")
-    return wish
+        if not 0 <= getattr(desired, name) <= 100:
+            raise ValueError(f"{name} {getattr(desired, name)}: from 0 to 100")
+    if not re.fullmatch(r"/[\w./-]*", desired.mount_root) or ".." in desired.mount_root:
+        raise ValueError(f"mount_root {desired.mount_root!r}: an absolute folder, like /mnt")
+    if desired.owner and not re.fullmatch(r"[\w.-]+(:[\w.-]+)?", desired.owner):
+        raise ValueError(f"owner {desired.owner!r}: user, or user:group")
+    return desired
 
 
-def _check_block_size(wish: Wish) -> None:
-    if wish.has_filesystem and wish.mounts_with_dax and wish.block_size != _PAGE:
+def _check_block_size(desired: DesiredState) -> None:
+    if desired.has_filesystem and desired.mounts_with_dax and desired.block_size != _PAGE:
         raise ValueError(
-            f"block_size {wish.block_size}: DAX needs blocks of a page, {_PAGE} bytes; give"
+            f"block_size {desired.block_size}: DAX needs blocks of a page, {_PAGE} bytes; give"
             " pmem_dax: false too"
         )
-    if wish.mode == "sector" and wish.block_size < wish.sector_size:
+    if desired.mode == "sector" and desired.block_size < desired.sector_size:
         raise ValueError(
-            f"block_size {wish.block_size}: must be >= pmem_sector_size, {wish.sector_size}"
+            f"block_size {desired.block_size}: must be >= pmem_sector_size, {desired.sector_size}"
         )
 
 

@@ -52,7 +52,7 @@ class MountedAt:
 
 
 @dataclass(frozen=True)
-class Use:
+class NamespaceUsers:
     """Content of a namespace, its mounts, and others who hold it (in words)."""
 
     content: Content
@@ -60,9 +60,9 @@ class Use:
     others: tuple[str, ...] = ()
 
 
-def uses(
+def namespace_users(
     namespaces: tuple[Namespace, ...], commands: Commands, kernel: Kernel = LIVE
-) -> dict[str, Use]:
+) -> dict[str, NamespaceUsers]:
     """What is on and who uses each namespace, by its name."""
     mounted = mounts_of_namespaces(kernel)
     swaps = _swaps(kernel)
@@ -77,8 +77,8 @@ def uses(
         others += [f"/dev/{loop} loops over it" for loop in loops.get(device, [])]
         here = mounted.get(each.name, ())
         if each.block and kernel is LIVE and not here and not others and _claimed(device):
-            others.append(f"the kernel says {device} is busy: claimed, perhaps in a container")
-        found[each.name] = Use(_content(each, commands), here, tuple(others))
+            others.append(f"{device} is busy: claimed, perhaps in a container")
+        found[each.name] = NamespaceUsers(_content(each, commands), here, tuple(others))
     return found
 
 
@@ -102,11 +102,11 @@ def probe(device: str, commands: Commands) -> Content:
         return Content(False, why=unread) if unread else Content(True)
     if done.rc != 0:
         what = "several signatures at once" if done.rc == 8 else done.words or "nothing"
-        return Content(False, why=f"blkid cannot tell (exit {done.rc}: {what})")
+        return Content(False, why=f"blkid fails (exit {done.rc}: {what})")
     told = parse_blkid(done.out)
     kind = told.get("TYPE") or told.get("PTTYPE")
     if kind is None:
-        return Content(False, why="blkid finds something it has no name for")
+        return Content(False, why="blkid finds an unnamed signature")
     # Of ext4 it is the file system's; of xfs the sector's.
     size = told.get("BLOCK_SIZE", "") if kind == "ext4" else ""
     return Content(

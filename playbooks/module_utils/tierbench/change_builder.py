@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .desired_state import DesiredState
+from .namespace_users import MountedAt, is_our_filesystem
 from .ndctl import Namespace
 from .state import State
-from .use import MountedAt, is_our_filesystem
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,11 @@ class Refusal:
 
 
 @dataclass
-class Draft:
+class ChangeBuilder:
     """Collects a plan; whoever adds a destroying step is checked here, in one place."""
 
     state: State
+    desired: DesiredState
     steps: list[Step] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -82,25 +84,25 @@ class Draft:
 
         ``content_matters`` False: a run of ours was cut off before anything could be put on it.
         """
-        use, name = self.state.use(namespace), namespace.name
+        users, name = self.state.users_of(namespace), namespace.name
         ours = self.state.is_ours(namespace)
         in_flight = self.in_flight(namespace)
-        for mount in use.mounts:
-            self.refuse(name, mounted_words(namespace, mount), _unmount_words(mount, ours))
-        for other in use.others:
-            self.refuse(name, f"it is in use: {other}", "end that use first")
+        for mount in users.mounts:
+            self.refuse(name, describe_mount(namespace, mount), _unmount_hint(mount, ours))
+        for other in users.others:
+            self.refuse(name, f"it is in use: {other}", "stop that first")
         if namespace.label and not ours:
             self.refuse(
                 name,
-                f"its label names it {namespace.label!r}: somebody made it for something",
-                f"if it may go, its owner destroys it: ndctl destroy-namespace -f {name}",
+                f"its label is {namespace.label!r}, not ours",
+                f"if it may be destroyed: ndctl destroy-namespace -f {name}",
             )
-        content = use.content
+        content = users.content
         if not content.known and not in_flight and not (ours and not namespace.enabled):
             self.refuse(
                 name,
-                f"what is on it cannot be seen: {content.why}",
-                f"look at it (ndctl enable-namespace {name}; blkid -p), and destroy it yourself",
+                f"its content cannot be read: {content.why}",
+                f"inspect it (ndctl enable-namespace {name}; blkid -p), then destroy it yourself",
             )
         elif (
             content_matters
@@ -111,7 +113,7 @@ class Draft:
             self.refuse(
                 name,
                 f"/dev/{namespace.block} has {content.type}{label} (UUID {content.uuid}), not ours",
-                f"save what is on it; if it may go: wipefs -a /dev/{namespace.block}",
+                f"save its data; if it may be destroyed: wipefs -a /dev/{namespace.block}",
             )
 
     def in_flight(self, namespace: Namespace) -> bool:
@@ -119,21 +121,21 @@ class Draft:
         return self.state.record.approved.get(namespace.name) == (namespace.uuid or "")
 
 
-def mounted_words(namespace: Namespace, mount: MountedAt) -> str:
+def describe_mount(namespace: Namespace, mount: MountedAt) -> str:
     """``it is mounted at /mnt/x (xfs): …``, with what a DAX option is worth there."""
     if mount.point == "/":
         return f"it holds / ({mount.filesystem} on /dev/{namespace.block})"
     through = f" through {', '.join(mount.through)}" if mount.through else ""
     words = f"it is mounted at {mount.point} ({mount.filesystem}{through})"
     if namespace.mode == "sector" and any(o.partition("=")[0] == "dax" for o in mount.options):
-        # xfs takes dax=always, mounts without, and shows dax=never: nobody sees what was asked for.
-        words += "; without DAX, whatever it was mounted with: a sector namespace has no DAX"
+        # xfs accepts dax=always, mounts without DAX and shows dax=never.
+        words += "; without DAX, whatever its mount options: a sector namespace has no DAX"
     return words
 
 
-def _unmount_words(mount: MountedAt, ours: bool) -> str:
+def _unmount_hint(mount: MountedAt, ours: bool) -> str:
     if mount.point == "/":
-        return "boot from another device, or leave this region out (pmem_regions)"
+        return "boot from another device, or exclude this region (pmem_regions)"
     if ours:
         return f"run teardown.yml first, or umount {mount.point}"
-    return f"if it may go: umount {mount.point} and clear what is on it"
+    return f"if it may be destroyed: umount {mount.point} and wipe it"

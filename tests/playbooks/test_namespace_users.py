@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ansible.module_utils.linux.kernel import Kernel
 from tierbench.commands import Commands, Done
+from tierbench.namespace_users import namespace_users
 from tierbench.ndctl import Namespace
-from tierbench.use import uses
 
 
 class NothingThere(Commands):
@@ -27,6 +27,6 @@ def test_a_loop_device_over_a_namespace_is_seen(tmp_path: Path) -> None:
         Namespace(f"namespace{n}.0", f"region{n}", "raw", 1 << 30, 1 << 30, None, block=f"pmem{n}")
         for n in (7, 8)
     )
-    found = uses(spaces, NothingThere(), Kernel(tmp_path))
+    found = namespace_users(spaces, NothingThere(), Kernel(tmp_path))
     assert found["namespace7.0"].others == ("/dev/loop3 loops over it",)
     assert found["namespace8.0"].others == ()

@@ -7,27 +7,27 @@ from dataclasses import replace
 import pytest
 from recorded import EMPTY, filesystem, mounted, optane, recording, state_of, with_labels
 from tierbench import ipmctl
+from tierbench.changes import Changes, plan_changes
+from tierbench.desired_state import DesiredState, parse_desired_state
 from tierbench.ipmctl import Goals
+from tierbench.namespace_users import Content, MountedAt, NamespaceUsers
 from tierbench.ndctl import DaxDevice
-from tierbench.plan import Plan, make_plan
 from tierbench.record import Record
 from tierbench.run import Consent, confirmation
 from tierbench.state import Place, State
-from tierbench.use import Content, MountedAt, Use
-from tierbench.wish import Wish, parse_wish
 
-APPDIRECT = Wish("appdirect")
-REGION0 = Wish("appdirect", regions=("region0",))
-SECTOR1 = Wish("sector", regions=("region1",))
+APPDIRECT = DesiredState("appdirect")
+REGION0 = DesiredState("appdirect", regions=("region0",))
+SECTOR1 = DesiredState("sector", regions=("region1",))
 
 
-def dos(plan: Plan) -> list[tuple[str, str]]:
-    return [(step.do, step.object) for step in plan.steps]
+def dos(changes: Changes) -> list[tuple[str, str]]:
+    return [(step.do, step.object) for step in changes.steps]
 
 
-def refused(plan: Plan) -> dict[str, str]:
+def refused(changes: Changes) -> dict[str, str]:
     found: dict[str, str] = {}
-    for each in plan.refusals:
+    for each in changes.refusals:
         found[each.object] = "; ".join(filter(None, [found.get(each.object), each.why]))
     return found
 
@@ -36,57 +36,59 @@ def refused(plan: Plan) -> dict[str, str]:
 
 
 def test_a_labelled_region_with_room_gets_a_namespace_and_nothing_is_destroyed() -> None:
-    plan = make_plan(state_of("fresh-labels"), REGION0)
-    assert dos(plan) == [
+    changes = plan_changes(state_of("fresh-labels"), REGION0)
+    assert dos(changes) == [
         ("create-namespace", "region0"),
         ("make-filesystem", "the new namespace of region0"),
         ("mount", "/mnt/pmem0"),
         ("write-fstab", "/mnt/pmem0"),
         ("write-host-file", "the host file"),
     ]
-    assert plan.destroys == ()
-    command = plan.steps[0].command
+    assert changes.destroys == ()
+    command = changes.steps[0].command
     assert command == "ndctl create-namespace -r region0 -n tierbench -m fsdax -M dev -a 2M"
-    assert "-o noatime,dax " in plan.steps[2].command
+    assert "-o noatime,dax " in changes.steps[2].command
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("desired", "words"),
     [
-        (Wish("sector"), "-m sector -l 4096"),
-        (Wish("sector", sector_size=512), "-m sector -l 512"),
-        (Wish("devdax"), "-m devdax -M dev -a 2M"),
-        (Wish("system-ram", map="mem"), "-m devdax -M mem -a 2M"),
-        (Wish("appdirect", size_bytes=768 << 20), "-m fsdax -s 805306368 -M dev -a 2M"),
+        (DesiredState("sector"), "-m sector -l 4096"),
+        (DesiredState("sector", sector_size=512), "-m sector -l 512"),
+        (DesiredState("devdax"), "-m devdax -M dev -a 2M"),
+        (DesiredState("system-ram", map="mem"), "-m devdax -M mem -a 2M"),
+        (DesiredState("appdirect", size_bytes=768 << 20), "-m fsdax -s 805306368 -M dev -a 2M"),
     ],
 )
-def test_each_mode_has_its_namespace(wish: Wish, words: str) -> None:
-    plan = make_plan(state_of("fresh-labels"), wish)
-    assert [s.command.split("tierbench ")[1] for s in plan.steps if s.do == "create-namespace"] == [
+def test_each_mode_has_its_namespace(desired: DesiredState, words: str) -> None:
+    changes = plan_changes(state_of("fresh-labels"), desired)
+    assert [
+        s.command.split("tierbench ")[1] for s in changes.steps if s.do == "create-namespace"
+    ] == [
         words,
         words,
     ]
 
 
 def test_file_systems_are_aligned_to_huge_pages_and_without_dax_it_is_said_so() -> None:
-    plan = make_plan(state_of("fresh-labels"), replace(REGION0, filesystem="xfs", dax=False))
-    commands = {step.do: step.command for step in plan.steps}
+    changes = plan_changes(state_of("fresh-labels"), replace(REGION0, filesystem="xfs", dax=False))
+    commands = {step.do: step.command for step in changes.steps}
     made = commands["make-filesystem"]
     assert "-b size=4096 -m reflink=0,uuid=<a new UUID> -d su=2m,sw=1 -L tierbench" in made
     assert "-o noatime,dax=never " in commands["mount"]
-    ext4 = make_plan(state_of("fresh-labels"), REGION0).steps[1].command
+    ext4 = plan_changes(state_of("fresh-labels"), REGION0).steps[1].command
     assert "-b 4096 -E stride=512,stripe_width=512 -U <a new UUID> -L tierbench" in ext4
-    small = make_plan(state_of("fresh-labels"), replace(REGION0, dax=False, block_size=1024))
+    small = plan_changes(state_of("fresh-labels"), replace(REGION0, dax=False, block_size=1024))
     assert "-b 1024 -E stride=2048,stripe_width=2048 " in small.steps[1].command
 
 
 def test_a_sized_namespace_is_made_beside_the_others_where_there_is_room() -> None:
     """region1 of the recording has 384 MiB left beside two named namespaces of others."""
-    wish = Wish("appdirect", regions=("region1",), size_bytes=384 << 20)
-    plan = make_plan(state_of("everything"), wish)
-    assert plan.refusals == ()
-    assert plan.destroys == ()
-    assert plan.steps[0].do == "create-namespace"
+    desired = DesiredState("appdirect", regions=("region1",), size_bytes=384 << 20)
+    changes = plan_changes(state_of("everything"), desired)
+    assert changes.refusals == ()
+    assert changes.destroys == ()
+    assert changes.steps[0].do == "create-namespace"
 
 
 # What is there already -------------------------------------------------------------
@@ -95,15 +97,15 @@ def test_a_sized_namespace_is_made_beside_the_others_where_there_is_room() -> No
 def ours(name: str = "namespace0.0", point: str = "/mnt/pmem0", **more: object) -> State:
     """The recording of two fsdax namespaces, the first ours, with our ext4, mounted with DAX."""
     uuid = "2f8adfea-31a2-4ec1-b277-10f1e17de42c"
-    use = Use(
+    users = NamespaceUsers(
         Content(True, "ext4", "tierbench", "aa-1"),
         (MountedAt(point, "ext4", ("rw", "noatime", "dax=always")),),
     )
     state = state_of(
         "two-fsdax",
-        {name: use},
+        {name: users},
         record=Record(
-            namespaces={uuid: {"mode": "fsdax", "asked_bytes": None}},
+            namespaces={uuid: {"mode": "fsdax", "requested_bytes": None}},
             filesystems={"aa-1": {"point": "/mnt/pmem0", "block_size": 4096}},
         ),
         places={"/mnt/pmem0": Place("full", "/dev/pmem0", (0, 0))},
@@ -111,7 +113,7 @@ def ours(name: str = "namespace0.0", point: str = "/mnt/pmem0", **more: object) 
         fstab="UUID=aa-1 /mnt/pmem0 ext4 noatime,dax,nofail,x-tierbench 0 2\n",
         host_file=(
             "schema: 1\ntiers:\n"
-            "  # BEGIN tierbench playbooks: these lines are written anew by them\n"
+            "  # BEGIN tierbench playbooks: they replace these lines\n"
             "  pmem: {kind: fsdax, path: /mnt/pmem0}\n"
             "  # END tierbench playbooks\n"
         ),
@@ -123,7 +125,7 @@ def ours(name: str = "namespace0.0", point: str = "/mnt/pmem0", **more: object) 
 
 
 def test_what_is_as_wanted_needs_no_step() -> None:
-    assert make_plan(ours(), REGION0) == Plan((), (), (), False)
+    assert plan_changes(ours(), REGION0) == Changes((), (), (), False)
 
 
 @pytest.mark.parametrize(
@@ -137,60 +139,69 @@ def test_what_is_as_wanted_needs_no_step() -> None:
 def test_what_is_missing_of_it_is_all_that_is_done(
     change: dict[str, object], first: tuple[str, str]
 ) -> None:
-    plan = make_plan(ours(**change), REGION0)
-    assert dos(plan)[0] == first
-    assert plan.destroys == ()
+    changes = plan_changes(ours(**change), REGION0)
+    assert dos(changes)[0] == first
+    assert changes.destroys == ()
 
 
 def test_dax_is_what_statx_says_and_a_wish_without_it_mounts_anew() -> None:
-    plan = make_plan(ours(), replace(REGION0, dax=False))
-    assert dos(plan)[:2] == [("unmount", "/mnt/pmem0"), ("mount", "/mnt/pmem0")]
-    assert plan.destroys == ()
+    changes = plan_changes(ours(), replace(REGION0, dax=False))
+    assert dos(changes)[:2] == [("unmount", "/mnt/pmem0"), ("mount", "/mnt/pmem0")]
+    assert changes.destroys == ()
 
 
 def test_a_file_system_is_made_without_consent_only_where_this_run_made_the_namespace() -> None:
     """Ours, blank-looking, its making cut off: any of them may be a raw database's by now."""
     state = ours(places={}, fstab="")
-    blank = replace(state, uses={**state.uses, "namespace0.0": EMPTY})
+    blank = replace(state, namespace_users={**state.namespace_users, "namespace0.0": EMPTY})
     uuid = "2f8adfea-31a2-4ec1-b277-10f1e17de42c"
     for record in (blank.record, replace(blank.record, making=uuid, filesystems={})):
-        plan = make_plan(replace(blank, record=record), REGION0)
-        assert dos(plan)[0] == ("make-filesystem", "/dev/pmem0")
-        assert plan.destroys == ("namespace0.0",)
-    plan = make_plan(replace(blank, made=frozenset({uuid})), REGION0)
-    assert (dos(plan)[0], plan.destroys) == (("make-filesystem", "/dev/pmem0"), ())
+        changes = plan_changes(replace(blank, record=record), REGION0)
+        assert dos(changes)[0] == ("make-filesystem", "/dev/pmem0")
+        assert changes.destroys == ("namespace0.0",)
+    changes = plan_changes(replace(blank, made=frozenset({uuid})), REGION0)
+    assert (dos(changes)[0], changes.destroys) == (("make-filesystem", "/dev/pmem0"), ())
 
 
 def test_a_finished_file_system_is_kept_though_its_making_is_on_record() -> None:
     state = ours()
     uuid = "2f8adfea-31a2-4ec1-b277-10f1e17de42c"
     finished = replace(state.record, making=uuid, making_filesystem="aa-1")
-    assert make_plan(replace(state, record=finished), REGION0).steps == ()
+    assert plan_changes(replace(state, record=finished), REGION0).steps == ()
     # One of another UUID is of before the namespace was made: it shows through.
-    unmounted = replace(state, uses={"namespace0.0": filesystem("ext4", "tierbench", "aa-0")})
-    plan = make_plan(replace(unmounted, record=finished, places={}), REGION0)
-    assert plan.destroys == ("namespace0.0",)
+    unmounted = replace(
+        state, namespace_users={"namespace0.0": filesystem("ext4", "tierbench", "aa-0")}
+    )
+    changes = plan_changes(replace(unmounted, record=finished, places={}), REGION0)
+    assert changes.destroys == ("namespace0.0",)
 
 
 def test_other_block_sizes_are_a_file_system_made_again_by_consent() -> None:
-    wish = replace(REGION0, dax=False, block_size=1024)
-    assert "mounted at /mnt/pmem0" in refused(make_plan(ours(), wish))["namespace0.0"]
+    desired = replace(REGION0, dax=False, block_size=1024)
+    assert "mounted at /mnt/pmem0" in refused(plan_changes(ours(), desired))["namespace0.0"]
     content = Content(True, "ext4", "tierbench", "aa-1", block_size=4096)
-    plan = make_plan(ours(places={}, uses={"namespace0.0": Use(content)}), wish)
-    assert plan.destroys == ("namespace0.0",)
-    assert "has blocks of 4096 bytes" in plan.steps[0].why
+    changes = plan_changes(
+        ours(places={}, namespace_users={"namespace0.0": NamespaceUsers(content)}), desired
+    )
+    assert changes.destroys == ("namespace0.0",)
+    assert "has blocks of 4096 bytes" in changes.steps[0].why
     small = replace(content, block_size=1024)
-    assert make_plan(ours(places={}, uses={"namespace0.0": Use(small)}), wish).destroys == ()
+    assert (
+        plan_changes(
+            ours(places={}, namespace_users={"namespace0.0": NamespaceUsers(small)}), desired
+        ).destroys
+        == ()
+    )
 
 
 def test_leaving_system_ram_offlines_its_memory_before_anything_else() -> None:
     device = DaxDevice("dax0.0", "system-ram", 1979711488, 2, 14, 14, True)
-    plan = make_plan(state_of("everything", dax=(device,)), REGION0)
-    assert dos(plan)[:2] == [("release-memory", "dax0.0"), ("destroy-namespace", "namespace0.0")]
-    assert plan.steps[0].command.startswith("daxctl offline-memory dax0.0; ")
-    record = Record(namespaces={"6bac18e0-e214-4adb-a050-f25743c3018e": {"asked_bytes": None}})
+    changes = plan_changes(state_of("everything", dax=(device,)), REGION0)
+    assert dos(changes)[:2] == [("release-memory", "dax0.0"), ("destroy-namespace", "namespace0.0")]
+    assert changes.steps[0].command.startswith("daxctl offline-memory dax0.0; ")
+    record = Record(namespaces={"6bac18e0-e214-4adb-a050-f25743c3018e": {"requested_bytes": None}})
     state = state_of("everything", dax=(device,), record=record)
-    to_device = make_plan(state, Wish("devdax", ("region0",)))
+    to_device = plan_changes(state, DesiredState("devdax", ("region0",)))
     assert dos(to_device)[0] == ("release-memory", "dax0.0")
     assert to_device.destroys == ()
 
@@ -199,71 +210,86 @@ def test_leaving_system_ram_offlines_its_memory_before_anything_else() -> None:
 
 
 def test_a_region_without_labels_is_named_with_what_labels_would_cost() -> None:
-    plan = make_plan(state_of("blank-labels"), APPDIRECT)
-    assert plan.destroys == ("namespace0.0", "namespace1.0")
-    assert dos(plan)[0] == ("write-labels", "region0")
-    assert plan.steps[0].command == (
+    changes = plan_changes(state_of("blank-labels"), APPDIRECT)
+    assert changes.destroys == ("namespace0.0", "namespace1.0")
+    assert dos(changes)[0] == ("write-labels", "region0")
+    assert changes.steps[0].command == (
         "ndctl disable-region region0; ndctl init-labels -f nmem0; ndctl enable-region region0"
     )
-    refusal = confirmation(plan, state_of("blank-labels"), Consent())
+    refusal = confirmation(changes, state_of("blank-labels"), Consent())
     assert refusal is not None
     assert refusal.object == "namespace0.0, namespace1.0"
 
 
 def test_a_region_without_labels_and_with_a_file_system_is_refused() -> None:
-    plan = make_plan(
+    changes = plan_changes(
         state_of("blank-labels", {"namespace0.0": filesystem("xfs", "theirs")}), REGION0
     )
-    assert "namespace0.0" in refused(plan)
-    assert "/dev/pmem0 has xfs labelled 'theirs'" in refused(plan)["namespace0.0"]
-    assert "write-labels" not in [step.do for step in plan.steps]
+    assert "namespace0.0" in refused(changes)
+    assert "/dev/pmem0 has xfs labelled 'theirs'" in refused(changes)["namespace0.0"]
+    assert "write-labels" not in [step.do for step in changes.steps]
 
 
 @pytest.mark.parametrize(
-    ("use", "words"),
+    ("users", "words"),
     [
         (mounted("/srv/theirs", "xfs"), "it is mounted at /srv/theirs (xfs)"),
         (mounted("/", "ext4"), "it holds / (ext4 on /dev/pmem1)"),
-        (Use(Content(True), (), ("swap on /dev/pmem1",)), "it is in use: swap on /dev/pmem1"),
-        (Use(Content(True), (), ("dm-0 is built on it",)), "it is in use: dm-0 is built on it"),
-        (Use(Content(True), (), ("/dev/pmem1 is open in pid 7 (mysqld)",)), "pid 7 (mysqld)"),
+        (
+            NamespaceUsers(Content(True), (), ("swap on /dev/pmem1",)),
+            "it is in use: swap on /dev/pmem1",
+        ),
+        (
+            NamespaceUsers(Content(True), (), ("dm-0 is built on it",)),
+            "it is in use: dm-0 is built on it",
+        ),
+        (
+            NamespaceUsers(Content(True), (), ("/dev/pmem1 is open in pid 7 (mysqld)",)),
+            "pid 7 (mysqld)",
+        ),
         (filesystem("ext4"), "/dev/pmem1 has ext4 (UUID 0f-theirs), not ours"),
         (filesystem("LVM2_member"), "/dev/pmem1 has LVM2_member"),
         (filesystem("gpt"), "/dev/pmem1 has gpt"),
-        (Use(Content(False, why="blkid cannot tell (exit 8: several signatures at once)")),
-         "what is on it cannot be seen: blkid cannot tell"),
+        (
+            NamespaceUsers(
+                Content(False, why="blkid cannot tell (exit 8: several signatures at once)")
+            ),
+            "its content cannot be read: blkid cannot tell",
+        ),
     ],
-)  # fmt: skip
-def test_what_is_somebodys_is_refused_by_name_whatever_is_confirmed(use: Use, words: str) -> None:
-    state = state_of("two-fsdax", {"namespace1.0": use})
+)
+def test_what_is_somebodys_is_refused_by_name_whatever_is_confirmed(
+    users: NamespaceUsers, words: str
+) -> None:
+    state = state_of("two-fsdax", {"namespace1.0": users})
     inventory = replace(state.inventory, regions=state_of("fresh-labels").inventory.regions)
-    plan = make_plan(with_labels(replace(state, inventory=inventory), namespace1_0=""), SECTOR1)
-    assert words in refused(plan)["namespace1.0"]
-    assert not [step for step in plan.steps if "namespace1.0" in step.destroys]
-    assert all(each.do for each in plan.refusals)
+    changes = plan_changes(
+        with_labels(replace(state, inventory=inventory), namespace1_0=""), SECTOR1
+    )
+    assert words in refused(changes)["namespace1.0"]
+    assert not [step for step in changes.steps if "namespace1.0" in step.destroys]
+    assert all(each.do for each in changes.refusals)
 
 
 def test_a_namespace_that_somebody_named_is_refused() -> None:
     """The recording's namespace1.0 has the name bench1 in its label."""
     state = state_of("two-fsdax")
     inventory = replace(state.inventory, regions=state_of("fresh-labels").inventory.regions)
-    plan = make_plan(replace(state, inventory=inventory), SECTOR1)
-    assert refused(plan)["namespace1.0"] == (
-        "its label names it 'bench1': somebody made it for something"
-    )
+    changes = plan_changes(replace(state, inventory=inventory), SECTOR1)
+    assert refused(changes)["namespace1.0"] == ("its label is 'bench1', not ours")
 
 
 def test_a_mount_with_dax_on_a_sector_namespace_is_told_for_what_it_is() -> None:
     """xfs takes dax=always there with exit code 0, and without DAX; its options then say
     dax=never (mountinfo of tests/tiers/recordings/two-nvdimms-eadr.json)."""
-    use = mounted("/mnt/theirs", "xfs", "rw", "dax=never")
-    state = state_of("two-fsdax", {"namespace0.0": use})
+    users = mounted("/mnt/theirs", "xfs", "rw", "dax=never")
+    state = state_of("two-fsdax", {"namespace0.0": users})
     sector = replace(state.inventory.namespaces[0], mode="sector", block="pmem0s")
     inventory = replace(
         state.inventory, namespaces=(sector,), regions=state_of("fresh-labels").inventory.regions
     )
-    plan = make_plan(replace(state, inventory=inventory), REGION0)
-    assert "a sector namespace has no DAX" in refused(plan)["namespace0.0"]
+    changes = plan_changes(replace(state, inventory=inventory), REGION0)
+    assert "a sector namespace has no DAX" in refused(changes)["namespace0.0"]
 
 
 def test_a_disabled_namespace_is_refused_but_for_a_run_that_was_cut_off() -> None:
@@ -272,18 +298,20 @@ def test_a_disabled_namespace_is_refused_but_for_a_run_that_was_cut_off() -> Non
     inventory = replace(
         state.inventory, namespaces=(lost,), regions=state_of("fresh-labels").inventory.regions
     )
-    uses = {"namespace0.0": Use(Content(False, why="it is disabled"))}
-    state = replace(state, inventory=inventory, uses=uses)
-    assert "cannot be seen: it is disabled" in refused(make_plan(state, REGION0))["namespace0.0"]
+    namespace_users = {"namespace0.0": NamespaceUsers(Content(False, why="it is disabled"))}
+    state = replace(state, inventory=inventory, namespace_users=namespace_users)
+    assert "cannot be read: it is disabled" in refused(plan_changes(state, REGION0))["namespace0.0"]
     approved = replace(state, record=Record(approved={"namespace0.0": str(lost.uuid)}))
-    assert make_plan(approved, REGION0).destroys == ("namespace0.0",)
+    assert plan_changes(approved, REGION0).destroys == ("namespace0.0",)
 
 
 def test_a_wrong_region_is_refused_with_those_that_are_there() -> None:
-    plan = make_plan(state_of("fresh-labels"), Wish("appdirect", regions=("region0", "region7")))
-    assert refused(plan) == {"region7": "there is no such region"}
-    assert "region0, region1" in plan.refusals[0].do
-    assert plan.steps == () or not plan.destroys
+    changes = plan_changes(
+        state_of("fresh-labels"), DesiredState("appdirect", regions=("region0", "region7"))
+    )
+    assert refused(changes) == {"region7": "there is no such region"}
+    assert "region0, region1" in changes.refusals[0].do
+    assert changes.steps == () or not changes.destroys
 
 
 @pytest.mark.parametrize(
@@ -297,131 +325,139 @@ def test_a_wrong_region_is_refused_with_those_that_are_there() -> None:
 def test_a_size_that_ndctl_would_not_take_is_refused_before(size: int, words: str) -> None:
     """ndctl: "align setting is 0x1000000 size 0x6400000 is misaligned", exit 234."""
     assert "align setting is 0x1000000" in recording("misaligned")
-    plan = make_plan(state_of("fresh-labels"), replace(REGION0, size_bytes=size))
-    assert words in refused(plan)["region0"]
-    assert "create-namespace" not in [step.do for step in plan.steps]
+    changes = plan_changes(state_of("fresh-labels"), replace(REGION0, size_bytes=size))
+    assert words in refused(changes)["region0"]
+    assert "create-namespace" not in [step.do for step in changes.steps]
 
 
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        (Place("full"), "it is not empty: a mount would hide what is in it"),
+        (Place("full"), "it is not empty: a mount would hide its content"),
         (Place("full", "/dev/sdb1"), "/dev/sdb1 is mounted there"),
-        (Place("other"), "it is not a folder"),
+        (Place("other"), "it is not a directory"),
     ],
 )
 def test_a_mount_point_that_is_taken_is_refused(place: Place, words: str) -> None:
-    plan = make_plan(state_of("fresh-labels", places={"/mnt/pmem0": place}), REGION0)
-    assert refused(plan) == {"/mnt/pmem0": words}
+    changes = plan_changes(state_of("fresh-labels", places={"/mnt/pmem0": place}), REGION0)
+    assert refused(changes) == {"/mnt/pmem0": words}
 
 
 def test_somebodys_line_of_fstab_is_refused() -> None:
-    plan = make_plan(state_of("fresh-labels", fstab="LABEL=x /mnt/pmem0 xfs rw 0 0\n"), REGION0)
-    assert "'LABEL=x /mnt/pmem0 xfs rw 0 0', not ours" in refused(plan)["/mnt/pmem0"]
+    changes = plan_changes(
+        state_of("fresh-labels", fstab="LABEL=x /mnt/pmem0 xfs rw 0 0\n"), REGION0
+    )
+    assert "'LABEL=x /mnt/pmem0 xfs rw 0 0', not ours" in refused(changes)["/mnt/pmem0"]
 
 
 def test_our_mounted_namespace_is_not_taken_away_under_a_mode_of_another_kind() -> None:
-    plan = make_plan(ours(), Wish("sector", regions=("region0",)))
-    assert "it is mounted at /mnt/pmem0" in refused(plan)["namespace0.0"]
-    assert "run teardown.yml first" in plan.refusals[0].do
+    changes = plan_changes(ours(), DesiredState("sector", regions=("region0",)))
+    assert "it is mounted at /mnt/pmem0" in refused(changes)["namespace0.0"]
+    assert "run teardown.yml first" in changes.refusals[0].do
 
 
 def test_modules_that_are_missing_are_refused() -> None:
-    plan = make_plan(state_of("fresh-labels"), replace(APPDIRECT, dimms=12))
-    assert "12 modules are expected (pmem_dimms), ndctl has 2" in refused(plan)["dimms"]
+    changes = plan_changes(state_of("fresh-labels"), replace(APPDIRECT, dimms=12))
+    assert "12 modules are expected (pmem_dimms), ndctl has 2" in refused(changes)["dimms"]
 
 
 def test_a_host_without_persistent_memory_is_told_what_there_is_instead() -> None:
-    plan = make_plan(State(), APPDIRECT)
-    assert "no region of persistent memory" in refused(plan)["regions"]
-    assert "setup-emulated.yml" in plan.refusals[0].do
+    changes = plan_changes(State(), APPDIRECT)
+    assert "no region of persistent memory" in refused(changes)["regions"]
+    assert "setup-emulated.yml" in changes.refusals[0].do
 
 
 def test_a_disabled_region_is_refused() -> None:
-    plan = make_plan(state_of("fresh-labels", disabled_regions=("region0",)), REGION0)
-    assert "it is disabled" in refused(plan)["region0"]
+    changes = plan_changes(state_of("fresh-labels", disabled_regions=("region0",)), REGION0)
+    assert "it is disabled" in refused(changes)["region0"]
 
 
 # Confirmation ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("leave", "words"),
+    ("consent", "words"),
     [
         (Consent(), "confirm_destroy is not true"),
         (Consent(destroy=("namespace0.0",)), "confirm_destroy is not true"),
         (Consent(True), "destroy does not name namespace0.0"),
         (Consent(True, ("namespace0.1",)), "destroy does not name namespace0.0"),
-        (Consent(True, ("namespace0.0", "namespace1.0")), "which the plan does not destroy"),
+        (Consent(True, ("namespace0.0", "namespace1.0")), "which is not to be destroyed"),
         (Consent(True, ("namespace0.0",), several_hosts=True), "there are several hosts"),
     ],
 )
-def test_only_both_words_and_the_exact_names_confirm(leave: Consent, words: str) -> None:
+def test_only_both_words_and_the_exact_names_confirm(consent: Consent, words: str) -> None:
     state = state_of("everything")
-    plan = make_plan(state, REGION0)
-    assert plan.destroys == ("namespace0.0",)
-    refusal = confirmation(plan, state, leave)
+    changes = plan_changes(state, REGION0)
+    assert changes.destroys == ("namespace0.0",)
+    refusal = confirmation(changes, state, consent)
     assert refusal is not None
     assert words in refusal.why
-    assert confirmation(plan, state, Consent(True, ("namespace0.0",))) is None
+    assert confirmation(changes, state, Consent(True, ("namespace0.0",))) is None
 
 
 def test_a_run_that_was_cut_off_goes_on_with_the_same_names() -> None:
     state = state_of("everything", record=Record(approved={"namespace9.0": "destroyed"}))
-    plan = make_plan(state, REGION0)
-    assert confirmation(plan, state, Consent(True, ("namespace0.0", "namespace9.0"))) is None
+    changes = plan_changes(state, REGION0)
+    assert confirmation(changes, state, Consent(True, ("namespace0.0", "namespace9.0"))) is None
 
 
 # Goals -----------------------------------------------------------------------------
 
 GIB = 1 << 30
 IN_APP_DIRECT = Goals(None, 0, 3024 * GIB, 384 * GIB, ("AppDirect", "AppDirect"))
-GOAL = Wish("appdirect", goal="AppDirectNotInterleaved")
+GOAL = DesiredState("appdirect", goal="AppDirectNotInterleaved")
 
 
 def test_a_goal_that_is_met_needs_nothing() -> None:
-    plan = make_plan(state_of("fresh-labels", goals=IN_APP_DIRECT), replace(GOAL, goal="AppDirect"))
-    assert "create-goal" not in [step.do for step in plan.steps]
-    assert not plan.reboot_needed
+    changes = plan_changes(
+        state_of("fresh-labels", goals=IN_APP_DIRECT), replace(GOAL, goal="AppDirect")
+    )
+    assert "create-goal" not in [step.do for step in changes.steps]
+    assert not changes.reboot_needed
 
 
 def test_another_goal_destroys_every_namespace_and_needs_a_restart() -> None:
     state = with_labels(
         state_of("everything", goals=IN_APP_DIRECT), namespace1_0="", namespace1_3=""
     )
-    plan = make_plan(state, GOAL)
-    assert plan.destroys == ("namespace0.0", "namespace1.0", "namespace1.3")
-    assert dos(plan)[3:] == [("create-goal", "goal"), ("reboot", "host")]
-    assert plan.steps[3].command == (
+    changes = plan_changes(state, GOAL)
+    assert changes.destroys == ("namespace0.0", "namespace1.0", "namespace1.3")
+    assert dos(changes)[3:] == [("create-goal", "goal"), ("reboot", "host")]
+    assert changes.steps[3].command == (
         "ipmctl create -f -goal PersistentMemoryType=AppDirectNotInterleaved"
     )
-    assert plan.reboot_needed
+    assert changes.reboot_needed
 
 
 def test_a_goal_spares_no_ones_named_namespace() -> None:
-    plan = make_plan(state_of("everything", goals=IN_APP_DIRECT), GOAL)
-    assert set(refused(plan)) == {"namespace1.0", "namespace1.3"}
+    changes = plan_changes(state_of("everything", goals=IN_APP_DIRECT), GOAL)
+    assert set(refused(changes)) == {"namespace1.0", "namespace1.3"}
 
 
 def test_without_modules_a_goal_is_refused_in_ipmctls_words() -> None:
     error = "ipmctl says (exit 1): Initialization failed. No PMem modules in the system."
-    for wish in (GOAL, Wish("memory-mode")):
-        plan = make_plan(state_of("fresh-labels", goals=Goals(error)), wish)
-        assert "No PMem modules in the system" in refused(plan)["goal"]
-        assert plan.steps == ()
+    for desired in (GOAL, DesiredState("memory-mode")):
+        changes = plan_changes(state_of("fresh-labels", goals=Goals(error)), desired)
+        assert "No PMem modules in the system" in refused(changes)["goal"]
+        assert changes.steps == ()
 
 
 def test_a_goal_of_somebody_else_that_waits_is_refused() -> None:
-    plan = make_plan(state_of("fresh-labels", goals=replace(IN_APP_DIRECT, pending=True)), GOAL)
-    assert "another goal is pending, not ours" in refused(plan)["goal"]
+    changes = plan_changes(
+        state_of("fresh-labels", goals=replace(IN_APP_DIRECT, pending=True)), GOAL
+    )
+    assert "another goal is pending, not ours" in refused(changes)["goal"]
 
 
 def test_our_goal_that_waits_needs_a_restart_only() -> None:
-    record = Record(goal_asked="PersistentMemoryType=AppDirectNotInterleaved", goal_boot="one")
+    record = Record(requested_goal="PersistentMemoryType=AppDirectNotInterleaved", goal_boot="one")
     goals = replace(IN_APP_DIRECT, pending=True)
-    plan = make_plan(state_of("fresh-labels", goals=goals, record=record, boot_id="one"), GOAL)
-    assert dos(plan) == [("reboot", "host")]
-    assert plan.refusals == ()
+    changes = plan_changes(
+        state_of("fresh-labels", goals=goals, record=record, boot_id="one"), GOAL
+    )
+    assert dos(changes) == [("reboot", "host")]
+    assert changes.refusals == ()
 
 
 def test_a_goal_that_the_firmware_did_not_carry_out_is_not_asked_for_again_and_again() -> None:
@@ -429,20 +465,20 @@ def test_a_goal_that_the_firmware_did_not_carry_out_is_not_asked_for_again_and_a
     table = ipmctl.parse_resources(optane("resources-not-carried-out"))
     assert table is not None
     goals = Goals(None, table["Volatile"][1], table["AppDirect"][1], table["Volatile"][0])
-    record = Record(goal_asked="MemoryMode=100", goal_boot="one")
+    record = Record(requested_goal="MemoryMode=100", goal_boot="one")
     state = state_of("fresh-labels", goals=goals, record=record, boot_id="two")
-    plan = make_plan(state, Wish("memory-mode"))
-    assert "was asked for, the host was restarted" in refused(plan)["goal"]
-    assert "2LM" in plan.refusals[0].do
+    changes = plan_changes(state, DesiredState("memory-mode"))
+    assert "was requested and the host restarted" in refused(changes)["goal"]
+    assert "2LM" in changes.refusals[0].do
 
 
 def test_memory_mode_says_how_the_modules_compare_to_the_cache() -> None:
     memory = Goals(None, 2024 * GIB, 0, 512 * GIB)
-    assert make_plan(State(goals=memory), Wish("memory-mode")).steps == ()
-    notes = make_plan(State(goals=IN_APP_DIRECT), Wish("memory-mode")).notes
+    assert plan_changes(State(goals=memory), DesiredState("memory-mode")).steps == ()
+    notes = plan_changes(State(goals=IN_APP_DIRECT), DesiredState("memory-mode")).notes
     assert notes == ("the modules have 7.9 times the DRAM's capacity, within 1:4 to 1:16",)
     small = replace(IN_APP_DIRECT, app_direct_bytes=768 * GIB)
-    assert "below 1:4" in make_plan(State(goals=small), Wish("memory-mode")).notes[0]
+    assert "below 1:4" in plan_changes(State(goals=small), DesiredState("memory-mode")).notes[0]
 
 
 # DRAM that stands in ---------------------------------------------------------------
@@ -462,32 +498,32 @@ def with_memmap(**fields: object) -> State:
 
 
 def test_dram_that_somebody_set_aside_is_not_taken_unasked() -> None:
-    plan = make_plan(with_memmap(), Wish("emulated"))
-    assert plan.destroys == ("namespace0.0",)
-    assert dos(plan)[0] == ("reconfigure-namespace", "namespace0.0")
-    assert any("EMULATED" in note for note in plan.notes)
+    changes = plan_changes(with_memmap(), DesiredState("emulated"))
+    assert changes.destroys == ("namespace0.0",)
+    assert dos(changes)[0] == ("reconfigure-namespace", "namespace0.0")
+    assert any("EMULATED" in note for note in changes.notes)
 
 
 def test_dram_that_we_set_aside_needs_consent_too() -> None:
     """Since the restart anybody may have written to it."""
-    plan = make_plan(with_memmap(record=Record(memmap=MEMMAP)), Wish("emulated"))
-    assert plan.destroys == ("namespace0.0",)
-    assert plan.steps[0].command == (
+    changes = plan_changes(with_memmap(record=Record(memmap=MEMMAP)), DesiredState("emulated"))
+    assert changes.destroys == ("namespace0.0",)
+    assert changes.steps[0].command == (
         "ndctl create-namespace -f -e namespace0.0 -m fsdax -M dev -a 2M"
     )
 
 
 def test_other_modes_leave_dram_that_stands_in_alone() -> None:
-    assert make_plan(with_memmap(), APPDIRECT).destroys == ("namespace1.0", "namespace2.0")
+    assert plan_changes(with_memmap(), APPDIRECT).destroys == ("namespace1.0", "namespace2.0")
 
 
 # Teardown --------------------------------------------------------------------------
 
 
 def test_teardown_of_a_host_that_has_nothing_of_ours_does_nothing() -> None:
-    plan = make_plan(state_of("everything"), Wish("teardown"))
-    assert plan.steps == ()
-    assert plan.notes == ("nothing of ours is on this host",)
+    changes = plan_changes(state_of("everything"), DesiredState("teardown"))
+    assert changes.steps == ()
+    assert changes.notes == ("nothing of ours is on this host",)
 
 
 def test_teardown_takes_ours_away_and_brings_back_what_was_there() -> None:
@@ -502,27 +538,27 @@ def test_teardown_takes_ours_away_and_brings_back_what_was_there() -> None:
         }
     }  # fmt: skip
     record = replace(state.record, before=before, folders=["/mnt/pmem0"])
-    plan = make_plan(replace(state, record=record), Wish("teardown"))
-    assert plan.refusals == ()
-    assert dos(plan)[:5] == [
+    changes = plan_changes(replace(state, record=record), DesiredState("teardown"))
+    assert changes.refusals == ()
+    assert dos(changes)[:5] == [
         ("unmount", "/mnt/pmem0"),
         ("remove-fstab", "/mnt/pmem0"),
         ("remove-folder", "/mnt/pmem0"),
         ("destroy-namespace", "namespace0.0"),
         ("create-namespace", "region0"),
     ]
-    assert plan.steps[4].command == (
+    assert changes.steps[4].command == (
         "ndctl create-namespace -r region0 -m sector -s 268435456 -n old -l 4096"
     )
-    assert plan.destroys == ("namespace0.0",)
-    assert confirmation(plan, state, Consent()) is not None
+    assert changes.destroys == ("namespace0.0",)
+    assert confirmation(changes, state, Consent()) is not None
 
 
 def test_teardown_of_what_had_no_labels_takes_them_away() -> None:
     state = ours()
     record = replace(state.record, before={"region0": {"labelled": False, "namespaces": []}})
-    plan = make_plan(replace(state, record=record), Wish("teardown"))
-    assert ("zero-labels", "region0") in dos(plan)
+    changes = plan_changes(replace(state, record=record), DesiredState("teardown"))
+    assert ("zero-labels", "region0") in dos(changes)
 
 
 # Settings --------------------------------------------------------------------------
@@ -547,14 +583,19 @@ def test_teardown_of_what_had_no_labels_takes_them_away() -> None:
 )
 def test_settings_that_cannot_be_are_refused(given: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=r".") as raised:
-        parse_wish(given)
+        parse_desired_state(given)
     assert words in str(raised.value)
 
 
 def test_words_of_a_command_line_are_numbers_and_truths() -> None:
-    wish = parse_wish(
+    desired = parse_desired_state(
         {"mode": "appdirect", "regions": "region0,region1", "dax": "false", "size_bytes": "768MiB",
          "owner": "", "dimms": "2"}
     )  # fmt: skip
-    assert wish.regions == ("region0", "region1")
-    assert (wish.dax, wish.size_bytes, wish.owner, wish.dimms) == (False, 805306368, None, 2)
+    assert desired.regions == ("region0", "region1")
+    assert (desired.dax, desired.size_bytes, desired.owner, desired.dimms) == (
+        False,
+        805306368,
+        None,
+        2,
+    )

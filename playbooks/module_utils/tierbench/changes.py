@@ -1,0 +1,226 @@
+"""The plan: a pure function of the host's state and of what is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import ipmctl, memmap
+from .change_builder import ChangeBuilder, Refusal, Step
+from .desired_state import DesiredState
+from .devices import plan_devices
+from .goals import plan_goal
+from .lost_record import lost_record_note
+from .ndctl import Region
+from .nodes import udev_rules
+from .regions import plan_region
+from .state import State
+from .teardown import plan_teardown
+from .tiers_of import host_file
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Steps in their order; with any refusal none of them is carried out."""
+
+    steps: tuple[Step, ...]
+    refusals: tuple[Refusal, ...]
+    notes: tuple[str, ...]
+    reboot_needed: bool
+
+    @property
+    def destroys(self) -> tuple[str, ...]:
+        """The exact names that must be confirmed, each once."""
+        return tuple(dict.fromkeys(name for step in self.steps for name in step.destroys))
+
+
+def plan_changes(state: State, desired: DesiredState) -> Changes:
+    """What is to be done on a host in this state to have what is wanted."""
+    builder = ChangeBuilder(state, desired, notes=lost_record_note(state))
+    if state.lost and desired.mode != "teardown":
+        why = "objects marked as ours are not on record"
+        builder.add("write-record", "the record", why, "(the objects marked as ours)")
+    regions = selected_regions(state, desired)
+    if desired.mode == "teardown":
+        _refuse_absent(builder)
+        plan_teardown(builder, regions)
+    elif desired.mode == "memory-mode":
+        _plan_memory_mode(builder, regions)
+    elif _is_ready(builder, regions):
+        for region in regions:
+            plan_region(builder, region)
+        if desired.mode == "system-ram":
+            plan_devices(builder)
+    _plan_files(builder)
+    return Changes(
+        tuple(builder.steps), tuple(builder.refusals), tuple(builder.notes), builder.reboot
+    )
+
+
+def selected_regions(state: State, desired: DesiredState) -> tuple[Region, ...]:
+    """The regions that are meant, as far as the host has them."""
+    there = [r for r in state.inventory.regions if r.type == "pmem"]
+    if desired.mode in ("appdirect", "sector", "devdax", "system-ram") and desired.regions is None:
+        there = [region for region in there if region.provider != "e820"]
+    if desired.mode == "emulated":
+        given = memmap.effective(state)
+        e820 = [region for region in there if region.provider == "e820"]
+        return tuple(region for region in e820 if memmap.is_of(given, region))
+    return tuple(r for r in there if desired.regions is None or r.name in desired.regions)
+
+
+def _refuse_absent(builder: ChangeBuilder) -> None:
+    """A name that the host has not. A goal makes other regions: only when it has been made."""
+    names = [region.name for region in builder.state.inventory.regions if region.type == "pmem"]
+    for name in builder.desired.regions or ():
+        if name not in names:
+            builder.refuse(
+                name,
+                "there is no such region",
+                f"regions of this host (ndctl list -R): {', '.join(names) or 'none'}",
+            )
+
+
+def _is_ready(builder: ChangeBuilder, regions: Sequence[Region]) -> bool:
+    """Whether the regions are there to be planned; if not, what brings them is planned."""
+    if builder.desired.dimms is not None and builder.desired.dimms != len(
+        builder.state.inventory.dimms
+    ):
+        found = ", ".join(builder.state.inventory.dimms) or "none"
+        builder.refuse(
+            "dimms",
+            f"{builder.desired.dimms} modules are expected (pmem_dimms), ndctl has"
+            f" {len(builder.state.inventory.dimms)}: {found}",
+            "find the missing module, or correct pmem_dimms",
+        )
+        return False
+    if builder.desired.mode == "emulated" and not memmap.plan_memmap(builder):
+        return False
+    if builder.desired.goal != "none" and not plan_goal(
+        builder,
+        builder.desired.goal,
+        0,
+        builder.desired.goal_reserved_percent or None,
+        builder.state.inventory.regions,
+    ):
+        return False
+    _refuse_absent(builder)
+    if (
+        not regions
+        and not builder.refusals
+        and builder.desired.regions != ()
+        and builder.desired.devices == ()
+    ):
+        builder.refuse(
+            "regions",
+            "this host has no region of persistent memory",
+            "Optane: pmem_goal=AppDirect makes one of the modules. CXL memory has none, and needs"
+            " none: it is a memory node already, or pmem_dax_devices makes it one. Without either,"
+            " setup-emulated.yml sets DRAM aside for trying things out",
+        )
+    return not builder.refusals
+
+
+def _plan_memory_mode(builder: ChangeBuilder, regions: Sequence[Region]) -> None:
+    kind = "none" if builder.desired.memory_mode_percent == 100 else builder.desired.goal
+    if builder.desired.memory_mode_percent < 100 and kind == "none":
+        kind = "AppDirect"
+    plan_goal(
+        builder,
+        kind,
+        builder.desired.memory_mode_percent,
+        builder.desired.goal_reserved_percent or None,
+        tuple(regions),
+    )
+    goals = builder.state.goals
+    note = ipmctl.ratio_note(goals, builder.desired.memory_mode_percent) if goals else None
+    if note:
+        builder.notes.append(note)
+
+
+def _plan_files(builder: ChangeBuilder) -> None:
+    """What is written down at the end: the host file, and what to do at the next start."""
+    state = builder.state
+    if builder.refusals or builder.reboot:
+        return
+    if udev_rules(state, builder.desired) != state.udev_rules or _gives_or_takes(builder):
+        builder.add(
+            "write-udev-rules",
+            "/etc/udev/rules.d/60-tierbench-dax.rules",
+            "DAX devices keep their owner after a restart",
+            "(one line for each namespace that is not root's)",
+        )
+    conf = daxctl_conf(state)
+    if (
+        builder.desired.mode == "system-ram"
+        and builder.desired.regions != ()
+        and not state.daxctl_conf_is_read
+    ):
+        builder.notes.append(
+            "this host does not apply daxctl.conf(5): after a restart its namespaces are devdax"
+            " until the command is rerun"
+        )
+    if any(_changes_memory(step, state) for step in builder.steps):
+        relevant = builder.desired.mode == "system-ram" or state.daxctl_conf is not None
+    else:
+        relevant = conf != state.daxctl_conf
+    if relevant:
+        builder.add(
+            "write-daxctl-conf",
+            "/etc/daxctl.conf.d/tierbench.conf",
+            "system-ram stays so after a restart",
+            "(one section for each namespace that is system-ram)",
+        )
+    try:
+        text = host_file(state)
+    except ValueError as error:
+        builder.refuse("the host file", str(error), "change it so; then rerun")
+        return
+    if text != state.host_file or any(step.do in _CHANGE_TIERS for step in builder.steps):
+        builder.add(
+            "write-host-file",
+            "the host file",
+            "the harness reads its tiers from it",
+            "(only our block of lines in it)",
+        )
+
+
+def _changes_memory(step: Step, state: State) -> bool:
+    """Whether a namespace becomes memory, or ceases to be; other devices have no section."""
+    if step.do == "destroy-namespace":
+        return True
+    on_nvdimm = step.object not in step.destroys and step.object not in state.record.dax
+    return step.do in ("to-system-ram", "release-memory") and on_nvdimm
+
+
+def _gives_or_takes(builder: ChangeBuilder) -> bool:
+    """Whether steps before will change what the rules are to say."""
+    dos = [step.do for step in builder.steps]
+    given = [step.object for step in builder.steps if step.do == "own-device"]
+    rules = builder.state.udev_rules is not None
+    still_made = any(not name.startswith("/dev/") for name in given)
+    return still_made or ("destroy-namespace" in dos and rules)
+
+
+_CHANGE_TIERS = (
+    "mount",
+    "unmount",
+    "create-namespace",
+    "reconfigure-namespace",
+    "destroy-namespace",
+    "to-system-ram",
+    "release-memory",
+)
+
+
+def daxctl_conf(state: State) -> str | None:
+    """daxctl.conf(5) for every namespace of ours that is a memory node now; None without any."""
+    sections = []
+    for namespace in state.inventory.namespaces:
+        device = state.device(namespace)
+        if device and device.mode == "system-ram" and state.is_ours(namespace):
+            sections.append(
+                f"[reconfigure-device {namespace.name}]\nnvdimm.uuid = {namespace.uuid}\n"
+                "mode = system-ram\nonline = true\nmovable = true\n"
+            )
+    return "\n".join(sections) or None
