@@ -28,7 +28,7 @@ from harness.host.processors import resolve_cpus
 from harness.sql_files import text_of
 from harness.store.datasets import dataset_name
 from harness.store.spec import RunSpec, content_hash
-from harness.tiers.host_scan import store_tier
+from harness.tiers.discovery import store_tier
 from harness.tiers.linux.model import Tier
 from harness.tiers.resolve import check_space, resolve
 from harness.units import MIB, NS_PER_S, format_bytes

@@ -19,6 +19,9 @@ OTHER_FLAGS = (
     "rdtscp",
     "atomics",
 )
+#: Intel family 6 models whose servers take Optane modules: Cascade Lake and Cooper Lake, Ice Lake,
+#: Sapphire Rapids and Emerald Rapids.
+OPTANE_MODELS = frozenset({85, 106, 108, 143, 207})
 RELEVANT_FLAGS = PERSISTENCE_FLAGS + VECTOR_FLAGS + OTHER_FLAGS
 
 
@@ -90,7 +93,7 @@ def governor(kernel: Kernel) -> str | None:
 
 
 def turbo(kernel: Kernel) -> bool | None:
-    """Whether clocks may rise above the base frequency; None where nobody tells."""
+    """Whether clocks may rise above the base frequency; None if unknown."""
     off = kernel.read(f"{_CPU}/intel_pstate/no_turbo")
     if off is not None:
         return off == "0"
@@ -99,7 +102,7 @@ def turbo(kernel: Kernel) -> bool | None:
 
 
 def smt(kernel: Kernel) -> bool | None:
-    """Whether two threads share a core now; None where the kernel does not say."""
+    """Whether two threads share a core now; None if unknown."""
     active = kernel.read(f"{_CPU}/smt/active")
     return None if active is None else active == "1"
 

@@ -1,4 +1,4 @@
-"""Host facts as they stand in every manifest (schema host-facts)."""
+"""Host facts as in every manifest (schema host-facts)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from harness.tiers.linux.model import Tier
 from harness.tiers.linux.numa import nodes
 from harness.tiers.linux.pmem import regions
 
+_CPU = ("model", "sockets", "cores", "threads", "flags", "microcode", "online")
+_NODE = ("node", "memory_bytes", "cpus", "distances", "backing")
+
 
 def host_facts(tiers: Iterable[Tier] = (), kernel: Kernel = LIVE) -> dict[str, Any]:
-    """All facts; ``notes`` says what could not be read and why. Sizes in bytes.
+    """Return all facts; ``notes`` lists what could not be read and why. Sizes in bytes.
 
-    Of the kernel's command line only the kernel's own words are kept: what follows
-    the double dash is init's, and may be nobody's business.
+    Of the kernel's command line, arguments after the double dash are dropped: they are init's and
+    may be private.
     """
     mode = host_mode(kernel)
     memory = kernel.meminfo()
@@ -31,13 +34,13 @@ def host_facts(tiers: Iterable[Tier] = (), kernel: Kernel = LIVE) -> dict[str, A
         "hostname": kernel.read("/proc/sys/kernel/hostname") or socket.gethostname(),
         "mode": mode.mode,
         "mode_evidence": mode.evidence,
-        "cpu": _cpu(kernel),
+        "cpu": _fields(processors.cpu(kernel), *_CPU),
         "kernel": {
             "release": kernel.read("/proc/sys/kernel/osrelease") or "",
             "cmdline": (kernel.read("/proc/cmdline") or "").partition(" -- ")[0],
         },
         "memory_bytes": memory.get("MemTotal", 0),
-        "numa_nodes": _nodes(kernel),
+        "numa_nodes": [_fields(node, *_NODE) for node in nodes(kernel)],
         "governor": processors.governor(kernel),
         "turbo": processors.turbo(kernel),
         "smt": processors.smt(kernel),
@@ -57,35 +60,14 @@ def host_facts(tiers: Iterable[Tier] = (), kernel: Kernel = LIVE) -> dict[str, A
 
 
 def _host_id(kernel: Kernel) -> str:
-    """A hash of the machine id: tells hosts apart without giving the id away."""
+    """Hash of the machine id, which identifies a host without revealing the id."""
     identity = kernel.read("/etc/machine-id") or f"hostname {socket.gethostname()}"
     return hashlib.sha256(f"tierbench {identity}".encode()).hexdigest()[:16]
 
 
-def _cpu(kernel: Kernel) -> dict[str, Any]:
-    found = processors.cpu(kernel)
-    return {
-        "model": found.model,
-        "sockets": found.sockets,
-        "cores": found.cores,
-        "threads": found.threads,
-        "flags": list(found.flags),
-        "microcode": found.microcode,
-        "online": found.online,
-    }
-
-
-def _nodes(kernel: Kernel) -> list[dict[str, Any]]:
-    return [
-        {
-            "node": node.node,
-            "memory_bytes": node.memory_bytes,
-            "cpus": node.cpus,
-            "distances": list(node.distances),
-            "backing": node.backing,
-        }
-        for node in nodes(kernel)
-    ]
+def _fields(value: Any, *names: str) -> dict[str, Any]:
+    found = {name: getattr(value, name) for name in names}
+    return {n: list(each) if isinstance(each, tuple) else each for n, each in found.items()}
 
 
 def _mount(tier: Tier) -> dict[str, Any]:
@@ -104,7 +86,7 @@ def _notes(kernel: Kernel) -> list[str]:
     notes = []
     table = kernel.path("/sys/firmware/dmi/tables/DMI")
     if not table.exists():
-        notes.append("the firmware gives no SMBIOS table: no inventory of DRAM modules")
+        notes.append("the firmware has no SMBIOS table: no inventory of DRAM modules")
     elif not os.access(table, os.R_OK):
         notes.append("only root may read the SMBIOS table: no inventory of DRAM modules")
     if prefetchers(kernel) == UNREADABLE:

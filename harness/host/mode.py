@@ -1,7 +1,7 @@
 """The host's memory mode, detected: how its persistent memory modules are used.
 
 Default: there are none, or none is used. AppDirect: as persistent memory. Memory:
-as main memory behind a DRAM cache. Mixed: part of each. (VLDB 2023 paper §2; the
+as main memory with a DRAM cache. Mixed: part of each. (VLDB 2023 paper §2; the
 mode changes only by a provisioning goal and a reboot.)
 """
 
@@ -14,31 +14,20 @@ import subprocess
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.host.cpu import cpu
+from harness.host.cpu import OPTANE_MODELS, cpu
 from harness.host.dimms import memory_devices
+from harness.tiers.linux.ipmctl import capacity, resource_table
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.pmem import is_memmap_dram, regions
 from harness.units import format_bytes
 
 Mode = Literal["Default", "AppDirect", "Memory", "Mixed", "unknown"]
-#: Intel family 6 models whose servers take Optane modules: Cascade Lake and Cooper
-#: Lake, Ice Lake, Sapphire Rapids and Emerald Rapids.
-_OPTANE_MODELS = frozenset({85, 106, 108, 143, 207})
 _IPMCTL_TIMEOUT_S = 30
-_UNITS = {
-    "B": 1,
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
-    "MiB": 1 << 20,
-    "GiB": 1 << 30,
-    "TiB": 1 << 40,
-}
 
 
 @dataclass(frozen=True)
 class HostMode:
-    """The mode and why it is believed to be that one."""
+    """The mode and the evidence for it."""
 
     mode: Mode
     evidence: str
@@ -90,9 +79,9 @@ def _from_kernel(kernel: Kernel, *, firmware_read: bool) -> HostMode:
     caches = _memory_side_caches(kernel)
     pmem = [region for region in regions(kernel) if region.type == "pmem" and region.size_bytes]
     if pmem:
-        told = ", ".join(f"{r.name} {format_bytes(r.size_bytes or 0)}" for r in pmem)
+        names = ", ".join(f"{r.name} {format_bytes(r.size_bytes or 0)}" for r in pmem)
         dram = ", which is DRAM set aside by memmap=" * any(is_memmap_dram(r, kernel) for r in pmem)
-        evidence = f"the kernel has persistent memory regions: {told}{dram}"
+        evidence = f"the kernel has persistent memory regions: {names}{dram}"
         if caches:
             return HostMode("Mixed", f"{evidence}; and {caches}")
         return HostMode("AppDirect", evidence)
@@ -104,7 +93,7 @@ def _from_kernel(kernel: Kernel, *, firmware_read: bool) -> HostMode:
         return HostMode("Default", "no pmem region, and this processor takes no Optane modules")
     return HostMode(
         "unknown",
-        "no pmem region, but Memory Mode cannot be told from DRAM without the firmware table:"
+        "no pmem region, but only the firmware table distinguishes Memory Mode from DRAM:"
         " run harness doctor as root",
     )
 
@@ -122,7 +111,7 @@ def _memory_side_caches(kernel: Kernel) -> str | None:
 def _could_have_optane(kernel: Kernel) -> bool:
     found = cpu(kernel)
     intel = found.vendor == "GenuineIntel" and found.family == 6
-    return intel and found.model_number in _OPTANE_MODELS and not found.hypervisor
+    return intel and found.model_number in OPTANE_MODELS and not found.hypervisor
 
 
 # ipmctl ----------------------------------------------------------------------------
@@ -148,32 +137,11 @@ def parse_memory_resources(text: str) -> MemoryResources | None:
 
     None where the text has neither, as when there are no modules.
     """
-    table = _resource_table(text)
+    table = resource_table(text)
     if "Volatile" in table or "AppDirect" in table:
-        return MemoryResources(table.get("Volatile", 0), table.get("AppDirect", 0))
+        none = (0, 0)
+        return MemoryResources(table.get("Volatile", none)[1], table.get("AppDirect", none)[1])
     old = dict(re.findall(r"^\s*(\w+)\s*=\s*(.+?)\s*$", text, re.MULTILINE))
     if "MemoryCapacity" in old and "AppDirectCapacity" in old:
-        return MemoryResources(
-            _capacity(old["MemoryCapacity"]), _capacity(old["AppDirectCapacity"])
-        )
+        return MemoryResources(capacity(old["MemoryCapacity"]), capacity(old["AppDirectCapacity"]))
     return None
-
-
-def _resource_table(text: str) -> dict[str, int]:
-    """The persistent memory modules' column by row name."""
-    column = None
-    found: dict[str, int] = {}
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.split("|")]
-        if cells[0] == "MemoryType":
-            named = [n for n, cell in enumerate(cells) if cell in ("PMemModule", "DCPMM")]
-            column = named[0] if named else None
-        elif column is not None and len(cells) > column:
-            found[cells[0]] = _capacity(cells[column])
-    return found
-
-
-def _capacity(text: str) -> int:
-    """Bytes of ``504.000 GiB``; ``-`` and empty cells are 0."""
-    match = re.fullmatch(r"([\d.]+)\s*([A-Za-z]+)", text.strip())
-    return round(float(match.group(1)) * _UNITS.get(match.group(2), 0)) if match else 0

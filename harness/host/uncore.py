@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from harness.host.cpu import OPTANE_MODELS
 from harness.host.cpu import cpu as processor
 from harness.host.perf_event import PerfEvent
 from harness.host.processors import parse_cpus, resolve_cpus
@@ -31,10 +32,7 @@ from harness.tiers.linux.kernel import LIVE, Kernel
 _DEVICES = "/sys/bus/event_source/devices"
 _LINE_BYTES = 64
 _UNIT_BYTES = {"MiB": 1 << 20, "MB": 10**6, "KiB": 1 << 10, "B": 1, "Bytes": 1}
-#: Intel family 6 models whose memory controllers have the persistent memory queues: Cascade
-#: and Cooper Lake (Skylake has their number, and a stepping below 5), Ice Lake, Sapphire
-#: and Emerald Rapids.
-_OPTANE_MODELS = frozenset({85, 106, 108, 143, 207})
+#: Skylake has Cascade Lake's model number, and a stepping below 5.
 _FIRST_CASCADE_LAKE_STEPPING = 5
 
 
@@ -179,4 +177,4 @@ def _takes_optane(kernel: Kernel) -> bool:
         _FIRST_CASCADE_LAKE_STEPPING
     ):
         return False
-    return found.model_number in _OPTANE_MODELS
+    return found.model_number in OPTANE_MODELS

@@ -18,7 +18,7 @@ _FALLBACK = "nobody"
 
 
 def unprivileged() -> Credentials | None:
-    """Whom servers run as; None where the harness itself is unprivileged.
+    """Return the servers' user; None where the harness itself is unprivileged.
 
     As root: the user in ``$HARNESS_USER``, else ``tierbench`` where there is one, else
     ``nobody``. UsageError for an unknown user and for root by any name.
@@ -90,13 +90,13 @@ def run_unprivileged(
 
 
 def _named(name: str) -> Credentials:
-    asked = f"run servers as user {name!r}"
+    problem = f"run servers as user {name!r}"
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
         raise UsageError(
-            asked, "there is no such user", "set $HARNESS_USER to an existing unprivileged user"
+            problem, "there is no such user", "set $HARNESS_USER to an existing unprivileged user"
         ) from None
     if entry.pw_uid == 0:
-        raise UsageError(asked, "it is root", "set $HARNESS_USER to an unprivileged user")
+        raise UsageError(problem, "it is root", "set $HARNESS_USER to an unprivileged user")
     return Credentials(entry.pw_uid, entry.pw_gid, entry.pw_name)

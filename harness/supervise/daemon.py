@@ -253,7 +253,7 @@ class Daemon:
         if os.path.exists(self._journal_path):  # else recovered before we held our lock
             failures += undo.undo_journal(self._journal_path)
         for failure in failures:
-            print(f"harness supervisor: left behind: {failure}", file=sys.stderr)
+            print(f"harness supervisor: not undone: {failure}", file=sys.stderr)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Why a process did not start, or ended, in words a person can act on."""
+"""Explain why a process did not start or ended."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ def spawn_failure(
 ) -> RunFailed:
     """RunFailed from what harness.supervise.child reported of a step before exec."""
     user = credentials.name if credentials else _own_name()
-    asked = f"start {shlex.join(map(str, argv))} as user {user}"
+    problem = f"start {shlex.join(map(str, argv))} as user {user}"
     path, step = report["path"], report["step"]
     if report["closed"]:
         closed = report["closed"]
         return RunFailed(
-            asked,
+            problem,
             f"{path}: user {user} cannot enter {closed} ({_access(closed, credentials)})",
-            f"put it where {user} can reach it, `chmod o+x {closed}`, or name in $HARNESS_USER "
-            "a user who can",
+            f"move it where {user} can reach it, `chmod o+x {closed}`, or set another"
+            " $HARNESS_USER",
         )
     if report["interpreter"] and report["errno"] in (errno.ENOENT, errno.EACCES):
-        return RunFailed(asked, f"{path}: its interpreter {report['interpreter']} cannot be run")
+        return RunFailed(problem, f"{path}: its interpreter {report['interpreter']} cannot be run")
     if step == "exec" and report["errno"] == errno.ENOENT:
-        where = "there" if "/" in path else f"on that part of the PATH which {user} can reach"
-        return RunFailed(asked, f"{path} is not {where}", "install it, or give its full path")
+        where = "found" if "/" in path else f"on the part of PATH that {user} can reach"
+        return RunFailed(problem, f"{path} is not {where}", "install it, or give its full path")
     if step == "exec" and report["errno"] == errno.EACCES:
         return RunFailed(
-            asked, f"{path} is not executable for {user} ({_access(path, credentials)})"
+            problem, f"{path} is not executable for {user} ({_access(path, credentials)})"
         )
-    return RunFailed(asked, f"{step}: {report['error']} ({path})")
+    return RunFailed(problem, f"{step}: {report['error']} ({path})")
 
 
 def _own_name() -> str:
@@ -70,9 +70,9 @@ def _name(lookup: Any, number: int) -> str:
 
 
 def log_tail(path: Path, user: Credentials | None, lines: int = 15, max_bytes: int = 16384) -> str:
-    """The last lines of a log, for RunFailed; a word on why where it cannot be read.
+    """The last lines of a log, for RunFailed, or why it cannot be read.
 
-    ``user``: whose directory it lies in; it is read with that user's rights.
+    ``user``: owner of its directory; it is read with that user's rights.
     """
     try:
         with acting_as(user):

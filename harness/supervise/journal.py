@@ -41,7 +41,7 @@ def _prepared(state_dir: Path) -> Path:
     if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
         raise UsageError(
             f"state directory {state_dir}",
-            "another user may write to it, and what is noted there is undone with our rights",
+            "another user may write to it, but its entries are undone with our rights",
             f"chown it to uid {os.geteuid()} and chmod 700 it, or set $HARNESS_STATE",
         )
     return state_dir
@@ -67,7 +67,7 @@ class Journal:
         except OSError as error:
             self.close()
             raise UsageError(
-                f"journal in {folder}", str(error), "make room there, or set $HARNESS_STATE"
+                f"journal in {folder}", str(error), "free space there, or set $HARNESS_STATE"
             ) from error
 
     def _open(self) -> None:
@@ -102,7 +102,7 @@ class Journal:
             undo.append_entry(self._fd, entry, sync=True)
         except OSError as error:
             raise RunFailed(
-                f"journal {self.path}", str(error), f"make room in {self._state_dir}"
+                f"journal {self.path}", str(error), f"free space in {self._state_dir}"
             ) from error
 
     def _note(self, entry: undo.Entry) -> int:
@@ -142,16 +142,16 @@ class Journal:
         asked = f"work directory {real}"
         try:
             if os.path.lexists(real) and (real.is_symlink() or any(real.iterdir())):
-                raise UsageError(asked, "something is there already", "remove it, or move it away")
+                raise UsageError(asked, "it already exists", "remove or move it")
             self._make_directory(real, mode, credentials)
         except FileExistsError as error:
             raise UsageError(
                 asked,
-                f"{error.filename} says another harness process uses it",
+                f"another harness process uses it ({error.filename})",
                 "run `harness doctor`",
             ) from error
         except OSError as error:
-            raise UsageError(asked, str(error), "choose a place that can be written") from error
+            raise UsageError(asked, str(error), "choose a writable directory") from error
         return real
 
     def _make_directory(self, real: Path, mode: int, credentials: Credentials | None) -> None:

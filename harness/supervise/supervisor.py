@@ -172,8 +172,8 @@ class Supervisor:
         if not left:
             return
         if error is None:
-            raise RunFailed("clean up", "; ".join(left), "undo it by hand, or start harness again")
-        error.add_note(f"left behind: {'; '.join(left)}")
+            raise RunFailed("clean up", "; ".join(left), "undo it manually, or start harness again")
+        error.add_note(f"not undone: {'; '.join(left)}")
 
     @property
     def pid(self) -> int:

@@ -1,4 +1,4 @@
-"""Claims and findings in words, and what would make a claim true."""
+"""Texts of claims and findings, and the command that makes a claim true."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from harness.tiers.linux.model import TierClaim, TierFacts
 from harness.tiers.linux.mounts import mounts
 
 
-def asked(claim: TierClaim) -> str:
+def claim_text(claim: TierClaim) -> str:
     """``tier 'pmem' in host.yml:12 says kind fsdax at /mnt/pmem0``."""
     place = claim.path or claim.device or ", ".join(f"node {node}" for node in node_list(claim))
     where = "" if claim.source == "discovered" else f" in {claim.source}"
-    return f"tier {claim.name!r}{where} says kind {claim.kind} at {place or 'no place'}"
+    return f"tier {claim.name!r}{where} has kind {claim.kind} at {place or 'no place'}"
 
 
 def node_list(claim: TierClaim) -> tuple[int, ...]:
-    """The nodes a numa tier stands for."""
+    """Return the nodes of a numa tier."""
     return claim.nodes or (() if claim.node is None else (claim.node,))
 
 
@@ -37,21 +37,21 @@ def describe(facts: TierFacts) -> str:
             f" ({facts.device})"
         )
     dax_options = [option for option in facts.mount_options if option.startswith("dax")]
-    wished = any(option in ("dax", "dax=always") for option in dax_options)
+    requested = any(option in ("dax", "dax=always") for option in dax_options)
     text += f" mounted at {facts.mount_point}"
     text += f" with {dax_options[0]}" if dax_options else ""
     if facts.namespace or dax_options:
         text += {
-            True: ", statx shows DAX",
-            False: f", {'but ' if wished else ''}statx shows no DAX",
-            None: ", whether DAX is in use cannot be asked",
+            True: ", statx reports DAX",
+            False: f", {'but ' if requested else ''}statx reports no DAX",
+            None: ", statx cannot report DAX",
         }[facts.dax]
     return text
 
 
 def remedy(claim: TierClaim, facts: TierFacts, kernel: Kernel) -> str:
-    """What would make the claim true, as specifically as the facts allow."""
-    honest = f"or say kind: {facts.kind}"
+    """Return the command that makes the claim true."""
+    honest = f"or set kind: {facts.kind}"
     if claim.kind in ("fsdax", "fs-nodax", "sector"):
         if facts.namespace is None:
             return _remedy_without_pmem(claim, facts, kernel)
@@ -63,14 +63,11 @@ def remedy(claim: TierClaim, facts: TierFacts, kernel: Kernel) -> str:
 
 def _remedy_without_pmem(claim: TierClaim, facts: TierFacts, kernel: Kernel) -> str:
     if claim.path == facts.mount_point:
-        return f"mount a pmem device at {claim.path}, or say kind: {facts.kind}"
+        return f"mount a pmem device at {claim.path}, or set kind: {facts.kind}"
     device = _unmounted_pmem(kernel)
     option = "-o dax " if claim.kind == "fsdax" else ""
     mount = f"mount {option}{device} {claim.path}" if device else "mount the pmem device there"
-    return (
-        f"nothing is mounted at {claim.path}: what is written there lands on"
-        f" {facts.device}; {mount} first"
-    )
+    return f"nothing is mounted at {claim.path}: its files are on {facts.device}; {mount} first"
 
 
 def _remedy_on_pmem(claim: TierClaim, facts: TierFacts) -> str:
@@ -82,8 +79,8 @@ def _remedy_on_pmem(claim: TierClaim, facts: TierFacts) -> str:
     if facts.namespace_mode == "fsdax":
         return _remedy_on_fsdax(facts)
     why = {
-        "sector": "a sector (BTT) namespace has no DAX (xfs takes -o dax=always there without"
-        " a word and drops it); ",
+        "sector": "a sector (BTT) namespace has no DAX (xfs accepts -o dax=always there but"
+        " ignores it); ",
         "raw": "a raw namespace has no DAX; ",
     }.get(facts.namespace_mode or "", "")
     return f"{why}{recreate} fsdax, which destroys its data"

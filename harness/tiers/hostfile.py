@@ -1,4 +1,4 @@
-"""The host file: which tiers a host has, as its owner states them.
+"""The host file: the tiers of a host.
 
 Searched: ``--host``, ``$HARNESS_HOST``, ``~/.config/harness/host.yml``,
 ``/etc/harness/host.yml``. The first that exists is the one; a named one must exist.
@@ -35,10 +35,10 @@ def search_order() -> list[Path]:
 def find_host_file(named: Path | None = None) -> Path | None:
     """The host file in force, None if there is none; UsageError if a named one is missing."""
     environment = os.environ.get("HARNESS_HOST")
-    for asked, path in (("--host", named), ("$HARNESS_HOST", environment)):
+    for option, path in (("--host", named), ("$HARNESS_HOST", environment)):
         if path:
             if not Path(path).is_file():
-                raise UsageError(f"{asked} {path}", "no such file", "name an existing host file")
+                raise UsageError(f"{option} {path}", "no such file", "name an existing host file")
             return Path(path)
     return next((path for path in search_order() if path.is_file()), None)
 
@@ -75,7 +75,7 @@ _PLACE_KEYS = ("path", "device", "node", "nodes")
 
 
 def _check_keys(document: Document, name: str, tier: dict[str, Any]) -> None:
-    """What JSON Schema can say only in a way nobody understands: the place fits the kind."""
+    """Check that the place fits the kind (JSON Schema's message would be unclear)."""
     kind = tier["kind"]
     fitting = {"devdax": ("device",), "numa": ("node", "nodes")}.get(kind, ("path",))
     given = [key for key in _PLACE_KEYS if key in tier]
@@ -83,7 +83,7 @@ def _check_keys(document: Document, name: str, tier: dict[str, Any]) -> None:
         if key not in (*fitting, *(("policy",) if kind == "numa" else ())):
             raise UsageError(
                 document.at(("tiers", name, key)),
-                f"{key!r} does not go with kind {kind}",
+                f"{key!r} is not valid with kind {kind}",
                 f"a {kind} tier is placed by {' or '.join(fitting)}",
             )
     if len(given) != 1:

@@ -1,4 +1,4 @@
-"""On which nodes a live process's memory really is (/proc/PID/numa_maps, proc(5))."""
+"""On which nodes a live process's memory is (/proc/PID/numa_maps, proc(5))."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Residency:
         """The part of all bytes that is on ``nodes``, 0 … 1; None of an empty process."""
         if not self.total_bytes:
             return None
-        wanted = set(nodes)
+        selected = set(nodes)
         on = sum(
             size
             for kind in (self.anonymous, self.shared)
             for node, size in kind.items()
-            if node in wanted
+            if node in selected
         )
         return on / self.total_bytes
 
@@ -47,7 +47,7 @@ class Residency:
 def residency(pids: Iterable[int], kernel: Kernel = LIVE) -> Residency:
     """Where the memory of live processes is; those that have ended count nothing.
 
-    Pages of ordinary files are left out: the page cache is nobody's policy.
+    Pages of ordinary files are left out: no memory policy applies to the page cache.
     """
     anonymous: dict[int, int] = {}
     shared: dict[int, int] = {}

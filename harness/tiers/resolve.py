@@ -1,4 +1,4 @@
-"""A placement's names turned into tiers, and the space they need."""
+"""Resolve a placement's names to tiers; check their space."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.engine import MemoryPolicy
 from harness.errors import UsageError, nearest
 from harness.experiment.placement import DIRECTORY_PARTS, PARTS, Part, Placement
+from harness.tiers.discovery import nearest_existing
 from harness.tiers.explain import node_list
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
 from harness.units import format_bytes
@@ -55,25 +56,25 @@ def memory_policy(tier: Tier) -> MemoryPolicy:
 
 
 def _tier(placement: Placement, part: Part, name: str, tiers: Mapping[str, Tier]) -> Tier:
-    asked = f"placement {placement.name!r} puts {part} on tier {name!r}"
+    problem = f"placement {placement.name!r} puts {part} on tier {name!r}"
     tier = tiers.get(name)
     if tier is None:
         known = sorted(tiers)
         hint = (
-            f"; without it, --emulate {name} lets a tmpfs stand in and marks its numbers"
+            f"; --emulate {name} emulates it by a tmpfs and marks the results"
             if part in DIRECTORY_PARTS
             else ""
         )
         raise UsageError(
-            asked,
-            f"there is no tier {name!r}{nearest(name, known)}",
+            problem,
+            f"no such tier: {name!r}{nearest(name, known)}",
             f"tiers here: {', '.join(known) or 'none'} (harness doctor){hint}",
         )
     if part in DIRECTORY_PARTS and tier.facts.kind not in DIRECTORY_KINDS:
-        raise UsageError(asked, _not_a_directory(tier), _suggest(tiers, directories=True))
+        raise UsageError(problem, _not_a_directory(tier), _suggest(tiers, directories=True))
     if part == "memory" and tier.facts.kind != "numa":
         raise UsageError(
-            asked,
+            problem,
             f"{name!r} is a {tier.facts.kind} directory or device;"
             " a process's memory can only be bound to a NUMA node",
             _suggest(tiers, directories=False),
@@ -83,10 +84,10 @@ def _tier(placement: Placement, part: Part, name: str, tiers: Mapping[str, Tier]
 
 def _not_a_directory(tier: Tier) -> str:
     if tier.facts.kind == "numa":
-        return f"{tier.name!r} is a memory node: it holds no files"
+        return f"{tier.name!r} is a memory node without files"
     return (
         f"{tier.name!r} is the character device {tier.claim.device}:"
-        " it holds no file system, so an engine's files cannot lie on it"
+        " it has no file system for an engine's files"
     )
 
 
@@ -108,10 +109,7 @@ def free_now(tier: Tier) -> int | None:
     """
     if tier.claim.path is None:
         return tier.facts.free_bytes
-    path = Path(tier.claim.path)
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    status = os.statvfs(path)
+    status = os.statvfs(nearest_existing(Path(tier.claim.path)))
     free = status.f_bavail * status.f_frsize
     if tier.facts.kind == "tmpfs" and tier.facts.free_bytes is not None:
         return min(free, tier.facts.free_bytes)
@@ -126,7 +124,7 @@ def check_space(
     """UsageError where what goes on one file system needs more bytes than it has free.
 
     ``wanted``: tier, what it is (a part's name, "golden copy" …), bytes. ``smaller``: what
-    else may be asked for (``fewer --warehouses``).
+    else may be requested (``fewer --warehouses``).
     """
     groups: dict[str, list[tuple[Tier, str, int]]] = {}
     for tier, part, needed_bytes in wanted:
@@ -149,17 +147,17 @@ def _check_group(
         return
     parts = ", ".join(f"{part} {format_bytes(size)}" for _, part, size in group if size)
     names = " and ".join(dict.fromkeys(repr(each.name) for each, _, _ in group))
-    asked = f"{format_bytes(needed_bytes)} on tier {names} ({parts})"
+    problem = f"{format_bytes(needed_bytes)} on tier {names} ({parts})"
     if tier.facts.filesystem in _OF_THE_KERNEL:
         raise UsageError(
-            asked,
-            f"{tier.facts.mount_point} ({tier.facts.filesystem}) is the kernel's own: nothing is "
-            "stored there",
+            problem,
+            f"{tier.facts.mount_point} ({tier.facts.filesystem}) is the kernel's: it stores no"
+            " files",
             "name a directory of a mounted disk in the host file",
         )
     raise UsageError(
-        asked,
+        problem,
         f"{format_bytes(free_bytes)} are free on {tier.facts.mount_point}"
         f" ({tier.facts.device or tier.facts.filesystem})",
-        f"free space there (harness data rm), take {smaller}, or another tier",
+        f"free space there (harness data rm), use {smaller}, or another tier",
     )

@@ -1,7 +1,7 @@
-"""Claims against the kernel: a tier is what the kernel says, or it is an error.
+"""Verify claims of tiers with the kernel.
 
-Every refusal names the claim with its file and line, the kernel's finding with the
-device it stands on, and the command that would make the claim true.
+Every error names the claim with file and line, the kernel's finding with the device, and the
+command that makes the claim true.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from harness.errors import UsageError
-from harness.tiers.explain import asked, describe, node_list, remedy
+from harness.supervise.user_files import User
+from harness.tiers.explain import claim_text, describe, node_list, remedy
 from harness.tiers.linux.kernel import LIVE, Kernel
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier, TierClaim, TierFacts, TierKind
 from harness.tiers.linux.numa import nodes
@@ -25,31 +25,16 @@ from harness.tiers.linux.probe import (
     facts_of_numa,
 )
 
-#: Names that promise persistent memory: on a disk such a tier is emulated. ``optane`` is
-#: not among them: an Optane SSD is a disk.
-_PROMISES_PMEM = re.compile(r"^(pmem|nvdimm|dcpmm)")
-#: Names that promise no more than a tmpfs gives; under any other it stands in for something.
-_PROMISES_TMPFS = re.compile(r"^(tmpfs|tmp|ram|ramdisk|dram|shm|memory|mem)(_|\d|$)")
+#: Names that mean persistent memory: on a disk such a tier is emulated. ``optane`` may be an SSD.
+_NAME_MEANS_PMEM = re.compile(r"^(pmem|nvdimm|dcpmm)")
+#: Names that fit a tmpfs; under any other, it is emulated.
+_NAME_MEANS_TMPFS = re.compile(r"^(tmpfs|tmp|ram|ramdisk|dram|shm|memory|mem)(_|\d|$)")
 
-
-class User(Protocol):
-    """Who the engines run as."""
-
-    @property
-    def uid(self) -> int:
-        """Numeric user."""
-
-    @property
-    def gid(self) -> int:
-        """Numeric group."""
-
-    @property
-    def name(self) -> str:
-        """For messages."""
+_NO_DOMAIN = "the platform reports no persistence domain: flushed data may not be durable"
 
 
 def verify(claim: TierClaim, user: User | None = None, kernel: Kernel = LIVE) -> Tier:
-    """The tier with its facts; UsageError where claim and kernel disagree.
+    """Return the tier with its facts; UsageError where claim and kernel disagree.
 
     ``user``: the unprivileged user that engines run as, None where that is us.
     """
@@ -62,6 +47,10 @@ def verify(claim: TierClaim, user: User | None = None, kernel: Kernel = LIVE) ->
     return mark_emulated(tier)
 
 
+def _wrong(claim: TierClaim, context: str, hint: str) -> UsageError:
+    return UsageError(claim_text(claim), context, hint)
+
+
 # Directories -------------------------------------------------------------------
 
 
@@ -70,16 +59,18 @@ def _verify_directory(claim: TierClaim, user: User | None, kernel: Kernel) -> Ti
     try:
         facts = facts_of_directory(path, kernel)
     except OSError as error:
-        raise UsageError(asked(claim), f"{path}: {error.strerror}", "check the path") from error
+        raise _wrong(claim, f"{path}: {error.strerror}", "check the path") from error
     if facts.read_only:
-        raise UsageError(
-            asked(claim),
+        raise _wrong(
+            claim,
             f"the mount {facts.mount_point} is read-only",
-            f"mount -o remount,rw {facts.mount_point} (dmesg tells if errors made it read-only)",
+            f"mount -o remount,rw {facts.mount_point} (see dmesg for its errors)",
         )
     if facts.kind != claim.kind:
-        raise UsageError(
-            asked(claim), f"the kernel says: {describe(facts)}", remedy(claim, facts, kernel)
+        raise _wrong(
+            claim,
+            f"the kernel reports: {describe(facts)}",
+            remedy(claim, facts, kernel),
         )
     _check_writable(claim, path, user)
     return Tier(claim, facts, tuple(directory_warnings(facts)))
@@ -87,32 +78,34 @@ def _verify_directory(claim: TierClaim, user: User | None, kernel: Kernel) -> Ti
 
 def _existing_directory(claim: TierClaim) -> Path:
     if claim.path is None:
-        raise UsageError(asked(claim), f"kind {claim.kind} without a path", "add path: /some/where")
+        raise _wrong(claim, f"kind {claim.kind} without a path", "add path: /directory")
     path = Path(claim.path)
     if not path.is_absolute():
-        raise UsageError(asked(claim), "the path is not absolute", "write the whole path")
+        raise _wrong(claim, "the path is not absolute", "use an absolute path")
     try:
         if path.is_dir():
             return path
-        found = "it is not a directory" if path.exists() else "there is no such directory"
+        found = "it is not a directory" if path.exists() else "no such directory"
     except OSError as error:
         found = str(error)
-    raise UsageError(asked(claim), found, f"mkdir -p {path}, or correct the path")
+    raise _wrong(claim, found, f"mkdir -p {path}, or correct the path")
 
 
 def _check_writable(claim: TierClaim, path: Path, user: User | None) -> None:
     if not os.access(path, os.W_OK | os.X_OK):
         me = os.geteuid()
-        raise UsageError(
-            asked(claim), f"user {me} may not write to it", f"chown {me} {path}, or run as root"
+        raise _wrong(
+            claim,
+            f"user {me} may not write to it",
+            f"chown {me} {path}, or run as root",
         )
     if user is None:
         return
     for directory in (path.resolve(), *path.resolve().parents):
         if not may_enter(directory, user):
-            raise UsageError(
-                asked(claim),
-                f"user {user.name!r}, who runs the engines, may not enter {directory}",
+            raise _wrong(
+                claim,
+                f"the engines' user {user.name!r} may not enter {directory}",
                 f"chmod o+x {directory}, or choose a path outside it",
             )
 
@@ -130,7 +123,7 @@ def may_enter(directory: Path, user: User) -> bool:
 
 
 def directory_warnings(facts: TierFacts) -> list[str]:
-    """What a reader of this tier's numbers must know."""
+    """Return warnings on this tier's results."""
     warnings = []
     options = set(facts.mount_options)
     if options & {"nobarrier", "barrier=0"}:
@@ -138,13 +131,15 @@ def directory_warnings(facts: TierFacts) -> list[str]:
     if facts.rotational:
         warnings.append(f"{facts.device} is a rotating disk")
     if facts.filesystem == "overlay":
-        warnings.append("an overlay file system: the device below cannot be told")
+        warnings.append("an overlay file system: its device is unknown")
     if facts.kind == "block" and not facts.disks and facts.filesystem != "overlay":
-        warnings.append(f"no block device is behind {facts.filesystem}: its numbers say little")
+        warnings.append(f"{facts.filesystem} has no block device: its results mean little")
     if facts.kind == "fsdax" and facts.namespace_alignment_bytes not in (None, 1 << 21, 1 << 30):
         warnings.append("namespace aligned to less than 2 MiB: no huge page faults")
     if facts.persistence_domain == "unknown":
-        warnings.append("the platform names no persistence domain: flushed data may not be durable")
+        warnings.append(
+            "the platform reports no persistence domain: flushed data may not be durable"
+        )
     return warnings
 
 
@@ -153,49 +148,51 @@ def directory_warnings(facts: TierFacts) -> list[str]:
 
 def _verify_devdax(claim: TierClaim, kernel: Kernel) -> Tier:
     if claim.device is None:
-        raise UsageError(asked(claim), "kind devdax without a device", "add device: /dev/dax0.0")
+        raise _wrong(claim, "kind devdax without a device", "add device: /dev/dax0.0")
     known = kernel.names("/sys/bus/dax/devices")
     try:
         facts = facts_of_devdax(claim.device, kernel)
     except OSError as error:
         names = ", ".join(f"/dev/{name}" for name in known)
-        do = f"there are: {names}" if names else "make one: ndctl create-namespace -m devdax"
-        raise UsageError(asked(claim), str(error), do) from error
+        hint = f"devices: {names}" if names else "create one: ndctl create-namespace -m devdax"
+        raise _wrong(claim, str(error), hint) from error
     if not facts.dax:
-        raise UsageError(
-            asked(claim),
-            f"the kernel says: {describe(facts)}: no character device to map",
+        raise _wrong(
+            claim,
+            f"the kernel reports: {describe(facts)}: no character device to map",
             f"daxctl reconfigure-device --mode=devdax {Path(claim.device).name}",
         )
     warnings = []
     if facts.persistence_domain == "unknown":
-        warnings.append("the platform names no persistence domain: flushed data may not be durable")
+        warnings.append(
+            "the platform reports no persistence domain: flushed data may not be durable"
+        )
     if not os.access(claim.device, os.R_OK | os.W_OK) and kernel is LIVE:
         warnings.append(f"{claim.device} may not be opened by this user")
     return Tier(claim, facts, tuple(warnings))
 
 
 def _verify_numa(claim: TierClaim, kernel: Kernel) -> Tier:
-    wanted = node_list(claim)
-    if not wanted:
-        raise UsageError(asked(claim), "kind numa without a node", "add node: 1")
-    if claim.policy == "interleave" and len(wanted) < 2:
-        raise UsageError(
-            asked(claim), "interleave over a single node", "write nodes: [0, 2], or policy: bind"
+    claimed = node_list(claim)
+    if not claimed:
+        raise _wrong(claim, "kind numa without a node", "add node: 1")
+    if claim.policy == "interleave" and len(claimed) < 2:
+        raise _wrong(
+            claim,
+            "interleave over a single node",
+            "write nodes: [0, 2], or policy: bind",
         )
     found = {node.node: node for node in nodes(kernel)}
-    for number in wanted:
+    for number in claimed:
         if number not in found:
-            raise UsageError(
-                asked(claim), f"the kernel has no node {number}", _known_nodes(list(found))
-            )
+            raise _wrong(claim, f"the kernel has no node {number}", _known_nodes(list(found)))
         if not found[number].memory_bytes:
-            raise UsageError(
-                asked(claim),
+            raise _wrong(
+                claim,
                 f"node {number} has no memory",
                 "online it (daxctl online-memory), or name another node",
             )
-    return Tier(claim, _sum_nodes([facts_of_numa(number, kernel) for number in wanted]))
+    return Tier(claim, _sum_nodes([facts_of_numa(number, kernel) for number in claimed]))
 
 
 def _known_nodes(numbers: Sequence[int]) -> str:
@@ -217,23 +214,23 @@ def _sum_nodes(facts: Sequence[TierFacts]) -> TierFacts:
 
 
 def mark_emulated(tier: Tier) -> Tier:
-    """What stands in for something else is marked, whoever named it so."""
+    """Mark a tier as emulated by its claim, its facts or its name."""
     claim, warnings = tier.claim, list(tier.warnings)
     emulates = claim.emulates
     if MEMMAP_NOTE in tier.facts.notes:
         emulates = emulates or "pmem"
         warnings.append(MEMMAP_NOTE)
     elif not emulates:
-        emulates = _promised(claim.name, tier.facts.kind)
+        emulates = _emulated_by_name(claim.name, tier.facts.kind)
     if emulates:
-        warnings.append(f"EMULATED: a {tier.facts.kind} stands in for {emulates}")
+        warnings.append(f"EMULATED: {emulates} is a {tier.facts.kind}")
     return Tier(replace(claim, emulates=emulates), tier.facts, tuple(warnings))
 
 
-def _promised(name: str, kind: TierKind) -> str | None:
-    """What a tier's name promises and its kind does not give."""
-    if kind == "tmpfs" and not _PROMISES_TMPFS.match(name):
-        return "pmem" if _PROMISES_PMEM.match(name) else name
-    if kind == "block" and _PROMISES_PMEM.match(name):
+def _emulated_by_name(name: str, kind: TierKind) -> str | None:
+    """Return what a tier's name means and its kind is not."""
+    if kind == "tmpfs" and not _NAME_MEANS_TMPFS.match(name):
+        return "pmem" if _NAME_MEANS_PMEM.match(name) else name
+    if kind == "block" and _NAME_MEANS_PMEM.match(name):
         return "pmem"
     return None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.host import consent_words
+from harness.cli.host import consent_options
 
 PARANOID = "proc/sys/kernel/perf_event_paranoid"
 THP = "sys/kernel/mm/transparent_hugepage/enabled"
@@ -99,6 +99,6 @@ def test_what_is_known_beforehand(harness, argv, words):
 def test_of_several_hosts_consent_names_the_host():
     names = ["namespace0.0", "namespace1.0"]
     alone = "--confirm-destroy --destroy namespace0.0 --destroy namespace1.0"
-    assert consent_words(names, None) == alone
+    assert consent_options(names, None) == alone
     of_two = "--confirm-destroy --destroy db1:namespace0.0 --destroy db1:namespace1.0"
-    assert consent_words(names, "db1") == of_two
+    assert consent_options(names, "db1") == of_two

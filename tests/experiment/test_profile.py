@@ -124,7 +124,7 @@ def test_a_slip_in_one_value_of_an_axis_is_named_with_the_line_of_that_value():
         (UsageError("DuckDB setting 'jit'", "no such setting (did you mean 'size'?)"),
          "p.yml:12: DuckDB setting 'jit'"),
         (UsageError("settings", 'unrecognized parameter "jit"'), "p.yml:12: settings"),
-        (UsageError("placement 'pmem-both' puts data on tier 'pmem'", "there is no tier 'pmem'"),
+        (UsageError("placement 'pmem-both' puts data on tier 'pmem'", "no such tier: 'pmem'"),
          "p.yml:8: placement 'pmem-both' puts data on tier 'pmem'"),
         (UsageError("the disk", "too small (did you mean 'jit'?)"), "the disk"),
     ],

@@ -436,7 +436,7 @@ def test_a_goal_spares_no_ones_named_namespace() -> None:
 
 
 def test_without_modules_a_goal_is_refused_in_ipmctls_words() -> None:
-    error = "ipmctl says (exit 1): Initialization failed. No PMem modules in the system."
+    error = "ipmctl fails (exit 1): Initialization failed. No PMem modules in the system."
     for desired in (GOAL, DesiredState("memory-mode")):
         changes = plan_changes(state_of("fresh-labels", goals=Goals(error)), desired)
         assert "No PMem modules in the system" in refused(changes)["goal"]

@@ -180,7 +180,7 @@ def test_memory_that_does_not_come_back_is_told(host: SimulatedHost) -> None:
     assert "dax1.0" in load_record(host.files.record).dax
     device.stuck, device.movable = False, False
     outcome = teardown(host)
-    assert "dax1.0: its memory went online as not movable" in refused(outcome)
+    assert "dax1.0: its memory is online as not movable" in refused(outcome)
     assert "restart the host" in refused(outcome)
     device.mode, device.online = "devdax", 0  # that restart
     assert teardown(host).failures == []
@@ -436,4 +436,4 @@ def test_memory_that_a_restart_undoes_is_told(
         (folder / "90-daxctl-device.rules").write_text(rule)
     outcome = devdax(pmem, mode="system-ram", owner=None)
     assert (outcome.refusals, outcome.failures) == ([], [])
-    assert any("acts by daxctl.conf(5)" in note for note in outcome.notes) is told
+    assert any("apply daxctl.conf(5)" in note for note in outcome.notes) is told

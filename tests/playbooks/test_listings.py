@@ -6,6 +6,7 @@ import pytest
 from recorded import optane, recording
 from tierbench import ipmctl
 from tierbench.commands import Commands, Done
+from tierbench.linux import resource_table
 from tierbench.namespace_users import parse_blkid, probe
 from tierbench.ndctl import parse_daxctl, parse_ndctl
 
@@ -112,8 +113,8 @@ def test_what_blkid_cannot_tell_is_not_taken_for_nothing(
 
 
 def test_capacities_of_modules_in_app_direct_and_in_memory_mode() -> None:
-    app_direct = ipmctl.parse_resources(optane("resources-app-direct"))
-    memory = ipmctl.parse_resources(optane("resources-memory-mode"))
+    app_direct = resource_table(optane("resources-app-direct"))
+    memory = resource_table(optane("resources-memory-mode"))
     assert app_direct and memory
     assert app_direct["AppDirect"] == (0, 3024 << 30)
     assert app_direct["Volatile"] == (round(381.5 * (1 << 30)), 0)
@@ -134,7 +135,7 @@ def test_types_of_regions_and_a_pending_goal() -> None:
 def test_without_modules_ipmctls_words_are_the_reason() -> None:
     goals = ipmctl.read_goals(Answers(1, recording("ipmctl-resources-none")))
     assert goals.error == (
-        "ipmctl says (exit 1): Initialization failed. No PMem modules in the system."
+        "ipmctl fails (exit 1): Initialization failed. No PMem modules in the system."
     )
 
 

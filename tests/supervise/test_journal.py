@@ -66,10 +66,10 @@ def test_the_directory_belongs_to_the_servers_user(journal, tmp_path):
 def test_what_is_there_already_is_not_taken(journal, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("…")
-    with pytest.raises(UsageError, match="something is there already"):
+    with pytest.raises(UsageError, match="it already exists"):
         journal.register_directory(tmp_path / "mine")
     (tmp_path / "link").symlink_to(tmp_path / "mine")
-    with pytest.raises(UsageError, match="something is there already"):
+    with pytest.raises(UsageError, match="it already exists"):
         journal.register_directory(tmp_path / "link")
     with pytest.raises(UsageError, match="No such file"):
         journal.register_directory(tmp_path / "none" / "work")

@@ -12,8 +12,7 @@ from recorded_kernel import RecordedKernel, load
 from harness import paths
 from harness.errors import UsageError
 from harness.paths import data_folder
-from harness.tiers.discovery import find_tiers, find_tiers_and_problems
-from harness.tiers.host_scan import discover, emulate
+from harness.tiers.discovery import discover, emulate, find_tiers, find_tiers_and_problems
 from harness.tiers.hostfile import find_host_file, load_host_file, search_order
 from harness.tiers.linux.model import TIER_KINDS
 from harness.tiers.linux.probe import facts_of_directory
@@ -64,8 +63,8 @@ def test_a_host_file_names_tiers_with_prices_and_lines(tmp_path: Path) -> None:
         ("  ssd:\n    kind: block\n    kind: tmpfs\n", 5, "the key 'kind' stands twice"),
         ("  SSD: {kind: block, path: /x}\n", 3, "'SSD' is not a valid name here"),
         ("  ssd: {kind: block}\n", 3, "tier 'ssd' has no place"),
-        ("  a: {kind: block, path: /x}\n  b: {kind: numa, path: /x}\n", 4, "'path' does not go"),
-        ("  a: {kind: block, path: /x, policy: bind}\n", 3, "'policy' does not go with"),
+        ("  a: {kind: block, path: /x}\n  b: {kind: numa, path: /x}\n", 4, "'path' is not valid"),
+        ("  a: {kind: block, path: /x, policy: bind}\n", 3, "'policy' is not valid with"),
         ("  a: {kind: numa, node: 1, nodes: [0, 1]}\n", 3, "has node and nodes"),
         ("  a: {kind: block, path: /x\n", 4, "expected"),
     ],
@@ -160,7 +159,7 @@ def test_emulation_does_not_follow_a_link_that_somebody_left(tmp_path: Path) -> 
 
 def test_a_real_tier_is_not_emulated_unless_told() -> None:
     real = {"ram": find_tiers()["ssd"]}
-    with pytest.raises(UsageError, match="there is a real tier 'ram' here"):
+    with pytest.raises(UsageError, match="a real tier has the name 'ram'"):
         emulate("ram", real)
     assert emulate("ram", real, although_real=True).emulated
 

@@ -49,8 +49,8 @@ def test_a_placement_gets_the_tier_of_each_part_and_a_memory_policy() -> None:
 @pytest.mark.parametrize(
     ("placement", "found", "do"),
     [
-        ("pmen-both", "there is no tier 'pmen' (did you mean 'pmem'?)", "--emulate pmen"),
-        ("data=ssd,wal=cxl", "it holds no files", "tiers that fit: pmem, ssd"),
+        ("pmen-both", "no such tier: 'pmen' (did you mean 'pmem'?)", "--emulate pmen"),
+        ("data=ssd,wal=cxl", "is a memory node without files", "tiers that fit: pmem, ssd"),
         ("data=pmem_raw", "the character device /dev/dax0.0", "tiers that fit: pmem, ssd"),
         ("data=ssd,memory=pmem", "can only be bound to a NUMA node", "tiers that fit: cxl, mixed"),
     ],
@@ -69,14 +69,14 @@ def test_parts_on_one_file_system_are_added_up() -> None:
         check_space([(ssd, "data", 600), (pmem, "wal", 500)], lambda _: 1000, "fewer --warehouses")
     assert refused.value.problem == "1.07 KiB on tier 'ssd' and 'pmem' (data 600 B, wal 500 B)"
     assert "1000 B are free" in refused.value.context
-    assert "take fewer --warehouses, or" in refused.value.hint
+    assert "use fewer --warehouses, or" in refused.value.hint
 
 
 def test_a_file_system_of_the_kernel_is_not_called_full() -> None:
     facts = TierFacts("block", mount_point="/sys", filesystem="sysfs", filesystem_id="0:21")
     with pytest.raises(UsageError) as refused:
         check_space([(Tier(TierClaim("ssd", "block", path="/sys/kernel"), facts), "data", 1)])
-    assert "/sys (sysfs) is the kernel's own" in refused.value.context
+    assert "/sys (sysfs) is the kernel's: it" in refused.value.context
     assert "free space" not in refused.value.hint
 
 

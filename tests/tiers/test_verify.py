@@ -10,8 +10,8 @@ import pytest
 from recorded_kernel import RecordedKernel, load, write
 
 from harness.errors import UsageError
+from harness.tiers.discovery import discover
 from harness.tiers.explain import describe, remedy
-from harness.tiers.host_scan import discover
 from harness.tiers.linux.kernel import Kernel
 from harness.tiers.linux.model import Tier, TierClaim, TierFacts
 from harness.tiers.linux.probe import facts_of_directory
@@ -42,15 +42,15 @@ def test_pmem_that_is_no_pmem_is_refused_before_the_root_disk_is_written(tmp_pat
     claim = TierClaim("pmem", "fsdax", path=str(tmp_path), source="host.yml:4")
     with pytest.raises(UsageError) as refused:
         verify(claim)
-    assert refused.value.problem == f"tier 'pmem' in host.yml:4 says kind fsdax at {tmp_path}"
-    assert "the kernel says: " in refused.value.context
+    assert refused.value.problem == f"tier 'pmem' in host.yml:4 has kind fsdax at {tmp_path}"
+    assert "the kernel reports: " in refused.value.context
     assert f"nothing is mounted at {tmp_path}" in refused.value.hint
 
 
 @pytest.mark.parametrize(
     ("path", "found"),
     [
-        ("/nonexistent/pmem", "there is no such directory"),
+        ("/nonexistent/pmem", "no such directory"),
         ("/etc/passwd", "it is not a directory"),
         ("relative/path", "the path is not absolute"),
         ("/proc", "on proc"),
@@ -65,7 +65,7 @@ def test_paths_that_cannot_be_tiers(path: str, found: str) -> None:
 def test_a_tier_that_stands_in_for_pmem_is_marked_whoever_named_it() -> None:
     tier = verify(TierClaim("pmem", "tmpfs", path="/dev/shm", source="host.yml:3"))
     assert tier.emulated
-    assert tier.warnings[-1] == "EMULATED: a tmpfs stands in for pmem"
+    assert tier.warnings[-1] == "EMULATED: pmem is a tmpfs"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_user_who_may_not_enter_is_found_beforehand(tmp_path: Path) -> None:
     closed.chmod(0o700)
     with pytest.raises(UsageError) as refused:
         verify(TierClaim("ssd", kind, path=str(closed / "tier")), _Nobody())
-    assert "user 'nobody', who runs the engines, may not enter" in refused.value.context
+    assert "the engines' user 'nobody' may not enter" in refused.value.context
     assert refused.value.hint.startswith("chmod o+x ")
 
 
@@ -141,7 +141,7 @@ def test_the_sector_trap_in_words(nvdimms: RecordedKernel) -> None:
     claim = TierClaim("pmem", "fsdax", path="/mnt/xfs-on-sector")
     assert describe(facts).startswith("xfs on sector namespace namespace0.2 (/dev/pmem0.2s)")
     assert "no DAX" in describe(facts)
-    assert "without a word" in remedy(claim, facts, nvdimms)
+    assert "ignores it" in remedy(claim, facts, nvdimms)
 
 
 def test_small_blocks_are_named_as_the_reason_for_no_dax(nvdimms: RecordedKernel) -> None:
@@ -163,5 +163,5 @@ def test_an_unmounted_pmem_device_is_offered(nvdimms: RecordedKernel, tmp_path: 
         advice = remedy(TierClaim("pmem", "fsdax", path="/mnt/unmounted"), facts, nvdimms)
     finally:
         mountinfo.write_text(before)
-    assert "lands on /dev/nvme0n1" in advice
+    assert "its files are on /dev/nvme0n1" in advice
     assert "mount -o dax /dev/pmem0 /mnt/unmounted first" in advice

@@ -14,7 +14,7 @@ sys.path.insert(0, "/opt/harness")
 
 from harness.errors import UsageError
 from harness.host.facts import host_facts
-from harness.tiers.host_scan import discover
+from harness.tiers.discovery import discover
 from harness.tiers.linux.kernel import LIVE
 from harness.tiers.linux.model import TierClaim
 from harness.tiers.linux.pmem import namespaces

@@ -112,9 +112,9 @@ def test_xfs_took_dax_always_on_a_sector_namespace_and_the_claim_is_refused(
     answer: dict[str, Any],
 ) -> None:
     error = answer["claims"]["trap"]["error"]
-    assert error["problem"] == "tier 'trap' in host.yml:12 says kind fsdax at /mnt/xfs-on-sector"
+    assert error["problem"] == "tier 'trap' in host.yml:12 has kind fsdax at /mnt/xfs-on-sector"
     assert "xfs on sector namespace namespace0.2 (/dev/pmem0.2s)" in error["context"]
-    assert "statx shows no DAX" in error["context"]
+    assert "statx reports no DAX" in error["context"]
     assert "without a word" in error["hint"]
     assert "create-namespace -f -e namespace0.2 -m fsdax" in error["hint"]
 
@@ -122,14 +122,14 @@ def test_xfs_took_dax_always_on_a_sector_namespace_and_the_claim_is_refused(
 @pytest.mark.parametrize(
     ("claim", "found", "do"),
     [
-        ("nodax", "statx shows no DAX", "mount -o dax /dev/pmem1 /mnt/ext4-nodax"),
+        ("nodax", "statx reports no DAX", "mount -o dax /dev/pmem1 /mnt/ext4-nodax"),
         ("raw", "on raw namespace namespace1.1", "a raw namespace has no DAX"),
-        ("as_disk", "ext4 on fsdax namespace namespace0.0", "say kind: fsdax"),
-        ("want_nodax", "statx shows DAX", "-o dax=never"),
+        ("as_disk", "ext4 on fsdax namespace namespace0.0", "set kind: fsdax"),
+        ("want_nodax", "statx reports DAX", "-o dax=never"),
         ("unmounted", "ext4 on /dev/nvme0n1", "nothing is mounted at /mnt/unmounted"),
         ("read_only", "is read-only", "remount,rw"),
-        ("missing", "there is no such directory", "mkdir -p /mnt/nowhere"),
-        ("closed", "'engines', who runs the engines, may not enter /root", "chmod o+x /root"),
+        ("missing", "no such directory", "mkdir -p /mnt/nowhere"),
+        ("closed", "the engines' user 'engines' may not enter /root", "chmod o+x /root"),
         ("dax_taken", "driver kmem", "--mode=devdax dax1.5"),
         ("dax_absent", "no DAX device dax9.9", "/dev/dax1.4"),
         ("empty_node", "the kernel has no node 2", "nodes here: 0, 1, 3"),

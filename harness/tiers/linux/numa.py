@@ -72,7 +72,7 @@ _ORIGINS = {
     "nvdimm": "persistent memory used as system-ram",
     "cxl": "CXL memory",
     "soft-reserved": "special-purpose memory (soft-reserved)",
-    None: "of a kind that its place in sysfs does not tell",
+    None: "of unknown kind",
 }
 
 

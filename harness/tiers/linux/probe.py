@@ -2,8 +2,8 @@
 
 Nothing is written except a file without a name, to ask statx about it. The
 decisive facts of a directory on persistent memory are the namespace's mode and
-statx's DAX attribute: mount options are wishes (xfs takes ``dax=always`` on a
-sector namespace without a word, and without DAX).
+statx's DAX attribute: mount options do not count (xfs accepts ``dax=always`` on a
+sector namespace and mounts without DAX).
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ def stacks_of(mount: Mount, kernel: Kernel) -> list[Stack]:
 
 def _no_device_notes(mount: Mount) -> list[str]:
     if mount.filesystem in _NETWORK_FILESYSTEMS:
-        return [f"{mount.filesystem} is a network file system: the device is elsewhere"]
+        return [f"{mount.filesystem} is a network file system: the device is remote"]
     if mount.filesystem == "overlay":
-        return ["an overlay: the device below cannot be told, and writes copy whole files up"]
-    return [f"no block device is behind {mount.filesystem}: what holds the bytes cannot be told"]
+        return ["an overlay: its device is unknown, and writes copy whole files up"]
+    return [f"{mount.filesystem} has no block device: its storage is unknown"]
 
 
 def _with_namespaces(facts: TierFacts, disks: Sequence[Disk], kernel: Kernel) -> TierFacts:
@@ -112,7 +112,7 @@ def _with_namespaces(facts: TierFacts, disks: Sequence[Disk], kernel: Kernel) ->
     if not pmem:
         return facts
     if len(pmem) < len(found):
-        note = "part of the file system is persistent memory, part is not: counted as block"
+        note = "only part of the file system is persistent memory: counted as block"
         return replace(facts, notes=(*facts.notes, note))
     modes = list(dict.fromkeys(namespace.mode for namespace in pmem))
     domains = dict.fromkeys(n.region.persistence_domain or "unknown" for n in pmem)

@@ -1,4 +1,4 @@
-"""What ipmctl tells of Optane modules: how their capacity is used, and which goal is pending.
+"""Use of Optane modules' capacity and their pending goal, as ipmctl reports them.
 
 Its text output is read, never its XML: ``-o nvmxml`` implies ``-force`` (ipmctl-create-goal(1)).
 """
@@ -9,16 +9,8 @@ import re
 from dataclasses import dataclass
 
 from .commands import Commands
+from .linux import resource_table
 
-_UNITS = {
-    "B": 1,
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
-    "MiB": 1 << 20,
-    "GiB": 1 << 30,
-    "TiB": 1 << 40,
-}
 #: DRAM to Optane: outside of it, Memory Mode's cache is too small or the capacity wasted.
 RATIO_LEAST, RATIO_MOST = 4, 16
 
@@ -28,7 +20,7 @@ class Goals:
     """``error``: why nothing else is known, in ipmctl's words. Capacities in bytes.
 
     ``dram_bytes``, ``physical_bytes``: all of the DRAM and of the modules, whatever it is used as;
-    ``physical_bytes`` 0 where ipmctl does not tell it.
+    ``physical_bytes`` 0 where ipmctl does not report it.
     ``types``: PersistentMemoryType of every region. ``pending``: a goal waits for a restart.
     """
 
@@ -42,19 +34,20 @@ class Goals:
 
 
 def read_goals(commands: Commands) -> Goals:
-    """Asks ipmctl; three calls where there are modules, one where there are none."""
+    """Run ipmctl: three times where there are modules, else once."""
     if not commands.has("ipmctl"):
         return Goals(error="ipmctl is not installed")
     resources = commands.run(["ipmctl", "show", "-u", "B", "-memoryresources"])
     if resources.rc:
-        return Goals(error=f"ipmctl says (exit {resources.rc}): {resources.words}")
-    table = parse_resources(resources.out)
-    if table is None:
+        return Goals(error=f"ipmctl fails (exit {resources.rc}): {resources.words}")
+    found = resource_table(resources.out)
+    if not found:
         return Goals(error=f"cannot parse ipmctl's output: {resources.words[:200]}")
+    table = dict.fromkeys(("Volatile", "AppDirect", "Cache", "Physical"), (0, 0)) | found
     regions = commands.run(["ipmctl", "show", "-region"])
     goal = commands.run(["ipmctl", "show", "-goal"])
     if goal.rc and "no goal" not in goal.words.lower():
-        return Goals(error=f"ipmctl show -goal says (exit {goal.rc}): {goal.words}")
+        return Goals(error=f"ipmctl show -goal fails (exit {goal.rc}): {goal.words}")
     return Goals(
         volatile_bytes=table["Volatile"][1],
         app_direct_bytes=table["AppDirect"][1],
@@ -63,29 +56,6 @@ def read_goals(commands: Commands) -> Goals:
         pending=is_pending(goal.out),
         physical_bytes=table["Physical"][1],
     )
-
-
-def parse_resources(text: str) -> dict[str, tuple[int, int]] | None:
-    """Row name → (DDR, modules) in bytes, of ``show -memoryresources`` of versions 2 and 3.
-
-    None where it has no such table.
-    """
-    found = dict.fromkeys(("Volatile", "AppDirect", "Cache", "Physical"), (0, 0))
-    columns: tuple[int, int] | None = None
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.split("|")]
-        if cells[0] == "MemoryType":
-            modules = [n for n, cell in enumerate(cells) if cell in ("PMemModule", "DCPMM")]
-            columns = (cells.index("DDR"), modules[0]) if modules and "DDR" in cells else None
-        elif columns and len(cells) > max(columns):
-            found[cells[0]] = (capacity(cells[columns[0]]), capacity(cells[columns[1]]))
-    return found if columns else None
-
-
-def capacity(text: str) -> int:
-    """Bytes of ``504.000 GiB``; ``-`` and empty cells are 0."""
-    match = re.fullmatch(r"([\d.]+)\s*([A-Za-z]+)", text.strip())
-    return round(float(match.group(1)) * _UNITS.get(match.group(2), 0)) if match else 0
 
 
 def parse_regions(text: str) -> tuple[str, ...]:
@@ -135,7 +105,7 @@ def is_met(
 
 
 def unmapped_percent(goals: Goals) -> float | None:
-    """What of the modules is neither memory nor AppDirect; None where ipmctl does not tell."""
+    """What of the modules is neither memory nor AppDirect; None if unknown."""
     if not goals.physical_bytes:
         return None
     mapped = goals.volatile_bytes + goals.app_direct_bytes

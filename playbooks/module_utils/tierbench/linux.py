@@ -1,4 +1,4 @@
-"""What Linux reports about places where bytes live: the harness's own code, as a module finds it.
+"""The harness's code on storage and memory in Linux, as a module imports it.
 
 ``ansible.cfg`` names the folder that has it among the paths of ``module_utils``.
 """
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from harness.tiers.linux.block import Stack, stack_of
+    from harness.tiers.linux.ipmctl import resource_table
     from harness.tiers.linux.kernel import LIVE, Kernel
     from harness.tiers.linux.model import TierFacts
     from harness.tiers.linux.mounts import Mount, mounts
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     )
 else:
     from ansible.module_utils.linux.block import Stack, stack_of
+    from ansible.module_utils.linux.ipmctl import resource_table
     from ansible.module_utils.linux.kernel import LIVE, Kernel
     from ansible.module_utils.linux.model import TierFacts
     from ansible.module_utils.linux.mounts import Mount, mounts
@@ -46,6 +48,7 @@ __all__ = [
     "facts_of_numa",
     "mounts",
     "namespace_of",
+    "resource_table",
     "stack_of",
     "stacks_of",
 ]
