@@ -3,9 +3,9 @@
 
 scripts/check_words.py [--count] [PATH…]
 
-Text is user-visible in Python and C string literals, in the docstrings of commands (their help), in
-templates, in YAML (which is read with its comments), and in Markdown outside code. Without PATH, all of
-the product is searched.
+Text is user-visible in Python and C string literals, in the docstrings of commands (their help),
+in templates, in YAML (with its comments), and in Markdown outside code. Without PATH, all of the
+product is searched.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ WORDS = {
     r"golden data": "dataset",
 }
 #: Places where a word has its ordinary meaning: file to texts that contain it.
-ALLOWED: dict[str, tuple[str, ...]] = {}
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "harness/supervise/credentials.py": ("nobody",),  # the user
+}
 _WORD = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern in WORDS), re.IGNORECASE)
 _C_LITERAL = re.compile(r'//[^\n]*|/\*.*?\*/|"((?:\\.|[^"\\\n])*)"', re.S)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.S)
