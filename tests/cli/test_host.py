@@ -45,7 +45,7 @@ def test_plan_apply_verify_restore(tuned):
     planned = tuned("plan")
     assert planned.code == 0, planned.err
     assert "1 step, nothing is changed" in planned.out and "2 → 1" in planned.out
-    assert "not here: frequency governor" in planned.out
+    assert "missing: frequency governor" in planned.out
     assert tuned.value == "2" and not tuned.record.exists()
 
     deviates = tuned("verify")
@@ -74,7 +74,7 @@ def test_a_value_that_the_host_does_not_take_is_refused_with_its_name(tuned):
     (tuned.root / THP).write_text("always [madvise] never\n")
     refused = tuned("apply", "--set=tune_host_transparent_huge_pages=sometimes", "--json")
     assert refused.code == 2
-    assert refused.json["error"]["hint"] == "choose of always, madvise, never"
+    assert refused.json["error"]["hint"] == "choose one of always, madvise, never"
     assert f"/{THP}" in refused.json["error"]["context"]
     assert tuned.value == "2"
 
@@ -83,9 +83,9 @@ def test_a_value_that_the_host_does_not_take_is_refused_with_its_name(tuned):
     ("argv", "words"),
     [
         (["apply", "apdirect"], "did you mean 'appdirect'"),
-        (["restore", "engines"], "stays in directories of its own"),
+        (["restore", "engines"], "are not removed"),
         (["apply", "appdirect", "--destroy", "namespace0.0"], "it is not confirmed"),
-        (["apply", "appdirect", "--set", "confirm_destroy=true"], "an option of its own"),
+        (["apply", "appdirect", "--set", "confirm_destroy=true"], "an option sets this variable"),
         (["plan", "tune", "--inventory", "/nonexistent.yml"], "no such file"),
         (["plan", "tune", "--limit", "elsewhere"], "run tune-host.yml"),
     ],
