@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli import show
-from harness.cli.common import JsonOption, key_values, print_json, print_table, store
+from harness.cli.common import JsonOption, print_json, print_table, store
 from harness.cli.micro_table import print_figures
 from harness.cli.options import CommonOptions
 from harness.errors import UsageError
@@ -136,7 +136,7 @@ class MicroOptions(CommonOptions):
 
 def _parameters(options: MicroOptions) -> dict[str, str]:
     """From ``--param`` and the options of the same names; UsageError for one given twice."""
-    given = key_values(options.param, "--param")
+    given = dict(options.pairs)
     plain = {
         "threads": options.threads,
         "cpus": options.cpus,
@@ -154,7 +154,7 @@ def _parameters(options: MicroOptions) -> dict[str, str]:
     return given | {key: str(value) for key, value in plain.items() if value is not None}
 
 
-def run_micro(options: MicroOptions, _own: Mapping[str, Any]) -> None:
+def run_micro(options: MicroOptions) -> None:
     """Run a suite on each tier, or say what would be run."""
     asked = _asked(options)
     with (

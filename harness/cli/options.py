@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from harness import registry
-from harness.cli.common import EmulateOption, HostOption, JsonOption, QuietOption, ResultsOption
+from harness.cli.common import (
+    EmulateOption,
+    HostOption,
+    JsonOption,
+    QuietOption,
+    ResultsOption,
+    key_values,
+)
 from harness.errors import UsageError, nearest
 from harness.workloads.parameters import Choice, Count, Flag, Number, Parameter, Parameters, Time
 
@@ -45,6 +52,8 @@ class CommonOptions:
     results: ResultsOption = None
     json_: JsonOption = False
     quiet: QuietOption = False
+    #: The parameters of ``param`` and of the command's own options; not an option itself.
+    pairs: Mapping[str, str] = field(default_factory=dict)
 
 
 T = TypeVar("T", bound=CommonOptions)
@@ -57,28 +66,40 @@ def option_text(name: str) -> str:
 
 def callback(
     options: type[T],
-    start: Callable[[T, Mapping[str, Any]], None],
+    start: Callable[[T], None],
     parameters: type[Parameters] | None = None,
     without: Collection[str] = (),
 ) -> Callable[..., None]:
     """Make a command's function from its options.
 
-    ``start`` gets the options of the dataclass, ``without`` some fields, and by name the given
-    values of ``parameters``. An option of theirs replaces the dataclass's option of that name.
+    ``start`` gets the options of the dataclass, ``without`` some fields; the options of
+    ``parameters`` are another form of ``--param`` and are added to it. An option of theirs
+    replaces the dataclass's option of that name.
     """
     own = parameters.options() if parameters else {}
-    by_argument = {_OWN + one.field: one.name for one in own.values()}
 
     def command(**given: Any) -> None:
-        values = {name: given.pop(argument) for argument, name in by_argument.items()}
-        start(options(**given), {name: v for name, v in values.items() if v is not None})
+        pairs = key_values(given.get("param"), "--param")
+        for one in own.values():
+            value = given.pop(_OWN + one.field)
+            if value is None:
+                continue
+            text = str(value).lower() if isinstance(value, bool) else value
+            if one.name in pairs:
+                raise UsageError(
+                    f"{one.option} {text} and --param {one.name}={pairs[one.name]}",
+                    f"{one.name} is given twice",
+                    "leave one of the two out",
+                )
+            pairs[one.name] = text
+        start(options(**given, pairs=pairs))
 
     hints = get_type_hints(options, include_extras=True)
     common = {one.name for one in fields(CommonOptions)}
     kept = [
         one
         for one in sorted(fields(options), key=lambda one: one.name in common)
-        if option_text(one.name) not in own and one.name not in without
+        if option_text(one.name) not in own and one.name not in {"pairs", *without}
     ]
     arguments = [_argument(_OWN + one.field, _annotation(one), None) for one in own.values()]
     arguments += [_argument(one.name, hints[one.name], one.default) for one in kept]

@@ -7,7 +7,7 @@ those of :class:`RunOptions`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,9 +25,8 @@ from harness.execution.opening import open_environment
 from harness.execution.run_list import plan_steps, run_plan
 from harness.experiment.profile import Plan, expand
 from harness.progress import progress_on_stderr
-from harness.store.spec import Json
 from harness.workloads.parameters import Parameters
-from harness.yamlfile import Document, scalar
+from harness.yamlfile import Document
 
 #: The experiment of runs without a name.
 _UNNAMED = "command-line"
@@ -90,9 +89,9 @@ class RunOptions(CommonOptions):
     ] = False
 
 
-def run(parameters: type[Parameters], options: RunOptions, own: Mapping[str, Any]) -> None:
-    """Run a workload on engines and placements; ``own``: values of its options, by parameter."""
-    plan = _plan(parameters, options, _params(parameters, options, own))
+def run(parameters: type[Parameters], options: RunOptions) -> None:
+    """Run a workload on engines and placements."""
+    plan = _plan(parameters, options)
     into = store(options.results)
     with (
         progress_on_stderr(options.quiet) as progress,
@@ -108,34 +107,7 @@ def run(parameters: type[Parameters], options: RunOptions, own: Mapping[str, Any
     show.exit_for(finished)
 
 
-def _params(
-    parameters: type[Parameters], options: RunOptions, own: Mapping[str, Any]
-) -> dict[str, Json]:
-    """Values of property files, replaced by those of options and ``--param``."""
-    pairs = key_values(options.param, "--param")
-    for name, value in own.items():
-        if name in pairs:
-            raise UsageError(
-                f"{parameters.declared()[name].option} {value} and --param {name}={pairs[name]}",
-                f"{name} is given twice",
-                "leave one of the two out",
-            )
-    known = registry.all_parameters()
-    for name in pairs.keys() - parameters.declared().keys():
-        if others := [workload for workload, one in known.items() if name in one.declared()]:
-            raise UsageError(
-                f"--param {name} with {parameters.workload}",
-                f"--param {name} is an option of {' and '.join(others)}",
-                f"{parameters.workload} has {', '.join(parameters.declared())}",
-            )
-    found, notes = parameters.from_text(pairs, options.properties or ())
-    for line in notes:
-        typer.echo(line, err=True)
-    given = {name: scalar(v) if isinstance(v, str) else v for name, v in own.items()}
-    return {**found, **given}
-
-
-def _plan(parameters: type[Parameters], options: RunOptions, params: Mapping[str, Json]) -> Plan:
+def _plan(parameters: type[Parameters], options: RunOptions) -> Plan:
     """The profile that the command line stands for, expanded."""
     workload = parameters.workload
     if not options.engine:
@@ -144,6 +116,16 @@ def _plan(parameters: type[Parameters], options: RunOptions, params: Mapping[str
             "no engine is named",
             f"add --engine; known: {', '.join(sorted(registry.engines()))}",
         )
+    for name in options.pairs.keys() - parameters.declared().keys():
+        if others := [w for w, one in registry.all_parameters().items() if name in one.declared()]:
+            raise UsageError(
+                f"--param {name} with {workload}",
+                f"{name} is a parameter of {' and '.join(others)}",
+                f"`harness run {workload} --help` lists the parameters",
+            )
+    params, notes = parameters.from_text(options.pairs, options.properties or ())
+    for line in notes:
+        typer.echo(line, err=True)
     engine_options: dict[str, Any] = dict(key_values(options.option, "--option"))
     if options.dsn is not None:
         engine_options["dsn"] = options.dsn

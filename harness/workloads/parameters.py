@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, Protocol, Self
 
@@ -234,13 +234,6 @@ class Parameter:
     omit_unset: bool = False
     native: bool = False
 
-    def parse(self, value: Any) -> Any:
-        """Convert a JSON value; ParameterError if the kind does not accept it."""
-        try:
-            return self.kind.parse(self.name, value)
-        except UsageError as error:
-            raise ParameterError(self.name, error.problem, error.context, error.hint) from error
-
 
 def parameter(
     kind: Kind,
@@ -309,7 +302,10 @@ class Parameters:
                 if (derive is not None) != later:
                     continue
                 value = derive(made) if derive else values.get(name, one.default)
-                value = None if value is None else one.parse(value)
+                try:
+                    value = None if value is None else one.kind.parse(name, value)
+                except UsageError as e:
+                    raise ParameterError(name, e.problem, e.context, e.hint) from e
                 object.__setattr__(made, one.field, value)
         return made.resolve()
 
@@ -329,6 +325,10 @@ class Parameters:
         """Check the parameters against each other (UsageError); the result is final."""
         return self
 
+    def without_effect(self) -> Collection[str]:
+        """Names of the parameters that have no effect with the others: null in the JSON."""
+        return ()
+
     def refuse_changed(self, names: Sequence[str], driver: str) -> None:
         """UsageError for a parameter that a driver has no option for and that has been set."""
         given, defaults = self.to_json(), self.from_mapping({}).to_json()
@@ -346,19 +346,20 @@ class Parameters:
 
     def to_json(self) -> dict[str, Json]:
         """The parameters as in run.json; :meth:`from_mapping` reads them."""
+        unused = self.without_effect()
         return {
-            name: _json(value)
+            name: None if name in unused else _json(value)
             for name, one in self.declared().items()
             if (value := getattr(self, one.field)) not in (None, ()) or not one.omit_unset
         }
 
     def native_json(self) -> dict[str, Json]:
         """The parameters as in the native client's spec; those without a value are left out."""
-        declared = self.declared()
+        unused = self.without_effect()
         return {
-            name: value
-            for name, value in self.to_json().items()
-            if declared[name].native and value is not None
+            name: _json(value)
+            for name, one in self.declared().items()
+            if one.native and (value := getattr(self, one.field)) is not None and name not in unused
         }
 
 

@@ -44,7 +44,7 @@ def changed(**options: str) -> list[str]:
         ({"memory_limit": "1MiB"}, "too little"),
         ({"param": "scale=0.02"}, "scale is given twice"),
         ({"users": "4"}, "--users is an option of tpcc"),
-        ({"param": "home=all"}, "--param home is an option of tpcc"),
+        ({"param": "home=all"}, "home is a parameter of tpcc"),
     ],
     ids=lambda value: next(iter(value.items())).__str__() if isinstance(value, dict) else "",
 )

@@ -20,6 +20,7 @@ from harness.errors import UsageError
 from harness.host import limits
 from harness.progress import Task
 from harness.store.spec import JsonObject
+from harness.workload import Loading, Session
 from harness.workloads.parameters import Duration
 
 #: How long operations that began in the window are waited for behind it.
@@ -117,24 +118,79 @@ def _check_host(connections: int, engine: Engine, lower: str, clients: int) -> N
         )
 
 
-class Rows:
-    """Moves a task on by the rows that were sent."""
+def load(
+    workload: str,
+    params: JsonObject,
+    rows: Mapping[str, int],
+    loading: Loading,
+    about: int,
+    schema: JsonObject | None = None,
+) -> Mapping[str, Any]:
+    """Fill an engine's tables through its bulk path; the client's result.
 
-    def __init__(self, task: Task) -> None:
-        self._task, self._sent = task, 0
+    ``params``: of the client's spec. ``rows``: those that the tables must have then; ``about``:
+    of all tables, for the progress. ``schema``: parameters that the engine's schema depends on.
+    """
+    native = loadable(loading.engine, workload)
+    result: dict[str, Any] = {}
 
-    def count(self, counts: Mapping[str, int]) -> None:
-        """``counts``: rows so far by table."""
+    def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
+        spec = {
+            "schema": 1,
+            "task": "load",
+            "backend": native.native_backend(),
+            "connection": dict(connection),
+            "workload": {"name": workload, "params": params},
+            "threads": loading.threads,
+        }
+        with loading.progress.task(f"load {workload}", about, "rows") as task:
+            watch = processes.Watch(on_counts=rows_moving(task))
+            result.update(processes.load(spec, loading.clients, watch))
+        stored: Mapping[str, int] = result["rows"]
+        return stored
+
+    native.native_load(workload, fill, rows, loading.progress, schema)
+    return result
+
+
+def offer(
+    spec: Mapping[str, Any],
+    session: Session,
+    drives: WindowCallbacks,
+    title: str,
+    seconds: float | None,
+    clients: int,
+    hosts: Sequence[str],
+) -> tuple[dict[str, Any], Mapping[str, int]]:
+    """Run a spec on client processes; the merged result, and the counts from its beginning on.
+
+    ``seconds``: expected duration, None if operations bound it.
+    """
+    with session.progress.task(title, seconds, "s") as task:
+        clock = Clock(task)
+        elsewhere = afar(hosts, session.engine) if hosts else None
+        specs = processes.split(spec, clients)
+        result = processes.drive(specs, session.clients(), clock.watch(drives), elsewhere)
+    return result, clock.counts
+
+
+def rows_moving(task: Task) -> Callable[[Mapping[str, int]], None]:
+    """A callback that moves a task on by the rows sent; it gets all rows so far, by table."""
+    sent = 0
+
+    def count(counts: Mapping[str, int]) -> None:
+        nonlocal sent
+        task.advance(sum(counts.values()) - sent)
         sent = sum(counts.values())
-        self._task.advance(sent - self._sent)
-        self._sent = sent
+
+    return count
 
 
 class Clock:
-    """Moves a task on by the seconds that have passed, and tells what was done by then."""
+    """Moves a task on by the seconds that have passed; notes what was done by then."""
 
-    def __init__(self, task: Task, noun: str) -> None:
-        self._task, self._noun, self._told = task, noun, time.monotonic()
+    def __init__(self, task: Task) -> None:
+        self._task, self._told = task, time.monotonic()
         self._phase = "ramp-up"
         #: The last that was told: when all is over, everything that was done.
         self.counts: Mapping[str, int] = {}
@@ -161,8 +217,15 @@ class Clock:
         self.counts = counts
         now = time.monotonic()
         done = sum(counts.values())
-        self._task.advance(now - self._told, note=f"{self._phase}, {done:,} {self._noun}")
+        self._task.advance(now - self._told, note=f"{self._phase}, {done:,} done")
         self._told = now
+
+
+def mode(rate_per_s: float | None, **closed: bool) -> dict[str, Any]:
+    """The key of a spec: an open loop at a rate, or a closed one."""
+    if rate_per_s is not None:
+        return {"kind": "open", "rate_per_s": rate_per_s}
+    return {"kind": "closed", **closed}
 
 
 def stall_timeout(timeout: Duration | None) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from harness.drivers import result
 from harness.drivers.result import WindowCallbacks
@@ -31,11 +31,11 @@ class DriverResult(result.DriverResult):
 class Driver(Protocol):
     """A client program that offers TPC-C's load, made for a run's parameters."""
 
-    name: str
+    name: ClassVar[str]
     #: Consistency conditions (by number) that its own transactions or data do not keep, and why.
-    not_kept: Mapping[int, str]
+    not_kept: ClassVar[Mapping[int, str]]
     #: Why what its users draw does not follow the run's seed; empty where it does.
-    unseeded: str
+    unseeded: ClassVar[str]
 
     @property
     def mix(self) -> Mix:

@@ -7,7 +7,8 @@ not the workload's; its response times are percentiles over ramp-up and window t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from harness.drivers.hammerdb import (
     Build,
@@ -39,30 +40,28 @@ _LOADGEN_ONLY = (
 )
 
 
+@dataclass(frozen=True)
 class HammerDbDriver:
     """Its own schema, its own procedures, its own client."""
 
-    name = "hammerdb"
-    unseeded = "HammerDB's users draw from generators that take no seed"
-    not_kept: Mapping[int, str] = {
+    params: TpccParams
+    name: ClassVar[str] = "hammerdb"
+    unseeded: ClassVar[str] = "HammerDB's users draw from generators that take no seed"
+    #: Its users draw from the deck of clause 5.2.4.2.
+    mix: ClassVar[str] = "deck"
+    not_kept: ClassVar[Mapping[int, str]] = {
         10: "HammerDB's Payment adds the amount to C_BALANCE (MySQL, MariaDB), or takes it from "
         "a balance that it has read without a lock (PostgreSQL)",
         11: "HammerDB's Delivery does not count in C_DELIVERY_CNT",
         12: "HammerDB's Payment does not add to C_YTD_PAYMENT",
     }
 
-    #: Its users draw from the deck of clause 5.2.4.2.
-    mix = "deck"
-
-    def __init__(self, params: TpccParams) -> None:
-        self._params = params
-
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether it is installed, knows this engine, and can do this in whole minutes."""
         dialect = drivable(engine)
         installed = find()  # without it all else is in vain
-        self._params.refuse_changed(_LOADGEN_ONLY, "hammerdb")
-        _timed(self._params)
+        self.params.refuse_changed(_LOADGEN_ONLY, "hammerdb")
+        _timed(self.params)
         installed.check(dialect, unprivileged())
 
     def key(self) -> Mapping[str, Any]:
@@ -71,7 +70,7 @@ class HammerDbDriver:
 
     def load(self, loading: Loading) -> dict[str, Any]:
         """Have it build its schema."""
-        options = Build(self._params.warehouses, loading.threads)
+        options = Build(self.params.warehouses, loading.threads)
         target = target_of(loading.engine)
         return build(find(), target, loading.clients, options, loading.progress)
 
@@ -82,7 +81,7 @@ class HammerDbDriver:
             find(),
             target_of(session.engine),
             session.clients(),
-            _timed(self._params),
+            _timed(self.params),
             session.progress,
             lambda moment: calls[moment](),
         )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -50,6 +50,7 @@ from harness.workloads.tpcc.counted import (
 )
 from harness.workloads.tpcc.drivers import Driver, DriverResult
 from harness.workloads.tpcc.durability import Journal, check_durability
+from harness.workloads.tpcc.hammerdb import HammerDbDriver
 from harness.workloads.tpcc.loadgen import Loadgen
 from harness.workloads.tpcc.params import TERMINALS_PER_WAREHOUSE, TpccParams, shares
 
@@ -65,8 +66,15 @@ _KILL_FROM, _KILL_TO = 0.2, 0.9
 _GONE_S = 60.0
 
 
-def measure(params: TpccParams, session: Session, driver: Driver) -> Outcome:
+DRIVERS: Mapping[str, Callable[[TpccParams], Driver]] = {
+    "loadgen": Loadgen,
+    "hammerdb": HammerDbDriver,
+}
+
+
+def measure(params: TpccParams, session: Session) -> Outcome:
     """See harness.workload.Workload.measure; the metrics are listed in metrics.py."""
+    driver = DRIVERS[session.driver](params)
     if params.test == "durability":
         return _durability(params, session)
     engine = _sql(session)

@@ -11,13 +11,10 @@ from typing import Any
 from harness.engine import Engine, LosesCommits
 from harness.errors import UsageError
 from harness.experiment.placement import Part
-from harness.workload import Loading, Outcome, Session
+from harness.workload import Loading
 from harness.workloads.tpcc import data
-from harness.workloads.tpcc.drivers import Driver
-from harness.workloads.tpcc.hammerdb import HammerDbDriver
-from harness.workloads.tpcc.loadgen import Loadgen
 from harness.workloads.tpcc.params import TpccParams
-from harness.workloads.tpcc.run import measure
+from harness.workloads.tpcc.run import DRIVERS, measure
 
 
 class Tpcc:
@@ -27,7 +24,7 @@ class Tpcc:
 
     def data_key(self, params: TpccParams, driver: str) -> dict[str, Any]:
         """Warehouses, and what else the driver's own load depends on."""
-        return {"warehouses": params.warehouses, **_driver(driver, params).key()}
+        return {"warehouses": params.warehouses, **DRIVERS[driver](params).key()}
 
     def estimate_bytes(self, params: TpccParams, engine_format: str) -> dict[Part, int]:
         """Upper estimate of the bytes in each part; see harness.workloads.tpcc.data."""
@@ -43,7 +40,7 @@ class Tpcc:
         """Whether the driver is there, and this engine can be driven by it."""
         if params.test == "durability":
             _check_durability(driver, engine)
-        _driver(driver, params).check(engine, settings)
+        DRIVERS[driver](params).check(engine, settings)
 
     def spends_data(self, params: TpccParams) -> bool:
         """Always: every transaction but two writes."""
@@ -51,15 +48,9 @@ class Tpcc:
 
     def load(self, params: TpccParams, loading: Loading) -> dict[str, Any]:
         """By the driver; its facts, and the warehouses."""
-        return _driver(loading.driver, params).load(loading)
+        return DRIVERS[loading.driver](params).load(loading)
 
-    def measure(self, params: TpccParams, session: Session) -> Outcome:
-        """Drive, count and check; see harness.workloads.tpcc.run."""
-        return measure(params, session, _driver(session.driver, params))
-
-
-def _driver(name: str, params: TpccParams) -> Driver:
-    return HammerDbDriver(params) if name == "hammerdb" else Loadgen(params)
+    measure = staticmethod(measure)
 
 
 def _check_durability(driver: str, engine: Engine) -> None:

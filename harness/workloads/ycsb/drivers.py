@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from harness.drivers import result
 from harness.drivers.result import WindowCallbacks
@@ -52,9 +52,9 @@ class DriverResult(result.DriverResult):
 class Driver(Protocol):
     """A client program that offers YCSB's load, made for a run's parameters."""
 
-    name: str
+    name: ClassVar[str]
     #: Why the operations do not follow from a seed; empty where they do.
-    unseeded: str
+    unseeded: ClassVar[str]
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """UsageError for what can be known beforehand: not installed, cannot do this."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from harness.counters import difference
 from harness.drivers.loadgen import driver as client
@@ -27,18 +27,17 @@ _MOST_LOOPS = 8
 _VERIFY_CONNECTIONS = 4
 
 
+@dataclass(frozen=True)
 class Loadgen:
     """``loadgen``: our client, our records."""
 
-    name = "loadgen"
-    unseeded = ""
-
-    def __init__(self, params: YcsbParams) -> None:
-        self._params = params
+    params: YcsbParams
+    name: ClassVar[str] = "loadgen"
+    unseeded: ClassVar[str] = ""
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether the client speaks to this engine, and the engine can do what is asked."""
-        params = self._params
+        params = self.params
         native = client.loadable(engine, "ycsb")
         loadgen_program(native.native_backend())
         _statements(params, engine)
@@ -57,56 +56,63 @@ class Loadgen:
 
     def key(self) -> Mapping[str, Any]:
         """The seed, and which values are made of it."""
-        return {"data_seed": self._params.data_seed, "generation": data.GENERATION}
+        return {"data_seed": self.params.data_seed, "generation": data.GENERATION}
 
     def load(self, loading: Loading) -> dict[str, Any]:
         """Fill the table through the engine's bulk path."""
-        params = self._params
-        engine = loading.engine
-        native = client.loadable(engine, "ycsb")
-        records = params.loaded_records
-        told: dict[str, Any] = {}
-
-        def fill(connection: Mapping[str, Any]) -> Mapping[str, int]:
-            spec = {
-                "schema": 1,
-                "task": "load",
-                "backend": native.native_backend(),
-                "connection": dict(connection),
-                "workload": {"name": "ycsb", "params": params.native_json()},
-                "threads": loading.threads,
-            }
-            with loading.progress.task("load YCSB", records, "records") as task:
-                watch = processes.Watch(on_counts=client.Rows(task).count)
-                told.update(processes.load(spec, loading.clients, watch))
-            stored: Mapping[str, int] = told["rows"]
-            return stored
-
-        native.native_load("ycsb", fill, {"usertable": records}, loading.progress, params.to_json())
+        params, records = self.params, self.params.loaded_records
+        rows = {"usertable": records}
+        native, schema = params.native_json(), params.to_json()
+        result = client.load("ycsb", native, rows, loading, records, schema)
         return {
             **data.key(params),
             **self.key(),
-            "row_counts": dict(told["rows"]),
+            "row_counts": dict(result["rows"]),
             # Of an engine inside the client: how it has ordered what it was given.
-            **(told.get("engine") or {}).get("text", {}),
+            **(result.get("engine") or {}).get("text", {}),
         }
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         """Offer the load."""
-        params = self._params
-        spec = _spec(params, session.engine, session.seed)
-        what = f"YCSB, {params.threadcount} client threads"
-        with session.progress.task(what, _seconds(params), "s") as task:
-            clock = client.Clock(task, "operations")
-            specs = processes.split(spec, params.clients)
-            hosts = params.client_hosts
-            afar = client.afar(hosts, session.engine) if hosts else None
-            result = processes.drive(specs, session.clients(), clock.watch(drives), afar)
+        params = self.params
+        native = client.loadable(session.engine, "ycsb")
+        bound = (
+            {"duration_ns": params.duration.ns}
+            if params.duration
+            else {"operations": params.operationcount}
+        )
+        spec = {
+            "schema": 1,
+            "task": "run",
+            "backend": native.native_backend(),
+            "connection": dict(native.native_connection()),
+            "workload": {"name": "ycsb", "params": {**params.native_json(), "count_keys": COUNTED}},
+            "statements": _statements(params, session.engine),
+            "threads": _loops(params, session.engine),
+            "connections": params.threadcount,
+            "terminals": params.threadcount,
+            "mode": client.mode(params.target),
+            "ramp_up_ns": params.ramp_up.ns,
+            **bound,
+            "drain_ns": client.DRAIN_NS,
+            **client.stall_timeout(params.stall_timeout),
+            "series_interval_ns": SERIES_NS,
+            "seed": session.seed,
+        }
+        result, _ = client.offer(
+            spec,
+            session,
+            drives,
+            f"YCSB, {params.threadcount} client threads",
+            params.ramp_up.seconds + params.duration.seconds if params.duration else None,
+            params.clients,
+            params.client_hosts,
+        )
         return _driven(result, params.shares)
 
     def verify(self, session: Session, driven: DriverResult) -> list[Check]:
         """Read every record back, in pages of many where the engine scans."""
-        params = self._params
+        params = self.params
         engine = session.engine
         native = client.loadable(engine, "ycsb")
         whole = replace(params, readallfields=True)
@@ -131,7 +137,7 @@ class Loadgen:
         }
         total = params.loaded_records + inserted
         with session.progress.task("verify YCSB", total, "records") as task:
-            watch = processes.Watch(on_counts=client.Rows(task).count)
+            watch = processes.Watch(on_counts=client.rows_moving(task))
             result = processes.verify(spec, session.clients(), watch)
         return [check_records(result["verified"], driven.updated)]
 
@@ -161,36 +167,6 @@ def _statements(params: YcsbParams, engine: Engine) -> dict[str, str | list[str]
     return client.calls(engine, "ycsb", params.to_json(), asked - {"read_modify_write"})
 
 
-def _spec(params: YcsbParams, engine: Engine, seed: int) -> dict[str, Any]:
-    native = client.loadable(engine, "ycsb")
-    target = params.target
-    spec: dict[str, Any] = {
-        "schema": 1,
-        "task": "run",
-        "backend": native.native_backend(),
-        "connection": dict(native.native_connection()),
-        "workload": {
-            "name": "ycsb",
-            "params": {**params.native_json(), "count_keys": COUNTED},
-        },
-        "statements": _statements(params, engine),
-        "threads": _loops(params, engine),
-        "connections": params.threadcount,
-        "terminals": params.threadcount,
-        "mode": {"kind": "closed"} if target is None else {"kind": "open", "rate_per_s": target},
-        "ramp_up_ns": params.ramp_up.ns,
-        "drain_ns": client.DRAIN_NS,
-        **client.stall_timeout(params.stall_timeout),
-        "series_interval_ns": SERIES_NS,
-        "seed": seed,
-    }
-    if params.duration is None:
-        spec["operations"] = params.operationcount
-    else:
-        spec["duration_ns"] = params.duration.ns
-    return spec
-
-
 def _loops(params: YcsbParams, engine: Engine) -> int:
     """Event loops of a client process."""
     threads = params.threadcount
@@ -200,13 +176,6 @@ def _loops(params: YcsbParams, engine: Engine) -> int:
         return params.client_threads
     mine = math.ceil(threads / params.clients / _CONNECTIONS_PER_LOOP)
     return min(_MOST_LOOPS, mine)
-
-
-def _seconds(params: YcsbParams) -> float | None:
-    """How long a run takes that is bounded by time; None of another."""
-    if params.duration is None:
-        return None
-    return params.ramp_up.seconds + params.duration.seconds
 
 
 def _driven(result: Mapping[str, Any], asked: Mapping[str, float]) -> DriverResult:

@@ -10,8 +10,8 @@ updates a field writes what is there already.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from harness.counters import difference
 from harness.drivers import ycsb as client
@@ -64,18 +64,17 @@ _VERIFY_THREADS = 4
 _LATE = 0.05
 
 
+@dataclass(frozen=True)
 class Official:
     """``ycsb``: the official client's core, with bindings of our own."""
 
-    name = _NAME
-    unseeded = "the official client's threads draw from generators that take no seed"
-
-    def __init__(self, params: YcsbParams) -> None:
-        self._params = params
+    params: YcsbParams
+    name: ClassVar[str] = _NAME
+    unseeded: ClassVar[str] = "the official client's threads draw from generators without a seed"
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
         """Whether there is Java, and client and binding can do this."""
-        params = self._params
+        params = self.params
         drivable = _drivable(engine)
         binding = drivable.ycsb_binding()
         client.find_java()
@@ -91,13 +90,13 @@ class Official:
         """Its version, how bindings store records, and whether their values can be checked."""
         return {
             "builder": client.NAME,
-            "dataintegrity": self._params.dataintegrity,
+            "dataintegrity": self.params.dataintegrity,
             "generation": _GENERATION,
         }
 
     def load(self, loading: Loading) -> dict[str, Any]:
         """Have it insert every record, and check that it acknowledges each."""
-        params = self._params
+        params = self.params
         engine = loading.engine
         drivable = _drivable(engine)
         assert isinstance(engine, LoadsNatively)
@@ -129,7 +128,7 @@ class Official:
 
     def drive(self, session: Session, drives: WindowCallbacks) -> DriverResult:
         """Offer the load."""
-        params = self._params
+        params = self.params
         drivable = _drivable(session.engine)
         asked = _asked(params, drivable)
         done = _run(drivable, session.clients(), asked, session.progress, drives)
@@ -164,7 +163,7 @@ class Official:
 
     def verify(self, session: Session, driven: DriverResult) -> list[Check]:
         """Have it read every record once more, and say which is what it wrote."""
-        params = self._params
+        params = self.params
         drivable = _drivable(session.engine)
         records = params.loaded_records + (driven.inserted_count or 0)
         whole = replace(params, readallfields=True)

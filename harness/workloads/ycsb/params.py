@@ -7,7 +7,7 @@ in the JSON.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -71,10 +71,9 @@ _SHORTEST_WINDOW_NS = 10**9
 class _CoreKind:
     values = f"{', '.join(_CORE)}; {CORE_CLASS}"
 
-    def parse(self, name: str, value: Any) -> str | None:
-        """The letter; None for the class of all, which has the core's defaults."""
+    def parse(self, name: str, value: Any) -> str:
         if str(value).rpartition(".")[2] == CORE_CLASS:
-            return None
+            return CORE_CLASS
         return Choice(tuple(_CORE)).parse(name, str(value).lower())
 
 
@@ -277,10 +276,8 @@ class YcsbParams(Parameters):
         name = given.get("workload")
         if name is None and not {*PROPORTIONS, "requestdistribution"} & given.keys():
             name = "a"
-        letter = None if name is None else cls.declared()["workload"].parse(name)
-        if letter is None:
-            return {}
-        return {**dict.fromkeys(PROPORTIONS, 0), **_CORE[letter]}
+        core = _CORE.get(str(name).lower())  # none for the class, which has the core's defaults
+        return {} if core is None else {**dict.fromkeys(PROPORTIONS, 0), **core}
 
     @classmethod
     def from_text(
@@ -331,7 +328,7 @@ class YcsbParams(Parameters):
 
     def _core(self) -> str | None:
         """The core workload that the parameters describe; None for another."""
-        document = super().to_json()
+        document = {name: getattr(self, one.field) for name, one in self.declared().items()}
         for letter, core in _CORE.items():
             expected = {**dict.fromkeys(PROPORTIONS, 0), **core}
             if core.get("scanproportion"):
@@ -405,18 +402,17 @@ class YcsbParams(Parameters):
             client_hosts=self.client_hosts,
         )
 
-    def to_json(self) -> dict[str, Json]:
-        return {**super().to_json(), **dict.fromkeys(self._without_effect())}
-
-    def _without_effect(self) -> Iterator[str]:
+    def without_effect(self) -> set[str]:
+        found = set()
         if self.requestdistribution != "hotspot":
-            yield from ("hotspotdatafraction", "hotspotopnfraction")
+            found |= {"hotspotdatafraction", "hotspotopnfraction"}
         if self.requestdistribution != "exponential":
-            yield from ("exponential.percentile", "exponential.frac")
+            found |= {"exponential.percentile", "exponential.frac"}
         if not self.scanproportion:
-            yield from ("minscanlength", "maxscanlength", "scanlengthdistribution")
+            found |= {"minscanlength", "maxscanlength", "scanlengthdistribution"}
         if self.fieldlengthdistribution == "constant":
-            yield "minfieldlength"
+            found.add("minfieldlength")
+        return found
 
 
 PARAMS = YcsbParams

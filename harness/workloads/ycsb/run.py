@@ -6,7 +6,7 @@ Afterwards every record is read back, whoever drove.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -33,6 +33,8 @@ from harness.workloads.ycsb import metrics as run_metrics
 from harness.workloads.ycsb.checks import check_found, check_mix
 from harness.workloads.ycsb.drivers import Driver, DriverResult
 from harness.workloads.ycsb.keys import HOTTEST, check_keys
+from harness.workloads.ycsb.loadgen import Loadgen
+from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
 
 #: A window of less than this share of what was asked for is told; and one of so many more
@@ -41,8 +43,12 @@ _SHORT, _MORE = 0.98, 1.01
 _NOUNS = Nouns(operation="operation", user="client thread", users_option="--threads")
 
 
-def measure(params: YcsbParams, session: Session, driver: Driver) -> Outcome:
+DRIVERS: Mapping[str, Callable[[YcsbParams], Driver]] = {"loadgen": Loadgen, "ycsb": Official}
+
+
+def measure(params: YcsbParams, session: Session) -> Outcome:
     """See harness.workload.Workload.measure; the metrics are listed in metrics.py."""
+    driver = DRIVERS[session.driver](params)
     inside = isinstance(session.engine, RunsInClient)
     counted = WindowCounters(session)
     driven = driver.drive(session, counted.drives())

@@ -10,13 +10,10 @@ from typing import Any
 
 from harness.engine import Engine
 from harness.experiment.placement import Part
-from harness.workload import Loading, Outcome, Session
+from harness.workload import Loading
 from harness.workloads.ycsb import data
-from harness.workloads.ycsb.drivers import Driver
-from harness.workloads.ycsb.loadgen import Loadgen
-from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
-from harness.workloads.ycsb.run import measure
+from harness.workloads.ycsb.run import DRIVERS, measure
 
 
 class Ycsb:
@@ -26,7 +23,7 @@ class Ycsb:
 
     def data_key(self, params: YcsbParams, driver: str) -> dict[str, Any]:
         """The records, and what else the driver's own load depends on."""
-        return {**data.key(params), **_driver(driver, params).key()}
+        return {**data.key(params), **DRIVERS[driver](params).key()}
 
     def estimate_bytes(self, params: YcsbParams, engine_format: str) -> dict[Part, int]:
         """Upper estimate of the bytes in each part; see harness.workloads.ycsb.data."""
@@ -44,7 +41,7 @@ class Ycsb:
         settings: Mapping[str, str],
     ) -> None:
         """Whether the driver is there, and this engine can be driven by it."""
-        _driver(driver, params).check(engine, settings)
+        DRIVERS[driver](params).check(engine, settings)
 
     def spends_data(self, params: YcsbParams) -> bool:
         """Where anything is written."""
@@ -52,15 +49,9 @@ class Ycsb:
 
     def load(self, params: YcsbParams, loading: Loading) -> dict[str, Any]:
         """By the driver; its facts."""
-        return _driver(loading.driver, params).load(loading)
+        return DRIVERS[loading.driver](params).load(loading)
 
-    def measure(self, params: YcsbParams, session: Session) -> Outcome:
-        """Drive, count and check; see harness.workloads.ycsb.run."""
-        return measure(params, session, _driver(session.driver, params))
-
-
-def _driver(name: str, params: YcsbParams) -> Driver:
-    return Official(params) if name == "ycsb" else Loadgen(params)
+    measure = staticmethod(measure)
 
 
 WORKLOAD = Ycsb()

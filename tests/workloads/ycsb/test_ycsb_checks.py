@@ -16,7 +16,7 @@ from harness.workloads.ycsb.checks import check_found, check_mix, check_records
 from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.loadgen import Loadgen
 from harness.workloads.ycsb.params import PROPORTIONS, YcsbParams
-from harness.workloads.ycsb.run import measure
+from harness.workloads.ycsb.run import DRIVERS, measure
 from harness.workloads.ycsb.workload import WORKLOAD
 
 PARAMS = YcsbParams.from_mapping({
@@ -63,7 +63,7 @@ def test_values_of_another_seed_are_malformed(loaded):
 def test_a_read_that_is_not_as_it_was_written_ends_the_run(loaded):
     with pytest.raises(RunFailed, match="user"):
         spoiled = replace(READING, data_seed=2, verify_reads=True)
-        measure(spoiled, loaded, Loadgen(spoiled))
+        measure(spoiled, loaded)
 
 
 def test_an_acknowledged_insert_that_is_not_there_is_missed(loaded):
@@ -74,7 +74,7 @@ def test_an_acknowledged_insert_that_is_not_there_is_missed(loaded):
 
 def test_a_run_of_all_operations_passes_its_checks_and_leaves_every_insert(loaded):
     """The last on these data, since it changes them."""
-    outcome = measure(PARAMS, loaded, Loadgen(PARAMS))
+    outcome = measure(PARAMS, loaded)
     assert run_status(outcome.checks) == "complete", outcome.checks
     assert [check.name for check in outcome.checks] == ["records", "mix", "not_found", "keys"]
     counts = {
@@ -111,7 +111,7 @@ def execute(session: RunSession, *statements: str) -> None:
             connection.execute(sql.format(key=last))
 
 
-def test_a_run_whose_record_was_spoiled_fails(running):
+def test_a_run_whose_record_was_spoiled_fails(running, monkeypatch):
     class Spoiling(Loadgen):
         """Our client, and somebody else beside it."""
 
@@ -120,9 +120,10 @@ def test_a_run_whose_record_was_spoiled_fails(running):
             execute(session, *KEPT, SPOILED[what])
             return driven
 
+    monkeypatch.setitem(DRIVERS, "loadgen", Spoiling)
     with running("postgres", WORKLOAD, READING) as session:
         for what in SPOILED:
-            outcome = measure(READING, session, Spoiling(READING))
+            outcome = measure(READING, session)
             execute(session, *UNDONE)
             failed = {c.name: c.detail for c in outcome.checks if c.status == "failed"}
             assert run_status(outcome.checks) == "failed"
@@ -152,7 +153,7 @@ def test_updates_that_an_engine_has_lost_fail_the_run(running, update, tmp_path)
             session.engine.snapshot(golden)
             session.engine.restore(golden, session.engine._places)
             session.engine.start()
-            outcome = measure(writing, session, Loadgen(writing))
+            outcome = measure(writing, session)
         (records,) = (check for check in outcome.checks if check.name == "records")
         assert records.status == status, records.detail
         assert ("without their update" in records.detail) == (status == "failed")

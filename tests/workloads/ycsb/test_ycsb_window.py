@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from harness.workload import Outcome
 from harness.workloads.ycsb import metrics as run_metrics
 from harness.workloads.ycsb.drivers import DriverResult
 from harness.workloads.ycsb.params import YcsbParams
-from harness.workloads.ycsb.run import measure
+from harness.workloads.ycsb.run import DRIVERS, measure
 
 PARAMS = YcsbParams.from_mapping({"workload": "c", "duration": "10s"})
 
@@ -40,6 +41,7 @@ class Seen:
 class Session:
     """Its processes use up 200 ms from one reading to the next."""
 
+    driver = "seen"
     engine = SimpleNamespace(kind="managed")
     cpu_ns = 0
 
@@ -48,9 +50,14 @@ class Session:
         return {"cpu_ns": self.cpu_ns}
 
 
+def outcome_of(driven: DriverResult, params: YcsbParams = PARAMS) -> Outcome:
+    with mock.patch.dict(DRIVERS, seen=lambda params: Seen(driven)):
+        return measure(params, Session())
+
+
 def measured(window_ns: int = 10 * 10**9, **seen: object) -> Outcome:
     reads = {"read": Operation(1000, not_found_count=0)}
-    return measure(PARAMS, Session(), Seen(DriverResult("ycsb", "", window_ns, reads, **seen)))
+    return outcome_of(DriverResult("ycsb", "", window_ns, reads, **seen))
 
 
 def told(outcome: Outcome) -> set[str]:
@@ -91,9 +98,7 @@ def test_ages_of_operations_that_nobody_answered_are_told_as_such():
         (0, "", True), (200, "above p80", True), (1000, "no read", False),
     ):  # fmt: skip
         reads = Operation(500, unfinished_count=unfinished, duration_hdr=histogram(1000))
-        outcome = measure(
-            PARAMS, Session(), Seen(DriverResult("ycsb", "", 10**10, {"read": reads}))
-        )
+        outcome = outcome_of(DriverResult("ycsb", "", 10**10, {"read": reads}))
         words = [f.context for f in outcome.uncontrolled if f.code == "unanswered-operations"]
         assert len(words) == bool(named)
         assert named in "".join(words)
@@ -105,7 +110,7 @@ def test_operations_beyond_those_that_were_asked_for_are_told():
     asked = YcsbParams.from_mapping({"workload": "c", "operationcount": 10, "ramp_up": "3s"})
     for done, told_so in ((10, False), (18, True)):
         driven = DriverResult("loadgen", "", 10**7, {"read": Operation(done)})
-        outcome = measure(asked, Session(), Seen(driven))
+        outcome = outcome_of(driven, asked)
         assert ("too-many-operations" in told(outcome)) == told_so
 
 
