@@ -1,6 +1,6 @@
 /*
  * Reading the spec: one table of keys with their limits and defaults, then what must hold
- * between them. Schema: harness/store/schemas/loadgen-spec.json.
+ * between them.
  */
 #include "clock.h"
 #include "json.h"

@@ -6,7 +6,7 @@
  *             └ jobs    at the same time, each of some threads on one target
  *
  * A job's `kind` says what its threads do (kernel.h). The core pins the threads, lets them
- * warm up, starts them together, stops them, and counts. Schema: microbench-spec.json.
+ * warm up, starts them together, stops them, and counts.
  */
 #ifndef MICROBENCH_JOB_H
 #define MICROBENCH_JOB_H

@@ -1,6 +1,6 @@
 /*
  * Reading the spec. Errors name the measurement and the job before the key.
- * Schema: harness/store/schemas/microbench-spec.json.
+ * docs/microbench.md has an example.
  */
 #include "clock.h"
 #include "kernel.h"

@@ -22,7 +22,7 @@ Pages = Literal["huge", "base", "1g"]
 class Job:
     """Threads that do one thing at the same time; the jobs of a measurement run together.
 
-    ``keys``: the kind's own, as in the schema microbench-spec. ``dram_share``: of the
+    ``keys``: the kind's own, as in the program's spec (keys.Key.field). ``dram_share``: of the
     accesses, how many go to ``dram_range_bytes`` of DRAM beside the tier. ``partitions``: 0
     is one a thread. ``operations``: where the job is bounded by a count, of all its threads.
     ``pace``: None as fast as it can, or ``{"bytes_per_second": …}``.

@@ -36,7 +36,6 @@ def run_program(
     No process is left when this returns, however it returns. ``scratch_owner``: whose directory
     ``scratch`` is.
     """
-    schemas.validate(spec, "microbench-spec", "microbench's spec")
     log = scratch / "microbench.log"
     process = supervisor.spawn(
         argv, log=log, log_owner=scratch_owner, credentials=credentials, pipes=True, progress=True

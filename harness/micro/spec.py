@@ -1,4 +1,4 @@
-"""Measurements as the native program is told them (schema microbench-spec)."""
+"""The native program's spec, which it checks itself (``microbench --check``)."""
 
 from __future__ import annotations
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
 import pytest
 from micro_suites import DRAM, HERE, room, suite
 
 from harness.errors import UsageError
+from harness.micro import native
 from harness.micro.overrides import Limits, parse_limits
 from harness.micro.scaling import fit
 from harness.micro.spec import spec_json
 from harness.micro.suite import find_suite, known_suites, load_suite, suite_name
-from harness.store import schemas
 from harness.units import GIB, KIB, MIB
 from reports.micro.papers import PERMA_FIGURES, published_file
 from reports.published import read_published
@@ -34,9 +37,12 @@ def test_every_suite_that_comes_along_is_one_that_the_program_takes(name):
         return
     names = [one.configuration for one in loaded.measurements]
     assert len(names) == len(set(names))
-    fitted = fit(loaded, room(cpus=32, tier=256 * GIB, dram=512 * GIB), Limits())
-    spec = spec_json(fitted.measurements, DRAM, None, room(32), seed=1, repeats=2)
-    schemas.validate(spec, "microbench-spec", name)
+    here = replace(
+        room(tier=256 * GIB, dram=512 * GIB), near=tuple(sorted(os.sched_getaffinity(0)))
+    )
+    fitted = fit(loaded, here, Limits())
+    native.refuse(fitted, DRAM, here)
+    spec = spec_json(fitted.measurements, DRAM, None, here, seed=1, repeats=2)
     assert len(spec["measurements"]) == 2 * len(fitted.measurements)
 
 

@@ -50,7 +50,7 @@ _AFAR_S = 6.0
 #: taken for stuck, and how much of that its connecting takes.
 _MARGIN_S = 300.0
 _CONNECTING_S = 0.1
-#: Phases that a spec does not name end by themselves (schema loadgen-spec).
+#: Phases that a spec does not name end by themselves (loadgen/spec.c).
 _DRAIN_NS = 5_000_000_000
 #: How far apart clients may begin that are said to have run together.
 _APART_NS = 200_000_000
@@ -318,7 +318,6 @@ def _start(
         tunnel, connection = afar.way()
         kept = {key: spec["connection"][key] for key in _OF_SESSION & spec["connection"].keys()}
         spec = {**spec, "connection": {**connection, **kept}}
-    schemas.validate(spec, "loadgen-spec", "loadgen's spec")
     if afar is not None:  # as the harness's own user, whose keys and agent ssh needs
         ends: tuple[str, ...] = ()
         if tunnel is not None:
