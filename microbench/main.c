@@ -1,8 +1,9 @@
 /*
- * microbench: what memory, persistent memory and what is mapped like them can do.
+ * microbench: measure memory, persistent memory and mapped files.
  *
  *   microbench - < spec.json > result.json 3> progress.jsonl
- *   microbench --check < spec.json      whether it can be run, as far as the spec tells
+ *   microbench --check < spec.json      check the spec; nothing is mapped or measured
+ *   microbench --version                print version and processor as JSON
  *
  * Exit status: 0 complete; 1 failed, with the reason in the result and on stderr; 2 the
  * spec cannot be run as it is, nothing was measured.
@@ -153,15 +154,26 @@ static int measure(struct mb_spec *spec, struct tb_error *error)
     return print(result, run_all(spec, result, error), error);
 }
 
+static int print_version(void)
+{
+    mb_cpu_find();
+    mb_cpu_settle();
+    json_t *version = json_pack("{s:s, s:o}", "version", MICROBENCH_VERSION, "cpu",
+                                mb_cpu_facts());
+    return tb_print(version, "microbench") ? EXIT_SUCCESS : FAILED;
+}
+
 int main(int argc, char **argv)
 {
     struct tb_error error = {""};
     struct mb_spec spec = {.document = NULL};
     json_error_t parse_error;
     tb_progress_open();
+    if (argc == 2 && strcmp(argv[1], "--version") == 0)
+        return print_version();
     bool check = argc == 2 && strcmp(argv[1], "--check") == 0;
     if (!check && (argc != 2 || strcmp(argv[1], "-") != 0)) {
-        fprintf(stderr, "usage: microbench -|--check < spec.json > result.json\n");
+        fprintf(stderr, "usage: microbench -|--check < spec.json > result.json, microbench --version\n");
         return USAGE;
     }
     json_t *document = json_loadf(stdin, JSON_REJECT_DUPLICATES, &parse_error);

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterator, Mapping
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from harness import registry
+from harness import native_programs, registry
 from harness.cli.common import EmulateOption, HostOption, JsonOption, print_json, print_table
 from harness.cli.engines import engine_rows
 from harness.errors import UsageError
 from harness.host.doctor import examine
-from harness.micro.ready import programs
+from harness.micro import fio, ioping
 from harness.monitors import MonitorContext
 from harness.native_programs import loadgen_backends, missing_packages
 from harness.supervise.credentials import shared_user_warnings, unprivileged
 from harness.tiers.discovery import find_tiers_and_problems
 from harness.units import format_bytes
+
+#: Vector instruction sets of x86, the widest first.
+_X86_SETS = ("avx512", "avx2", "sse2")
+_TIMEOUT_S = 60
 
 
 def doctor(
@@ -29,7 +35,7 @@ def doctor(
     found["engines"] = engine_rows()
     found["servers_user"] = _servers_user()
     found["monitors"] = list(_monitors())
-    found["microbenchmarks"] = programs()
+    found["microbenchmarks"] = _microbenchmarks()
     found["official_ycsb"] = _official_ycsb()
     found["native_client"] = {"backends": loadgen_backends(), "missing": missing_packages()}
     if json_:
@@ -131,6 +137,53 @@ def _official_ycsb() -> dict[str, Any]:
         except UsageError as error:
             missing.append(f"{error.context}; {error.hint}")
     return {"version": ycsb.VERSION, "built": ycsb.builds(), "missing": missing}
+
+
+def _microbenchmarks() -> dict[str, Any]:
+    """Each program that measures suites: its version, or what is missing."""
+    return {
+        "microbench": _microbench(),
+        "fio": _version(fio.version),
+        "ioping": _version(ioping.version),
+    }
+
+
+def _version(find: Callable[[], str]) -> dict[str, Any]:
+    try:
+        return {"version": find(), "missing": None}
+    except UsageError as error:
+        return {"version": None, "missing": f"{error.context}; {error.hint}"}
+
+
+def _microbench() -> dict[str, Any]:
+    """``instructions``: the sets of this processor's family, and whether it has them."""
+    found: dict[str, Any] = {
+        "version": None,
+        "program": None,
+        "interface": native_programs.microbench_interface(),
+        "wanted_interface": native_programs.MICROBENCH_INTERFACE,
+        "instructions": {},
+        "flushes": [],
+        "missing": None,
+    }
+    try:
+        program = native_programs.microbench_program()
+        found["program"] = str(program)
+        done = subprocess.run(
+            [program, "--version"], capture_output=True, timeout=_TIMEOUT_S, check=True
+        )
+        printed = json.loads(done.stdout)
+    except UsageError as error:
+        return found | {"missing": f"{error.context}; {error.hint}"}
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return found | {"missing": str(error)}
+    has = printed["cpu"]["isa"]
+    names = _X86_SETS if set(has) & set(_X86_SETS) else has
+    return found | {
+        "version": printed["version"],
+        "instructions": {name: name in has for name in names},
+        "flushes": [name for name in printed["cpu"]["flush"] if name != "none"],
+    }
 
 
 def _clients(official: Mapping[str, Any], micro: Mapping[str, Any]) -> Iterator[str]:
