@@ -11,6 +11,7 @@
  * {"operations": n, "seconds": s, "cpu_ns": n, "median_ns": n}.
  */
 #include "loadgen_library.h"
+#include "clock.h"
 #include "support.h"
 
 #include <pthread.h>
@@ -66,18 +67,18 @@ static void *read_all(void *argument)
     struct reader *reader = argument;
     size_t at = reader->first;
     int now = 0;
-    uint64_t before = lg_monotonic_ns();
+    uint64_t before = tb_monotonic_ns();
     while (now < 2) {
         int next = atomic_load_explicit(&phase, memory_order_relaxed);
         if (next != now) {
-            reader->cpu_ns = lg_thread_cpu_ns() - (next == 2 ? reader->cpu_ns : 0);
+            reader->cpu_ns = tb_thread_cpu_ns() - (next == 2 ? reader->cpu_ns : 0);
             now = next;
         }
         read_one(reader, &keys[at]);
         at = at + 1 < key_count ? at + 1 : 0;
         reader->operations += now == 1;
         if (timed) {
-            uint64_t after = lg_monotonic_ns(), took = after - before;
+            uint64_t after = tb_monotonic_ns(), took = after - before;
             if (now == 1)
                 reader->took[took < LONGEST_NS ? took : LONGEST_NS - 1]++;
             before = after;
@@ -127,7 +128,7 @@ static void sleep_for(double seconds)
 
 int main(int count, char **arguments)
 {
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     json_t *request = count == 2 ? json_loads(arguments[1], 0, NULL) : NULL;
     if (!request)
         die("wanted: one argument, JSON");
@@ -143,11 +144,11 @@ int main(int count, char **arguments)
         pthread_create(&readers[i].thread, NULL, read_all, &readers[i]);
     }
     sleep_for(json_number_value(json_object_get(request, "warm_up_s")));
-    uint64_t began_ns = lg_monotonic_ns();
+    uint64_t began_ns = tb_monotonic_ns();
     atomic_store(&phase, 1);
     sleep_for(json_number_value(json_object_get(request, "seconds")));
     atomic_store(&phase, 2);
-    uint64_t took_ns = lg_monotonic_ns() - began_ns;
+    uint64_t took_ns = tb_monotonic_ns() - began_ns;
     uint64_t operations = 0, cpu_ns = 0;
     for (size_t i = 0; i < threads; i++) {
         pthread_join(readers[i].thread, NULL);

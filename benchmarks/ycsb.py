@@ -151,9 +151,12 @@ def build(folder: Path) -> None:
         ROOT / "benchmarks/rocksdb_loop.c",
         *(ROOT / "engines/rocksdb" / f"loadgen_{part}.c" for part in
           ("library", "merge", "counters")),
-        ROOT / "loadgen/record.c", ROOT / "loadgen/support.c",
+        ROOT / "loadgen/record.c",
+        ROOT / "native/clock.c",
+        ROOT / "native/support.c",
     ]  # fmt: skip
-    flags = ["-std=c11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}/loadgen", f"-I{ROOT}/engines/rocksdb"]
+    folders = [f"-I{ROOT / name}" for name in ("loadgen", "native", "engines/rocksdb")]
+    flags = ["-std=c11", "-O2", "-D_GNU_SOURCE", *folders]
     libraries = ["-ljansson", "-ldl", "-lpthread"]
     program = folder / "rocksdb_loop"
     subprocess.run(["gcc", *flags, *map(str, loop), "-o", program, *libraries], check=True)

@@ -29,17 +29,17 @@ static const char *const accesses[] = {"read", "none", "cache", "cacheinv", "noc
 static const char *const orders[] = {"sequential", "random", NULL};
 static const char *const keys[] = {"operation", "access_bytes", "pattern", NULL};
 
-static bool read_params(struct mb_job *job, struct lg_error *error)
+static bool read_params(struct mb_job *job, struct tb_error *error)
 {
     struct params *params = job->params = calloc(1, sizeof *params);
-    if (!mb_read_word(job, "operation", accesses, -1, &params->access, error) ||
-        !mb_read_word(job, "pattern", orders, -1, &params->order, error) ||
-        !mb_read_bytes(job, "access_bytes", 0, &params->bytes, error))
+    if (!tb_read_word(job->given, "operation", accesses, -1, &params->access, error) ||
+        !tb_read_word(job->given, "pattern", orders, -1, &params->order, error) ||
+        !mb_read_bytes(job->given, "access_bytes", TB_REQUIRED, &params->bytes, error))
         return false;
     if (params->bytes > CHUNK || job->range_bytes / job->partitions < CHUNK)
-        lg_fail(error, "access_bytes: at most %d, and a partition has at least that", CHUNK);
+        tb_fail(error, "access_bytes: at most %d, and a partition has at least that", CHUNK);
     else if (job->threads > MOST_THREADS)
-        lg_fail(error, "threads: at most %d", MOST_THREADS);
+        tb_fail(error, "threads: at most %d", MOST_THREADS);
     else
         return true;
     return false;
@@ -66,14 +66,14 @@ static void count(struct mb_thread *thread, uint64_t operations)
  * loop of their own go in steps of eight lines. An access of 192 bytes would move 512 and count
  * 192, and the range's last one would go beyond it.
  */
-static bool perma_read(struct mb_job *job, struct lg_error *error)
+static bool perma_read(struct mb_job *job, struct tb_error *error)
 {
     if (!read_params(job, error))
         return false;
     uint64_t bytes = ((const struct params *)job->params)->bytes;
     if ((bytes & (bytes - 1)) == 0)
         return true;
-    lg_fail(error, "access_bytes: PerMA-Bench takes powers of two alone");
+    tb_fail(error, "access_bytes: PerMA-Bench takes powers of two alone");
     return false;
 }
 
@@ -97,7 +97,7 @@ static void fill(struct pool *pool, struct mb_thread *thread)
         for (uint64_t i = 0; i < a_batch; i++) {
             uint64_t slot = b * a_batch + i;
             if (params->order)
-                slot = (uint64_t)lg_random_between(&thread->random, 0, (int64_t)slots - 1);
+                slot = (uint64_t)tb_random_between(&thread->random, 0, (int64_t)slots - 1);
             addresses[i] = thread->base + slot * params->bytes;
         }
         pool->batches[b] = perma_batch_new(addresses, a_batch, params->bytes, params->access);
@@ -135,7 +135,7 @@ static bool perma_work(struct mb_thread *thread, uint64_t operations)
     return true;
 }
 
-static const struct mb_kind perma = {
+static const struct mb_kernel perma = {
     .name = "perma", .keys = keys, .read = perma_read, .release = release,
     .begin = perma_begin, .work = perma_work,
 };
@@ -152,7 +152,7 @@ static bool refbench_begin(struct mb_thread *thread)
     *loop = (struct refbench_thread){
         .base = thread->base, .bytes = thread->range_bytes, .access_bytes = params->bytes,
         .at = at / params->bytes * params->bytes, .access = params->access,
-        .sequential = !params->order, .random = lg_random_next(&thread->random) | 1,
+        .sequential = !params->order, .random = tb_random_next(&thread->random) | 1,
     };
     thread->own = loop;
     return true;
@@ -169,7 +169,7 @@ static bool refbench_work(struct mb_thread *thread, uint64_t operations)
     return true;
 }
 
-static const struct mb_kind refbench = {
+static const struct mb_kernel refbench = {
     .name = "refbench", .keys = keys, .read = read_params, .release = release,
     .begin = refbench_begin, .work = refbench_work,
 };
@@ -179,13 +179,13 @@ static const struct mb_kind refbench = {
 int verbosity; /* multichase's permutations ask for it */
 static void *first;
 
-static bool multichase_read(struct mb_job *job, struct lg_error *error)
+static bool multichase_read(struct mb_job *job, struct tb_error *error)
 {
     (void)job, (void)error;
     return true;
 }
 
-static bool multichase_prepare(struct mb_job *job, struct lg_error *error)
+static bool multichase_prepare(struct mb_job *job, struct tb_error *error)
 {
     (void)error;
     struct generate_chase_common_args args = {
@@ -214,19 +214,19 @@ static bool multichase_work(struct mb_thread *thread, uint64_t operations)
     return true;
 }
 
-static const struct mb_kind multichase = {
+static const struct mb_kernel multichase = {
     .name = "multichase", .keys = keys + 3, .read = multichase_read,
     .prepare = multichase_prepare, .work = multichase_work,
 };
 
-const struct mb_kind *__real_mb_kind_named(const char *name);
-const struct mb_kind *__wrap_mb_kind_named(const char *name);
+const struct mb_kernel *__real_mb_kernel_named(const char *name);
+const struct mb_kernel *__wrap_mb_kernel_named(const char *name);
 
-const struct mb_kind *__wrap_mb_kind_named(const char *name)
+const struct mb_kernel *__wrap_mb_kernel_named(const char *name)
 {
-    const struct mb_kind *const ours[] = {&perma, &refbench, &multichase};
+    const struct mb_kernel *const ours[] = {&perma, &refbench, &multichase};
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (strcmp(ours[i]->name, name) == 0)
             return ours[i];
-    return __real_mb_kind_named(name);
+    return __real_mb_kernel_named(name);
 }

@@ -108,11 +108,11 @@ def built(name: str, folder: Path, back_end: str = "loadgen*.c") -> Path:
         ROOT / f"tests/engines/native/{name}.c",
         *sorted((ROOT / "engines/rocksdb").glob(back_end)),
         ROOT / "loadgen/record.c",
-        ROOT / "loadgen/support.c",
+        ROOT / "native/support.c",
     ]
     made = subprocess.run(
         ["gcc", "-std=c11", "-O1", "-g", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
-         f"-I{ROOT}/loadgen", *map(str, sources), "-o", str(program),
+         f"-I{ROOT}/loadgen", f"-I{ROOT}/native", *map(str, sources), "-o", str(program),
          "-ljansson", "-ldl", "-lpthread"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip

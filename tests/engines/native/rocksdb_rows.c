@@ -22,7 +22,7 @@ static const struct lg_backend *const backend = &loadgen_backend;
 enum { GET, PUT, STATEMENTS };
 
 static void *client, *session;
-static struct lg_error error;
+static struct tb_error error;
 static const struct lg_statement statements[STATEMENTS] = {
     [GET] = {.name = "get", .sql = "get :key", .parameter_count = 1},
     [PUT] = {.name = "put", .sql = "put :key :record", .parameter_count = 2,

@@ -102,7 +102,7 @@ static void destroy(rocksdb_iterator_t *at)
 }
 
 bool rocksdb_database_open(struct rocksdb_database *database, const json_t *connection,
-                           struct lg_error *error)
+                           struct tb_error *error)
 {
     (void)connection, (void)error;
     database->call = (struct rocksdb_library){
@@ -127,19 +127,19 @@ void rocksdb_database_close(struct rocksdb_database *database)
 }
 
 bool rocksdb_said(const struct rocksdb_library *library, char *words, const char *asked,
-                  struct lg_error *error)
+                  struct tb_error *error)
 {
     (void)library, (void)words, (void)asked, (void)error;
     return false;
 }
 
-bool rocksdb_settle(struct rocksdb_database *database, struct lg_error *error)
+bool rocksdb_settle(struct rocksdb_database *database, struct tb_error *error)
 {
     (void)database, (void)error;
     return true;
 }
 
-json_t *rocksdb_counters(struct rocksdb_database *database, struct lg_error *error)
+json_t *rocksdb_counters(struct rocksdb_database *database, struct tb_error *error)
 {
     (void)database, (void)error;
     return NULL;
@@ -147,7 +147,7 @@ json_t *rocksdb_counters(struct rocksdb_database *database, struct lg_error *err
 
 int main(int count, char **arguments)
 {
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     struct lg_statement statement = {.name = "read", .sql = arguments[count - 1]};
     statement.parameters[1].value = 1;
     const struct lg_value given[] = {

@@ -23,7 +23,7 @@ static const struct lg_backend *const backend = &loadgen_backend;
 enum { GET, PUT, CHANGE, STATEMENTS };
 
 struct kept {
-    struct lg_text record;
+    struct tb_text record;
 };
 
 struct writer {
@@ -45,12 +45,12 @@ static void keep(void *context, const struct lg_cell *cells, size_t columns)
     struct kept *kept = context;
     (void)columns;
     kept->record.length = 0;
-    lg_text_add(&kept->record, cells[1].text, cells[1].length);
+    tb_text_add(&kept->record, cells[1].text, cells[1].length);
 }
 
 /* Values of every statement: the key, then the record or the change. */
 static const struct lg_result *ask(void *session, const struct lg_statement *statement, int key,
-                                   const struct lg_text *argument, struct kept *kept)
+                                   const struct tb_text *argument, struct kept *kept)
 {
     char name[16];
     int length = snprintf(name, sizeof name, "key%d", key);
@@ -67,7 +67,7 @@ static const struct lg_result *ask(void *session, const struct lg_statement *sta
     return result;
 }
 
-static void change_to(struct lg_text *change, int writer, int value)
+static void change_to(struct tb_text *change, int writer, int value)
 {
     char field[16], text[16];
     int name = snprintf(field, sizeof field, "field%d", writer);
@@ -79,8 +79,8 @@ static void change_to(struct lg_text *change, int writer, int value)
 static void *write_all(void *argument)
 {
     const struct writer *writer = argument;
-    struct lg_error error = {""};
-    struct lg_text change = {0}, next = {0};
+    struct tb_error error = {""};
+    struct tb_text change = {0}, next = {0};
     struct kept kept = {{0}};
     void *session = backend->connect(writer->client, writer->statements, STATEMENTS, &error);
     if (!session)
@@ -104,7 +104,7 @@ static void *write_all(void *argument)
     return NULL;
 }
 
-static json_t *fields_of(const struct lg_text *record)
+static json_t *fields_of(const struct tb_text *record)
 {
     json_t *fields = json_object();
     const char *at = record->bytes;
@@ -122,7 +122,7 @@ static int number_of(const json_t *request, const char *name)
 
 int main(int count, char **arguments)
 {
-    struct lg_error error = {""};
+    struct tb_error error = {""};
     json_t *request = count == 2 ? json_loads(arguments[1], 0, NULL) : NULL;
     if (!request)
         die("wanted: one argument, JSON");
@@ -143,10 +143,10 @@ int main(int count, char **arguments)
         die(error.text);
     void *session = backend->connect(client, statements, STATEMENTS, &error);
     int threads = number_of(request, "threads"), keys = number_of(request, "keys");
-    struct lg_text record = {0}, one = {0};
+    struct tb_text record = {0}, one = {0};
     for (int thread = 0; thread < threads; thread++) {
         change_to(&one, thread, 0);
-        lg_text_add(&record, one.bytes, one.length);
+        tb_text_add(&record, one.bytes, one.length);
     }
     for (int key = 0; key < keys; key++)
         ask(session, &statements[PUT], key, &record, NULL);
