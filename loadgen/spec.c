@@ -56,7 +56,10 @@ static bool only_known_keys(json_t *document, struct tb_error *error)
     const char *known[COUNT(numbers) + 1] = {NULL};
     for (size_t i = 0; i < COUNT(numbers); i++)
         known[i] = numbers[i].key;
-    return tb_only_keys(document, known, other_keys, error);
+    if (json_is_object(document))
+        return tb_only_keys(document, known, other_keys, error);
+    tb_fail(error, "the spec: must be a JSON object");
+    return false;
 }
 
 static bool read_number(struct lg_spec *spec, const struct number *number, struct tb_error *error)

@@ -227,7 +227,7 @@ def test_nobody_writes_over_the_pointers_of_a_chase(release_build: Path, beside:
     done = execute(release_build / "microbench", spec)
     assert done.returncode == (0 if beside else 1)
     if not beside:
-        assert ": job j0: range_bytes: " in done.stderr
+        assert "measurement m0: range_bytes: " in done.stderr
 
 
 @pytest.mark.parametrize(
