@@ -38,10 +38,11 @@ def list_(json_: JsonOption = False) -> None:
         print_json({"engines": rows})
         return
     print_table(
-        ("engine", "version", "from", "parts"),
+        ("engine", "kinds", "version", "from", "parts"),
         [
             (
                 r["name"],
+                ", ".join(r["kinds"]),
                 r["version"] or "missing",
                 r["source"] or r["missing"],
                 ", ".join(r["parts"]),

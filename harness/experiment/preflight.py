@@ -249,7 +249,7 @@ def _listen(spec: RunSpec, factory: EngineFactory, outline: Outline) -> Address 
         raise UsageError(
             asked,
             f"{factory.title} works inside the program that uses it: it has no server",
-            "leave listen out, or choose postgres, mysql or mariadb",
+            "leave listen out, or choose a managed engine (`harness engines list`)",
         )
     if spec.placement is None:
         raise UsageError(

@@ -93,7 +93,7 @@ def test_a_rate_is_offered_and_kept_apart_from_what_was_done(loaded):
 
 
 REFUSED = [
-    (("--engine", "duckdb"), "choose rocksdb, or an engine with a server"),
+    (("--engine", "duckdb"), "choose an engine that ycsb runs on"),
     (("--engine", "rocksdb", "-p", "table=other"), "the table has this name: usertable"),
     (("--engine", "postgres", "--scale", "1"), "--scale is an option of tpch"),
     (("--engine", "postgres", "--users", "6"), "--users is an option of tpcc"),

@@ -40,9 +40,7 @@ def loadable(engine: Engine, workload: str) -> LoadsNatively:
             "connect to"
             if not isinstance(engine, RunsNatively)
             else "the engine has no bulk path for the native client",
-            "choose "
-            + ("rocksdb, or " if workload == "ycsb" else "")
-            + "an engine with a server, such as postgres, mysql or mariadb",
+            f"choose an engine that {workload} runs on (docs/{workload}.md)",
         )
     return engine
 
@@ -53,7 +51,7 @@ def afar(hosts: Sequence[str], engine: Engine) -> processes.Afar:
         raise UsageError(
             f"client_hosts {','.join(hosts)} on {engine.name}",
             "it has no server of ours with a socket to tunnel to",
-            "choose a managed postgres, mysql or mariadb",
+            "choose a managed engine (`harness engines list`)",
         )
     return processes.Afar(ClientHosts(tuple(hosts)), engine)
 

@@ -201,7 +201,7 @@ def _drivable(engine: Engine) -> DrivenByYcsb:
     raise UsageError(
         f"driver ycsb on {engine.name}",
         "there is no binding of the official client for this engine",
-        "choose rocksdb, postgres, mysql or mariadb",
+        "choose an engine with a binding (docs/ycsb-client.md), or --driver loadgen",
     )
 
 

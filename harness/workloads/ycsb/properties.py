@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import registry
 from harness.errors import UsageError, nearest
 from harness.workloads.parameters import Count, Number
 from harness.workloads.ycsb.params import CORE_CLASS, YcsbParams
@@ -60,7 +61,7 @@ _REFUSED: Mapping[str, str] = {
 #: Flags of the official client; ours are read as YAML.
 _OFFICIAL_FLAGS = ("readallfields", "writeallfields", "dataintegrity")
 #: Beginnings of the names that bindings' properties have.
-_BINDINGS = ("db.", "jdbc.", "rocksdb.")
+_BINDINGS = ("db.", "jdbc.", *(f"{name}." for name in registry.engine_names()))
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?", re.ASCII)
 _LONGEST_SHOWN = 80
