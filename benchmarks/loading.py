@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import DataDirectories
-from harness.execution import runner
-from harness.execution.environment import Environment
-from harness.execution.opening import open_environment
+from harness.execution import data
+from harness.execution.environment import Environment, open_environment
 from harness.experiment.placement import DIRECTORY_PARTS, parse_placement
 from harness.experiment.preflight import ResolvedRun, prepare
 from harness.progress import SilentProgress
@@ -42,7 +41,7 @@ def tables_of(source: Path) -> dict[str, list[Path]]:
 def timed(by_hand: ByHand | None, prepared: ResolvedRun, env: Environment, source: Path) -> float:
     """Seconds from an empty server to a loaded, durable one; None is the harness's own load."""
     with ExitStack() as stack:
-        engine: Any = runner.make_engine(prepared, env, stack, None)
+        engine: Any = data.make_engine(prepared, env, stack, None)
         base = Path(prepared.tiers["data"].claim.path or "") / "tierbench-work"
         places = DataDirectories(
             {
@@ -78,8 +77,8 @@ def compare(
         prepared = prepare(spec, env)
         print(f"{engine} {prepared.version.version}, {prepared.threads} connections", flush=True)
         with ExitStack() as stack:
-            made = runner.make_engine(prepared, env, stack, None)
-            source = runner.source_data(prepared, env, made).content
+            made = data.make_engine(prepared, env, stack, None)
+            source = data.source_data(prepared, env, made).content
         arms: dict[str, ByHand | None] = {"by hand": by_hand, "harness": None}
         times: dict[str, list[float]] = {arm: [] for arm in arms}
         for pair in range(pairs):

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine import DataDirectories
-from harness.execution import runner
-from harness.execution.opening import open_environment
+from harness.execution import data
+from harness.execution.environment import open_environment
 from harness.experiment.placement import DIRECTORY_PARTS, parse_placement
 from harness.experiment.preflight import prepare
 from harness.progress import SilentProgress
@@ -59,8 +59,8 @@ def main() -> None:
     spec = RunSpec("tpch", "postgres", parse_placement("ssd-both"), params.to_json())
     with open_environment(None, [], SilentProgress()) as env, ExitStack() as stack:
         prepared = prepare(spec, env)
-        golden = runner.golden_data(prepared, env)
-        engine: Any = runner.make_engine(prepared, env, stack, None)
+        golden = data.golden_data(prepared, env)
+        engine: Any = data.make_engine(prepared, env, stack, None)
         base = Path(prepared.tiers["data"].claim.path or "") / "tierbench-work"
         places = DataDirectories(
             {

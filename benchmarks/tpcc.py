@@ -24,8 +24,7 @@ from harness.drivers import hammerdb
 from harness.drivers.loadgen import processes
 from harness.engine import DataDirectories, EngineContext
 from harness.errors import RunFailed
-from harness.execution.environment import Environment
-from harness.execution.opening import open_environment
+from harness.execution.environment import Environment, open_environment
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.host.process_counters import read_counters
 from harness.paths import engines_prefix

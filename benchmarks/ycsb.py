@@ -34,8 +34,7 @@ from harness import hdr
 from harness.drivers.loadgen import processes
 from harness.drivers.result import WindowCallbacks
 from harness.engine import DataDirectories, EngineContext
-from harness.execution.environment import Environment
-from harness.execution.opening import open_environment
+from harness.execution.environment import Environment, open_environment
 from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS
 from harness.native_programs import loadgen_program

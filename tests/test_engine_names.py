@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 #: Names of something else than an engine: TPC-H's reference answers are computed with DuckDB's
 #: library, and HammerDB has a word of its own for each database.
 _OTHERS = {
-    "harness/execution/provenance.py": {"duckdb"},
+    "harness/execution/run_record.py": {"duckdb"},
     "harness/workloads/tpch/reference.py": {"duckdb"},
     "harness/workloads/tpch/source_database.py": {"duckdb"},
     "harness/drivers/hammerdb/dialect.py": {"mysql"},

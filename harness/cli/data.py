@@ -17,7 +17,7 @@ from harness.cli.common import (
     print_table,
 )
 from harness.errors import UsageError
-from harness.execution.opening import dataset_stores
+from harness.execution.environment import dataset_stores
 from harness.progress import Progress, progress_on_stderr
 from harness.store.datasets import Dataset, remove_datasets
 from harness.supervise.user_files import regular_bytes

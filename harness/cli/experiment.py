@@ -17,7 +17,7 @@ from harness.cli.common import (
     store,
 )
 from harness.cli.run_list import print_run_list, say_repeats
-from harness.execution.opening import open_environment
+from harness.execution.environment import open_environment
 from harness.execution.run_list import plan_steps, run_plan
 from harness.experiment.profile import find_profile, load_profile
 from harness.progress import progress_on_stderr

@@ -14,7 +14,7 @@ from harness.cli.common import JsonOption, print_json, print_table, store
 from harness.cli.micro_table import print_figures
 from harness.cli.options import CommonOptions
 from harness.errors import UsageError
-from harness.execution.opening import open_environment
+from harness.execution.environment import open_environment
 from harness.micro.host_capacity import variables_here
 from harness.micro.native import NAME
 from harness.micro.perma_result import memory_of, perma_results

@@ -18,7 +18,7 @@ from harness.cli.common import (
     store,
 )
 from harness.errors import UsageError
-from harness.execution.opening import open_environment
+from harness.execution.environment import open_environment
 from harness.execution.repro import repeat
 from harness.experiment.profile import published_of
 from harness.progress import progress_on_stderr

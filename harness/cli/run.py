@@ -21,7 +21,7 @@ from harness.cli.common import key_values, store
 from harness.cli.options import CommonOptions, RunCommand, RunGroup, callback
 from harness.cli.run_list import print_run_list, say_repeats
 from harness.errors import UsageError
-from harness.execution.opening import open_environment
+from harness.execution.environment import open_environment
 from harness.execution.run_list import plan_steps, run_plan
 from harness.experiment.profile import Plan, expand
 from harness.progress import progress_on_stderr

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import harness
 from harness import registry
 from harness.errors import HarnessError, UsageError, interruption
-from harness.execution import runner
+from harness.execution import data, runner
 from harness.execution.environment import Environment
 from harness.execution.host_lock import one_at_a_time
 from harness.experiment.preflight import ResolvedRun, prepare_all
@@ -141,8 +141,8 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
     with one_at_a_time(env.progress):
         for prepared in todo.values():
             try:
-                runner.golden_data(prepared, env)
-                runner.changes_data(prepared, env)
+                data.golden_data(prepared, env)
+                data.changes_data(prepared, env)
             except HarnessError as error:
                 # Its runs will meet the same and be stored as failed with their reason;
                 # those of other engines go on.

@@ -1,210 +1,242 @@
-"""What a run is found to be, collected while it goes and written in the store's order."""
+"""The record of one run: filled while it is measured, and stored at its end."""
 
 from __future__ import annotations
 
+import platform
+import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import harness
-from harness.engine import Engine
-from harness.errors import HarnessError
+from harness.errors import HarnessError, RunFailed, interruption
 from harness.execution.environment import Environment
-from harness.execution.provenance import revision, tool_versions
-from harness.execution.session import RunSession
-from harness.experiment.preflight import ResolvedRun
+from harness.execution.host_lock import one_at_a_time
 from harness.host.cgroup import MemoryCap
 from harness.host.confounders import uncontrolled
-from harness.host.processors import format_cpus
-from harness.store.datasets import Dataset
+from harness.store.checkpoint import Attempt
 from harness.store.result import Check, Metric, run_status
-from harness.store.runs import RunWriter, StoredRun
-from harness.store.spec import RUN_SCHEMA
+from harness.store.runs import RunWriter, Store, StoredRun
+from harness.store.spec import RUN_SCHEMA, RunSpec
+from harness.tiers.linux.model import Tier
 from harness.warnings import RunWarning, unique
-from harness.workload import Outcome
+
+#: Libraries whose version can change a number.
+_LIBRARIES = ("duckdb", "numpy", "psycopg", "tpchgen-cli")
 
 
-class Recorder:
-    """Collects what a run is found to be, and writes it in the store's order."""
+@dataclass(frozen=True)
+class Program:
+    """What was measured: an engine, or a microbenchmark's program (manifest.json, ``engine``)."""
 
-    def __init__(
-        self,
-        prepared: ResolvedRun,
-        env: Environment,
-        writer: RunWriter,
-        experiment: Mapping[str, Any],
-    ) -> None:
-        self.prepared = prepared
-        self.env = env
-        self.writer = writer
-        self.experiment = dict(experiment)
-        self.begin()
-        self.uncontrolled_at_start: list[RunWarning] = []
-        self.cap: MemoryCap | None = None
-        self.engine: Engine | None = None
-        self.golden: Dataset | None = None
-        self.dataset_facts: dict[str, Any] | None = None
-        self.data_bytes: int | None = None
-        self.effective_config: dict[str, str] = {}
-        self.session: RunSession | None = None
-        self.outcome: Outcome | None = None
-        self.monitors: dict[str, Mapping[str, Any]] = {}
-        self.monitor_warnings: list[RunWarning] = []
-        self.cap_metrics: list[Metric] = []
-        self.placement_checks: list[Check] = []
-        self.error: HarnessError | None = None
+    name: str
+    version: str
+    build: str
+    source: str
+    kind: str = "managed"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    effective_config: Mapping[str, str] = field(default_factory=dict)
 
-    def begin(self) -> None:
-        """The run's time starts now: waiting for another harness is none of it."""
-        self.clock = {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
 
-    def sit_down(self, conditions: Mapping[str, Any]) -> None:
-        """Measuring begins, or goes on: note when, and what was not controlled then."""
-        self.uncontrolled_at_start = uncontrolled(self.prepared.tiers.values())
-        sitting = {
-            "run_id": self.writer.run_id,
-            "unix_ns": time.time_ns(),
-            "conditions": dict(conditions),
-            "uncontrolled": [warning.to_json() for warning in self.uncontrolled_at_start],
-        }
-        self.writer.steps.append({"sitting": sitting})
+def _stamps() -> dict[str, int]:
+    return {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
 
-    def finish(self) -> StoredRun:
+
+@dataclass
+class RunRecord:
+    """Everything that is stored of a run.
+
+    ``tiers``: those in use, each once. ``pinned``: each measured thread has a processor of its
+    own. ``program``: None until there is something to write a manifest about. ``dataset``: as in
+    manifest.json; ``processors``: those the engine may run on, None for all of them.
+    """
+
+    spec: RunSpec
+    env: Environment
+    writer: RunWriter
+    experiment: Mapping[str, Any]
+    tiers: Sequence[Tier]
+    pinned: bool = False
+    program: Program | None = None
+    metrics: list[Metric] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    warnings: list[RunWarning] = field(default_factory=list)
+    artifacts: dict[str, Any] = field(default_factory=dict)
+    residency: Sequence[Mapping[str, Any]] = ()
+    data_bytes: int | None = None
+    memory_bytes: int | None = None
+    dataset: Mapping[str, Any] | None = None
+    restore_method: str = "none"
+    cap: MemoryCap | None = None
+    processors: str | None = None
+    #: Whether the measured phase has ended.
+    complete: bool = False
+    error: HarnessError | None = None
+    _clock: dict[str, int] = field(default_factory=_stamps)
+
+    def measure(
+        self, store: Store, measure: Callable[[], None], resumable: bool = False
+    ) -> StoredRun:
+        """Call ``measure`` while no other harness measures, and store the run.
+
+        A failure is stored as such and returned. KeyboardInterrupt leaves no run directory,
+        unless the run is ``resumable`` and has a finished step.
+        """
+        try:
+            try:
+                with one_at_a_time(self.env.progress):
+                    self._clock = _stamps()  # waiting for another harness is not the run's time
+                    measure()
+                self.complete = True
+            except (HarnessError, OSError) as error:
+                if interruption(error) is not None:
+                    raise
+                if not isinstance(error, HarnessError):
+                    error = RunFailed(f"run {self.run_id}", str(error))
+                self.error = error
+            return self._store()
+        except BaseException as error:
+            if (cause := interruption(error)) is None and isinstance(error, HarnessError):
+                raise  # its result could not be stored: it stays, unfinished
+            self._abandon(store, resumable)
+            if cause is not None:
+                raise cause from None
+            raise
+        finally:
+            self.writer.close()
+
+    @property
+    def run_id(self) -> str:
+        """The name of the run's directory."""
+        return self.writer.run_id
+
+    def begin_attempt(self, conditions: Mapping[str, Any]) -> None:
+        """Measuring begins, or is resumed: note when, and what is not controlled now."""
+        warnings = uncontrolled(self.tiers, pinned=self.pinned)
+        attempt = Attempt(self.run_id, time.time_ns(), conditions, warnings)
+        self.writer.checkpoint.begin(attempt)
+
+    def _abandon(self, store: Store, resumable: bool) -> None:
+        self.writer.close()
+        kept = self.writer.checkpoint.finished
+        if not (resumable and kept):
+            store.remove(self.writer.directory)
+            return
+        self.env.progress.say(
+            f"{self.run_id}: {len(kept)} finished steps are kept; the same command resumes after "
+            "them, `harness runs rm --unfinished` discards them"
+        )
+
+    def _store(self) -> StoredRun:
         """Manifest, artifacts, and run.json last."""
-        if self.engine is not None:
-            self.writer.write_manifest(self._manifest())
-        for name, document in (self.outcome.artifacts if self.outcome else {}).items():
-            self.writer.write_artifact(name, document)
-        for name, series in self.monitors.items():
-            self.writer.write_artifact(f"monitor-{name}", series)
-        return self.writer.finish(self._run())
+        try:
+            if self.program is not None:
+                self.writer.write_manifest(self._manifest(self.program))
+            for name, document in self.artifacts.items():
+                self.writer.write_artifact(name, document)
+            return self.writer.finish(self._run())
+        except OSError as error:
+            raise RunFailed(
+                f"store the result of {self.run_id}",
+                str(error),
+                f"free space in {self.writer.directory}; the run is listed as unfinished",
+            ) from error
 
     def _run(self) -> dict[str, Any]:
-        spec = self.prepared.spec
-        sittings = self.writer.steps.sittings
-        # What the cap saw is known of the last sitting only.
-        cap_metrics = self.cap_metrics if len(sittings) < 2 else []
-        metrics = [*(self.outcome.metrics if self.outcome else []), *cap_metrics]
-        checks = [*(self.outcome.checks if self.outcome else []), *self._own_checks()]
-        status = "failed" if self.error or not self.outcome else run_status(checks)
-        used = dict.fromkeys(tier.name for tier in self.prepared.tiers.values())
+        attempts = self.writer.checkpoint.attempts
         return {
             "schema": RUN_SCHEMA,
-            "run_id": self.writer.run_id,
-            "status": status,
-            "spec": spec.to_json(),
-            "spec_hash": spec.hash(),
-            "experiment": self.experiment,
-            "started_unix_ns": sittings[0]["unix_ns"] if sittings else self.clock["realtime_ns"],
-            "duration_ns": time.monotonic_ns() - self.clock["monotonic_ns"],
+            "run_id": self.run_id,
+            "status": run_status(self.checks) if self.complete else "failed",
+            "spec": self.spec.to_json(),
+            "spec_hash": self.spec.hash(),
+            "experiment": dict(self.experiment),
+            "started_unix_ns": attempts[0].unix_ns if attempts else self._clock["realtime_ns"],
+            "duration_ns": time.monotonic_ns() - self._clock["monotonic_ns"],
             "host_mode": self.env.host["mode"],
             "emulated": [
-                {"tier": name, "by": f"{tier.facts.kind} at {tier.claim.path}"}
-                for name in used
-                if (tier := self.env.tiers[name]).emulated
+                {"tier": tier.name, "by": f"{tier.facts.kind} at {tier.claim.path}"}
+                for tier in self.tiers
+                if tier.emulated
             ],
-            "uncontrolled": [warning.to_json() for warning in self._warnings()],
+            "uncontrolled": [warning.to_json() for warning in self._warnings(attempts)],
             "data_bytes": self.data_bytes,
-            "memory_bytes": self._memory_bytes(),
-            "residency": self.session.residency if self.session else [],
-            "resumed": _resumed(sittings),
-            "metrics": [metric.to_json() for metric in metrics],
-            "checks": [check.to_json() for check in checks],
+            "memory_bytes": self.memory_bytes,
+            "residency": list(self.residency),
+            "resumed": list(_resumed(attempts)),
+            "metrics": [metric.to_json() for metric in self.metrics],
+            "checks": [check.to_json() for check in self.checks],
             "error": self.error.to_json() if self.error else None,
         }
 
-    def _own_checks(self) -> list[Check]:
-        """Cold starts that were not cold make the run's cache mode doubtful: unknown."""
-        warm = self.session.not_cold if self.session else []
-        cold = [Check("cold-start", "unknown", "; ".join(warm[:3]))] if warm else []
-        return [*cold, *self.placement_checks]
+    def _warnings(self, attempts: Sequence[Attempt]) -> list[RunWarning]:
+        """Those of the host now and when each attempt began, and the run's own; each once."""
+        now = uncontrolled(self.tiers, pinned=self.pinned)
+        earlier = [warning for attempt in attempts for warning in attempt.warnings]
+        return [*unique([*now, *earlier]), *self.warnings]
 
-    def _warnings(self) -> Iterator[RunWarning]:
-        yield from self._host_warnings()
-        if self.prepared.external:
-            yield RunWarning(
-                "external-server",
-                "the harness does not run this server",
-                "placement, page cache, memory and other clients are not controlled",
-                "let the harness run the engine, or describe the set-up with --label",
-            )
-        if self.cap is not None and self.cap.method == "none":
-            yield RunWarning(
-                "memory-limit-not-enforced",
-                "the memory limit is not enforced",
-                f"{self.prepared.spec.memory_limit_bytes} bytes requested: {self.cap.reason}",
-                "run as root, or where cgroups are delegated to you",
-            )
-        yield from self.monitor_warnings
-        if self.outcome is not None:
-            yield from self.outcome.uncontrolled
-
-    def _host_warnings(self) -> list[RunWarning]:
-        """Those of the end, of earlier attempts and of the start, each once."""
-        earlier = [
-            RunWarning.from_json(entry)
-            for one in self.writer.steps.sittings
-            for entry in one["uncontrolled"]
-        ]
-        at_end = uncontrolled(self.prepared.tiers.values())
-        return unique([*at_end, *earlier, *self.uncontrolled_at_start])
-
-    def _memory_bytes(self) -> int | None:
-        if self.prepared.external:
-            return None
-        if self.cap is not None and self.cap.method != "none":
-            return self.prepared.spec.memory_limit_bytes
-        return self.env.memory_bytes
-
-    def _manifest(self) -> dict[str, Any]:
-        spec, version = self.prepared.spec, self.prepared.version
-        assert self.engine is not None
-        dataset: dict[str, Any] | None = None
-        if self.golden is not None:
-            dataset = {"key": self.golden.name, "fingerprint": self.golden.fingerprint}
-            if "load_retries" in self.golden.record:
-                dataset["load_retries"] = self.golden.record["load_retries"]
-        elif self.dataset_facts is not None:
-            dataset = {"key": "external", "fingerprint": self.dataset_facts}
-        tiers = {tier.name: tier for tier in self.prepared.tiers.values()}
+    def _manifest(self, program: Program) -> dict[str, Any]:
         return {
             "schema": RUN_SCHEMA,
-            "run_id": self.writer.run_id,
-            "harness": {"version": harness.__version__, "revision": revision()},
+            "run_id": self.run_id,
+            "harness": {"version": harness.__version__, "revision": _revision()},
             "argv": list(self.env.argv),
-            "spec": spec.to_json(),
+            "spec": self.spec.to_json(),
             "host": dict(self.env.host),
-            "tiers": [tier.to_json() for tier in tiers.values()],
-            "engine": {
-                "name": spec.engine,
-                "version": version.version,
-                "build": version.build,
-                "source": version.source,
-                "kind": self.engine.kind,
-                "settings": dict(self.prepared.settings),
-                "effective_config": self.effective_config,
-            },
-            "dataset": dataset,
-            "restore_method": "none" if self.golden is None else "copy",
+            "tiers": [tier.to_json() for tier in self.tiers],
+            "engine": vars(program),
+            "dataset": self.dataset,
+            "restore_method": self.restore_method,
             "memory_cap": {
                 "method": self.cap.method if self.cap else "none",
-                "limit_bytes": spec.memory_limit_bytes,
+                "limit_bytes": self.spec.memory_limit_bytes,
             },
-            "processors": format_cpus(self.prepared.cpus) or None,
-            "clock": self.clock,
-            "tools": tool_versions(),
+            "processors": self.processors,
+            "clock": self._clock,
+            "tools": _tool_versions(),
         }
 
 
-def _resumed(sittings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Where the run was cut off and gone on with, as in run.json."""
-    return [
-        {
-            "unix_ns": now["unix_ns"],
-            "cut_off_run_id": before["run_id"],
-            "kept_steps": len(now["kept"]),
-            "after_step": now["kept"][-1] if now["kept"] else "",
+def _resumed(attempts: Sequence[Attempt]) -> Iterator[dict[str, Any]]:
+    for interrupted, attempt in pairwise(attempts):
+        yield {
+            "unix_ns": attempt.unix_ns,
+            "cut_off_run_id": interrupted.run_id,
+            "kept_steps": len(attempt.kept),
+            "after_step": attempt.kept[-1] if attempt.kept else "",
         }
-        for before, now in pairwise(sittings)
-    ]
+
+
+@cache
+def _revision() -> str | None:
+    """The commit of a checkout, ``-dirty`` where it is changed; None of an installed wheel."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=10,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+@cache
+def _tool_versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -10,198 +10,221 @@ from pathlib import Path
 from typing import Any
 
 from harness import registry
-from harness.engine import (
-    CountsLoadRetries,
-    Credentials,
-    DataDirectories,
-    Engine,
-    KeepsOwnData,
-    ProcessStarter,
-    RunsInClient,
+from harness.engine import Credentials, DataDirectories, Engine, KeepsOwnData, RunsInClient
+from harness.errors import HarnessError, RunFailed
+from harness.execution.data import (
+    changes_data,
+    clients_of,
+    existing_source,
+    external_data,
+    golden_data,
+    make_engine,
 )
-from harness.errors import HarnessError, RunFailed, interruption
 from harness.execution.environment import Environment
-from harness.execution.host_lock import one_at_a_time
-from harness.execution.run_record import Recorder
+from harness.execution.run_record import Program, RunRecord
 from harness.execution.session import RunSession
 from harness.experiment.placement import DIRECTORY_PARTS, Part
-from harness.experiment.preflight import ResolvedRun, engine_context, golden_key, work_directory
+from harness.experiment.preflight import ResolvedRun, work_directory
 from harness.host.cgroup import MemoryCap, memory_cap
-from harness.host.processors import affinity_check
+from harness.host.processors import affinity_check, format_cpus
 from harness.host.tmpfs_room import TmpfsRoom
 from harness.monitors import Monitor, MonitorContext
-from harness.store.datasets import Dataset, DatasetBuilder, dataset_name
 from harness.store.result import Check, Metric
 from harness.store.runs import Store, StoredRun
 from harness.supervise.user_files import regular_bytes
 from harness.tiers.residency import residency as numa_residency
 from harness.tiers.traffic import TierTraffic
-from harness.workload import ChangesData, Clients, HasSource, Loading, SpendsData
+from harness.warnings import RunWarning
 
 #: A process that ran before its policy was set may have a few pages elsewhere.
 _BOUND_SHARE = 0.99
 #: Where tables and indexes are.
 _HOLDING: tuple[Part, ...] = ("data", "index")
+_EXTERNAL = RunWarning(
+    "external-server",
+    "the harness does not run this server",
+    "placement, page cache, memory and other clients are not controlled",
+    "let the harness run the engine, or describe the set-up with --label",
+)
 
 
 @dataclass(frozen=True)
 class ResumePolicy:
-    """What a run belongs to, and under what it stands.
+    """The experiment that a run belongs to, and whether the run can be resumed.
 
-    ``conditions``: what must be the same for a run that was cut off to be gone on with;
-    None: it never is (one made again, one on a user's server). ``anew``: this time nothing is.
+    ``conditions``: everything that must be the same for an interrupted run to be resumed;
+    None: it never is (a repeated run, or one on a user's server). ``restart``: not this time.
     """
 
     experiment: Mapping[str, Any]
     conditions: Mapping[str, Any] | None
-    anew: bool = False
+    restart: bool = False
 
 
-def run(prepared: ResolvedRun, env: Environment, store: Store, standing: ResumePolicy) -> StoredRun:
-    """Do one run and store it; a failure under way is stored as such and returned.
+def run(prepared: ResolvedRun, env: Environment, store: Store, policy: ResumePolicy) -> StoredRun:
+    """Measure and store one run, or resume an interrupted one; a failed run is returned, too.
 
-    One that was cut off earlier is gone on with. KeyboardInterrupt leaves no run
-    directory behind before the first step of it is finished; afterwards the same run can
-    be gone on with.
+    KeyboardInterrupt leaves no run directory before the first step is finished; afterwards the
+    run can be resumed.
     """
-    say, conditions = env.progress.say, standing.conditions
-    lasting = conditions is not None
-    found = None
-    if (lasting or prepared.external) and not standing.anew:
-        found = store.resume(prepared.spec, conditions, say)
-    writer = found or store.begin(prepared.spec)
-    try:
-        return _run(prepared, env, Recorder(prepared, env, writer, standing.experiment), standing)
-    except BaseException as error:
-        if (cause := interruption(error)) is None and isinstance(error, HarnessError):
-            raise  # its result could not be stored: it stays, unfinished
-        writer.close()
-        if lasting and (kept := writer.steps.names):
-            say(
-                f"{writer.run_id}: {len(kept)} finished steps are kept; the same command goes on "
-                "behind them, `harness runs rm --unfinished` discards them"
-            )
-        else:
-            store.remove(writer.directory)
-        if cause is not None:
-            raise cause from None
-        raise
-    finally:
-        writer.close()
-
-
-def _run(
-    prepared: ResolvedRun, env: Environment, recorder: Recorder, standing: ResumePolicy
-) -> StoredRun:
-    writer = recorder.writer
-    try:
-        with (
-            one_at_a_time(env.progress),
-            memory_cap(prepared.spec.memory_limit_bytes, env.supervisor) as cap,
-        ):
-            recorder.begin()
-            recorder.cap = cap
-            with _blaming(cap), ExitStack() as stack:
-                _walk(prepared, env, recorder, standing, stack)
-    except (HarnessError, OSError) as error:
-        if interruption(error) is not None:
-            raise
-        recorder.error = (
-            error
-            if isinstance(error, HarnessError)
-            else RunFailed(f"run {writer.run_id}", str(error))
-        )
-    try:
-        return recorder.finish()
-    except OSError as error:
-        raise RunFailed(
-            f"store the result of {writer.run_id}",
-            str(error),
-            f"make room in {writer.directory}; the run has no result and is listed as unfinished",
-        ) from error
-
-
-def _walk(
-    prepared: ResolvedRun,
-    env: Environment,
-    recorder: Recorder,
-    standing: ResumePolicy,
-    stack: ExitStack,
-) -> None:
-    """place → restore golden → start → (workload) → counters → stop."""
-    spec = prepared.spec
-    confined = env.supervisor.capped_by(recorder.cap, prepared.cpus)
-    engine = make_engine(prepared, env, stack, confined)
-    recorder.engine = engine
-    session = recorder.session = RunSession(
-        engine,
-        env.progress,
-        _existing_source(prepared, env),
-        drop_caches=os.geteuid() == 0,
-        traffic=TierTraffic(prepared.tiers.values()),
-        page_cached=_page_cached(prepared),
-        steps=recorder.writer.steps,
-        driver=spec.driver,
-        seed=spec.seed_of_block(),
-        client_starter=_clients(prepared, env, stack, engine, confined),
-        user=env.credentials,
-        look=lambda: [*_memory_check(prepared, engine), *_cpu_check(prepared, engine)],
+    resumable = policy.conditions is not None
+    writer = None
+    if (resumable or prepared.external) and not policy.restart:
+        writer = store.resume(prepared.spec, policy.conditions, env.progress.say)
+    record = RunRecord(
+        prepared.spec,
+        env,
+        writer or store.begin(prepared.spec),
+        policy.experiment,
+        list(dict.fromkeys(prepared.tiers.values())),
+        memory_bytes=None if prepared.external else env.memory_bytes,
+        processors=format_cpus(prepared.cpus) or None,
+        warnings=[_EXTERNAL] if prepared.external else [],
     )
-    room: TmpfsRoom | None = None
-    if (changes := changes_data(prepared, env)) is not None:
-        stack.enter_context(changes.in_use())
-        session.changes = changes.content
-    if isinstance(engine, KeepsOwnData) and prepared.external:
-        engine.start()
-        recorder.dataset_facts = _external_data(prepared, env, engine)
-        session.source = _existing_source(prepared, env)
-        recorder.data_bytes = engine.data_bytes()
-    else:
-        golden = golden_data(prepared, env)
-        stack.enter_context(golden.in_use())
-        recorder.golden = golden
-        session.source = _existing_source(prepared, env)
-        places = stack.enter_context(_places(prepared, env, recorder.writer.run_id))
-        # A server that goes on writing would get in the way of removing its directories.
-        stack.callback(engine.kill)
-        env.progress.say(f"{recorder.writer.run_id}: restoring golden data")
-        engine.restore(golden.content, places)
-        recorder.data_bytes = data_bytes(places, env.credentials)
+
+    def measure() -> None:
+        limit = prepared.spec.memory_limit_bytes
+        with memory_cap(limit, env.supervisor) as cap, _naming_oom_kills(cap):
+            _record_cap(record, cap)
+            with ExitStack() as stack:
+                _Run(prepared, env, record, stack).measure(policy.conditions or {})
+
+    return record.measure(store, measure, resumable)
+
+
+def _record_cap(record: RunRecord, cap: MemoryCap | None) -> None:
+    record.cap = cap
+    if cap is None:
+        return
+    limit = record.spec.memory_limit_bytes
+    if cap.method != "none":
+        record.memory_bytes = limit
+        return
+    record.warnings.append(
+        RunWarning(
+            "memory-limit-not-enforced",
+            "the memory limit is not enforced",
+            f"{limit} bytes requested: {cap.reason}",
+            "run as root, or where cgroups are delegated to you",
+        )
+    )
+
+
+class _Run:
+    """One run under way. What ``stack`` holds is released in reverse order at its end."""
+
+    def __init__(
+        self, prepared: ResolvedRun, env: Environment, record: RunRecord, stack: ExitStack
+    ) -> None:
+        self.prepared, self.env, self.record, self.stack = prepared, env, record, stack
+        spec = prepared.spec
+        confined = env.supervisor.capped_by(record.cap, prepared.cpus)
+        engine = self.engine = make_engine(prepared, env, stack, confined)
+        self._record_config({})
+        self.session = RunSession(
+            engine,
+            env.progress,
+            existing_source(prepared, env),
+            drop_caches=os.geteuid() == 0,
+            traffic=TierTraffic(prepared.tiers.values()),
+            page_cached=_page_cached(prepared),
+            checkpoint=record.writer.checkpoint,
+            driver=spec.driver,
+            seed=spec.seed_of_block(),
+            client_starter=clients_of(prepared, env, stack, engine, confined),
+            user=env.credentials,
+            check_placement=lambda: [
+                *_memory_check(prepared, engine),
+                *_cpu_check(prepared, engine),
+            ],
+        )
+        record.residency = self.session.residency
+        self.room: TmpfsRoom | None = None
+
+    def measure(self, conditions: Mapping[str, Any]) -> None:
+        """place → restore → start → (workload) → counters → stop."""
+        try:
+            self._measure(conditions)
+        finally:
+            self.record.checks += self.session.own_checks()
+
+    def _measure(self, conditions: Mapping[str, Any]) -> None:
+        prepared, record, session, engine = self.prepared, self.record, self.session, self.engine
+        if (changes := changes_data(prepared, self.env)) is not None:
+            self.stack.enter_context(changes.in_use())
+            session.changes = changes.content
+        if isinstance(engine, KeepsOwnData) and prepared.external:
+            self._load_external(engine)
+        else:
+            self._restore()
+        self._record_config(engine.effective_config())
+        with _monitors(record, engine) as session.monitors:
+            record.begin_attempt(conditions)
+            outcome = prepared.workload.measure(prepared.params, session)
+        record.metrics += outcome.metrics
+        record.checks += outcome.checks
+        record.warnings += outcome.uncontrolled
+        record.artifacts |= outcome.artifacts
+        record.artifacts |= {f"monitor-{one.name}": one.series() for one in session.monitors}
+        if len(record.writer.checkpoint.attempts) == 1:  # the cap is the last attempt's alone
+            record.metrics += _cap_metrics(record.cap, self.room)
+        if session.placement_checks is None:
+            session.measured()
+        if isinstance(engine, RunsInClient):  # its configuration is known when it has run
+            self._record_config(engine.effective_config())
+        # Only after a run that went well: after a failure the engine is killed (see
+        # make_engine), and an unclean stop must not cover up what went wrong.
+        engine.stop()
+
+    def _load_external(self, engine: KeepsOwnData) -> None:
+        prepared, record = self.prepared, self.record
+        self.engine.start()
+        facts = external_data(prepared, self.env, engine)
+        record.dataset = {"key": "external", "fingerprint": facts}
+        self.session.source = existing_source(prepared, self.env)
+        record.data_bytes = engine.data_bytes()
+
+    def _restore(self) -> None:
+        prepared, env, record, session = self.prepared, self.env, self.record, self.session
+        dataset = golden_data(prepared, env)
+        self.stack.enter_context(dataset.in_use())
+        record.dataset = dataset.identity
+        record.restore_method = "copy"
+        session.source = existing_source(prepared, env)
+        places = self.stack.enter_context(_places(prepared, env, record.run_id))
+        # A server that still writes would get in the way of removing its directories.
+        self.stack.callback(self.engine.kill)
+        env.progress.say(f"{record.run_id}: restoring the dataset")
+        self.engine.restore(dataset.content, places)
+        record.data_bytes = data_bytes(places, env.credentials)
         session.apart = [places[part] for part in DIRECTORY_PARTS if part not in _HOLDING]
         # The copies just made are in the page cache, charged to the harness: warm runs
         # under a memory limit would read from there what the limit should not hold.
         session.evict("start")
-        if recorder.cap is not None:
-            room = stack.enter_context(TmpfsRoom(recorder.cap, places.directories.values()))
-        engine.start()
-    recorder.effective_config = dict(engine.effective_config())
-    with _monitors(recorder, engine) as session.monitors:
-        recorder.sit_down(standing.conditions or {})
-        recorder.outcome = prepared.workload.measure(prepared.params, session)
-    recorder.monitors = {one.name: one.series() for one in session.monitors}
-    recorder.cap_metrics = _cap_metrics(recorder.cap, room)
-    if session.placement_checks is None:
-        session.measured()
-    recorder.placement_checks = session.placement_checks or []
-    if isinstance(engine, RunsInClient):  # what it ran with is known when it has run
-        recorder.effective_config = dict(engine.effective_config())
-    # Only after a run that went well: behind a failure the engine is killed (see
-    # make_engine), and an unclean stop must not cover up what went wrong.
-    engine.stop()
+        if record.cap is not None:
+            self.room = self.stack.enter_context(TmpfsRoom(record.cap, places.directories.values()))
+        self.engine.start()
+
+    def _record_config(self, config: Mapping[str, str]) -> None:
+        version, settings = self.prepared.version, dict(self.prepared.settings)
+        name, kind = self.prepared.spec.engine, self.engine.kind
+        self.record.program = Program(
+            name, version.version, version.build, version.source, kind, settings, dict(config)
+        )
 
 
 @contextmanager
-def _monitors(recorder: Recorder, engine: Engine) -> Iterator[list[Monitor]]:
+def _monitors(record: RunRecord, engine: Engine) -> Iterator[list[Monitor]]:
     """The run's monitors, started; those that cannot work here leave a warning."""
     context = MonitorContext(engine.processes)
     with ExitStack() as stack:
         started: list[Monitor] = []
         for name, kind in registry.monitors().items():
-            if not (kind.default or name in recorder.prepared.spec.monitors):
+            if not (kind.default or name in record.spec.monitors):
                 continue
             monitor = kind(context)
             if (problem := monitor.preflight()) is not None:
-                recorder.monitor_warnings.append(problem)
+                record.warnings.append(problem)
                 continue
             stack.callback(monitor.stop)
             monitor.start()
@@ -221,16 +244,16 @@ def _page_cached(prepared: ResolvedRun) -> bool:
 
 
 @contextmanager
-def _blaming(cap: MemoryCap | None) -> Iterator[None]:
-    """Name the OOM killer in an error where it struck inside the cap."""
+def _naming_oom_kills(cap: MemoryCap | None) -> Iterator[None]:
+    """Name the OOM killer in an error where it killed inside the cap."""
     try:
         yield
     except HarnessError as error:
         if not (cap and cap.events().oom_kills):
             raise
-        found = f"{error.context}; the kernel killed for memory inside the limit"
-        do = "raise --memory-limit, or lower the engine's memory with --set or --tuning"
-        raise RunFailed(error.problem, found, do) from error
+        context = f"{error.context}; the kernel killed for memory inside the limit"
+        hint = "raise --memory-limit, or lower the engine's memory with --set or --tuning"
+        raise RunFailed(error.problem, context, hint) from error
 
 
 def _memory_check(prepared: ResolvedRun, engine: Engine) -> list[Check]:
@@ -285,157 +308,3 @@ def _places(prepared: ResolvedRun, env: Environment, run_id: str) -> Iterator[Da
             for part in DIRECTORY_PARTS
         }
         yield DataDirectories(directories, prepared.memory_policy)
-
-
-def make_engine(
-    prepared: ResolvedRun,
-    env: Environment,
-    stack: ExitStack,
-    starter: ProcessStarter,
-) -> Engine:
-    """An engine with a scratch directory of its own; killed if it still runs at the end.
-
-    ``starter``: starts its processes, held to the run's cap and processors or not.
-    """
-    scratch = stack.enter_context(env.scratch())
-    context = engine_context(prepared, env, starter, scratch)
-    engine = prepared.factory.create(context)
-    stack.callback(engine.kill)
-    return engine
-
-
-# Data --------------------------------------------------------------------------
-
-
-def golden_data(prepared: ResolvedRun, env: Environment) -> Dataset:
-    """The golden data of a run, loaded first where they are missing."""
-    with ExitStack() as stack:
-        engine = make_engine(prepared, env, stack, env.supervisor)  # may use all processors
-        key, name = golden_key(prepared, engine), prepared.golden_name
-        if (found := env.golden.find(name)) is not None:
-            return found
-        source = source_data(prepared, env, engine)
-        if source is not None:
-            stack.enter_context(source.in_use())
-        with env.golden.building(name) as building:
-            if building is None:  # another harness has built it while we waited
-                return golden_data(prepared, env)
-            facts = _load(prepared, env, engine, source, building)
-            return building.publish(key, facts, env.progress, _load_retries(engine))
-
-
-def _load(
-    prepared: ResolvedRun,
-    env: Environment,
-    engine: Engine,
-    source: Dataset | None,
-    building: DatasetBuilder,
-) -> dict[str, Any]:
-    """Load in directories beside the content, stop, and move the result into it."""
-    spec = prepared.spec
-    places = DataDirectories(
-        {part: building.directory(f"load-{part}", env.credentials) for part in DIRECTORY_PARTS},
-        prepared.memory_policy,
-    )
-    env.progress.say(f"loading {spec.workload} into {prepared.factory.title}")
-    with ExitStack() as stack:
-        stack.callback(engine.kill)  # before the building's directories go
-        engine.initialise(places)
-        engine.start()
-        facts = _loaded(prepared, env, engine, source)
-        engine.stop()
-        engine.snapshot(building.content)
-    return facts
-
-
-def _loaded(
-    prepared: ResolvedRun, env: Environment, engine: Engine, source: Dataset | None
-) -> dict[str, Any]:
-    """The workload's load into the started engine; its facts."""
-    spec = prepared.spec
-    with ExitStack() as stack:
-        loading = Loading(
-            engine,
-            spec.driver,
-            None if source is None else source.content,
-            _clients(prepared, env, stack, engine, env.supervisor),
-            prepared.threads,
-            env.progress,
-        )
-        facts = prepared.workload.load(prepared.params, loading)
-    if retries := _load_retries(engine):
-        pieces = ", ".join(f"{table} {count}" for table, count in sorted(retries.items()))
-        env.progress.say(f"loaded again after deadlocks, pieces by table: {pieces}")
-    return facts
-
-
-def _load_retries(engine: Engine) -> Mapping[str, int]:
-    return engine.load_retries() if isinstance(engine, CountsLoadRetries) else {}
-
-
-def _clients(
-    prepared: ResolvedRun,
-    env: Environment,
-    stack: ExitStack,
-    engine: Engine,
-    starter: ProcessStarter,
-) -> Clients:
-    """``starter``: of an engine inside the client, since it is the client then."""
-    scratch = stack.enter_context(env.scratch())
-    if isinstance(engine, RunsInClient):
-        return Clients(starter, env.credentials, scratch, engine, prepared.memory_policy)
-    return Clients(env.supervisor, env.credentials, scratch)
-
-
-def source_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> Dataset | None:
-    """Generated source files, made first where they are missing; None: loaded from no files."""
-    workload, params = prepared.workload, prepared.params
-    name = prepared.source_name
-    if not isinstance(workload, HasSource):
-        return None
-    while (found := env.source.find(name)) is None:
-        with env.source.building(name) as building:
-            if building is None:
-                continue
-            workload.generate(params, engine, building.content, env.progress)
-            return building.publish({"source": name}, {}, env.progress)
-    return found
-
-
-def changes_data(prepared: ResolvedRun, env: Environment) -> Dataset | None:
-    """What the run changes its data by, made first where it is missing; None: nothing."""
-    workload, params = prepared.workload, prepared.params
-    name = workload.changes_key(params) if isinstance(workload, ChangesData) else None
-    if name is None or not isinstance(workload, ChangesData):
-        return None
-    while (found := env.source.find(name)) is None:
-        with env.source.building(name) as building:
-            if building is None:
-                continue
-            workload.generate_changes(params, building.content, env.progress)
-            return building.publish({"source": name}, {}, env.progress)
-    return found
-
-
-def _existing_source(prepared: ResolvedRun, env: Environment) -> Path | None:
-    found = env.source.find(prepared.source_name) if prepared.source_name else None
-    return found.content if found else None
-
-
-def _external_data(prepared: ResolvedRun, env: Environment, engine: KeepsOwnData) -> dict[str, Any]:
-    """Load into the user's server, in a schema of ours, unless it is there already.
-
-    Data that runs change are loaded for each of them, and are never marked as complete.
-    """
-    assert isinstance(engine, KeepsOwnData)
-    spec, workload = prepared.spec, prepared.workload
-    key = dataset_name(spec.workload, workload.data_key(prepared.params, spec.driver))
-    spent = isinstance(workload, SpendsData) and workload.spends_data(prepared.params)
-    if not spent and (facts := engine.prepared(key)) is not None:
-        return dict(facts)
-    engine.prepare(key)
-    source = source_data(prepared, env, engine)  # type: ignore[arg-type]
-    loaded = _loaded(prepared, env, engine, source)  # type: ignore[arg-type]
-    if not spent:
-        engine.mark_prepared(key, loaded)
-    return loaded

@@ -12,7 +12,7 @@ from harness.host.page_cache import Residency, evict, residency
 from harness.host.working_set import Footprint
 from harness.monitors import Monitor
 from harness.progress import Progress
-from harness.store.checkpoint import Steps
+from harness.store.checkpoint import Checkpoint
 from harness.store.result import Check
 from harness.tiers.traffic import TierTraffic
 from harness.workload import Clients
@@ -42,8 +42,8 @@ class RunSession:
     seed: int = 0
     #: How client programs are started; None in a session that starts none.
     client_starter: Clients | None = None
-    #: The finished steps of the run, those of earlier sittings among them.
-    steps: Steps | None = None
+    #: The finished steps of the run, those of earlier attempts among them.
+    checkpoint: Checkpoint | None = None
     #: The tiers in use, whose devices count what they move.
     traffic: TierTraffic = field(default_factory=lambda: TierTraffic(()))
     #: Whether what the engine reads of its data passes the page cache (not on DAX, tmpfs).
@@ -53,8 +53,8 @@ class RunSession:
     apart: Sequence[Path] = ()
     #: Who may change the engine's files (harness.supervise.user_files); None: we alone.
     user: Credentials | None = None
-    #: Sees whether the engine's processes are where they should be; what it saw.
-    look: Callable[[], list[Check]] = list
+    #: Checks whether the engine's processes are where they should be.
+    check_placement: Callable[[], list[Check]] = list
     placement_checks: list[Check] | None = None
     #: Those that were started.
     monitors: Sequence[Monitor] = ()
@@ -67,29 +67,22 @@ class RunSession:
 
     def __post_init__(self) -> None:
         """Cold starts of finished steps are this run's, too."""
-        if self.steps is not None:
-            self.residency += self.steps.collected("residency")
-            self.not_cold += self.steps.collected("not_cold")
+        if self.checkpoint is not None:
+            self.residency += self.checkpoint.collected("residency")
+            self.not_cold += self.checkpoint.collected("not_cold")
             self._written = (len(self.residency), len(self.not_cold))
 
     def remember(self, step: str, document: Any) -> None:
-        """Write the step, with the cold starts since the one before, and fsync."""
-        if self.steps is None:
+        """Write the step, with the cold starts since the previous one, and fsync."""
+        if self.checkpoint is None:
             return
         residency, not_cold = self._written
-        self.steps.append(
-            {
-                "step": step,
-                "document": document,
-                "residency": self.residency[residency:],
-                "not_cold": self.not_cold[not_cold:],
-            }
-        )
+        self.checkpoint.finish(step, document, self.residency[residency:], self.not_cold[not_cold:])
         self._written = (len(self.residency), len(self.not_cold))
 
     def recalled(self, step: str) -> Any | None:
         """From the steps that are written."""
-        return self.steps.document(step) if self.steps is not None else None
+        return self.checkpoint.document(step) if self.checkpoint is not None else None
 
     def cold_start(self, label: str) -> None:
         """Stop, evict, measure residency, start. The engine's own cache goes with its process."""
@@ -141,8 +134,13 @@ class RunSession:
         return {**self.traffic.read(), **self._totals("host")}
 
     def measured(self) -> None:
-        """See the engine's processes now; otherwise that is done when the workload has ended."""
-        self.placement_checks = self.look()
+        """Check the engine's processes now, not when the workload has ended."""
+        self.placement_checks = self.check_placement()
+
+    def own_checks(self) -> list[Check]:
+        """Whether starts were cold (else the cache mode is doubtful), and the placement's."""
+        cold = Check("cold-start", "unknown", "; ".join(self.not_cold[:3]))
+        return [*([cold] if self.not_cold else []), *(self.placement_checks or [])]
 
     def footprint(self) -> Footprint:
         """What is touched of the engine's files and memory from now on.

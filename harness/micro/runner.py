@@ -7,21 +7,17 @@ and a run that was interrupted leaves nothing.
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-import harness
-from harness.errors import HarnessError, RunFailed, UsageError, interruption, nearest
+from harness.errors import UsageError, nearest
 from harness.execution.environment import Environment
-from harness.execution.host_lock import one_at_a_time
-from harness.execution.provenance import revision, tool_versions
+from harness.execution.run_record import Program, RunRecord
 from harness.experiment.placement import parse_placement
 from harness.experiment.preflight import work_directory
-from harness.host.confounders import uncontrolled
 from harness.micro import native
 from harness.micro.estimate import Estimate, estimate
 from harness.micro.host_capacity import HostCapacity, llc_bytes, room_of
@@ -30,11 +26,10 @@ from harness.micro.overrides import Limits, parse_limits
 from harness.micro.protocol import Measured, Planned, Workplace
 from harness.micro.scaling import ScaledSuite, fit
 from harness.micro.suite import cpus_and_more, suite_of
-from harness.store.result import run_status
-from harness.store.runs import RunWriter, Store, StoredRun
-from harness.store.spec import RUN_SCHEMA, RunSpec, content_hash
+from harness.store.runs import Store, StoredRun
+from harness.store.spec import RunSpec, content_hash
 from harness.tiers.linux.model import DIRECTORY_KINDS, Tier
-from harness.warnings import RunWarning, unique
+from harness.warnings import unique
 from harness.yamlfile import Document
 
 WORKLOAD = "micro"
@@ -196,39 +191,38 @@ def _module(program: str) -> Any:
 
 
 def run(ready: Ready, env: Environment, store: Store) -> StoredRun:
-    """Measure and store; a failure under way is stored as such and returned."""
-    writer = store.begin(ready.spec())
-    recorder = _Recorder(ready, env, writer)
-    try:
-        try:
-            recorder.measured = _measure(ready, env, writer, recorder)
-        except (HarnessError, OSError) as error:
-            if interruption(error) is not None:
-                raise
-            known = isinstance(error, HarnessError)
-            recorder.error = error if known else RunFailed(f"run {writer.run_id}", str(error))  # type: ignore[assignment]
-        return recorder.finish()
-    except BaseException as error:
-        cause = interruption(error)
-        if cause is None and isinstance(error, HarnessError):
-            raise  # its result could not be stored: it stays, unfinished
-        writer.close()
-        store.remove(writer.directory)
-        if cause is not None:
-            raise cause from None
-        raise
-    finally:
-        writer.close()
+    """Measure and store a run; a failed one is returned, too."""
+    spec = ready.spec()
+    record = RunRecord(
+        spec,
+        env,
+        store.begin(spec),
+        {"name": f"micro-{ready.suite.name}", "hash": spec.hash()},
+        [ready.tier],
+        pinned=ready.fitted is not None,  # fio and ioping pin no thread
+        warnings=list(ready.fitted.findings) if ready.fitted else [],
+        artifacts={"suite": suite_artifact(ready)},
+    )
+
+    def measure() -> None:
+        with _workplace(ready, env, record.run_id) as work:
+            record.begin_attempt({})
+            measured = _measure(ready, work)
+        record.program = Program(ready.program, measured.version, measured.build, measured.source)
+        record.metrics += measured.metrics
+        record.checks += measured.checks
+        record.warnings = unique([*record.warnings, *measured.uncontrolled])
+        record.artifacts |= measured.artifacts
+
+    return record.measure(store, measure)
 
 
-def _measure(ready: Ready, env: Environment, writer: RunWriter, recorder: _Recorder) -> Measured:
-    with one_at_a_time(env.progress), _workplace(ready, env, writer.run_id) as work:
-        recorder.begin()
-        if ready.program != native.NAME:
-            measured: Measured = _module(ready.program).measure(work, ready.params)
-            return measured
-        assert ready.fitted is not None and ready.room is not None
-        return native.measure(work, ready.fitted, ready.room, ready.suite)
+def _measure(ready: Ready, work: Workplace) -> Measured:
+    if ready.program != native.NAME:
+        measured: Measured = _module(ready.program).measure(work, ready.params)
+        return measured
+    assert ready.fitted is not None and ready.room is not None
+    return native.measure(work, ready.fitted, ready.room, ready.suite)
 
 
 @contextmanager
@@ -240,99 +234,6 @@ def _workplace(ready: Ready, env: Environment, run_id: str) -> Iterator[Workplac
             return
         with env.directory(work_directory(ready.tier, run_id, "data")) as directory:
             yield Workplace(**{**vars(place), "directory": directory})
-
-
-class _Recorder:
-    """Collects what the run is found to be, and writes it in the store's order."""
-
-    def __init__(self, ready: Ready, env: Environment, writer: RunWriter) -> None:
-        self.ready = ready
-        self.env = env
-        self.writer = writer
-        self.clock = _stamps()
-        self.at_start: list[RunWarning] = []
-        self.measured: Measured | None = None
-        self.error: HarnessError | None = None
-
-    def begin(self) -> None:
-        """Measuring begins: note what is not controlled now."""
-        self.clock = _stamps()
-        self.at_start = self._of_host()
-
-    def finish(self) -> StoredRun:
-        """Manifest, artifacts, and run.json last."""
-        if self.measured is not None:
-            self.writer.write_manifest(self._manifest(self.measured))
-        self.writer.write_artifact("suite", suite_artifact(self.ready))
-        for name, document in (self.measured.artifacts if self.measured else {}).items():
-            self.writer.write_artifact(name, document)
-        return self.writer.finish(self._run())
-
-    def _run(self) -> dict[str, Any]:
-        spec, measured, tier = self.ready.spec(), self.measured, self.ready.tier
-        checks = list(measured.checks) if measured else []
-        return {
-            "schema": RUN_SCHEMA,
-            "run_id": self.writer.run_id,
-            "status": "failed" if self.error or not measured else run_status(checks),
-            "spec": spec.to_json(),
-            "spec_hash": spec.hash(),
-            "experiment": {"name": f"micro-{self.ready.suite.name}", "hash": spec.hash()},
-            "started_unix_ns": self.clock["realtime_ns"],
-            "duration_ns": time.monotonic_ns() - self.clock["monotonic_ns"],
-            "host_mode": self.env.host["mode"],
-            "emulated": [{"tier": tier.name, "by": f"{tier.facts.kind} at {tier.claim.path}"}]
-            if tier.emulated
-            else [],
-            "uncontrolled": [warning.to_json() for warning in self._uncontrolled()],
-            "data_bytes": None,
-            "memory_bytes": None,
-            "residency": [],
-            "resumed": [],
-            "metrics": [metric.to_json() for metric in (measured.metrics if measured else ())],
-            "checks": [check.to_json() for check in checks],
-            "error": self.error.to_json() if self.error else None,
-        }
-
-    def _uncontrolled(self) -> list[RunWarning]:
-        """Of the host at both ends, of fitting the suite to it, and of the program; each once."""
-        fitted = self.ready.fitted.findings if self.ready.fitted else ()
-        measured = self.measured.uncontrolled if self.measured else ()
-        every = (*self._of_host(), *self.at_start, *fitted, *measured)
-        return unique(every)
-
-    def _of_host(self) -> list[RunWarning]:
-        """The program of a fitted suite pins each of its threads; fio and ioping do not."""
-        return uncontrolled([self.ready.tier], pinned=self.ready.fitted is not None)
-
-    def _manifest(self, measured: Measured) -> dict[str, Any]:
-        return {
-            "schema": RUN_SCHEMA,
-            "run_id": self.writer.run_id,
-            "harness": {"version": harness.__version__, "revision": revision()},
-            "argv": list(self.env.argv),
-            "spec": self.ready.spec().to_json(),
-            "host": dict(self.env.host),
-            "tiers": [self.ready.tier.to_json()],
-            "engine": {
-                "name": self.ready.program,
-                "version": measured.version,
-                "build": measured.build,
-                "source": measured.source,
-                "kind": "managed",
-                "settings": {},
-                "effective_config": {},
-            },
-            "dataset": None,
-            "restore_method": "none",
-            "memory_cap": {"method": "none", "limit_bytes": None},
-            "clock": self.clock,
-            "tools": tool_versions(),
-        }
-
-
-def _stamps() -> dict[str, int]:
-    return {"monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}
 
 
 def suite_artifact(ready: Ready) -> dict[str, Any]:

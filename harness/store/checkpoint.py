@@ -1,17 +1,17 @@
-"""The finished steps of a run that has no result yet: what survives a cut, and who holds it.
+"""The checkpoint of a run without a result: its finished steps, and the attempts to measure it.
 
 ``steps.jsonl`` lies in the run's directory, one JSON document a line, in this order::
 
-    {"sitting": {...}}                     a process begins to measure: when, under what
-    {"step": "q14", "document": ..., ...}  what a step gave, for good
+    {"attempt": {...}}                     a process begins to measure: when, under what conditions
+    {"step": "q14", "document": ..., ...}  the result of a finished step
     {"step": "q2",  "document": ..., ...}
-    {"sitting": {...}}                     it was cut off; another process goes on
+    {"attempt": {...}}                     it was interrupted; another process resumes the run
     ...
 
-A line counts when it is whole: it is fsync'd before the next step begins, and a last line
-that a kill or a full disk has torn is cut away before anything is added. Whoever writes
-holds the file's lock, which the kernel lets go of when its process ends, however it ends:
-a file that can be locked belongs to nobody alive.
+A line counts when it is whole: it is fsync'd before the next step begins, and a last line that
+a kill or a full disk has torn is cut off before anything is added. The process that measures
+holds the file's lock, which the kernel releases when the process ends, however it ends: a file
+that can be locked belongs to no living process.
 """
 
 from __future__ import annotations
@@ -20,21 +20,55 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.errors import RunFailed
 from harness.store import schemas
+from harness.warnings import RunWarning
 
 FILE = "steps.jsonl"
-#: ``under_way`` holds the lock for a moment, which is no reason to give up.
+#: ``under_way`` holds the lock for a moment.
 _LOOKS, _LOOK_S = 10, 0.01
 
 
-class Steps:
-    """The steps of one run, locked for as long as this is open."""
+@dataclass(frozen=True)
+class Attempt:
+    """A process that measures a run, or resumes it.
+
+    ``conditions``: everything that must be the same for the run to be resumed. ``kept``: the
+    steps that were finished when it began.
+    """
+
+    run_id: str
+    unix_ns: int
+    conditions: Mapping[str, Any]
+    warnings: Sequence[RunWarning] = ()
+    kept: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As in ``steps.jsonl``, where ``kept`` follows from the lines before it."""
+        return {
+            "run_id": self.run_id,
+            "unix_ns": self.unix_ns,
+            "conditions": dict(self.conditions),
+            "uncontrolled": [warning.to_json() for warning in self.warnings],
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], kept: Sequence[str]) -> Attempt:
+        """The inverse of ``to_json``."""
+        warnings = [RunWarning.from_json(entry) for entry in document["uncontrolled"]]
+        return cls(
+            document["run_id"], document["unix_ns"], document["conditions"], warnings, tuple(kept)
+        )
+
+
+class Checkpoint:
+    """The checkpoint of one run, locked for as long as this is open."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -42,16 +76,16 @@ class Steps:
         self._lines, self._end = _read(descriptor)
 
     @classmethod
-    def create(cls, directory: Path) -> Steps:
-        """The empty steps of a new run; OSError where they cannot be."""
-        steps = cls.open(directory, create=True)
-        if steps is None:
-            raise FileExistsError(f"{directory / FILE} is another's")
-        return steps
+    def create(cls, directory: Path) -> Checkpoint:
+        """The empty checkpoint of a new run; OSError where it cannot be made."""
+        checkpoint = cls.open(directory, create=True)
+        if checkpoint is None:
+            raise FileExistsError(f"{directory / FILE} belongs to another process")
+        return checkpoint
 
     @classmethod
-    def open(cls, directory: Path, create: bool = False) -> Steps | None:
-        """The steps of a run that nobody holds; None where somebody does, or there are none."""
+    def open(cls, directory: Path, create: bool = False) -> Checkpoint | None:
+        """The checkpoint of an interrupted run; None where there is none, or it is locked."""
         path = directory / FILE
         try:
             flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -70,33 +104,50 @@ class Steps:
             return None
 
     @property
-    def names(self) -> list[str]:
-        """The steps that are finished, in their order."""
+    def finished(self) -> list[str]:
+        """Names of the finished steps, in their order."""
         return [line["step"] for line in self._lines if "step" in line]
 
     @property
-    def sittings(self) -> list[dict[str, Any]]:
-        """When and under what each process began to measure, and what was ``kept`` then."""
-        found: list[dict[str, Any]] = []
+    def attempts(self) -> list[Attempt]:
+        """Every process that measured the run, in their order."""
+        attempts: list[Attempt] = []
         kept: list[str] = []
         for line in self._lines:
             if "step" in line:
                 kept.append(line["step"])
             else:
-                found.append({**line["sitting"], "kept": list(kept)})
-        return found
+                attempts.append(Attempt.from_json(line["attempt"], kept))
+        return attempts
 
     def collected(self, name: str) -> list[Any]:
         """The entries of all lines' lists of that name (``residency``, ``not_cold``)."""
         return [entry for line in self._lines for entry in line.get(name, ())]
 
     def document(self, step: str) -> Any | None:
-        """What a finished step gave, None where it is not finished."""
+        """The result of a step, None where it is not finished."""
         found = [line for line in self._lines if line.get("step") == step]
         return found[-1]["document"] if found else None
 
-    def append(self, line: Mapping[str, Any]) -> None:
-        """Add a line for good; RunFailed, and the file as before, where that cannot be."""
+    def begin(self, attempt: Attempt) -> None:
+        """Add an attempt."""
+        self._append({"attempt": attempt.to_json()})
+
+    def finish(
+        self, step: str, document: Any, residency: Sequence[Any] = (), not_cold: Sequence[str] = ()
+    ) -> None:
+        """Add a finished step, and what was noted of cold starts since the previous one."""
+        self._append(
+            {
+                "step": step,
+                "document": document,
+                "residency": list(residency),
+                "not_cold": list(not_cold),
+            }
+        )
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        """RunFailed, and the file as before, where the line cannot be written."""
         schemas.validate(line, "run-step", source=f"step of {self.path.parent.name}")
         text = json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
         data = text.encode()
@@ -108,30 +159,30 @@ class Steps:
             raise RunFailed(
                 f"write {FILE} into {self.path.parent}",
                 error.strerror or str(error),
-                "make room there; finished steps are kept, and the same command goes on",
+                "free space there, and rerun the command: it resumes after the finished steps",
             ) from error
         self._end += len(data)
         self._lines.append(json.loads(text))
 
     def move(self, directory: Path) -> None:
-        """From the run that had them to the one that goes on; the lock goes with them."""
+        """Move it, with its lock, to the run that continues an earlier one."""
         self.path = self.path.rename(directory / FILE)
 
     def remove(self) -> None:
-        """They are in the result now."""
+        """Remove it: the run has a result."""
         with suppress(OSError):
             self.path.unlink()
         self.close()
 
     def close(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def _lock(descriptor: int) -> None:
-    """Take the lock; BlockingIOError where somebody keeps it for longer than a look takes."""
+    """Take the lock; BlockingIOError where a process holds it for longer than a test takes."""
     for _ in range(_LOOKS):
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -156,7 +207,7 @@ def under_way(directory: Path) -> bool:
 
 
 def steps_kept(directory: Path) -> int:
-    """How many finished steps lie in ``directory``."""
+    """The number of finished steps of the run in ``directory``."""
     try:
         text = (directory / FILE).read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -165,9 +216,9 @@ def steps_kept(directory: Path) -> int:
 
 
 def _read(descriptor: int) -> tuple[list[dict[str, Any]], int]:
-    """The whole lines, and where they end; what is torn behind them is cut away.
+    """The whole lines, and where they end; a torn one after them is cut off.
 
-    ValueError for a line that is whole and no step: it is not ours.
+    ValueError for a whole line of another kind.
     """
     with os.fdopen(os.dup(descriptor), "rb") as stream:
         data = stream.read()
@@ -176,9 +227,9 @@ def _read(descriptor: int) -> tuple[list[dict[str, Any]], int]:
         os.ftruncate(descriptor, end)
     lines = [json.loads(line) for line in data[:end].splitlines()]
     if not all(
-        isinstance(line, dict) and ("step" in line) != ("sitting" in line) for line in lines
+        isinstance(line, dict) and ("step" in line) != ("attempt" in line) for line in lines
     ):
-        raise ValueError("not the steps of a run")
+        raise ValueError("not the checkpoint of a run")
     return lines, end
 
 

@@ -121,6 +121,12 @@ class Dataset:
         facts: dict[str, Any] = self.record["facts"]
         return facts
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The dataset as in a run's manifest."""
+        retries = {name: self.record[name] for name in ("load_retries",) if name in self.record}
+        return {"key": self.name, "fingerprint": self.fingerprint, **retries}
+
     def verify(self, progress: Progress) -> list[str]:
         """What differs from the record (missing, added, changed files); empty when sound."""
         recorded: Mapping[str, Any] = self.record["files"]

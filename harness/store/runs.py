@@ -34,7 +34,7 @@ from typing import Any
 from harness.errors import RunFailed, UsageError
 from harness.store import schemas
 from harness.store.checkpoint import FILE as STEPS_FILE
-from harness.store.checkpoint import Steps, steps_kept, under_way
+from harness.store.checkpoint import Checkpoint, steps_kept, under_way
 from harness.store.index import Entry, StoreIndex, digest, head_of, stamps_of
 from harness.store.spec import RunSpec
 from harness.warnings import RunWarning, warn
@@ -189,7 +189,7 @@ class Unfinished:
 
     @property
     def steps_kept(self) -> int:
-        """Its finished steps, which the same command goes on behind."""
+        """The number of finished steps, after which the same command resumes."""
         return steps_kept(self.directory)
 
     @property
@@ -201,12 +201,12 @@ class Unfinished:
 class RunWriter:
     """Writes one run in the order above; see the module. It holds the run until closed."""
 
-    def __init__(self, directory: Path, steps: Steps, index: StoreIndex) -> None:
+    def __init__(self, directory: Path, checkpoint: Checkpoint, index: StoreIndex) -> None:
         self.directory = directory
         self._index = index
         self._valid: list[str | None] = []
         self.run_id = directory.name
-        self.steps = steps
+        self.checkpoint = checkpoint
 
     def write_spec(self, spec: RunSpec) -> None:
         """What was asked, before anything is done."""
@@ -232,8 +232,8 @@ class RunWriter:
         """The result; from here on the run is finished."""
         schemas.validate(run, "run", source=f"result of {self.run_id}")
         self._valid.append(digest(write_json_atomically(self.directory / "run.json", run)))
-        if run["error"] is None or not self.steps.names:
-            self.steps.remove()
+        if run["error"] is None or not self.checkpoint.finished:
+            self.checkpoint.remove()
         stored = StoredRun(self.directory, Entry([], self._valid, {})).indexed()
         assert stored.entry is not None
         self._index.add({self.run_id: stored.entry})
@@ -241,7 +241,7 @@ class RunWriter:
 
     def close(self) -> None:
         """Let go of the run."""
-        self.steps.close()
+        self.checkpoint.close()
 
 
 class Store:
@@ -269,7 +269,7 @@ class Store:
                 f"results in {self.root}", str(error), "name a writable directory with --results"
             ) from error
         try:
-            writer = RunWriter(directory, Steps.create(directory), self._index)
+            writer = RunWriter(directory, Checkpoint.create(directory), self._index)
             writer.write_spec(spec)
         except OSError as error:
             shutil.rmtree(directory, ignore_errors=True)
@@ -282,30 +282,30 @@ class Store:
     def resume(
         self, spec: RunSpec, conditions: Mapping[str, Any] | None, say: Callable[[str], None]
     ) -> RunWriter | None:
-        """The newest run of ``spec`` that was cut off behind a finished step, to go on with.
+        """The newest run of ``spec`` that was interrupted after a finished step, to be resumed.
 
-        None where there is none that nobody works on. ``conditions``: all that must be the
-        same, None: that is not known; ``say`` is told of a run that is left alone, and why.
-        A run that failed under way stays stored as such, and its steps go to a run of their own.
+        None where there is none, or another process works on it. ``conditions``: everything
+        that must be the same, None: that is not known; ``say`` receives why a run is not
+        resumed. A failed run stays stored as such, and its steps move to a new run.
         """
         done = {stored.directory for stored in self.runs() if not stored.head["failed"]}
         for directory in reversed([path for path in self._directories() if path not in done]):
-            if not _can_go_on(directory, spec) or (steps := Steps.open(directory)) is None:
+            if not _resumable(directory, spec) or not (checkpoint := Checkpoint.open(directory)):
                 continue
-            if not _can_go_on(directory, spec):  # its owner finished before we held it
-                steps.close()
+            if not _resumable(directory, spec):  # its owner finished before we locked it
+                checkpoint.close()
                 continue
-            why = _why_not(steps, conditions)
+            why = _why_not(checkpoint, conditions)
             if not why and (directory / "run.json").exists():
                 writer = self.begin(spec)
-                writer.steps.close()
-                steps.move(writer.directory)
-                return RunWriter(writer.directory, steps, self._index)
+                writer.checkpoint.close()
+                checkpoint.move(writer.directory)
+                return RunWriter(writer.directory, checkpoint, self._index)
             if not why:
-                return RunWriter(directory, steps, self._index)
-            if steps.names:
-                say(f"{directory.name} is not gone on with: {why}")
-            steps.close()
+                return RunWriter(directory, checkpoint, self._index)
+            if checkpoint.finished:
+                say(f"not resuming {directory.name}: {why}")
+            checkpoint.close()
         return None
 
     def _fresh(self, name: str) -> Path:
@@ -446,8 +446,8 @@ class Store:
                 yield directory
 
 
-def _can_go_on(directory: Path, spec: RunSpec) -> bool:
-    """Whether it is an unfinished run of ``spec``, or one that failed under way."""
+def _resumable(directory: Path, spec: RunSpec) -> bool:
+    """Whether it is an unfinished run of ``spec``, or a failed one."""
     try:
         asked = json.loads((directory / "spec.json").read_text(encoding="utf-8"))
         result = directory / "run.json"
@@ -457,13 +457,13 @@ def _can_go_on(directory: Path, spec: RunSpec) -> bool:
     return bool(asked == spec.to_json() and (failed or not result.exists()))
 
 
-def _why_not(steps: Steps, conditions: Mapping[str, Any] | None) -> str:
-    """Why a run with these steps cannot be gone on with now; empty where it can."""
-    if not steps.names or not steps.sittings:
+def _why_not(checkpoint: Checkpoint, conditions: Mapping[str, Any] | None) -> str:
+    """Why a run with this checkpoint cannot be resumed now; empty where it can."""
+    if not checkpoint.finished or not checkpoint.attempts:
         return "no step of it is finished"
     if conditions is None:
-        return "nobody here knows what was changed since on a server that is not the harness's"
-    then = steps.sittings[0]["conditions"]
+        return "an external server may have changed since"
+    then = checkpoint.attempts[0].conditions
     now = json.loads(json.dumps(conditions))
     changed = [name for name in now if now[name] != then.get(name)]
-    return f"it was under another {', '.join(changed)}" if changed else ""
+    return f"changed since: {', '.join(changed)}" if changed else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.execution.opening import open_environment
+from harness.execution.environment import open_environment
 from harness.execution.run_list import plan_steps
 from harness.experiment.profile import known_profiles, load_profile
 from harness.experiment.tuning import settings_for

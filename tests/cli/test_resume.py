@@ -247,15 +247,15 @@ def test_another_condition_or_again_starts_anew(loaded):
     files = (loaded.results / "runs").glob("*/steps.jsonl")
     (file,) = [file for file in files if not complete(file.parent)]
     first, *rest = file.read_text().splitlines(keepends=True)
-    sitting = json.loads(first)
-    sitting["sitting"]["conditions"]["kernel"] = "2.6.32"
-    file.write_text(json.dumps(sitting) + "\n" + "".join(rest))
+    attempt = json.loads(first)
+    attempt["attempt"]["conditions"]["kernel"] = "2.6.32"
+    file.write_text(json.dumps(attempt) + "\n" + "".join(rest))
     done = loaded(*argv, "--json")
-    assert f"{file.parent.name} is not gone on with: it was under another kernel" in done.err
+    assert f"not resuming {file.parent.name}: changed since: kernel" in done.err
     assert done.json["runs"][0]["run_id"] != file.parent.name
     assert done.json["runs"][0]["resumed"] == []
     done = loaded(*argv, "--again", "--json")
-    assert "is not gone on with" not in done.err
+    assert "not resuming" not in done.err
     assert done.json["runs"][0]["resumed"] == []
     assert loaded("runs", "rm", "--unfinished", "--yes").code == 0
 

@@ -26,7 +26,7 @@ from test_page_cache import resident_bytes
 
 from harness import hdr
 from harness.errors import RunFailed, UsageError
-from harness.execution.opening import open_environment
+from harness.execution.environment import open_environment
 from harness.hdr import Histogram
 from harness.micro import external_tools, fio, ioping
 from harness.micro.fio_result import histogram, sample_of
@@ -329,7 +329,7 @@ _MEASURE = textwrap.dedent("""
     from pathlib import Path
     from harness.micro import fio
     from harness.micro.protocol import Workplace
-    from harness.execution.opening import open_environment
+    from harness.execution.environment import open_environment
     from harness.progress import progress_on_stderr
 
     tier = Path(sys.argv[1])

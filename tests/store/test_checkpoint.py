@@ -9,19 +9,15 @@ from example_run import SPEC, result
 from harness.errors import UsageError
 from harness.experiment.placement import parse_placement
 from harness.store import checkpoint as steps_module
-from harness.store.checkpoint import FILE, Steps, steps_kept, under_way
+from harness.store.checkpoint import FILE, Attempt, Checkpoint, steps_kept, under_way
 from harness.store.runs import Store
 from harness.store.spec import RunSpec
 
 CONDITIONS = {"kernel": "6.1", "tiers": [["ssd", "block"]]}
 
 
-def sitting(run_id="r", conditions=CONDITIONS):
-    return {"run_id": run_id, "unix_ns": 1, "conditions": conditions, "uncontrolled": []}
-
-
-def step(name, document=1):
-    return {"step": name, "document": document, "residency": [], "not_cold": []}
+def attempt(run_id="r", conditions=CONDITIONS):
+    return Attempt(run_id, 1, conditions)
 
 
 @pytest.fixture
@@ -30,12 +26,12 @@ def directory(tmp_path):
 
 
 def test_what_was_appended_is_there_after_a_cut(directory):
-    steps = Steps.create(directory)
-    steps.append({"sitting": sitting()})
-    steps.append(step("q14", {"rows": [["ä", 1]]}))
+    steps = Checkpoint.create(directory)
+    steps.begin(attempt())
+    steps.finish("q14", {"rows": [["ä", 1]]})
     steps.close()
-    again = Steps.open(directory)
-    assert again.names == ["q14"]
+    again = Checkpoint.open(directory)
+    assert again.finished == ["q14"]
     assert again.document("q14") == {"rows": [["ä", 1]]}
     assert again.document("q2") is None
     assert steps_kept(directory) == 1
@@ -43,27 +39,27 @@ def test_what_was_appended_is_there_after_a_cut(directory):
 
 @pytest.mark.parametrize("torn", ['{"step": "q2", "docu', '{"step"', "\0\0\0"])
 def test_a_torn_last_line_does_not_count_and_does_not_spoil_the_next(directory, torn):
-    steps = Steps.create(directory)
-    steps.append(step("q14"))
+    steps = Checkpoint.create(directory)
+    steps.finish("q14", 1)
     steps.close()
     with (directory / FILE).open("a") as stream:
         stream.write(torn)
-    again = Steps.open(directory)
-    assert again.names == ["q14"]
-    again.append(step("q9"))
+    again = Checkpoint.open(directory)
+    assert again.finished == ["q14"]
+    again.finish("q9", 1)
     again.close()
-    assert Steps.open(directory).names == ["q14", "q9"]
+    assert Checkpoint.open(directory).finished == ["q14", "q9"]
 
 
 def test_a_file_that_is_no_steps_is_not_gone_on_with(directory):
     (directory / FILE).write_text('{"something": "else"}\n')
-    assert Steps.open(directory) is None
+    assert Checkpoint.open(directory) is None
 
 
 def test_a_line_outside_the_contract_is_not_written(directory):
-    steps = Steps.create(directory)
-    with pytest.raises(UsageError, match="step"):
-        steps.append({"step": "q14"})
+    steps = Checkpoint.create(directory)
+    with pytest.raises(UsageError, match="attempt"):
+        steps.begin(Attempt("r", "soon", CONDITIONS))  # type: ignore[arg-type]
     assert (directory / FILE).read_text() == ""
 
 
@@ -73,14 +69,13 @@ def test_a_full_disk_is_told_and_leaves_the_steps_as_they_were(directory):
 import resource, signal
 from pathlib import Path
 from harness.errors import RunFailed
-from harness.store.checkpoint import Steps
+from harness.store.checkpoint import Checkpoint
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-line = {step("q14")!r}
-steps = Steps.create(Path({str(directory)!r}))
-steps.append(line)
+steps = Checkpoint.create(Path({str(directory)!r}))
+steps.finish("q14", 1)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
 try:
-    steps.append({{**line, "document": "x" * 1000}})
+    steps.finish("q14", "x" * 1000)
 except RunFailed as error:
     print(error.problem)
 """
@@ -88,8 +83,8 @@ except RunFailed as error:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert str(directory) in done.stdout
-    steps = Steps.open(directory)
-    assert steps.names == ["q14"]
+    steps = Checkpoint.open(directory)
+    assert steps.finished == ["q14"]
     assert (directory / FILE).stat().st_size < 200
 
 
@@ -97,9 +92,9 @@ def test_nobody_goes_on_with_a_run_under_way_and_everybody_with_a_dead_one(direc
     program = f"""
 import sys
 from pathlib import Path
-from harness.store.checkpoint import Steps
-steps = Steps.create(Path({str(directory)!r}))
-steps.append({step("q14")!r})
+from harness.store.checkpoint import Checkpoint
+steps = Checkpoint.create(Path({str(directory)!r}))
+steps.finish("q14", 1)
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -108,29 +103,29 @@ sys.stdin.read()
     ) as process:
         assert process.stdout.readline() == "held\n"
         assert under_way(directory)
-        assert Steps.open(directory) is None
+        assert Checkpoint.open(directory) is None
         process.kill()
     assert not under_way(directory)
-    assert Steps.open(directory).names == ["q14"]
+    assert Checkpoint.open(directory).finished == ["q14"]
 
 
-def test_sittings_tell_what_was_kept_when_they_began(directory):
-    steps = Steps.create(directory)
-    steps.append({"sitting": sitting()})
-    steps.append(step("rf1-1"))
-    steps.append(step("q14"))
-    steps.append({"sitting": sitting()})
-    assert [one["kept"] for one in steps.sittings] == [[], ["rf1-1", "q14"]]
+def test_attempts_list_the_steps_that_were_finished_when_they_began(directory):
+    steps = Checkpoint.create(directory)
+    steps.begin(attempt())
+    steps.finish("rf1-1", 1)
+    steps.finish("q14", 1)
+    steps.begin(attempt())
+    assert [list(one.kept) for one in steps.attempts] == [[], ["rf1-1", "q14"]]
 
 
-# The store: which run is gone on with ----------------------------------------------
+# The store: which run is resumed ----------------------------------------------
 
 
 def cut_off(store, *names, spec=SPEC, conditions=CONDITIONS):
     writer = store.begin(spec)
-    writer.steps.append({"sitting": sitting(writer.run_id, conditions)})
+    writer.checkpoint.begin(attempt(writer.run_id, conditions))
     for name in names:
-        writer.steps.append(step(name))
+        writer.checkpoint.finish(name, 1)
     return writer
 
 
@@ -139,7 +134,7 @@ def test_the_same_run_is_gone_on_with_and_keeps_its_name(tmp_path):
     cut = cut_off(store, "q14")
     cut.close()
     again = store.resume(SPEC, CONDITIONS, print)
-    assert (again.run_id, again.steps.names) == (cut.run_id, ["q14"])
+    assert (again.run_id, again.checkpoint.finished) == (cut.run_id, ["q14"])
 
 
 def test_a_run_is_not_gone_on_with_that_is_under_way_or_has_no_step_or_is_another(tmp_path):
@@ -156,7 +151,7 @@ def test_other_conditions_are_told_and_the_run_is_left_alone(tmp_path):
     cut.close()
     told = []
     assert store.resume(SPEC, {**CONDITIONS, "kernel": "6.2"}, told.append) is None
-    assert told == [f"{cut.run_id} is not gone on with: it was under another kernel"]
+    assert told == [f"not resuming {cut.run_id}: changed since: kernel"]
     assert store.resume(SPEC, CONDITIONS, told.append).run_id == cut.run_id
 
 
@@ -180,7 +175,7 @@ def test_a_run_that_its_owner_finishes_meanwhile_is_not_gone_on_with(
     def lock_late(descriptor):
         monkeypatch.undo()
         if not removed:
-            monkeypatch.setattr(owner.steps, "remove", owner.steps.close)
+            monkeypatch.setattr(owner.checkpoint, "remove", owner.checkpoint.close)
         owner.finish(result(owner))
         lock(descriptor)
 
@@ -218,8 +213,8 @@ def test_the_steps_of_a_failed_run_go_to_one_run_and_to_no_second(tmp_path):
     failed.close()
     again = store.resume(SPEC, CONDITIONS, print)
     assert again.run_id != failed.run_id
-    assert again.steps.names == ["q14", "q2"]
-    assert again.steps.sittings[0]["run_id"] == failed.run_id
+    assert again.checkpoint.finished == ["q14", "q2"]
+    assert again.checkpoint.attempts[0].run_id == failed.run_id
     assert not (failed.directory / FILE).exists()
     assert under_way(again.directory)
     assert store.run(failed.run_id).run["status"] == "failed"

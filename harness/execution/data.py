@@ -1,0 +1,179 @@
+"""The data that runs are restored from: generated source files and loaded datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from harness.engine import (
+    CountsLoadRetries,
+    DataDirectories,
+    Engine,
+    KeepsOwnData,
+    ProcessStarter,
+    RunsInClient,
+)
+from harness.execution.environment import Environment
+from harness.experiment.placement import DIRECTORY_PARTS
+from harness.experiment.preflight import ResolvedRun, engine_context, golden_key
+from harness.store.datasets import Dataset, DatasetBuilder, dataset_name
+from harness.workload import ChangesData, Clients, HasSource, Loading, SpendsData
+
+
+def make_engine(
+    prepared: ResolvedRun,
+    env: Environment,
+    stack: ExitStack,
+    starter: ProcessStarter,
+) -> Engine:
+    """An engine with a scratch directory of its own; killed if it still runs at the end.
+
+    ``starter``: starts its processes, held to the run's cap and processors or not.
+    """
+    scratch = stack.enter_context(env.scratch())
+    context = engine_context(prepared, env, starter, scratch)
+    engine = prepared.factory.create(context)
+    stack.callback(engine.kill)
+    return engine
+
+
+def clients_of(
+    prepared: ResolvedRun,
+    env: Environment,
+    stack: ExitStack,
+    engine: Engine,
+    starter: ProcessStarter,
+) -> Clients:
+    """``starter``: of an engine inside the client, since it is the client then."""
+    scratch = stack.enter_context(env.scratch())
+    if isinstance(engine, RunsInClient):
+        return Clients(starter, env.credentials, scratch, engine, prepared.memory_policy)
+    return Clients(env.supervisor, env.credentials, scratch)
+
+
+def golden_data(prepared: ResolvedRun, env: Environment) -> Dataset:
+    """The golden data of a run, loaded first where they are missing."""
+    with ExitStack() as stack:
+        engine = make_engine(prepared, env, stack, env.supervisor)  # may use all processors
+        key, name = golden_key(prepared, engine), prepared.golden_name
+        if (found := env.golden.find(name)) is not None:
+            return found
+        source = source_data(prepared, env, engine)
+        if source is not None:
+            stack.enter_context(source.in_use())
+        with env.golden.building(name) as building:
+            if building is None:  # another harness has built it while we waited
+                return golden_data(prepared, env)
+            facts = _load(prepared, env, engine, source, building)
+            return building.publish(key, facts, env.progress, _load_retries(engine))
+
+
+def _load(
+    prepared: ResolvedRun,
+    env: Environment,
+    engine: Engine,
+    source: Dataset | None,
+    building: DatasetBuilder,
+) -> dict[str, Any]:
+    """Load in directories beside the content, stop, and move the result into it."""
+    spec = prepared.spec
+    places = DataDirectories(
+        {part: building.directory(f"load-{part}", env.credentials) for part in DIRECTORY_PARTS},
+        prepared.memory_policy,
+    )
+    env.progress.say(f"loading {spec.workload} into {prepared.factory.title}")
+    with ExitStack() as stack:
+        stack.callback(engine.kill)  # before the building's directories go
+        engine.initialise(places)
+        engine.start()
+        facts = _loaded(prepared, env, engine, source)
+        engine.stop()
+        engine.snapshot(building.content)
+    return facts
+
+
+def _loaded(
+    prepared: ResolvedRun, env: Environment, engine: Engine, source: Dataset | None
+) -> dict[str, Any]:
+    """The workload's load into the started engine; its facts."""
+    spec = prepared.spec
+    with ExitStack() as stack:
+        loading = Loading(
+            engine,
+            spec.driver,
+            None if source is None else source.content,
+            clients_of(prepared, env, stack, engine, env.supervisor),
+            prepared.threads,
+            env.progress,
+        )
+        facts = prepared.workload.load(prepared.params, loading)
+    if retries := _load_retries(engine):
+        pieces = ", ".join(f"{table} {count}" for table, count in sorted(retries.items()))
+        env.progress.say(f"loaded again after deadlocks, pieces by table: {pieces}")
+    return facts
+
+
+def _load_retries(engine: Engine) -> Mapping[str, int]:
+    return engine.load_retries() if isinstance(engine, CountsLoadRetries) else {}
+
+
+def source_data(prepared: ResolvedRun, env: Environment, engine: Engine) -> Dataset | None:
+    """Generated source files, made first where they are missing; None: loaded from no files."""
+    workload = prepared.workload
+    if not isinstance(workload, HasSource):
+        return None
+    return _generated(
+        prepared.source_name,
+        env,
+        lambda folder: workload.generate(prepared.params, engine, folder, env.progress),
+    )
+
+
+def changes_data(prepared: ResolvedRun, env: Environment) -> Dataset | None:
+    """Files by which the run changes its data, made first where missing; None: there are none."""
+    workload = prepared.workload
+    name = workload.changes_key(prepared.params) if isinstance(workload, ChangesData) else None
+    if name is None or not isinstance(workload, ChangesData):
+        return None
+    return _generated(
+        name,
+        env,
+        lambda folder: workload.generate_changes(prepared.params, folder, env.progress),
+    )
+
+
+def _generated(name: str, env: Environment, generate: Callable[[Path], None]) -> Dataset:
+    while (found := env.source.find(name)) is None:
+        with env.source.building(name) as building:
+            if building is None:  # another harness has made it while we waited
+                continue
+            generate(building.content)
+            return building.publish({"source": name}, {}, env.progress)
+    return found
+
+
+def existing_source(prepared: ResolvedRun, env: Environment) -> Path | None:
+    """Source files that are there already; None where there are none."""
+    found = env.source.find(prepared.source_name) if prepared.source_name else None
+    return found.content if found else None
+
+
+def external_data(prepared: ResolvedRun, env: Environment, engine: KeepsOwnData) -> dict[str, Any]:
+    """Load into the user's server, in a schema of ours, unless it is there already.
+
+    Data that runs change are loaded for each of them, and are never marked as complete.
+    """
+    assert isinstance(engine, KeepsOwnData)
+    spec, workload = prepared.spec, prepared.workload
+    key = dataset_name(spec.workload, workload.data_key(prepared.params, spec.driver))
+    spent = isinstance(workload, SpendsData) and workload.spends_data(prepared.params)
+    if not spent and (facts := engine.prepared(key)) is not None:
+        return dict(facts)
+    engine.prepare(key)
+    source = source_data(prepared, env, engine)  # type: ignore[arg-type]
+    loaded = _loaded(prepared, env, engine, source)  # type: ignore[arg-type]
+    if not spent:
+        engine.mark_prepared(key, loaded)
+    return loaded
