@@ -1,6 +1,6 @@
 """Full copies of directory trees: parallel, durable, with modes and times.
 
-A copy of golden data must be a real one: a reflinked or sparse-shared clone pays
+A copy of a dataset must be a real one: a reflinked or sparse-shared clone pays
 its copy-on-write later, inside the measured phase. So bytes are read and written
 (``copy_file_range`` may share extents on xfs and btrfs and is not used), and all of
 them are on the device when the call returns.
@@ -50,7 +50,7 @@ def copy_tree(
     """Copy ``source`` to ``target``, which must not exist or be an empty folder.
 
     Read and written with the rights of ``reader`` and ``writer`` (None: our own), so that all
-    of the copy belongs to ``writer``. Modes and times are kept; relative links inside the tree
+    of the copy belongs to ``writer``. Modes and times are preserved; relative links inside the tree
     are kept as links, any other link is refused, as are device files, FIFOs and sockets.
     Returns the bytes copied. RunFailed on any error; a half copy is then left for
     the owner of ``target`` to remove.

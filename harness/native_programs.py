@@ -2,7 +2,7 @@
 
 They are compiled when the package is installed and lie in ``harness/_native``. A machine
 without the headers that one of them needs still gets the harness, without that program;
-``loadgen.json`` and ``microbench.json`` beside them tell the packages that each part is
+``loadgen.json`` and ``microbench.json`` next to them list the packages that each part is
 built with.
 ``HARNESS_NATIVE`` names a directory to look in first: a build of one's own.
 """
@@ -72,17 +72,17 @@ def loadgen_program(backend: str) -> Path:
 
 def microbench_program() -> Path:
     """The microbenchmark; UsageError where it was not built, or for another harness."""
-    asked = "measure a device itself"
+    problem = "measure a device itself"
     program = find_native("microbench")
     if program is None:
         packages = _packages("microbench").get("microbench", [])
         raise UsageError(
-            asked,
+            problem,
             "microbench was not built when the harness was installed",
             f"install what it is built with (Debian: sudo apt install "
             f"{' '.join(['gcc', *packages])}), then the harness again (make setup)",
         )
-    _check_interface(program, MICROBENCH_INTERFACE, asked)
+    _check_interface(program, MICROBENCH_INTERFACE, problem)
     return program
 
 
@@ -97,11 +97,11 @@ def microbench_for(user: Credentials | None, scratch: Path) -> Path:
     return _where_open([microbench_program()], user, scratch)
 
 
-def _check_interface(program: Path, expected: int, asked: str) -> None:
+def _check_interface(program: Path, expected: int, problem: str) -> None:
     built = _manifest(program.parent, program.name).get("interface")
     if built != expected:
         raise UsageError(
-            asked,
+            problem,
             f"{program} was built for another harness (interface {built}, this one has {expected})",
             "install the harness again (make setup)",
         )

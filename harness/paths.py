@@ -86,7 +86,7 @@ def default_tier() -> Path:
 
 
 def golden_root(data_dir: Path | None = None) -> Path:
-    """Loaded databases, kept to be copied into placements."""
+    """Loaded databases, which are copied into placements."""
     return (data_dir or data_root()) / "golden"
 
 

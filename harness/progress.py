@@ -27,7 +27,7 @@ class Task(Protocol):
     """One running piece of work."""
 
     def advance(self, amount: float = 1, note: str | None = None) -> None:
-        """So much more is done; ``note`` replaces the text behind the description."""
+        """Add to what is done; ``note`` replaces the text after the description."""
 
 
 class Progress(Protocol):
@@ -59,9 +59,9 @@ def _count(done: float, total: float | None, unit: str) -> str:
     reached = done if total is None else min(done, total)
     if unit == "B":
         return format_bytes(reached) + (f" of {format_bytes(total)}" if total is not None else "")
-    told = f"{reached:,.1f}" if unit == "s" else f"{reached:,.0f}"
+    text = f"{reached:,.1f}" if unit == "s" else f"{reached:,.0f}"
     of = f" of {total:,.0f}" if total is not None else ""
-    return f"{told}{of}{f' {unit}' if unit else ''}"
+    return f"{text}{of}{f' {unit}' if unit else ''}"
 
 
 class _RichTask:

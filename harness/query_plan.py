@@ -1,7 +1,7 @@
 """Query plans in neutral operators: what every engine's plan is translated to.
 
 A plan comes from a second, untimed execution (``EXPLAIN ANALYZE`` distorts), so
-it carries that execution's own duration beside the operators' times: the
+it carries that execution's own duration next to the operators' times: the
 distortion is the ratio of the two. :func:`account` holds both against the timed
 execution and says in words what does not fit.
 """
@@ -51,7 +51,7 @@ class Operator:
 
 #: The one entry of ``ExecutedPlan.outside_ns`` that engines measure themselves.
 PLANNING = "planning"
-#: The kind of time that stands beside the operators' own: what no operator accounts for.
+#: The kind of time that no operator accounts for.
 OUTSIDE = "outside"
 
 #: ``wall``: wall time; ``cpu``: processor time summed over threads; ``scaled``: that,
@@ -159,7 +159,7 @@ def account(
     """Hold a plan's times against the statement's measured time.
 
     ``cpu_ns``, ``measured_cpu_ns``: processor time of the profiled and of the timed
-    execution, where they are known: they tell what profiling costs from what other load
+    execution, where they are known: they distinguish the cost of profiling from that of other load
     on the machine did.
     """
     remainder_ns = plan.remainder_ns

@@ -10,7 +10,7 @@
 ``run`` prints loadgen's progress and, last, its result on stdout, a line each: ssh has no third
 descriptor. ``SOCKET`` is this end of the tunnel to the server, removed at the end; there is none
 where the server listens for this host. ``forced`` is the ``command=`` of a key in authorized_keys:
-what its holder asks for is in ``$SSH_ORIGINAL_COMMAND``, and no shell reads it.
+its holder's command is in ``$SSH_ORIGINAL_COMMAND``, and no shell reads it.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def _requested(command: str) -> list[str]:
 
 
 def _hello(backend: str) -> int:
-    """Whether loadgen is here, and this host's clock for whoever asks on stdin."""
-    told: dict[str, object] = {"interface": LOADGEN_INTERFACE, "error": None}
+    """Whether loadgen is here, and this host's clock for each line on stdin."""
+    answer: dict[str, object] = {"interface": LOADGEN_INTERFACE, "error": None}
     try:
         loadgen_program(backend)
     except HarnessError as error:
-        told["error"] = error.to_json()
-    print(json.dumps(told), flush=True)
+        answer["error"] = error.to_json()
+    print(json.dumps(answer), flush=True)
     for _ in sys.stdin:
         print(time.time_ns(), flush=True)
     return 0

@@ -59,7 +59,7 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if key in seen:
-                raise _refused(f"the key {key!r} stands twice", key_node)
+                raise _refused(f"the key {key!r} is given twice", key_node)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -89,7 +89,7 @@ def _check_shape(root: yaml.Node) -> None:
         if nodes > _MOST_NODES:
             raise _refused(f"more than {_MOST_NODES:,} values, aliases expanded", node)
         if node in above:
-            raise _refused("an alias stands within what it names", node)
+            raise _refused("an alias is inside the node that it refers to", node)
         for child in _children(node):
             check(child, (*above, node))
 

@@ -75,6 +75,6 @@ def run(
             print_run_list(steps, env, into, json_)
             return
         say_repeats(steps, env)
-        finished = run_plan(plan, steps, env, into, anew=again and not resume)
+        finished = run_plan(plan, steps, env, into, restart=again and not resume)
     show.runs(finished, json_)
     show.exit_for(finished)

@@ -102,7 +102,7 @@ def run(parameters: type[Parameters], options: RunOptions) -> None:
             print_run_list(steps, env, into, options.json_)
             return
         say_repeats(steps, env)
-        finished = run_plan(plan, steps, env, into, anew=options.again)
+        finished = run_plan(plan, steps, env, into, restart=options.again)
     show.runs(finished, options.json_)
     show.exit_for(finished)
 

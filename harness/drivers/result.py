@@ -1,6 +1,6 @@
 """What a driver saw in the measured window, one shape for every workload and every client.
 
-So that one driver calibrates another. What a driver does not tell is None or absent, never
+So that one driver calibrates another. What a driver does not report is None or absent, never
 zero.
 """
 
@@ -29,7 +29,7 @@ class Operation:
     ``retried_count``: attempts undone by the server and made again. ``unfinished_count``:
     begun in the window, never answered. ``duration_hdr``: HdrHistogram V2 compressed,
     base64, of nanoseconds; ``percentiles_ns``: by percentile (``"95"``), from a driver that
-    tells no histogram; ``called_count``: calls from the client's start on, from one that
+    reports no histogram; ``called_count``: calls from the client's start on, from one that
     counts no others.
     """
 
@@ -60,7 +60,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class DriverResult:
-    """The measured window, as its driver tells it.
+    """The measurement window, as its driver reports it.
 
     ``window_ns``: its length. ``operations``: by name. ``client_cpu_ns``: of the client's
     processes in the window; ``busiest_thread_share``: of the window, how much its busiest
@@ -70,7 +70,7 @@ class DriverResult:
     alone. ``retried_by_code``: by the server's error code. ``series``: ``{"monotonic_ns",
     "counts": {operation: done}}`` by interval of :data:`SERIES_NS`. ``engine_counters``:
     what the window added to the counters of an engine inside the client, units in their
-    names; ``engine_text``: what else it told, by name. ``counters_late_ns``: how far from an
+    names; ``engine_text``: text properties, by name. ``counters_late_ns``: how far from an
     end of the window all counters were read, where that was too late to be the window's.
     ``ends_apart_ns``: by how much the windows of different operations differ. ``notes``: facts
     about the client for the result.
@@ -96,7 +96,7 @@ class DriverResult:
 
     @property
     def done_count(self) -> int | None:
-        """Operations done in the window; None where the driver does not tell of each."""
+        """Operations done in the window; None where the driver does not report each."""
         return total(one.done_count for one in self.operations.values())
 
 
@@ -175,11 +175,11 @@ class WindowCounters:
         return counters
 
     def off_ns(self, window_ns: int) -> int:
-        """By how much the counters are of another time than the window's ``window_ns``.
+        """By how much the counters' interval is longer than the window's ``window_ns``.
 
-        A reading takes time, and a busy machine may begin or end one late: the greater of what
-        the readings' beginnings and what their ends are apart is told. 0 without two of them;
-        both late by the same time is not seen.
+        A reading takes time, and a busy machine may begin or end one late: the greater deviation
+        of the interval between the readings' beginnings and that between their ends. 0 without
+        two readings; two that are equally late are not detected.
         """
         if len(self._read_ns) != 2:
             return 0
@@ -189,14 +189,16 @@ class WindowCounters:
 
     @property
     def ramp_up(self) -> Mapping[str, float]:
-        """What came before the window; empty where its beginning was not reported."""
+        """What the ramp-up added; empty where the window's beginning was not reported."""
         return difference(self._start, self._before or {})
 
     @property
     def counters(self) -> Mapping[str, float]:
-        """What the window added; RunFailed where its ends were not told."""
+        """What the window added; RunFailed where the client did not report its ends."""
         if self._counters is None:
             raise RunFailed(
-                "count what the window cost", "the client did not tell its two ends", "run again"
+                "count the cost of the window",
+                "the client did not report its two ends",
+                "run again",
             )
         return self._counters

@@ -30,7 +30,7 @@ def make_engine(
 ) -> Engine:
     """An engine with a scratch directory of its own; killed if it still runs at the end.
 
-    ``starter``: starts its processes, held to the run's cap and processors or not.
+    ``starter``: starts its processes, under the run's cap and on its processors, or not.
     """
     scratch = stack.enter_context(env.scratch())
     context = engine_context(prepared, env, starter, scratch)
@@ -54,7 +54,7 @@ def clients_of(
 
 
 def golden_data(prepared: ResolvedRun, env: Environment) -> Dataset:
-    """The golden data of a run, loaded first where they are missing."""
+    """The dataset that a run is restored from, loaded first where it is missing."""
     with ExitStack() as stack:
         engine = make_engine(prepared, env, stack, env.supervisor)  # may use all processors
         key, name = golden_key(prepared, engine), prepared.golden_name
@@ -77,7 +77,7 @@ def _load(
     source: Dataset | None,
     building: DatasetBuilder,
 ) -> dict[str, Any]:
-    """Load in directories beside the content, stop, and move the result into it."""
+    """Load into directories next to the content, stop, and move the result into it."""
     spec = prepared.spec
     places = DataDirectories(
         {part: building.directory(f"load-{part}", env.credentials) for part in DIRECTORY_PARTS},

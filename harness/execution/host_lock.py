@@ -118,7 +118,7 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def _holder(descriptor: int) -> str:
-    """`` (process 123)``: who holds the lock, where the kernel tells."""
+    """`` (process 123)``: the lock's holder, where the kernel shows it."""
     inode = os.fstat(descriptor).st_ino
     try:
         lines = Path("/proc/locks").read_text().splitlines()

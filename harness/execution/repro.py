@@ -93,7 +93,9 @@ def repeat(original: StoredRun, env: Environment, store: Store, tolerance: float
         )
     if not original.manifest:
         raise UsageError(
-            f"repro {original.run_id}", "it failed before there was a manifest", "run it anew"
+            f"repro {original.run_id}",
+            "it failed before there was a manifest",
+            "run it again from its command",
         )
     if original.spec.workload == micro.WORKLOAD:
         return judge(original, micro.again(original, env, store), tolerance)
@@ -168,13 +170,13 @@ def _figures(run: dict[str, Any]) -> dict[tuple[Any, ...], float]:
 
     Never several of them: totals hold the parts once more, and rates fall as times rise.
     """
-    held = [m for m in run["metrics"] if m["better"] != "none" and _value(m) > 0]
-    parts = [m for m in held if m["labels"] and m["better"] == "lower"]
-    rates = [m for m in held if m["better"] == "higher" and not m["labels"]]
-    whole = [m for m in held if not m["labels"]]
+    metrics = [m for m in run["metrics"] if m["better"] != "none" and _value(m) > 0]
+    parts = [m for m in metrics if m["labels"] and m["better"] == "lower"]
+    rates = [m for m in metrics if m["better"] == "higher" and not m["labels"]]
+    whole = [m for m in metrics if not m["labels"]]
     chosen = rates if _offered_by_a_client(run) and rates else parts or rates or whole
     if run["spec"]["workload"] == micro.WORKLOAD:  # a rate or a time of each configuration
-        chosen = [m for m in held if m["better"] == "higher"] or parts
+        chosen = [m for m in metrics if m["better"] == "higher"] or parts
     return {(m["name"], *sorted(m["labels"].items())): _value(m) for m in chosen}
 
 
@@ -190,5 +192,5 @@ def _rated(run: dict[str, Any]) -> bool:
 
 
 def _offered_by_a_client(run: dict[str, Any]) -> bool:
-    """Whether rates are its results: some clients tell times of parts too, others do not."""
+    """Whether rates are its results: some clients report times of parts, too."""
     return bool(run["spec"]["driver"] != NATIVE)

@@ -94,14 +94,14 @@ def _step(prepared: ResolvedRun, candidates: Sequence[StoredRun], env: Environme
 
 
 def run_plan(
-    plan: Plan, steps: Sequence[Step], env: Environment, store: Store, anew: bool = False
+    plan: Plan, steps: Sequence[Step], env: Environment, store: Store, restart: bool = False
 ) -> list[StoredRun]:
     """Run what is not done; returns the runs of the whole plan in its order.
 
-    A run of this plan that was cut off is gone on with, unless all is to be done ``anew``.
+    An interrupted run of this plan is resumed, unless ``restart``.
     A failed run is stored and the next one starts. What can be run in the present host
     mode is run first; then a run that needs another one stops the plan with what to do:
-    finished runs stay, the same command goes on.
+    finished runs stay, and the same command resumes.
     """
     experiment = plan.experiment
     runs: list[StoredRun] = []
@@ -111,10 +111,10 @@ def run_plan(
             if step.done:
                 runs.append(step.done)
             elif step.prepared:
-                standing = runner.ResumePolicy(
-                    experiment, _standing_conditions(step.prepared, env, experiment), anew
+                policy = runner.ResumePolicy(
+                    experiment, _resume_conditions(step.prepared, env, experiment), restart
                 )
-                runs.append(_one(step.prepared, env, store, standing))
+                runs.append(_one(step.prepared, env, store, policy))
             else:
                 continue
             task.advance()
@@ -125,7 +125,7 @@ def run_plan(
 
 
 def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
-    """Load all golden data before the first run is measured.
+    """Load all datasets before the first run is measured.
 
     Loaded when first needed, the first placement of every engine would be measured
     right after a bulk load and its write-back, and the others would not. No other harness
@@ -145,7 +145,7 @@ def _prepare_data(steps: Sequence[Step], env: Environment) -> None:
                 data.changes_data(prepared, env)
             except HarnessError as error:
                 # Its runs will meet the same and be stored as failed with their reason;
-                # those of other engines go on.
+                # those of other engines continue.
                 if interruption(error) is not None:
                     raise
                 env.progress.say(f"{error.problem}: {error.context}")
@@ -172,9 +172,9 @@ def _modes(spec: RunSpec) -> str:
 
 
 def _one(
-    prepared: ResolvedRun, env: Environment, store: Store, standing: runner.ResumePolicy
+    prepared: ResolvedRun, env: Environment, store: Store, policy: runner.ResumePolicy
 ) -> StoredRun:
-    stored = runner.run(prepared, env, store, standing)
+    stored = runner.run(prepared, env, store, policy)
     error = stored.run["error"]
     detail = f": {error['problem']}: {error['context']}" if error else ""
     env.progress.say(f"{stored.run_id}: {stored.run['status']}{detail}")
@@ -197,7 +197,7 @@ def _complete(store: Store, env: Environment) -> dict[str, list[StoredRun]]:
 
 
 def conditions(prepared: ResolvedRun, env: Environment) -> dict[str, Any]:
-    """What decides a run and is not in its spec: names there, what they stand for here."""
+    """What decides a run's result and is not in its spec, which has names for it only."""
     return {
         "engine build": prepared.version.build,
         "engine settings": dict(prepared.settings),
@@ -209,10 +209,10 @@ def conditions(prepared: ResolvedRun, env: Environment) -> dict[str, Any]:
     }
 
 
-def _standing_conditions(
+def _resume_conditions(
     prepared: ResolvedRun, env: Environment, experiment: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """``conditions``, and what besides must not change within a run that was cut off.
+    """``conditions``, and what else must not change within an interrupted run.
 
     None on a user's server: its settings and its machine may change at any time, unseen.
     """

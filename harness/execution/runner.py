@@ -238,7 +238,7 @@ def data_bytes(places: DataDirectories, user: Credentials | None) -> int:
 
 
 def _page_cached(prepared: ResolvedRun) -> bool:
-    """Whether the page cache stands between the engine and its tables and indexes."""
+    """Whether the engine reads tables and indexes through the page cache."""
     holding = [tier for part, tier in prepared.tiers.items() if part in _HOLDING]
     return bool(holding) and not any(t.facts.dax or t.facts.kind == "tmpfs" for t in holding)
 
@@ -265,14 +265,14 @@ def _memory_check(prepared: ResolvedRun, engine: Engine) -> list[Check]:
     share = found.fraction_on(policy.nodes)
     nodes = ", ".join(map(str, policy.nodes))
     if share is None:
-        return [Check("memory-policy", "unknown", "the kernel gave no numa_maps of the engine")]
+        return [Check("memory-policy", "unknown", "Linux shows no numa_maps of the engine")]
     detail = f"{policy.mode} to node {nodes}: {share:.2%} of {found.total_bytes} bytes are there"
-    kept = share >= _BOUND_SHARE or policy.mode == "preferred"
-    return [Check("memory-policy", "passed" if kept else "failed", detail)]
+    bound = share >= _BOUND_SHARE or policy.mode == "preferred"
+    return [Check("memory-policy", "passed" if bound else "failed", detail)]
 
 
 def _cpu_check(prepared: ResolvedRun, engine: Engine) -> list[Check]:
-    """Whether the engine was held to the processors that the spec names."""
+    """Whether the engine ran on the spec's processors alone."""
     return [affinity_check(prepared.cpus, engine.processes())] if prepared.cpus else []
 
 

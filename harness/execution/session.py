@@ -145,7 +145,7 @@ class RunSession:
     def footprint(self) -> Footprint:
         """What is touched of the engine's files and memory from now on.
 
-        The engine is asked for its counters first: after a cold start that opens a
+        The engine's counters are read first: after a cold start that opens a
         connection of ours and reads catalogs, which would count as the query's.
         """
         self.engine.counters()

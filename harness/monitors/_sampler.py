@@ -11,7 +11,7 @@ from typing import Any
 class Sampler:
     """Calls ``read`` every ``interval_s`` from ``start`` to ``stop``, and stores what it returns.
 
-    An error of ``read`` is stored as the sample: the gap is visible and the run goes on.
+    An error of ``read`` is stored as the sample: the gap is visible and the run continues.
     """
 
     def __init__(self, read: Callable[[], Mapping[str, float]], interval_s: float) -> None:

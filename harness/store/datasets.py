@@ -1,12 +1,12 @@
-"""Golden data: a loaded database (or generated source files), kept and copied from.
+"""Datasets: loaded databases ("golden copies") and generated source files.
 
 The order that survives a crash: everything is built in ``<name>.partial-<pid>``, which the
 journal knows and the supervisor removes; its files are read back and digested; then
 ``golden.json`` is written and the directory renamed. A directory without
 ``golden.json`` is never used.
 
-Beside each dataset lies ``.<name>.lock``: held exclusively by who builds or removes it,
-shared by who uses it. It is never unlinked, since another may be waiting for it.
+Next to each dataset is ``.<name>.lock``, locked exclusively by the process that builds or removes
+the dataset, shared by those that use it. It is never unlinked: a process may be waiting for it.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class DatasetBuilder:
         return self.partial / "content"
 
     def directory(self, name: str, owner: Credentials | None) -> Path:
-        """An empty directory beside the content, of that user; gone once published."""
+        """An empty directory next to the content, of that user; gone once published."""
         path = self.partial / name
         make_directory(path, None, 0o755)
         if owner is not None:
@@ -283,10 +283,10 @@ def remove_datasets(directories: Sequence[Path]) -> None:
     """
     with ExitStack() as stack:
         for directory in directories:
-            asked = f"remove {directory.name}"
+            problem = f"remove {directory.name}"
             if directory.is_symlink():
                 raise UsageError(
-                    asked,
+                    problem,
                     f"{directory} is a symbolic link to {directory.readlink()}",
                     f"remove the link itself: rm {shlex.quote(str(directory))}",
                 )
@@ -294,12 +294,12 @@ def remove_datasets(directories: Sequence[Path]) -> None:
                 stack.enter_context(_locked(directory, fcntl.LOCK_EX | fcntl.LOCK_NB))
             except BlockingIOError as error:
                 raise UsageError(
-                    asked,
+                    problem,
                     "it is in use: a run measures on it, or it is being built",
                     "wait for that to end (or stop it), then try again; nothing was removed",
                 ) from error
             except OSError as error:
-                raise UsageError(asked, str(error)) from error
+                raise UsageError(problem, str(error)) from error
         for directory in directories:
             try:
                 (directory / "golden.json").unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 ``runs.index`` lies next to the runs and is never the truth: an entry counts while the files it
 was made from have the same time, size and inode, and a document is taken as valid while its
-digest is the one that was validated. Each line stands for itself (a checksum and a JSON object),
+digest is the one that was validated. Each line is complete (a checksum and a JSON object),
 the last one of a run counts, and lines are only appended. So writers need no lock: a line that a
 crash, a full disk or another writer spoils costs one more validation. It may be removed at any
 time. Where it cannot be written everything works, slower.
@@ -55,16 +55,16 @@ def stamps_of(directory: Path) -> Stamps | None:
 
 
 def digest(content: bytes) -> str:
-    """What tells one document from another."""
+    """Identifies a document's content."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def head_of(run: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What runs are selected by, from run.json and the manifest (empty: no host is known)."""
-    kept = ("spec", "spec_hash", "status", "experiment", "started_unix_ns", "host_mode")
+    names = ("spec", "spec_hash", "status", "experiment", "started_unix_ns", "host_mode")
     host = manifest.get("host")
     return {
-        **{name: run[name] for name in kept},
+        **{name: run[name] for name in names},
         "failed": run["error"] is not None,
         "host": {name: host[name] for name in ("hostname", "host_id")} if host else None,
     }

@@ -1,4 +1,4 @@
-"""What a run leaves behind: metrics and checks, as they stand in run.json."""
+"""The results of a run: metrics and checks, as in run.json."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ CheckStatus = Literal["passed", "failed", "unknown"]
 class Metric:
     """One measured quantity; exactly one of ``value``, ``samples`` and ``hdr`` is set.
 
-    ``name`` ends in its unit (``query_duration_ns``); ``labels`` tell series of
-    the same name apart (``{"query": "6"}``). ``hdr``: HdrHistogram V2 compressed,
+    ``name`` ends in its unit (``query_duration_ns``); ``labels`` distinguish
+    series of the same name (``{"query": "6"}``). ``hdr``: HdrHistogram V2 compressed,
     base64.
     """
 

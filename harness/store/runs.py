@@ -2,18 +2,18 @@
 
 The order of writing is what survives a crash::
 
-    results/runs/<run_id>/spec.json       first: what was asked
+    results/runs/<run_id>/spec.json       first: what is to be run
                           steps.jsonl     each finished step, while it is measured
                           manifest.json   when the measured phase has ended
                           artifacts/*.json
-                          run.json        last: written beside, fsync'd, renamed
+                          run.json        last: temporary file, fsync, rename
 
 A directory without run.json is *unfinished*, even an empty one: it is listed as such,
 never read as a result. Readers take finished runs only.
 
 ``steps.jsonl`` (harness.store.checkpoint) is what an unfinished run is resumed from. It goes
-when the result is there, and stays with a run that failed under way: the run that goes
-on for it takes the steps, so that no step is ever part of two results.
+when the result is there, and stays with a failed run: the run that resumes it takes the file
+over, so that no step is ever part of two results.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _parsed(content: bytes) -> Any:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One finished run. Its documents are read when needed, and then kept.
+    """One finished run. Its documents are read once, when needed.
 
     ``entry``: what the store's index has of it.
     """
@@ -121,7 +121,7 @@ class StoredRun:
 
     @cached_property
     def spec(self) -> RunSpec:
-        """What was asked."""
+        """The spec that was run."""
         return RunSpec.from_json(self.head["spec"])
 
     def artifact(self, name: str) -> Any | None:
@@ -209,7 +209,7 @@ class RunWriter:
         self.checkpoint = checkpoint
 
     def write_spec(self, spec: RunSpec) -> None:
-        """What was asked, before anything is done."""
+        """The spec, before anything is done."""
         write_json_atomically(self.directory / "spec.json", spec.to_json())
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
@@ -220,7 +220,7 @@ class RunWriter:
         )
 
     def write_artifact(self, name: str, document: Any) -> None:
-        """A JSON document beside the result."""
+        """A JSON document next to the result."""
         path = self.directory / "artifacts" / f"{name}.json"
         try:
             path.parent.mkdir(exist_ok=True)
@@ -449,12 +449,12 @@ class Store:
 def _resumable(directory: Path, spec: RunSpec) -> bool:
     """Whether it is an unfinished run of ``spec``, or a failed one."""
     try:
-        asked = json.loads((directory / "spec.json").read_text(encoding="utf-8"))
+        spec_then = json.loads((directory / "spec.json").read_text(encoding="utf-8"))
         result = directory / "run.json"
         failed = result.exists() and json.loads(result.read_text(encoding="utf-8"))["error"]
     except (OSError, ValueError, KeyError):
         return False
-    return bool(asked == spec.to_json() and (failed or not result.exists()))
+    return bool(spec_then == spec.to_json() and (failed or not result.exists()))
 
 
 def _why_not(checkpoint: Checkpoint, conditions: Mapping[str, Any] | None) -> str:

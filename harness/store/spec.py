@@ -101,7 +101,7 @@ class RunSpec:
     def runs_in(self, mode: str) -> bool:
         """Whether this run can be made on a host in that mode.
 
-        A run on an emulated tier needs no AppDirect mode: the emulation stands in for it.
+        A run on an emulated tier needs no AppDirect mode: the emulation replaces it.
         """
         if self.required_host_mode is None:
             return True

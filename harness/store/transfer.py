@@ -1,6 +1,6 @@
 """Bringing runs of another host into this store, from an archive of ``harness runs export``.
 
-Each run is unpacked beside the store, read as any stored run is (schemas and all), synced, and
+Each run is unpacked next to the store, read as any stored run is (schemas and all), synced, and
 renamed into place: the store has whole runs or nothing of them. A run that is there already
 stays as it is; of two different runs with one name, the one that comes is named ``<id>@<from>``.
 
@@ -46,18 +46,18 @@ def import_archive(
     Nothing is imported then. ``origin``: the host it comes from; ``limit_bytes``: what it may
     unpack to, None for 64 MiB or a hundred times its own size.
     """
-    asked = f"import {archive}"
+    problem = f"import {archive}"
     try:
         store.runs_folder.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=".import-", dir=store.root))
     except OSError as error:
-        raise UsageError(asked, str(error), "name a writable directory with --results") from error
+        raise UsageError(problem, str(error), "name a writable directory with --results") from error
     try:
-        _unpack(archive, work, asked, limit_bytes)
+        _unpack(archive, work, problem, limit_bytes)
         runs = [StoredRun(folder) for folder in sorted(work.iterdir())]
         if not runs:
-            raise UsageError(asked, "there is no run in it", "make it with harness runs export")
-        return _taken_over([_read(run, asked) for run in runs], store, origin)
+            raise UsageError(problem, "there is no run in it", "make it with harness runs export")
+        return _taken_over([_read(run, problem) for run in runs], store, origin)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -65,45 +65,45 @@ def import_archive(
 class _Limited(io.RawIOBase):
     """What a stream holds, up to ``limit_bytes``; UsageError beyond."""
 
-    def __init__(self, stream: io.BufferedIOBase, limit_bytes: int, asked: str) -> None:
+    def __init__(self, stream: io.BufferedIOBase, limit_bytes: int, problem: str) -> None:
         self._stream = stream
         self._limit_bytes = limit_bytes
         self._left = limit_bytes
-        self._asked = asked
+        self._problem = problem
 
     def read(self, size: int = -1) -> bytes:
         content = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
         self._left -= len(content)
         if self._left < 0:
             raise UsageError(
-                self._asked,
+                self._problem,
                 f"it unpacks to more than {format_bytes(self._limit_bytes)}",
                 "say --max-size if you trust it",
             )
         return content
 
 
-def _unpack(archive: Path, work: Path, asked: str, limit_bytes: int | None) -> None:
+def _unpack(archive: Path, work: Path, problem: str, limit_bytes: int | None) -> None:
     """Plain files below ``<run>/`` alone: links, devices and ways out of it are refused."""
     do = "make it with harness runs export"
     try:
         limit = limit_bytes or max(_LIMIT_BYTES, _LIMIT_TIMES * archive.stat().st_size)
         with (
             gzip.open(archive) as content,
-            tarfile.open(fileobj=_Limited(content, limit, asked), mode="r|") as packed,
+            tarfile.open(fileobj=_Limited(content, limit, problem), mode="r|") as packed,
         ):
             for member in packed:
                 parts = PurePosixPath(member.name).parts
                 plain = (member.isfile() or member.isdir()) and not member.issparse()
                 if not plain or not parts or member.name.startswith("/") or ".." in parts:
                     found = f"{member.name!r} does not belong into an archive of runs"
-                    raise UsageError(asked, found, do)
+                    raise UsageError(problem, found, do)
                 loose = member.isfile() and len(parts) == 1
                 if parts[0].startswith(".") or loose or len(parts) > _MOST_FOLDERS:
-                    raise UsageError(asked, f"{member.name!r} is no run's", do)
+                    raise UsageError(problem, f"{member.name!r} is no run's", do)
                 _extract(packed, member, work.joinpath(*parts))
     except (OSError, tarfile.TarError, EOFError, zlib.error, ValueError) as error:
-        raise UsageError(asked, str(error), do) from error
+        raise UsageError(problem, str(error), do) from error
 
 
 def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
@@ -119,18 +119,20 @@ def _extract(packed: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> 
         os.fsync(file.fileno())
 
 
-def _read(run: StoredRun, asked: str) -> StoredRun:
+def _read(run: StoredRun, problem: str) -> StoredRun:
     """The run, indexed; UsageError where it is not a finished run that this release reads."""
     try:
-        told = run.run
+        result = run.run
         found = run.indexed()
     except HarnessError as error:
         raise UsageError(
-            asked, error.context, error.hint or "export it from its host again"
+            problem, error.context, error.hint or "export it from its host again"
         ) from error
-    if told["run_id"] != run.run_id and not run.run_id.startswith(told["run_id"]):
+    if result["run_id"] != run.run_id and not run.run_id.startswith(result["run_id"]):
         raise UsageError(
-            asked, f"{run.run_id} says that it is {told['run_id']}", "export it from its host again"
+            problem,
+            f"{run.run_id} says that it is {result['run_id']}",
+            "export it from its host again",
         )
     return found
 

@@ -131,7 +131,7 @@ def test_what_perma_bench_refuses_is_refused_with_the_line(args, words):
     [
         ("b: {matrix: {access_size: [64]}}", "no args"),
         ("b: {matrix: {access_size: 64}, args: {}}", "not a list"),
-        ("b: {args: {access_size: 64, access_size: 128}}", "stands twice"),
+        ("b: {args: {access_size: 64, access_size: 128}}", "is given twice"),
         ("b: {args: {}, matrx: {}}", "did you mean 'matrix'"),
         ("p: {parallel_benchmark: {a: {args: {}}}}", "1 parts"),
         ("{}", "no benchmark"),

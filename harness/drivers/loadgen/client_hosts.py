@@ -64,9 +64,9 @@ class ClientHosts:
 
 @lru_cache
 def _hello(host: str, backend: str) -> Clock:
-    asked = f"drive the load from {host}"
+    problem = f"drive the load from {host}"
     if shutil.which("ssh") is None:
-        raise UsageError(asked, "there is no ssh on this host", "install openssh-client")
+        raise UsageError(problem, "there is no ssh on this host", "install openssh-client")
     process = subprocess.Popen(
         agent_argv(host, "hello", backend),
         stdin=subprocess.PIPE,
@@ -81,18 +81,18 @@ def _hello(host: str, backend: str) -> Clock:
         if not first:
             _, said = process.communicate()
             raise UsageError(
-                asked,
+                problem,
                 (said.strip().splitlines() or ["ssh ended without a word"])[-1],
                 remedy(host, "hello", backend),
             )
-        _judge(asked, json.loads(first))
+        _judge(problem, json.loads(first))
         clock = _clock(process.stdin, process.stdout)
     finally:
         process.kill()
         process.communicate()
     if clock.worst_ns > _APART_NS:
         raise UsageError(
-            asked,
+            problem,
             f"its clock is {clock.ahead_ns / 1e6:+.1f} ms from this host's "
             f"(give or take {clock.error_ns / 1e6:.1f} ms)",
             "synchronise both (chrony, ptp4l): windows begin together by the clock",
@@ -100,16 +100,16 @@ def _hello(host: str, backend: str) -> Clock:
     return clock
 
 
-def _judge(asked: str, told: dict[str, object]) -> None:
+def _judge(problem: str, told: dict[str, object]) -> None:
     if told["interface"] != LOADGEN_INTERFACE:
         raise UsageError(
-            asked,
+            problem,
             f"its harness is another (interface {told['interface']}, here {LOADGEN_INTERFACE})",
             "install the same on both (run-experiment.yml does)",
         )
     error = told["error"]
     if isinstance(error, dict):
-        raise UsageError(asked, f"{error['problem']}: {error['context']}", str(error["hint"]))
+        raise UsageError(problem, f"{error['problem']}: {error['context']}", str(error["hint"]))
 
 
 def _clock(questions: IO[str], answers: IO[str]) -> Clock:

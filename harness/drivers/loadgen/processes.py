@@ -109,13 +109,13 @@ def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
         raise UsageError(
             f"{processes} client processes for {connections} connections",
             "each needs a connection at least",
-            "ask for fewer processes",
+            "use fewer processes",
         )
     if operations is not None and operations < processes:
         raise UsageError(
             f"{processes} client processes for {operations} operations",
             "each begins one at least",
-            "ask for fewer processes, or for more operations",
+            "use fewer processes, or more operations",
         )
     first, specs = 0, []
     for index in range(processes):

@@ -95,7 +95,7 @@ def run(
             raise talk.failed(_TOO_SOON)
         told, clocks = talk.words.counters, talk.words.clocks
         if not {_BEGIN, _END} <= clocks.keys():
-            raise talk.failed("it did not tell its clocks")
+            raise talk.failed("it did not report its clocks")
         return Done(
             words=talk.words,
             ticks=window.ticks,
