@@ -28,11 +28,11 @@ P_contra = TypeVar("P_contra", bound=Parameters, contravariant=True)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the measured phase gave.
+    """The result of the measured phase.
 
-    ``artifacts``: JSON documents stored beside run.json, by file name without
-    ending (``{"plans": {...}, "answers": {...}}``). ``uncontrolled``: what the workload
-    found that makes its numbers doubtful, beside what the host is found to be.
+    ``artifacts``: JSON documents stored next to run.json, by file name without extension
+    (``{"plans": {...}, "answers": {...}}``). ``uncontrolled``: the workload's own warnings, in
+    addition to those of the host.
     """
 
     metrics: list[Metric]
@@ -45,9 +45,9 @@ class Outcome:
 class Clients:
     """How client programs are started: under the supervisor, outside the engine's memory cap.
 
-    ``scratch``: a private directory of the user they run as. ``credentials``: that user;
-    None where the harness itself is unprivileged. ``inside``: the engine that works inside
-    the program which offers the load, where it is such a one; ``memory``: its policy.
+    ``scratch``: a private directory of the user they run as. ``credentials``: that user; None if
+    the harness itself is unprivileged. ``inside``: an engine that runs in the driver's process;
+    ``memory``: its policy.
     """
 
     processes: ProcessStarter
@@ -57,10 +57,10 @@ class Clients:
     memory: MemoryPolicy | None = None
 
     def start_driver(self, argv: Sequence[str], **options: Any) -> Process:
-        """Start the program that offers the load, as that user; ``options`` as of ``spawn``.
+        """Start the driver as that user; ``options`` as of ``spawn``.
 
-        With an engine inside, it is what memory cap, processors and memory policy hold, and
-        what the engine's processes are. Other programs (builds) are spawned as they are.
+        With an engine inside, memory cap, processors and memory policy apply to the driver, and
+        it is the engine's process. Other programs (builds) are spawned without them.
         """
         options = {"credentials": self.credentials, **options}
         if self.inside is None:
@@ -73,10 +73,10 @@ class Clients:
 
 @dataclass(frozen=True)
 class Loading:
-    """What a load works with: a started, empty engine, and the driver that will run on it.
+    """Arguments of a load: a started, empty engine, and the driver that will run on it.
 
-    ``source``: where ``generate`` has put the source data; None where there are none.
-    ``threads``: how many of them may work on the load.
+    ``source``: folder of the source data that ``generate`` made; None if there are none.
+    ``threads``: most threads of the load.
     """
 
     engine: Engine
@@ -88,17 +88,17 @@ class Loading:
 
 
 class Session(Protocol):
-    """What the runner offers a workload during the measured phase."""
+    """The runner's services for a workload during the measured phase."""
 
     engine: Engine
     progress: Progress
     #: Source data of the workload (as made by ``generate``).
     source: Path | None
-    #: What the measured phase changes the data by (as made by ``generate_changes``).
+    #: Changes that the measured phase applies (as made by ``generate_changes``).
     changes: Path | None
-    #: What offers the load, one of the workload's ``drivers``.
+    #: One of the drivers of the workload's parameters.
     driver: str
-    #: Of all that is drawn at random: the same in every run of one block of an experiment.
+    #: Seed of all random choices: the same in every run of one block of an experiment.
     seed: int
 
     def cold_start(self, label: str) -> None:
@@ -109,28 +109,27 @@ class Session(Protocol):
     ) -> Mapping[str, float]:
         """Cumulative counters of engine and kernel for it: bytes read, CPU ns …
 
-        ``moment``: whether it is asked before or after what is measured, or at a bound of a
-        window while clients are at work (their processes first, and at once). What cannot
-        be read is left out, never zero.
+        ``moment``: before or after the measured operation, or at a bound of a window while
+        clients run (their processes are read first). A counter that cannot be read is left out,
+        never zero.
         """
 
     def remember(self, step: str, document: Any) -> None:
-        """Keep what ``step`` of the measured phase gave, for good, before the next one begins.
+        """Store the result of ``step``, a JSON document, before the next step begins.
 
-        A run that is cut off goes on behind its last such step. ``document``: JSON; it
-        is all that is kept, and comes back as it is.
+        An interrupted run resumes after its last stored step.
         """
 
     def recalled(self, step: str) -> Any | None:
-        """What ``step`` gave in an earlier sitting of this run, None where it is still to do."""
+        """The stored result of ``step`` from an earlier attempt; None if it has not finished."""
 
     def measured(self) -> None:
-        """The measured window has ended and its clients are still there: the last moment to see
-        where the memory and the processors are of an engine that works inside one of them.
+        """Report that the window has ended while its clients still run: the last moment to read
+        memory and processors of an engine inside one of them.
         """
 
     def footprint(self) -> Footprint:
-        """What is touched of the engine's files and memory from now on (after a cold start)."""
+        """Track the pages of the engine's files and memory that are touched from now on."""
 
     def clients(self) -> Clients:
         """With what client programs are started."""
@@ -190,15 +189,14 @@ class AsksOfEngine(Protocol[P_contra]):
         engine: Engine,
         settings: Mapping[str, str],
     ) -> None:
-        """UsageError for what can be known to fail; the engine is not started."""
+        """UsageError for a run that cannot work; the engine is not started."""
 
 
 @runtime_checkable
 class SpendsData(Protocol[P_contra]):
-    """Workloads whose measured phase leaves other data behind than it found.
+    """Workloads whose measured phase changes the data.
 
-    Where the harness cannot put the data back (a server of the user's) they are loaded
-    anew for every run.
+    Where the harness cannot restore them (a user's server) it loads them again for every run.
     """
 
     def spends_data(self, params: P_contra) -> bool:
@@ -207,13 +205,13 @@ class SpendsData(Protocol[P_contra]):
 
 @runtime_checkable
 class ChangesData(Protocol[P_contra]):
-    """Workloads whose measured phase changes the data, by what was made beforehand."""
+    """Workloads whose measured phase applies changes that are generated beforehand."""
 
     def changes_key(self, params: P_contra) -> str | None:
-        """Name of the folder with what the data are changed by; None: these do not change them."""
+        """Name of the folder of the changes; None if these parameters apply none."""
 
     def changes_bytes(self, params: P_contra) -> int:
         """An estimate of what ``generate_changes`` writes."""
 
     def generate_changes(self, params: P_contra, folder: Path, progress: Progress) -> None:
-        """Make it in ``folder`` (idempotent)."""
+        """Make the changes in ``folder`` (idempotent)."""

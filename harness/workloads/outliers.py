@@ -1,31 +1,31 @@
-"""Whether a share that was counted can have come by chance."""
+"""Whether a counted share can differ from its expectation by chance."""
 
 from __future__ import annotations
 
 import math
 
-#: What comes by chance less than once in 10⁹ runs is not chance.
+#: A probability of less than 10⁻⁹ is not chance.
 _NO_CHANCE = math.log(1e9)
 
 
 def off(what: str, count: int, total: int, share: float, edge: int = 0, tries: int = 1) -> str:
-    """What is too far from its share to be chance, in words; empty where it is not.
+    """Describe a count that is too far from its share to be chance; empty if it is not.
 
-    Chernoff's bound: so many of ``total``, or more extreme, come with a probability of less
-    than exp(-total · D), D being the divergence of the share found from that expected.
-    ``edge``: how many more or fewer there may be for another reason than chance. ``tries``:
-    out of how many such counts this one was picked because it is the farthest.
+    Chernoff's bound: the probability of ``count`` of ``total``, or of a more extreme count, is
+    less than exp(-total · D), D being the divergence of the counted share from the expected one.
+    ``edge``: most that may be added or missing for another reason than chance. ``tries``: number
+    of counts of which this one was picked as the farthest.
     """
     limit = _NO_CHANCE + math.log(tries)
     nearest = min(max(total * share, count - edge), count + edge)
     possible = 0 <= nearest <= total
     if possible and (total == 0 or total * _divergence(nearest / total, share) <= limit):
         return ""
-    return f"{what}: {count} of {total}, not {_percent(share)}"
+    return f"{what}: {count} of {total}, expected {_percent(share)}"
 
 
 def _percent(share: float) -> str:
-    """``43.48%``; of what is rare as many figures as tell it from nothing."""
+    """``43.48%``; three significant figures below 0.1 %."""
     return f"{share:.2%}" if share == 0 or share >= 0.001 else f"{100 * share:.3g}%"
 
 

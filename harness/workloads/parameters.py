@@ -249,8 +249,8 @@ def parameter(
 ) -> Any:
     """Declare a field of a :class:`Parameters` class; see :class:`Parameter`."""
     text = default_text or _text(default)
-    told = Parameter(kind, help, default, derive, text, option, name, "", omit_unset, native)
-    return field(metadata={_METADATA: told})
+    declared = Parameter(kind, help, default, derive, text, option, name, "", omit_unset, native)
+    return field(metadata={_METADATA: declared})
 
 
 class Parameters:
@@ -365,8 +365,8 @@ class Parameters:
 
 def _declarations(cls: type[Parameters]) -> Iterator[Parameter]:
     for item in fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
-        told: Parameter = item.metadata[_METADATA]
-        yield replace(told, name=told.name or item.name, field=item.name)
+        one: Parameter = item.metadata[_METADATA]
+        yield replace(one, name=one.name or item.name, field=item.name)
 
 
 def unknown(

@@ -1,8 +1,8 @@
-"""The twelve consistency conditions of clause 3.3.2, and whether the mix was the one asked for.
+"""The twelve consistency conditions of clause 3.3.2, and whether the mix is the requested one.
 
 Each condition is a statement in ``conditions/``, or in a folder of that name beside the
 engine's own SQL where the engine cannot plan ours; it gives the rows that violate it, four at
-most. They are asked side by side over a few connections, since some go over all order lines.
+most. They run concurrently over a few connections, since some read all order lines.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def conditions(own: Path | None = None) -> Mapping[int, str]:
 def check_conditions(
     engine: RunsSql, progress: Progress, not_kept: Mapping[int, str] | None = None
 ) -> list[Check]:
-    """One check a condition; what breaks while it is asked is unknown.
+    """One check per condition; a condition that cannot be queried is unknown.
 
     ``not_kept``: conditions that the driver's own transactions do not keep, and why: they
     are left out.
@@ -76,7 +76,7 @@ def _check(engine: RunsSql, number: int, sql: str) -> Check:
         with closing(engine.connect()) as connection:
             found = connection.execute(sql)
     except HarnessError as error:
-        return Check("consistency", "unknown", f"not to be asked: {error}", labels)
+        return Check("consistency", "unknown", f"the query failed: {error}", labels)
     if not found.rows:
         return Check("consistency", "passed", "", labels)
     return Check("consistency", "failed", _violations(number, found), labels)
@@ -99,10 +99,10 @@ def check_mix(mix: Mix, users: int, driven: DriverResult) -> Check:
     done: dict[str, int] = {}
     for name, transaction in driven.operations.items():
         if (count := _count_of(transaction)) is None:
-            return Check("mix", "unknown", f"{driven.driver} does not tell how many {name} it did")
+            return Check("mix", "unknown", f"{driven.driver} does not report the count of {name}")
         done[name] = count
     if not done:
-        return Check("mix", "unknown", f"{driven.driver} does not tell what it did")
+        return Check("mix", "unknown", f"{driven.driver} reports no counts")
     total = sum(done.values())
     wrong = [
         off(f"{name} of all transactions", done.get(name, 0), total, share, users)
@@ -111,11 +111,11 @@ def check_mix(mix: Mix, users: int, driven: DriverResult) -> Check:
     rolled_back = driven.operations["new_order"].rolled_back_count
     if rolled_back is not None:
         wrong.append(off("rolled back New-Orders", rolled_back, done["new_order"], _ROLLED_BACK))
-    return _verdict("mix", wrong, f"{total} transactions")
+    return _checked("mix", wrong, f"{total} transactions")
 
 
 def _count_of(transaction: Operation) -> int | None:
-    """How many were done, as the driver tells it."""
+    """The reported count."""
     done = transaction.done_count
     return transaction.called_count if done is None else done
 
@@ -131,7 +131,7 @@ def check_remote(warehouses: int, engine: RunsSql) -> Check:
             lines, remote_lines = _counts(connection.execute(_LINES))
             payments, remote_payments = _counts(connection.execute(_PAYMENTS))
     except HarnessError as error:
-        return Check("remote", "unknown", f"not to be asked: {error}")
+        return Check("remote", "unknown", f"the query failed: {error}")
     payments -= _LOADED_HISTORY * warehouses
     share = 1.0 if warehouses > 1 else 0.0
     wrong = [
@@ -140,7 +140,7 @@ def check_remote(warehouses: int, engine: RunsSql) -> Check:
     ]
     if not any((lines, payments, remote_lines, remote_payments)):
         return Check("remote", "unknown", f"there are {lines} order lines, {payments} payments")
-    return _verdict("remote", wrong, f"{lines} order lines and {payments} payments")
+    return _checked("remote", wrong, f"{lines} order lines and {payments} payments")
 
 
 _LINES = f"""
@@ -157,6 +157,6 @@ def _counts(found: SqlResult) -> tuple[int, int]:
     return int(str(count)), int(str(remote or 0))
 
 
-def _verdict(name: str, wrong: Sequence[str], looked_at: str) -> Check:
+def _checked(name: str, wrong: Sequence[str], looked_at: str) -> Check:
     found = "; ".join(filter(None, wrong))
     return Check(name, "failed" if found else "passed", found or f"looked at {looked_at}")

@@ -49,35 +49,35 @@ def check_population(warehouses: int, engine: RunsSql) -> Check:
     wrong = []
     try:
         with closing(engine.connect()) as connection:
-            for table, wanted in row_counts(warehouses).items():
+            for table, expected in row_counts(warehouses).items():
                 if table in _SHRINK:
                     continue
                 found = int(str(connection.execute(f"SELECT count(*) FROM {table}").rows[0][0]))
-                if found < wanted or (found > wanted and table not in _GROW):
-                    wrong.append(f"{table} has {found:,} rows, not {wanted:,}")
+                if found < expected or (found > expected and table not in _GROW):
+                    wrong.append(f"{table} has {found:,} rows, expected {expected:,}")
     except HarnessError as error:
-        return Check("population", "unknown", f"not to be asked: {error}")
+        return Check("population", "unknown", f"the query failed: {error}")
     return Check("population", "failed" if wrong else "passed", "; ".join(wrong))
 
 
 def check_counted(
     committed: Mapping[str, int], before: Traces, engine: RunsSql, under_way: int
 ) -> Check:
-    """Whether the data have each transaction that the client was told to be committed, once.
+    """Check that the data have each acknowledged transaction once.
 
     ``committed``: since the client began, its ramp-up included. ``under_way``: how many may
-    have been committed at its end without its having been told.
+    have been committed at its end without an acknowledgement.
     """
     try:
         now = read_traces(engine)
     except HarnessError as error:
-        return Check("counted", "unknown", f"not to be asked: {error}")
+        return Check("counted", "unknown", f"the query failed: {error}")
     grown = {
         "new_order": now.new_order - before.new_order,
         "payment": now.payment - before.payment,
     }
     wrong = [
-        f"{name}: the data have {grown[name]:,} more, the client was told of {committed[name]:,}"
+        f"{name}: the data have {grown[name]:,} more, {committed[name]:,} were acknowledged"
         for name in grown
         if not committed[name] <= grown[name] <= committed[name] + under_way
     ]

@@ -15,10 +15,10 @@ from harness.workloads.tpcc.params import Mix
 
 @dataclass(frozen=True)
 class DriverResult(result.DriverResult):
-    """The measured window, as its driver tells it; ``operations`` by transaction.
+    """The measured window, as its driver reports it; ``operations`` by transaction.
 
     ``new_orders_per_minute``: committed ones. ``database_transactions_per_minute``: as the
-    server counts them, from a driver that asks it: not the transactions of the workload.
+    server counts them, from a driver that queries it: not the transactions of the workload.
     ``committed_so_far``: by transaction since the client began, ramp-up included.
     """
 

@@ -1,4 +1,4 @@
-"""Durability (clause 3.5): what the client was told had committed is there after a kill.
+"""Durability (clause 3.5): acknowledged commits are there after a kill.
 
 The client writes a line for each transaction that the server has answered as committed.
 Then the server is killed at a moment drawn from the seed (SIGKILL: it can write nothing
@@ -44,7 +44,7 @@ _ALL_THERE = (
 
 @dataclass
 class Journal:
-    """What was told to be committed: customer and lines by order, payments, carriers."""
+    """The acknowledged commits: customer and lines by order, payments, carriers."""
 
     orders: dict[Order, tuple[int, int]] = field(default_factory=dict)
     payments: Counter[Payment] = field(default_factory=Counter)
@@ -117,8 +117,8 @@ def _check_orders(
                     lost_carriers.append(name)
             task.advance()
     return (
-        _verdict("new_order", len(journal.orders), lost_orders),
-        _verdict("delivery", len(journal.carriers), lost_carriers),
+        _checked("new_order", len(journal.orders), lost_orders),
+        _checked("delivery", len(journal.carriers), lost_carriers),
     )
 
 
@@ -136,7 +136,7 @@ def _orders(
 
 
 def _check_payments(journal: Journal, connection: SqlConnection) -> Check:
-    """Payments of exactly 10.00 cannot be told from the loaded ones and are left out."""
+    """Payments of exactly 10.00 look like the loaded ones and are left out."""
     rows = connection.execute(
         "SELECT h_w_id, h_d_id, h_c_w_id, h_c_d_id, h_c_id, h_amount, count(*) FROM history "
         "WHERE h_amount <> 10.00 GROUP BY h_w_id, h_d_id, h_c_w_id, h_c_d_id, h_c_id, h_amount"
@@ -150,19 +150,19 @@ def _check_payments(journal: Journal, connection: SqlConnection) -> Check:
         for payment, count in journal.payments.items()
         if payment[-1] != _LOADED_CENTS and there.get(payment, 0) < count
     ]
-    return _verdict("payment", journal.payments.total(), lost)
+    return _checked("payment", journal.payments.total(), lost)
 
 
 def _int(value: Scalar) -> int:
     return int(str(value))
 
 
-def _verdict(transaction: str, committed: int, lost: Sequence[str]) -> Check:
+def _checked(transaction: str, committed: int, lost: Sequence[str]) -> Check:
     labels = {"transaction": transaction}
     if not committed:
         return Check("durability", "unknown", "none was committed before the kill", labels)
     if not lost:
         return Check("durability", "passed", f"{committed} {_ALL_THERE}", labels)
     shown = "; ".join(lost[:_SHOWN]) + (", and more" if len(lost) > _SHOWN else "")
-    detail = f"{len(lost)} of {committed} that were told to be committed are not there: {shown}"
+    detail = f"{len(lost)} of {committed} acknowledged commits are missing: {shown}"
     return Check("durability", "failed", detail, labels)

@@ -1,6 +1,6 @@
-"""HammerDB as a driver of this workload: what it is asked for, and what its words become.
+"""HammerDB as a driver of this workload: its options, and its output.
 
-It tells no counts by transaction and no histogram; its TPM are the server's transactions,
+It reports no counts by transaction and no histogram; its TPM are the server's transactions,
 not the workload's; its response times are percentiles over ramp-up and window together.
 """
 

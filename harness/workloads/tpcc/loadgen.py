@@ -148,7 +148,7 @@ def _transaction(name: str, one: Operation) -> Operation:
 
 
 def _require_passed(checks: list[Check]) -> None:
-    """RunFailed where what was loaded is not consistent, or nobody could say."""
+    """RunFailed if the loaded data are not consistent, or the check failed."""
     wrong = [check for check in checks if check.status != "passed"]
     if wrong:
         raise RunFailed(

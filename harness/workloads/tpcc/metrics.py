@@ -6,7 +6,7 @@ metric                                what it is
 new_orders_per_minute                 committed New-Orders of the measured window; those
                                       that roll back by clause 2.4.1.4 are not counted
 transactions_per_minute               all five, committed or only read
-database_transactions_per_minute      as the server counts, from a driver that asks it
+database_transactions_per_minute      as the server counts, from a driver that queries it
 transaction_duration_ns               histogram by ``transaction``: from sending to the
                                       answer, or from the intended start where a rate is
                                       set; of those begun in the window. One without an
@@ -49,7 +49,7 @@ _COUNTS = ("rolled_back_count", "skipped_count", "retried_count", "unfinished_co
 
 
 def metrics(driven: DriverResult, counters: Mapping[str, float]) -> list[Metric]:
-    """All of a run; what the driver or the host does not tell is left out."""
+    """All of a run; those that driver or host do not report are left out."""
     return [
         *_rates(driven),
         *(m for name, one in driven.operations.items() for m in _of_transaction(name, one)),

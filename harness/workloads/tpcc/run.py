@@ -3,11 +3,11 @@
 ========== ==========================================================================
 throughput users call transactions for a ramp-up and a measured window
 durability the same with a journal; the server is killed in the window, started
-           again, and what was told to be committed is looked for. It has no rates.
+           again, and acknowledged commits are looked up. It has no rates.
 ========== ==========================================================================
 
 Every run begins on restored data whose files were evicted: the ramp-up warms the caches.
-Afterwards the twelve consistency conditions are asked, whoever drove.
+Afterwards the twelve consistency conditions are checked, for every driver.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from harness.workloads.tpcc.loadgen import Loadgen
 from harness.workloads.tpcc.params import TERMINALS_PER_WAREHOUSE, TpccParams, shares
 
 _NOUNS = Nouns(operation="transaction", user="user", users_option="--users")
-#: More deliveries than this share that find a district without orders are to be told (clause
+#: More deliveries than this share that find a district without orders are reported (clause
 #: 2.7.4.2): they have less to do, and are sooner done.
 _SKIPPED = 0.01
 #: Connections in use for more than this share of the time are waited for, now and then.
@@ -121,10 +121,10 @@ def _committed(
         yield check_counted(driven.committed_so_far, before, engine, users)
 
 
-def _expect_work(params: TpccParams, driven: DriverResult, new_orders_asked: bool) -> None:
+def _expect_work(params: TpccParams, driven: DriverResult, new_orders_expected: bool) -> None:
     """RunFailed for a window in which nothing was done: it would be a rate of 0, and no answer."""
     done = driven.done_count
-    if done != 0 and (driven.new_orders_per_minute > 0 or not new_orders_asked):
+    if done != 0 and (driven.new_orders_per_minute > 0 or not new_orders_expected):
         return
     think = "; users that think need more of them" if params.think_time else ""
     raise RunFailed(
@@ -255,7 +255,7 @@ def _durability(params: TpccParams, session: Session) -> Outcome:
         *check_durability(journal, engine, session.progress),
         *check_conditions(engine, session.progress),
     ]
-    told = {
+    acknowledged = {
         "new_order": len(journal.orders),
         "payment": journal.payments.total(),
         "delivery": len(journal.carriers),
@@ -265,14 +265,14 @@ def _durability(params: TpccParams, session: Session) -> Outcome:
         Metric("killed_after_ns", "ns", "none", value=killed_after_ns),
         *(
             Metric("journal_committed_count", "1", "none", {"transaction": name}, value=count)
-            for name, count in told.items()
+            for name, count in acknowledged.items()
         ),
     ]
     return Outcome(metrics, list(checks), uncontrolled=list(lost_without_power(session.engine)))
 
 
 def _journal_until_kill(params: TpccParams, session: Session) -> tuple[Journal, int]:
-    """What the client was told to be committed until the server was killed under it, and when.
+    """The acknowledged commits until the server was killed, and the time of the kill.
 
     The moment is drawn from the seed: the same share of the window for all arms of a block.
     """

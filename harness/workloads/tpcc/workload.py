@@ -57,13 +57,13 @@ def _check_durability(driver: str, engine: Engine) -> None:
     if driver != "loadgen":
         raise UsageError(
             f"test durability with driver {driver}",
-            "it writes no journal of what it was told had committed",
+            "it writes no journal of acknowledged commits",
             "use --driver loadgen",
         )
     if engine.kind != "managed":
         raise UsageError(
             f"test durability on {engine.name} ({engine.kind})",
-            "the harness kills the server, which it may do to its own only",
+            "the harness kills the server, and may kill only its own",
             "let the harness run the engine",
         )
     if isinstance(engine, LosesCommits):

@@ -1,4 +1,4 @@
-"""Whether a run did what was asked: the mix, no record missed, every record well formed."""
+"""Checks of a run: its mix, no record missed, every record well formed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_mix(params: YcsbParams, driven: DriverResult) -> Check:
     """
     done = {name: one.done_count for name, one in driven.operations.items()}
     if (all_done := total(done.values())) is None:
-        return Check("mix", "unknown", f"{driven.driver} does not tell what it did")
+        return Check("mix", "unknown", f"{driven.driver} reports no counts")
     edge = params.threadcount
     wrong = [
         off(f"{name} of all operations", done.get(name) or 0, all_done, share, edge)
@@ -30,14 +30,14 @@ def check_mix(params: YcsbParams, driven: DriverResult) -> Check:
 
 
 def check_found(driven: DriverResult) -> Check:
-    """Whether every record that was asked for was there: none is ever removed."""
+    """Whether every requested record was found: none is ever removed."""
     missed = {
         name: one.not_found_count
         for name, one in driven.operations.items()
         if one.not_found_count is not None
     }
     if not missed:
-        return Check("not_found", "unknown", f"{driven.driver} does not tell what it did not find")
+        return Check("not_found", "unknown", f"{driven.driver} does not count missing records")
     found = ", ".join(f"{count:,} of {name}" for name, count in missed.items() if count)
     detail = f"records that are there were not found: {found}" if found else ""
     return Check("not_found", "failed" if found else "passed", detail)
@@ -68,4 +68,4 @@ def check_records(verified: Mapping[str, Any], updated: Sequence[int] | None = N
 def _lost(acknowledged: Sequence[int], found: Sequence[int]) -> int:
     """Groups of fields in which one is missing."""
     pairs = zip(acknowledged, found, strict=True)
-    return sum(1 for wanted, highest in pairs if highest < wanted)
+    return sum(1 for expected, highest in pairs if highest < expected)

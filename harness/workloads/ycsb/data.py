@@ -61,9 +61,9 @@ def estimate_bytes(params: YcsbParams, key_value: bool) -> dict[Part, int]:
     ``key_value``: whether the engine keeps records alone: no pages in the log, no index.
     """
     each = record_bytes(params)
-    loaded, begun, asked = params.loaded_records, _operations(params), params.shares
-    inserted = begun * asked["insert"]
-    written = begun * (asked["update"] + asked["read_modify_write"])
+    loaded, begun, shares = params.loaded_records, _operations(params), params.shares
+    inserted = begun * shares["insert"]
+    written = begun * (shares["update"] + shares["read_modify_write"])
     data = _SLACK * each * (loaded + inserted)
     outlived = min(_SLACK * each * written, _OUTLIVED * data)
     log = (each + (0 if key_value else _LOG_PAGE_BYTES)) * (written + inserted)

@@ -38,7 +38,7 @@ class DriverResult(result.DriverResult):
     not count them. ``chosen_count``: how many choices that is out of. ``inserted_count``:
     records that were acknowledged as inserted since the client began, its ramp-up included;
     ``inserts_begun_count``: those and what had no answer yet at its end; None where it does
-    not tell. ``updated``: a sample of the fields whose update was acknowledged, see
+    not report it. ``updated``: a sample of the fields whose update was acknowledged, see
     harness.workloads.ycsb.checks.check_records.
     """
 

@@ -25,13 +25,13 @@ from harness.workloads.ycsb.params import YcsbParams
 _THETA = 0.99
 _SCRAMBLED_ITEMS = 10_000_000_001
 _SCRAMBLED_ZETA = 26.46902820178302
-#: So many ranks are followed to their key; those behind are as good as evenly spread.
+#: This number of ranks is followed to their keys; the others are nearly evenly spread.
 _RANKS = 200_000
-#: So many of the hottest keys are looked at, and so many are to be counted: which of them are
+#: Number of the hottest keys that are checked, and of keys that are counted: which of them are
 #: the hottest is the client's own finding.
 HOTTEST, COUNTED = 100, 1000
 _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 1_099_511_628_211
-#: Terms of zeta that are added up; those behind are integrated.
+#: Terms of zeta that are added up; the others are integrated.
 _ZETA_TERMS = 1_000_000
 #: A client thread counts the first 49,152 keys that it sees: a rarer one may not be among them.
 _LEAST_SHARE = 3e-4
@@ -100,7 +100,7 @@ def zipfian(
 
 
 def zeta_of(items: int) -> float:
-    """The sum of 1 / i^0.99 over 1 … ``items``; behind a million terms by Euler and Maclaurin."""
+    """The sum of 1 / i^0.99 over 1 … ``items``; after a million terms by Euler and Maclaurin."""
     summed = min(items, _ZETA_TERMS)
     total = float(np.sum(np.arange(1, summed + 1, dtype=np.float64) ** -_THETA))
     if items == summed:
@@ -183,15 +183,17 @@ def check_keys(params: YcsbParams, driven: DriverResult) -> list[Check]:
     counted, chosen = driven.key_counts, driven.chosen_count
     if counted is None or not chosen:
         return []
-    wanted = expected(params, driven.inserted_count or 0)
-    if wanted is None:
+    predicted = expected(params, driven.inserted_count or 0)
+    if predicted is None:
         return []
     counts = {_place(one, params): one.count for one in counted}
     wrong = [
-        *_far_from(wanted, counts, chosen),
-        *_too_hot(wanted, counts, chosen, params.recordcount),
+        *_far_from(predicted, counts, chosen),
+        *_too_hot(predicted, counts, chosen, params.recordcount),
     ]
-    looked_at = f"{chosen:,} choices, {len(wanted.hottest) or 'the most frequent'} keys looked at"
+    looked_at = (
+        f"{chosen:,} choices, {len(predicted.hottest) or 'the most frequent'} keys looked at"
+    )
     found = "; ".join(wrong[:_SHOWN]) + ("; and more" if len(wrong) > _SHOWN else "")
     said = f"{params.requestdistribution}: {found or looked_at}"
     return [Check("keys", "failed" if wrong else "passed", said)]
@@ -204,11 +206,11 @@ def _place(one: KeyCount, params: YcsbParams) -> int:
     return params.recordcount - 1 - (one.behind_newest or 0)
 
 
-def _far_from(wanted: Expected, by_number: Mapping[int, int], chosen: int) -> Iterator[str]:
+def _far_from(predicted: Expected, by_number: Mapping[int, int], chosen: int) -> Iterator[str]:
     """Keys that are to be hot and were chosen too rarely, or too often."""
     # What is not among the keys that were counted was chosen no more often than the last.
     unseen = min(by_number.values(), default=0) if len(by_number) >= COUNTED else 0
-    for number, (least, most) in wanted.hottest.items():
+    for number, (least, most) in predicted.hottest.items():
         if least < _LEAST_SHARE:
             continue
         seen = by_number.get(number)
@@ -222,12 +224,12 @@ def _far_from(wanted: Expected, by_number: Mapping[int, int], chosen: int) -> It
 
 
 def _too_hot(
-    wanted: Expected, by_number: Mapping[int, int], chosen: int, records: int
+    predicted: Expected, by_number: Mapping[int, int], chosen: int, records: int
 ) -> Iterator[str]:
     """Loaded records that were chosen more often than any but the hottest can be."""
     for number, count in by_number.items():
-        known = number in wanted.hottest or number >= records
-        if not known and count > chosen * wanted.others:
-            share = wanted.others
+        known = number in predicted.hottest or number >= records
+        if not known and count > chosen * predicted.others:
+            share = predicted.others
             if said := off(f"record {number}", count, chosen, share, tries=records):
                 yield said

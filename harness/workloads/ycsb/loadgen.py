@@ -36,7 +36,7 @@ class Loadgen:
     unseeded: ClassVar[str] = ""
 
     def check(self, engine: Engine, settings: Mapping[str, str]) -> None:
-        """Whether the client speaks to this engine, and the engine can do what is asked."""
+        """Whether the client speaks to this engine, and the engine can run the operations."""
         params = self.params
         native = client.loadable(engine, "ycsb")
         loadgen_program(native.native_backend())
@@ -160,11 +160,11 @@ def _check_inside(params: YcsbParams, engine: Engine) -> None:
 
 
 def _statements(params: YcsbParams, engine: Engine) -> dict[str, str | list[str]]:
-    """The engine's texts of the operations that are asked for."""
-    asked = {name for name, share in params.shares.items() if share}
-    if "read_modify_write" in asked:
-        asked |= {"read", "update"}
-    return client.calls(engine, "ycsb", params.to_json(), asked - {"read_modify_write"})
+    """The engine's texts of the requested operations."""
+    names = {name for name, share in params.shares.items() if share}
+    if "read_modify_write" in names:
+        names |= {"read", "update"}
+    return client.calls(engine, "ycsb", params.to_json(), names - {"read_modify_write"})
 
 
 def _loops(params: YcsbParams, engine: Engine) -> int:
@@ -178,12 +178,12 @@ def _loops(params: YcsbParams, engine: Engine) -> int:
     return min(_MOST_LOOPS, mine)
 
 
-def _driven(result: Mapping[str, Any], asked: Mapping[str, float]) -> DriverResult:
-    """``asked``: shares of the operations; the result has all that there are."""
+def _driven(result: Mapping[str, Any], shares: Mapping[str, float]) -> DriverResult:
+    """``shares``: of the operations; the result has all operations."""
     engine = result.get("engine") or {}
     counted = result.get("key_counts")
     seen = client.seen(result)
-    done = {name: one for name, one in seen["operations"].items() if asked[name] or one.count}
+    done = {name: one for name, one in seen["operations"].items() if shares[name] or one.count}
     return DriverResult(
         **{**seen, "operations": done},
         engine_counters=difference(engine.get("begin", {}), engine.get("end", {})),

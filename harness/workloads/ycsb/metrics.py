@@ -46,7 +46,7 @@ _COUNTS = ("count", "not_found_count", "retried_count", "unfinished_count")
 
 
 def metrics(driven: DriverResult, counters: Mapping[str, float], inside: bool) -> list[Metric]:
-    """All of a run; what the driver or the host does not tell is left out.
+    """All of a run; those that driver or host do not report are left out.
 
     ``inside``: whether the engine works inside the client.
     """

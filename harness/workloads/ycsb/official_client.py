@@ -1,7 +1,7 @@
-"""The official client as a driver of this workload: what it is asked for, and what it saw.
+"""The official client as a driver of this workload: its properties, and its result.
 
 Its values are its own: drawn, as its core workload has it, so that an update changes
-something. A run of it behind the measured one says of every record whether it is there, with
+something. A run of it after the measured one checks whether every record is there, with
 all its fields in lengths that they may have. With ``dataintegrity`` it writes values that it makes
 of key and field, and that run says whether each is what it should be; but whoever then
 updates a field writes what is there already.
@@ -47,7 +47,7 @@ _SAME = (
     "scanlengthdistribution",
 )
 _CORE = "site.ycsb.workloads.CoreWorkload"
-#: The same, but for the check of what is read, which is done behind the measured run.
+#: The same, but for the check of what is read, which is done after the measured run.
 _UNVERIFIED = "tierbench.ycsb.UnverifiedReads"
 #: The same, and its check of what is read looks at the whole record.
 _WHOLE = "tierbench.ycsb.WholeRecords"
@@ -135,9 +135,9 @@ class Official:
         target = None if params.target is None else int(params.target)
         mix = {name for name, share in params.shares.items() if share}
         found = client.measured(done, mix, target, bounded_by_time=asked.duration_s is not None)
-        begin, end = (drivable.ycsb_counters(told) for told in done.engine)
+        begin, end = (drivable.ycsb_counters(one) for one in done.engine)
         late_ns = done.late_ns
-        if asked.duration_s is None:  # its first status line may come behind the first operations
+        if asked.duration_s is None:  # its first status line may come after the first operations
             late_ns = abs(done.counted_ns() - found.window_ns)
         in_time = late_ns <= found.window_ns * _LATE
         inserted = done.words.total("INSERT", "Return=OK")
@@ -175,7 +175,7 @@ class Official:
             "workload": _WHOLE,
             "dataintegrity": True,
             "tierbench.values": params.dataintegrity,
-            # Constant is what the core asks for where it is to look at what it reads.
+            # The core requires constant to check what it reads.
             "fieldlengthdistribution": "constant",
             "tierbench.shortest": _shortest(params),
             "readproportion": 1,
@@ -229,8 +229,8 @@ def _check_window(params: YcsbParams) -> None:
     if params.foretells_inserts and params.operationcount is None:
         seconds = (params.ramp_up.ns + params.duration.ns) // NS_PER_S
         raise UsageError(
-            "zipfian keys beside inserts with driver ycsb, bounded by time",
-            "the official client foretells from operationcount how many records will come to be, "
+            "zipfian keys with inserts and driver ycsb, bounded by time",
+            "the official client predicts the number of inserted records from operationcount, "
             "and stops when that many operations are done",
             f"add -p operationcount={seconds * 100_000}, say, for both drivers alike",
         )
@@ -295,8 +295,7 @@ def _workload(params: YcsbParams) -> dict[str, object]:
     blind = params.update == "blind"
     unread = params.dataintegrity and not params.verify_reads
     operations = params.operationcount or _MOST_OPERATIONS
-    foretold = params.foretells_inserts
-    if params.duration is not None and not foretold:
+    if params.duration is not None and not params.foretells_inserts:
         operations = _MOST_OPERATIONS
     return {
         "workload": _UNVERIFIED if unread else _CORE,
@@ -359,7 +358,7 @@ def _notes(params: YcsbParams, asked: Asked) -> dict[str, Any]:
 
 
 def _records(done: client.Done, records: int, integrity: bool) -> Check:
-    """Whether it found every record, each whole, and where it can tell, as it would write it."""
+    """Whether it found every record whole and, if it can tell, with the values it writes."""
     found = done.words.total("READ", "Return=OK")
     right = done.words.total("VERIFY", "Return=OK")
     if found != records:
@@ -369,12 +368,12 @@ def _records(done: client.Done, records: int, integrity: bool) -> Check:
         wrong = (
             "are not whole or have other values than were written"
             if integrity
-            else ("are not whole: a field is missing, or has a length that was not asked for")
+            else ("are not whole: a field is missing, or has another length than requested")
         )
         return Check("records", "failed", f"{records - right:,} of {records:,} records {wrong}")
-    told = (
+    detail = (
         "every value is as the client's own dataintegrity has it"
         if integrity
         else "each with all its fields in lengths that they may have; their values are random"
     )
-    return Check("records", "passed", f"{records:,} records read back; {told}")
+    return Check("records", "passed", f"{records:,} records read back; {detail}")

@@ -2,7 +2,7 @@ r"""Properties of the official client, from its files as they are and from the c
 
 Files have the syntax of ``java.util.Properties``: a key ends with ``=``, ``:`` or white space;
 ``\`` at the end of a line continues it; lines that begin with ``#`` or ``!`` are comments;
-``\t``, ``\n``, ``\f``, ``\r`` and ``\uXXXX`` are characters, any other character behind a ``\``
+``\t``, ``\n``, ``\f``, ``\r`` and ``\uXXXX`` are characters, any other character after a ``\``
 is itself. Files are Latin-1. Values mean what they mean to the client: ``010`` is ten, ``5e-2``
 a number, and only ``true`` is true.
 """
@@ -24,11 +24,11 @@ _DECLARED = YcsbParams.declared()
 _KEY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u(?P<hex>[0-9A-Fa-f]{4})|(?P<bad>u)|(?P<plain>.))", re.DOTALL)
 _PLAIN: Mapping[str, str] = {"t": "\t", "n": "\n", "f": "\f", "r": "\r"}
-#: Properties that say what is asked for otherwise here, or nothing that could change a number.
+#: Properties that other options replace here, or that change no number.
 _NO_MATTER: Mapping[str, str] = {
     "db": "--engine says what is measured",
-    "status": "progress is told anyway",
-    "status.interval": "progress is told anyway",
+    "status": "progress is reported anyway",
+    "status.interval": "progress is reported anyway",
     "label": "runs have names of their own",
     "exporter": "results are stored as runs",
     "exportfile": "results are stored as runs",
@@ -86,32 +86,32 @@ def parameters(files: Sequence[Path]) -> tuple[dict[str, Any], list[str]]:
     not done here, and for a file that has no property at all that anybody knows.
     """
     found: dict[str, Any] = {"workload": CORE_CLASS} if files else {}
-    told: list[str] = []
+    notes: list[str] = []
     for file in files:
         pairs = read(file)
         for name, value in pairs.items():
-            _take(f"{file}: ", name, value.strip(), found, told)
+            _take(f"{file}: ", name, value.strip(), found, notes)
         if pairs and not any(_known(name) for name in pairs):
             raise UsageError(
                 f"property file {file}",
                 f"none of its {len(pairs)} properties is one of the core workload",
                 "give a property file of the official client",
             )
-    return found, told
+    return found, notes
 
 
 def given(pairs: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """The same of properties on the command line; names that nobody knows stay as they are."""
+    """The same of properties on the command line; unknown names stay as they are."""
     found: dict[str, Any] = {}
-    told: list[str] = []
+    notes: list[str] = []
     for name, value in pairs.items():
         if name == "workload" and value.rpartition(".")[2] != CORE_CLASS and "." not in value:
             found[name] = value  # a letter
         elif _known(name):
-            _take("-p ", name, value.strip(), found, told)
+            _take("-p ", name, value.strip(), found, notes)
         else:
             found[name] = value
-    return found, told
+    return found, notes
 
 
 def _known(name: str) -> bool:
@@ -123,14 +123,14 @@ def _known(name: str) -> bool:
     )
 
 
-def _take(where: str, name: str, value: str, found: dict[str, Any], told: list[str]) -> None:
+def _take(where: str, name: str, value: str, found: dict[str, Any], notes: list[str]) -> None:
     """``where``: stands before the property's name in what is said of it."""
     if name in _DECLARED and name != "workload":
         found[name] = _value(where, name, value)
         if name in _OFFICIAL_FLAGS and value.lower() not in ("true", "false"):
-            told.append(f"{where}{name}={_shown(value)} is false: only true is true to the client")
+            notes.append(f"{where}{name}={_shown(value)} is false: only true is true to the client")
     elif (why := _left_out(where, name, value, found)) is not None:
-        told.append(f"{where}{_shown(name)} is left out{f': {why}' if why else ''}")
+        notes.append(f"{where}{_shown(name)} is left out{f': {why}' if why else ''}")
 
 
 def _value(where: str, name: str, text: str) -> Any:

@@ -37,7 +37,7 @@ from harness.workloads.ycsb.loadgen import Loadgen
 from harness.workloads.ycsb.official_client import Official
 from harness.workloads.ycsb.params import YcsbParams
 
-#: A window of less than this share of what was asked for is told; and one of so many more
+#: A window of less than this share of the requested one is reported, and one of this many more
 #: operations.
 _SHORT, _MORE = 0.98, 1.01
 _NOUNS = Nouns(operation="operation", user="client thread", users_option="--threads")
@@ -119,9 +119,9 @@ def _doubts(
 
 
 def _window(params: YcsbParams, driven: DriverResult) -> Iterator[RunWarning]:
-    """A window that is not the one that was asked for, and operations whose windows differ."""
-    asked_ns = params.duration.ns if params.duration else driven.window_ns
-    if driven.window_ns < asked_ns * _SHORT:
+    """A window that is not the requested one, and operations whose windows differ."""
+    requested_ns = params.duration.ns if params.duration else driven.window_ns
+    if driven.window_ns < requested_ns * _SHORT:
         yield RunWarning(
             code="window-too-short",
             problem="the measurement window is shorter than requested",
@@ -129,13 +129,13 @@ def _window(params: YcsbParams, driven: DriverResult) -> Iterator[RunWarning]:
             "client did not report every second in time",
             hint="measure on an otherwise idle machine",
         )
-    asked, done = params.operationcount, driven.done_count
-    if params.duration is None and asked and done and done > asked * _MORE:
+    requested, done = params.operationcount, driven.done_count
+    if params.duration is None and requested and done and done > requested * _MORE:
         yield RunWarning(
             code="too-many-operations",
             problem="more operations are counted than requested",
-            context=f"{done:,} counted, {asked:,} requested: operations in progress at the end of "
-            "the ramp-up ended in the window",
+            context=f"{done:,} counted, {requested:,} requested: operations in progress at the end "
+            "of the ramp-up ended in the window",
             hint="leave --ramp-up out, or raise --operations",
         )
     if driven.ends_apart_ns > driven.window_ns * (1 - _SHORT):

@@ -195,7 +195,7 @@ def test_rows_that_are_gone_are_missed_although_the_conditions_hold(loaded):
     execute(loaded.engine, f"INSERT INTO stock ({columns}) SELECT {columns} FROM kept")
     execute(loaded.engine, "DROP TABLE kept")
     assert found.status == "failed"
-    assert found.detail == "stock has 99,999 rows, not 100,000"
+    assert found.detail == "stock has 99,999 rows, expected 100,000"
 
 
 def test_transactions_that_the_data_lack_or_have_twice_are_found(loaded):
