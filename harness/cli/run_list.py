@@ -1,4 +1,4 @@
-"""The runs of a plan before they are run: what each takes, and what all of them can show."""
+"""The list of a plan's runs: their durations, and the repeats that the headline needs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:  # reports are loaded where they are needed
 
 
 def say_repeats(steps: Sequence[Step], env: Environment) -> None:
-    """Before the runs: how many repeats the headline needs to show a difference at all."""
+    """Report the number of repeats that the headline needs to show a difference."""
     if text := _repeats(steps, env).text:
         env.progress.say(text)
 
 
 def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json_: bool) -> None:
-    """The runs of a plan, with what is known of them beforehand; ``earlier``: runs to learn from.
+    """Print the runs of a plan and their estimates; ``earlier``: runs to estimate from.
 
     As JSON ``{plan: [a run each], estimated_duration_ns, repeats: {…}}``.
     """
@@ -69,20 +69,22 @@ def print_run_list(steps: Sequence[Step], env: Environment, earlier: Store, json
                 row["engine"],
                 row["version"] or "–",
                 row["placement"],
-                told,
+                difference,
                 row["block"],
                 ", ".join(f"{part} {format_bytes(n)}" for part, n in row["needs_bytes"].items()),
                 f"complete: {row['complete']}" if row["complete"] else _to_run(row["why"]),
             )
-            for row, told in zip(rows, _told_apart([step.spec for step in steps]), strict=True)
+            for row, difference in zip(
+                rows, _differences([step.spec for step in steps]), strict=True
+            )
         ],
         title=f"{len(rows)} runs, {sum(r['complete'] is None for r in rows)} to do"
-        f"{_how_long(rows, estimated_ns)}; nothing is run",
+        f"{_how_long(rows, estimated_ns)}; no run is started",
     )
     if repeats.text:
         print(repeats.text)
     if shared := _shared([step.spec for step in steps]):
-        print(f"all of them: {shared}")
+        print(f"all runs: {shared}")
 
 
 def _repeats(steps: Sequence[Step], env: Environment) -> PlannedRepeats:
@@ -92,13 +94,13 @@ def _repeats(steps: Sequence[Step], env: Environment) -> PlannedRepeats:
 
 
 def _estimated_ns(rows: Sequence[Mapping[str, Any]]) -> int | None:
-    """Of the runs that are to do; None where one of them is not known."""
+    """Of the runs that remain; None if one of them is not known."""
     known = [row["estimated_duration_ns"] for row in rows if row["complete"] is None]
     return None if None in known else sum(known)
 
 
 def _how_long(rows: Sequence[Mapping[str, Any]], estimated_ns: int | None) -> str:
-    """An estimate and what it rests on, with the part that ramp-up and window take anyway."""
+    """The estimate with its basis, and the part of ramp-up and windows."""
     to_do = [row for row in rows if row["complete"] is None]
     shortest_ns = sum(row["least_duration_ns"] for row in to_do)
     windows = f"{_hours(shortest_ns)} of it ramp-up and windows" if shortest_ns else ""
@@ -118,7 +120,7 @@ def _hours(duration_ns: int) -> str:
 
 
 def _shared(specs: Sequence[RunSpec]) -> str:
-    """The parameters that all runs of the plan have alike."""
+    """The parameters that all runs of the plan share."""
     documents = [dict(spec.params) for spec in specs]
     names = [
         name
@@ -129,8 +131,8 @@ def _shared(specs: Sequence[RunSpec]) -> str:
     return ", ".join(_named(name, first[name]) for name in names if first.get(name) is not None)
 
 
-#: What distinguishes the runs of a plan other than engine, placement and block.
-_TELLING = (
+#: Keys that distinguish the runs of a plan, in addition to engine, placement and block.
+_DISTINCTIVE = (
     "driver",
     "tuning",
     "settings",
@@ -142,12 +144,12 @@ _TELLING = (
 )
 
 
-def _told_apart(specs: Sequence[RunSpec]) -> list[str]:
-    """``q6_dates 1994-01-01 to 1995-01-01, cpus 0``: of each run what differs among them."""
+def _differences(specs: Sequence[RunSpec]) -> list[str]:
+    """``q6_dates 1994-01-01 to 1995-01-01, cpus 0``: the values in which each run differs."""
     flat = []
     for spec in specs:
         document = spec.to_json()
-        flat.append(document["params"] | {name: document.get(name) for name in _TELLING})
+        flat.append(document["params"] | {name: document.get(name) for name in _DISTINCTIVE})
     names = dict.fromkeys(name for one in flat for name in one)
     apart = [name for name in names if len({canonical_json(one.get(name)) for one in flat}) > 1]
     return [", ".join(_named(name, one[name]) for name in apart if one.get(name)) for one in flat]
@@ -158,8 +160,8 @@ def _named(name: str, value: Any) -> str:
         return f"memory limit {format_bytes(value)}"
     if isinstance(value, dict):
         return ", ".join(f"{key} {inner}" for key, inner in value.items())
-    told = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return f"{name.removeprefix('required_').replace('host_mode', 'host mode')} {told}"
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"{name.removeprefix('required_').replace('host_mode', 'host mode')} {text}"
 
 
 def _to_run(why: str) -> str:

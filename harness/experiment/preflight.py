@@ -1,4 +1,4 @@
-"""All that can be known of a run before anything is touched; its errors are exit code 2."""
+"""Check runs before anything is changed; the errors here exit with 2."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NOWHERE = Path("/nonexistent")
 
 @dataclass(frozen=True)
 class ResolvedRun:
-    """A spec with everything it names found and checked."""
+    """A checked spec with the objects that it names."""
 
     spec: RunSpec
     factory: EngineFactory
@@ -61,22 +61,22 @@ class ResolvedRun:
     memory_policy: MemoryPolicy | None
     settings: Mapping[str, str]
     threads: int
-    #: Processors the engine is held to; empty for all of them.
+    #: Processors that the engine may run on; empty for all of them.
     cpus: tuple[int, ...] = ()
     #: Where the server listens for clients on other hosts; None: nowhere.
     listen: Address | None = None
-    #: Of the clients' hosts, as they reach it there.
+    #: Addresses of the clients' hosts on the way to it.
     client_addresses: tuple[str, ...] = ()
-    #: Of an engine that loads files in bulk; decides how large its data become.
+    #: Format of the files of a bulk load; the size of the data depends on it.
     load_format: str = ""
-    #: Names of its datasets; no golden data of an external engine.
+    #: Name of its dataset; empty for an external engine.
     golden_name: str = ""
-    #: Empty where the workload loads from no files.
+    #: Name of its source files; empty if the workload loads from none.
     source_name: str = ""
 
     @property
     def external(self) -> bool:
-        """Whether the engine is a server of the user's."""
+        """Whether the engine is a server that the harness does not run."""
         return self.spec.placement is None
 
 
@@ -154,7 +154,7 @@ def prepare(spec: RunSpec, env: Environment) -> ResolvedRun:
 def engine_context(
     prepared: ResolvedRun, env: Environment, processes: ProcessStarter, scratch: Path
 ) -> EngineContext:
-    """What an engine of this run is made with; making one checks its settings and options."""
+    """Arguments of an engine of this run; creating one checks its settings and options."""
     return EngineContext(
         settings=prepared.settings,
         options=prepared.spec.engine_options,
@@ -171,21 +171,21 @@ def engine_context(
 
 
 def prepare_all(specs: Sequence[RunSpec], env: Environment) -> list[ResolvedRun]:
-    """Check every spec of a plan, and that its data and the largest of its runs fit."""
+    """Check every spec of a plan, and that its data and its largest run fit."""
     prepared = [prepare(spec, env) for spec in specs]
     once = {run.spec.series(): run for run in prepared if not run.external}
-    data = _data_wanted(list(once.values()), env)
+    data = _data_needed(list(once.values()), env)
     for run in once.values():
-        check_space([*_parts_wanted(run), *data], smaller=run.params.smaller)
+        check_space([*_parts_needed(run), *data], smaller=run.params.smaller)
     return prepared
 
 
-def _check_known(kind: str, asked: Sequence[str], known: Sequence[str]) -> None:
-    for name in asked:
+def _check_known(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
         if name not in known:
             raise UsageError(
                 f"{kind} {name!r}",
-                f"there is no such {kind}{nearest(name, list(known))}",
+                f"no such {kind}{nearest(name, list(known))}",
                 f"known: {', '.join(known)}",
             )
 
@@ -207,18 +207,20 @@ def _check_placement(spec: RunSpec, factory: EngineFactory, supported: frozenset
         if placement is not None:
             raise UsageError(
                 f"placement {placement.name!r} for an external {factory.name} server",
-                "a server that the harness does not run cannot be placed by it",
-                "leave --placement out, and say with --label what you set up there",
+                "the harness cannot place a server that it does not run",
+                "leave --placement out, and describe its set-up with --label",
             )
         return
     if placement is None:
         raise UsageError(
-            f"engine {factory.name}", "no placement is named", "add --placement ssd-both, say"
+            f"engine {factory.name}",
+            "no placement is given",
+            "add a placement such as --placement ssd-both",
         )
     reasons: Mapping[Part, str] = getattr(factory, "not_placeable", {})
     for part in sorted(placement.named - supported):
         if part == "wal" and placement.wal == placement.data:
-            continue  # ssd-both: an engine without a log has all that it has there
+            continue  # ssd-both: an engine without a log has no other part
         why = f": {reasons[part]}" if part in reasons else ""
         raise UsageError(
             f"placement {placement.name!r}",
@@ -233,7 +235,7 @@ def _processors(spec: RunSpec, tiers: Mapping[Part, Tier]) -> tuple[int, ...]:
     if spec.placement is None:
         raise UsageError(
             f"processors {spec.cpus!r} for an external server",
-            "the harness does not run it and cannot hold it to processors",
+            "the harness does not run it and cannot pin it to processors",
             "leave --cpus out",
         )
     data = tiers.get("data")
@@ -241,27 +243,26 @@ def _processors(spec: RunSpec, tiers: Mapping[Part, Tier]) -> tuple[int, ...]:
 
 
 def _listen(spec: RunSpec, factory: EngineFactory, outline: Outline) -> Address | None:
-    """Where its server is to listen; UsageError where there is none, or nobody would come."""
+    """The address where its server listens; UsageError without a server or remote clients."""
     if spec.listen is None:
         return None
-    asked = f"listen {spec.listen} on {factory.name}"
+    problem = f"listen {spec.listen} on {factory.name}"
     if "managed" not in factory.kinds:
         raise UsageError(
-            asked,
-            f"{factory.title} works inside the program that uses it: it has no server",
+            problem,
+            f"{factory.title} runs in the client's process and has no server",
             "leave listen out, or choose a managed engine (`harness engines list`)",
         )
     if spec.placement is None:
         raise UsageError(
-            asked,
-            "the server is yours: it listens where you have set it up to",
-            "leave listen out; the DSN says where it is",
+            problem,
+            "the harness does not configure an external server",
+            "leave listen out; the DSN names its address",
         )
     if not outline.client_hosts:
         raise UsageError(
-            asked,
-            "no other host would come: the client of this run is on this host, where the "
-            "server's private socket is",
+            problem,
+            "the client of this run is on this host and uses the server's private socket",
             "name the hosts with -p client_hosts=…, or leave listen out",
         )
     address = parse_listen(spec.listen)
@@ -281,14 +282,14 @@ def _check_cache(prepared: ResolvedRun) -> None:
     if limit is not None and limit < _LEAST_MEMORY:
         raise UsageError(
             f"memory limit {format_bytes(limit)}",
-            "too little for any engine to start",
-            f"give it {format_bytes(_LEAST_MEMORY)} or more; where a profile computes it from "
-            "its size, with a larger --size",
+            f"less than any engine needs to start ({format_bytes(_LEAST_MEMORY)})",
+            f"set {format_bytes(_LEAST_MEMORY)} or more; for a profile that computes it from its "
+            "size, use a larger --size",
         )
     if prepared.external and _changes_data(prepared):
         raise UsageError(
             "refresh functions on an external server",
-            "they change its data, and the harness cannot put a server of yours back",
+            "they change its data, and the harness cannot restore an external server",
             "add --no-refresh, or let the harness run the engine",
         )
     if prepared.external and limit is not None:
@@ -309,7 +310,7 @@ def needed_bytes(prepared: ResolvedRun) -> Mapping[Part, int]:
     return prepared.workload.estimate_bytes(prepared.params, prepared.load_format)
 
 
-def _parts_wanted(prepared: ResolvedRun) -> list[tuple[Tier, str, int]]:
+def _parts_needed(prepared: ResolvedRun) -> list[tuple[Tier, str, int]]:
     estimate = needed_bytes(prepared)
     return [
         (prepared.tiers[part], str(part), estimate.get(part, 0))
@@ -318,8 +319,8 @@ def _parts_wanted(prepared: ResolvedRun) -> list[tuple[Tier, str, int]]:
     ]
 
 
-def _data_wanted(runs: Sequence[ResolvedRun], env: Environment) -> list[tuple[Tier, str, int]]:
-    """Golden copies and source files that the whole plan has still to make, each once."""
+def _data_needed(runs: Sequence[ResolvedRun], env: Environment) -> list[tuple[Tier, str, int]]:
+    """Datasets and source files that the plan has to make, each once."""
     golden: dict[str, int] = {}
     source: dict[str, int] = {}
     for run in runs:
@@ -329,13 +330,16 @@ def _data_wanted(runs: Sequence[ResolvedRun], env: Environment) -> list[tuple[Ti
         workload = run.workload
         if isinstance(workload, HasSource) and env.source.find(run.source_name) is None:
             source[run.source_name] = workload.source_bytes(run.params, run.load_format)
-    source |= {name: size for run in runs for name, size in _changes_wanted(run, env).items()}
-    wanted = [(env.golden.root, "golden copies", golden), (env.source.root, "source files", source)]
-    return [(store_tier(root), what, sum(sizes.values())) for root, what, sizes in wanted if sizes]
+    source |= {name: size for run in runs for name, size in _changes_needed(run, env).items()}
+    needed = [
+        (env.golden.root, "loaded datasets", golden),
+        (env.source.root, "source files", source),
+    ]
+    return [(store_tier(root), what, sum(sizes.values())) for root, what, sizes in needed if sizes]
 
 
-def _changes_wanted(run: ResolvedRun, env: Environment) -> Mapping[str, int]:
-    """What the data are changed by, where it is still to be made."""
+def _changes_needed(run: ResolvedRun, env: Environment) -> Mapping[str, int]:
+    """The changes of the measured phase that have to be made."""
     workload, params = run.workload, run.params
     if not isinstance(workload, ChangesData) or (name := workload.changes_key(params)) is None:
         return {}
@@ -343,18 +347,18 @@ def _changes_wanted(run: ResolvedRun, env: Environment) -> Mapping[str, int]:
 
 
 def placement_label(placement: Placement | None, label: str | None) -> str:
-    """How a run's place is called in tables: its placement, or the user's label."""
+    """The name of a run's placement in tables: its own, or the user's label."""
     return placement.name if placement else (label or "external")
 
 
 def golden_name(prepared: ResolvedRun, engine: Engine) -> str:
-    """Name of the golden data of a run."""
+    """Name of the dataset of a run."""
     spec = prepared.spec
     return dataset_name(f"{spec.workload}-{spec.engine}", golden_key(prepared, engine))
 
 
 def golden_key(prepared: ResolvedRun, engine: Engine) -> dict[str, Any]:
-    """What golden data depend on (design: engine build × driver × workload × …)."""
+    """The facts that a dataset depends on."""
     spec = prepared.spec
     folder = engine.sql_folder / spec.workload if isinstance(engine, RunsSql) else None
     return {
@@ -369,7 +373,7 @@ def golden_key(prepared: ResolvedRun, engine: Engine) -> dict[str, Any]:
 
 
 def _schema_digest(folder: Path) -> str:
-    """Of the files that make and load the tables: data of an older schema are not reused."""
+    """Digest of the files that define the tables: data of another schema are not reused."""
     files = sorted([*folder.glob("[0-9]*.sql*"), *folder.glob("procedures/*.sql")])
     return content_hash({file.name: text_of(file) for file in files})
 

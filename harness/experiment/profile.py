@@ -1,14 +1,13 @@
 """Profiles: an experiment as axes over run parameters, expanded to run specs.
 
-``expand`` is a pure function: the same profile gives the same specs in the same
-order with the same hashes. The runs are the cross product of the axes (as the file
-orders them, the last fastest), repeated in blocks. Within a block every run stands
-once, so block k of one placement is measured next to block k of the other: these are
-the pairs the statistics compare. Every second block runs in reverse, so that a drift
-of the machine falls on both sides.
+``expand`` is a pure function: the same profile gives the same specs in the same order with the
+same hashes. The runs are the cross product of the axes (as the file orders them, the last
+fastest), repeated in blocks. A block holds every run once, so block k of one placement is measured
+next to block k of the other: these are the pairs that the statistics compare. Every second block
+runs in reverse, so that a drift of the machine affects both sides.
 
-What belongs together (a placement and the host mode it needs) is one axis:
-``configuration``, each of whose entries sets several keys.
+Keys that belong together (a placement and the host mode it needs) form one axis,
+``configuration``, whose entries set several keys each.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from harness.yamlfile import Document, Where, load_yaml
 #: A key of a point: ``("engine",)`` or ``("params", "scale")``.
 _Key = tuple[str, ...]
 
-#: A paper's own numbers, beside its profiles.
+#: A paper's own numbers, next to its profiles.
 _PUBLISHED = "published.csv"
 #: Folders of profiles/ that hold other things: hosts, settings, prices, microbenchmarks.
 _NO_PROFILES = ("hosts", "tuning", "prices", "micro")
@@ -53,8 +52,8 @@ _FOLDER = data_folder("profiles")
 class Plan:
     """An expanded profile. ``hash`` covers all of its specs.
 
-    ``emulate``: what a tmpfs shall stand in for, as requested (``pmem``, ``pmem=/path``);
-    the specs hold the names only. ``several_commands``: whether plans of other commands under
+    ``emulate``: tiers that a tmpfs emulates, as requested (``pmem``, ``pmem=/path``); the specs
+    hold the names only. ``several_commands``: whether plans of other commands under
     the same name belong to the same experiment.
     """
 
@@ -62,8 +61,8 @@ class Plan:
     description: str
     runs: tuple[RunSpec, ...]
     emulate: tuple[str, ...] = ()
-    #: The paper's own figures beside the profile, where it has them, and those of them
-    #: that the profile repeats (empty: all).
+    #: The paper's own figures next to the profile, if any, and those that it repeats (empty:
+    #: all).
     published: Path | None = None
     figures: tuple[str, ...] = ()
     document: Document | None = field(default=None, repr=False, compare=False)
@@ -71,9 +70,9 @@ class Plan:
 
     @property
     def experiment(self) -> dict[str, Any]:
-        """What each of its runs notes of it in run.json."""
-        noted: dict[str, Any] = {"name": self.name, "hash": self.hash}
-        return noted | ({"several_commands": True} if self.several_commands else {})
+        """The entry ``experiment`` of each run's run.json."""
+        entry: dict[str, Any] = {"name": self.name, "hash": self.hash}
+        return entry | ({"several_commands": True} if self.several_commands else {})
 
     @property
     def hash(self) -> str:
@@ -82,9 +81,9 @@ class Plan:
 
     @contextmanager
     def blaming(self) -> Iterator[None]:
-        """A refusal in here that quotes a name or value of the file begins with its line.
+        """Add the line of the file to a UsageError that quotes a name or value of it.
 
-        For what only the host and the engines know: settings, tiers, options.
+        For checks that need the host and the engines: settings, tiers, options.
         """
         try:
             yield
@@ -97,7 +96,7 @@ class Plan:
 
 
 def known_profiles() -> dict[str, Path]:
-    """The profiles that come along, by name (``demo``, ``papers/…``)."""
+    """The installed profiles, by name (``demo``, ``papers/…``)."""
     return {
         str(path.relative_to(_FOLDER).with_suffix("")): path
         for path in sorted(_FOLDER.rglob("*.yml"))
@@ -116,14 +115,14 @@ def find_profile(name: str) -> Path:
     raise UsageError(
         f"profile {name!r}",
         f"no such file and no such profile{nearest(name, list(known))}",
-        f"profiles that come along: {', '.join(known) or 'none'}; or name a .yml file",
+        f"installed profiles: {', '.join(known) or 'none'}; or name a .yml file",
     )
 
 
 def published_of(experiment: str) -> tuple[Path | None, tuple[str, ...]]:
-    """The paper's numbers that the profile of this name repeats: file and figures.
+    """The paper's numbers that an installed profile repeats: file and figures.
 
-    Of the profiles that come along; None and nothing for others.
+    None and an empty tuple for other experiments.
     """
     for path in known_profiles().values():
         try:
@@ -144,7 +143,7 @@ def load_profile(
 ) -> Plan:
     """Read, validate and expand a profile file.
 
-    ``emulate`` adds to the profile's own; ``size`` and ``params`` stand instead of them.
+    ``emulate`` adds to the profile's own; ``size`` and ``params`` override them.
     """
     document = load_yaml(path, "profile")
     if size is not None:
@@ -221,7 +220,7 @@ def _figures(document: Document, published: Path | None) -> tuple[str, ...]:
     if published is None:
         raise UsageError(
             document.at(("published",)),
-            "there is no published.csv beside the profile",
+            "there is no published.csv next to the profile",
             "copy it along with the profile, or remove the line `published:`",
         )
     with published.open(newline="", encoding="utf-8") as stream:
@@ -251,7 +250,7 @@ def _refuse_twice(document: Document, axes: Mapping[str, Any], fixed: Mapping[st
             paths = [(key, name) for name in values]
         for path in paths:
             seen[path] = ("axes", *path)
-            if _stands_in(fixed, path):
+            if _is_in(fixed, path):
                 raise UsageError(
                     document.at(("axes", *path)),
                     f"{path[-1]!r} is both an axis and fixed",
@@ -259,7 +258,7 @@ def _refuse_twice(document: Document, axes: Mapping[str, Any], fixed: Mapping[st
                 )
     for position, entry in enumerate(axes.get("configuration", ())):
         for path, (_, where) in _configuration(position, entry).items():
-            if path in seen or _stands_in(fixed, path):
+            if path in seen or _is_in(fixed, path):
                 raise UsageError(
                     document.at(where),
                     f"{path[-1]!r} is also {'an axis' if path in seen else 'fixed'}",
@@ -267,7 +266,7 @@ def _refuse_twice(document: Document, axes: Mapping[str, Any], fixed: Mapping[st
                 )
 
 
-def _stands_in(fixed: Mapping[str, Any], path: _Key) -> bool:
+def _is_in(fixed: Mapping[str, Any], path: _Key) -> bool:
     return path[-1] in (fixed.get(path[0], {}) if len(path) > 1 else fixed)
 
 
@@ -286,7 +285,7 @@ def _check_engine_options(document: Document, profile: Mapping[str, Any]) -> Non
 
 
 def _quoted(document: Document, error: UsageError) -> Where | None:
-    """Where the first key or value of ``axes`` or ``fixed`` stands that an error quotes."""
+    """Place of the first key or value of ``axes`` or ``fixed`` that an error quotes."""
     found = error.context.partition("(did you mean")[0]
     for word in re.findall(r"""['"]([^'"]+)['"]""", f"{error.problem} {found}"):
         for where in document.lines:
@@ -325,7 +324,7 @@ def _configuration(position: int, entry: Mapping[str, Any]) -> dict[_Key, tuple[
 
 @dataclass(frozen=True)
 class _Point:
-    """One run's values, and where in the file those of the axes stand."""
+    """One run's values, and the places of the axes' values in the file."""
 
     workload: str
     values: Mapping[str, Any]
@@ -338,14 +337,14 @@ class _Point:
 
 @contextmanager
 def _blaming(document: Document, where: Where) -> Iterator[None]:
-    """An error in here is one of that line."""
+    """Add the line to a UsageError."""
     try:
         yield
     except UsageError as error:
         if not document.lines:  # not from a file
             raise
-        asked = f"{document.at(where)}: {error.problem}"
-        raise UsageError(asked, error.context, error.hint) from error
+        problem = f"{document.at(where)}: {error.problem}"
+        raise UsageError(problem, error.context, error.hint) from error
 
 
 def _point(
@@ -394,7 +393,7 @@ def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> Ru
     values = point.values
     engine = values.get("engine")
     if engine is None:
-        raise UsageError(document.at(()), "no engine is named", "add it to axes or fixed")
+        raise UsageError(document.at(()), "no engine is given", "add it to axes or fixed")
     placement, limit = values.get("placement"), values.get("memory_limit")
     with _blaming(document, point.where("placement")):
         placed = parse_placement(placement) if placement is not None else None
@@ -402,10 +401,10 @@ def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> Ru
         limit_bytes = parse_size(limit) if limit is not None else None
     cpus = values.get("cpus")
     with _blaming(document, point.where("cpus")):
-        held = parse_cpus(cpus) if cpus is not None else None
+        processors = parse_cpus(cpus) if cpus is not None else None
     listen = values.get("listen")
     with _blaming(document, point.where("listen")):
-        heard = str(parse_listen(str(listen))) if listen is not None else None
+        address = str(parse_listen(str(listen))) if listen is not None else None
     return RunSpec(
         workload=point.workload,
         engine=engine,
@@ -421,8 +420,8 @@ def _spec(document: Document, point: _Point, parameters: type[Parameters]) -> Ru
         seed=int(values.get("seed", 0)),
         driver=values.get("driver") or next(iter(parameters.drivers)),
         monitors=tuple(values.get("monitors", ("process",))),
-        cpus=held,
-        listen=heard,
+        cpus=processors,
+        listen=address,
     )
 
 

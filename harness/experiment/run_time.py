@@ -21,10 +21,10 @@ def least_ns(spec: RunSpec) -> int:
     return outline.ramp_up_ns + outline.window_ns
 
 
-#: How many earlier runs are read at most.
+#: Most earlier runs that are read.
 _NEWEST = 20
-#: Without any earlier run: the rate at which data are copied and checked, and the time that
-#: starting and stopping the server takes.
+#: Without an earlier run: the rate of copying and checking data, and the time to start and stop
+#: the server.
 _ASSUMED_BYTES_PER_S = 100_000_000
 _ASSUMED_OVERHEAD_NS = 10 * NS_PER_S
 
@@ -38,7 +38,7 @@ class RunTime:
 
 
 class Estimator:
-    """Durations of runs from those of earlier ones, the newest of them."""
+    """Estimate durations of runs from those of the newest earlier runs."""
 
     def __init__(self, earlier: Sequence[StoredRun]) -> None:
         self._alike: dict[str, list[StoredRun]] = {}

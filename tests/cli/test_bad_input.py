@@ -41,7 +41,7 @@ def changed(**options: str) -> list[str]:
         ({"param": "scal=1"}, "scal"),
         ({"option": "prefx=/x"}, "prefx"),
         ({"host": "/nonexistent/host.yml"}, "no such file"),
-        ({"memory_limit": "1MiB"}, "too little"),
+        ({"memory_limit": "1MiB"}, "less than any engine needs"),
         ({"param": "scale=0.02"}, "scale is given twice"),
         ({"users": "4"}, "--users is an option of tpcc"),
         ({"param": "home=all"}, "home is a parameter of tpcc"),

@@ -127,7 +127,7 @@ def test_a_dry_run_adds_up_the_times_that_no_size_makes_shorter(loaded):
     assert done.code == 0, done.err
     assert "15 runs, 15 to do, about " in done.out
     assert "1 h 30 min of it ramp-up and windows" in done.out
-    assert "all of them: warehouses 1, " in done.out and "ramp_up 3m, duration 3m" in done.out
+    assert "all runs: warehouses 1, " in done.out and "ramp_up 3m, duration 3m" in done.out
 
 
 #: Figure or table, and how many runs: users × what it varies.
