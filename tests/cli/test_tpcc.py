@@ -144,6 +144,10 @@ REFUSED = [
     (("--engine", "postgres", "--warehouses", "900000"), "take fewer --warehouses"),
     (("--engine", "voltdb", "--test", "durability"), "after the newest snapshot is lost"),
     (("--engine", "voltdb", "--driver", "hammerdb"), "hammerdb"),
+    (("--engine", "voltdb", "--placement", "data=ssd,wal=pmem"), "no command log"),
+    (("--engine", "voltdb", "--placement", "ssd-data-pmem-wal"), "no command log"),
+    (("--engine", "voltdb", "--placement", "data=ssd,index=ssd"), "indexes are in memory"),
+    (("--engine", "voltdb", "--set", "snapshot_frequenzy=1s"), "'snapshot_frequency'"),
 ]
 
 

@@ -18,6 +18,7 @@ import pytest
 from engines.voltdb.counters import SNAPSHOT_BYTES, SNAPSHOTS
 from engines.voltdb.deployment import deployment, settled
 from engines.voltdb.window import warnings as window_warnings
+from harness.drivers.loadgen import processes
 from harness.engine import LosesCommits, RunsSql, TellsDurability
 from harness.errors import RunFailed, UsageError
 from harness.progress import SilentProgress
@@ -34,6 +35,7 @@ from native_client import (  # noqa: F401
     test_sixteen_connections_on_one_warehouse,
     test_what_the_client_told_of_its_load_is_there,
 )
+from patience import PATIENCE_S
 from test_tpcc_procedures import (  # noqa: F401
     Served,
     Shown,
@@ -181,6 +183,23 @@ def test_an_unused_item_is_rolled_back_and_counted_apart(native: Native) -> None
     native.holds()
 
 
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
+def test_it_has_one_isolation_level(native: Native, isolation: str) -> None:
+    connection = {**native.engine.native_connection(), "isolation": isolation}
+    with pytest.raises(RunFailed, match="always serializable"):
+        native.run(connection=connection)
+
+
+def test_a_kill_ends_the_client_and_leaves_the_data_as_loaded(native: Native) -> None:
+    began = time.monotonic()
+    with pytest.raises(RunFailed, match="connection was lost"):
+        native.run(seconds=2 * PATIENCE_S, watch=processes.Watch(on_measuring=native.engine.kill))
+    assert time.monotonic() - began < PATIENCE_S
+    native.engine.start()
+    assert native.rows("select count(*) from orders") == [(30_000,)]
+    native.holds()
+
+
 # Snapshots ----------------------------------------------------------------------
 
 
@@ -235,7 +254,7 @@ def test_a_stop_keeps_all_and_a_kill_what_the_newest_snapshot_has(
         other.snapshot(lab.directory("golden"))
 
 
-def test_automatic_snapshots_are_made_kept_and_counted(lab: Any, empty_engines: Any) -> None:
+def test_automatic_snapshots_are_counted_and_survive_a_kill(lab: Any, empty_engines: Any) -> None:
     settings = {"sitesperhost": "1", "snapshot_frequency": "1s", "snapshot_retain": "1"}
     engine = lab.engine("voltdb", settings)
     engine.restore(empty_engines.data("voltdb"), lab.places())
