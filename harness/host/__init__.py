@@ -1,1 +1,1 @@
-"""The host: its facts, its memory mode, and what about it nobody controls."""
+"""The host: its facts, memory mode and settings that affect results."""

@@ -2,7 +2,7 @@
 
 A database that is "larger than memory" on a large host needs less memory, not more data.
 The kernel charges a page of the page cache to the group that first touches it, so pages
-already cached for somebody else stay outside the cap: evict the files first
+already cached for another group stay outside the cap: evict the files first
 (harness.host.page_cache). Swap is off within the cap: a swapping server measures the swap.
 
 Ways, best first: cgroup v1's memory controller (below our own group), a delegated
@@ -64,7 +64,7 @@ class CapEvents:
 class MemoryCap:
     """A cap in force, or (method ``none``) the reason why there is none.
 
-    ``limit_bytes``: as asked; ``path``: the control group's directory.
+    ``limit_bytes``: as requested; ``path``: the control group's directory.
     """
 
     method: CapMethod

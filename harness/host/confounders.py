@@ -156,7 +156,7 @@ def _balancing(kernel: Kernel) -> Iterator[RunWarning]:
 def _damon(kernel: Kernel) -> Iterator[RunWarning]:
     """The kernel's access monitor, whose schemes act on pages as they get cold or hot.
 
-    No counter of reclaim in /proc/vmstat tells of its pageout (admin-guide/mm/damon).
+    No reclaim counter in /proc/vmstat counts its pageout (admin-guide/mm/damon).
     """
     for monitor in kernel.names(_KDAMONDS):
         state = kernel.read(f"{_KDAMONDS}/{monitor}/state")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from harness.tiers.linux.kernel import Kernel
 
 _CPU = "/sys/devices/system/cpu"
-#: Instructions that persistence and vector kernels ask for: x86 flags and Arm features.
+#: Instructions that persistence and vector kernels use: x86 flags and Arm features.
 PERSISTENCE_FLAGS = ("clflush", "clflushopt", "clwb", "movdiri", "movdir64b", "dcpop", "dcpodp")
 VECTOR_FLAGS = ("sse2", "avx2", "avx512f", "avx512vl", "asimd", "sve")
 OTHER_FLAGS = (

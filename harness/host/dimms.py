@@ -1,7 +1,7 @@
 """Memory modules: the NVDIMMs the kernel has, and the firmware's list of all modules.
 
 The firmware's list (SMBIOS type 17, DMTF DSP0134 §7.18) is readable by root only;
-it alone tells DRAM modules, and how an Optane module's capacity is divided.
+only it lists DRAM modules and the use of an Optane module's capacity.
 """
 
 from __future__ import annotations

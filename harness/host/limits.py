@@ -1,4 +1,4 @@
-"""How many tasks and open files this host lets servers and clients have, asked beforehand.
+"""Limits of tasks and open files of servers and clients, checked before a run.
 
 A server has a process or a thread for each of its connections, and a client an open file.
 """
@@ -13,9 +13,9 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def room_for_tasks() -> tuple[int, str] | None:
-    """How many more processes and threads there may be, and which limit says so.
+    """Return the number of further processes and threads, and the limit that sets it.
 
-    None where the host tells none. The limits are the kernel's of all tasks, this user's
+    None without any limit. The limits are the kernel's for all tasks, this user's
     (``ulimit -u``), and those of the control groups that this process is in.
     """
     running = _running_tasks()
@@ -34,7 +34,7 @@ def room_for_tasks() -> tuple[int, str] | None:
 
 
 def room_for_files() -> tuple[int, str] | None:
-    """How many files one process may have open; None where nothing limits it."""
+    """Return the number of files that one process may open, and its limit; None if unlimited."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else (soft, f"ulimit -n {soft}")
 

@@ -38,7 +38,7 @@ _MEMORY_FILESYSTEMS = ("tmpfs", "ramfs")
 
 @dataclass(frozen=True)
 class EvictionReport:
-    """``files`` and ``size_bytes`` that were asked to leave; ``note``: what could not be."""
+    """``files`` and ``size_bytes`` of eviction requests; ``note``: what failed."""
 
     files: int
     size_bytes: int
@@ -48,7 +48,7 @@ class EvictionReport:
 
 @dataclass(frozen=True)
 class Residency:
-    """Bytes of the files in the page cache; None where the kernel may not be asked.
+    """Bytes of the files in the page cache; None without permission.
 
     ``total_bytes``: sum of the apparent sizes. A file counts once, however many names it has.
     """
@@ -103,7 +103,7 @@ def residency(
     ``without``: directories whose files are left out. ``user``: who may change the files, with
     whose rights they are opened; links are not followed.
     Works without root for files that are ours or that we may write: of others the
-    kernel says that every page is resident (Linux 5.2), so they are not asked about
+    kernel reports every page as resident (Linux 5.2), so they are not queried
     and the answer is None.
     """
     left_out = list(without)
@@ -139,7 +139,7 @@ def residency(
 def resident_bytes(paths: Iterable[Path], user: User | None = None) -> int | None:
     """Bytes of all files at and below ``paths`` in the page cache now, nothing else looked at.
 
-    None where the kernel may not be asked of one of them (see ``residency``).
+    None without permission for one of them (see ``residency``).
     """
     files = list(_files(paths, user))
     sizes = [_resident_bytes(facts, opened) for _, facts, opened in _opened(files, user)]

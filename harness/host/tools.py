@@ -29,7 +29,7 @@ _VERSION = re.compile(r"\b\d+\.\d[\w.\-+]*|\b\d+\b")
 
 
 def tool_versions() -> dict[str, str | None]:
-    """Version by program; None: not installed, ``?``: installed, version not told."""
+    """Version by program; None: not installed, ``?``: installed, of unknown version."""
     with ThreadPoolExecutor(max_workers=4) as pool:
         return dict(zip(_TOOLS, pool.map(_version, _TOOLS), strict=True))
 

@@ -14,7 +14,7 @@ From a cold start, with the engine's files evicted, it shows in two places:
 
 ``working_set_bytes`` is the greater of the two: an engine's own cache (DuckDB, InnoDB)
 is private memory that holds copies of file pages, so their sum would count bytes twice,
-and nobody outside can say which. It is a lower bound and has to be read as "at least".
+and these are not visible from outside. It is a lower bound: read it as "at least".
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Footprint:
 
     Nothing is known of the files, and so not of the working set, where the page cache
     does not stand between them and the engine (``cached`` False: DAX, tmpfs), where the
-    kernel does not tell, and of an engine whose files are not ours to see. ``user``: who may
+    kernel does not report it, and of an engine whose files are not visible. ``user``: who may
     change the files.
     """
 
@@ -70,7 +70,7 @@ class Footprint:
         return found
 
     def _fetched_bytes(self) -> float:
-        """What the kernel has fetched from storage for the processes; 0 where it does not tell."""
+        """Bytes that the kernel has read from storage for the processes; 0 if unknown."""
         return read_counters(self._processes()).get("io_read_bytes", 0.0)
 
 

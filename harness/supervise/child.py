@@ -32,7 +32,7 @@ def run_child(
     error_fd: int,
     supervisor_pid: int,
 ) -> NoReturn:
-    """Turn the forked process into the one asked for; never returns."""
+    """Turn the forked process into the requested one; never returns."""
     step = "set up"
     try:
         os.setsid()
@@ -138,7 +138,7 @@ def _execute(argv: list[str], env: dict[str, str]) -> None:
 def closed_directory(path: str) -> str | None:
     """The first directory on the way to ``path`` that this process may not enter.
 
-    Symbolic links are followed by hand: the closed directory is often behind one.
+    Symbolic links are followed one by one: they often lead to the closed directory.
     """
     here, pending = "/", path.split("/")
     links = 0
@@ -179,7 +179,7 @@ def _report(error_fd: int, step: str, error: BaseException, request: dict[str, A
 
 
 def _interpreter(path: str) -> str | None:
-    """The program behind a script's ``#!``: what is really missing when a script "is not found"."""
+    """The program behind a script's ``#!``: the missing file when a script "is not found"."""
     try:
         with open(path, "rb") as script:
             first = script.readline(256)

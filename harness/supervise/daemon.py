@@ -65,7 +65,7 @@ class Daemon:
         self._journal_path = journal_path
         self._pid = os.getpid()
         self._children: list[Child] = []
-        # A server that somebody else kills maps nothing any more when it is found dead.
+        # A server killed by another process has no mappings when it is found dead.
         self._seen = Segments()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -196,7 +196,7 @@ class Daemon:
 
     def _report_exit(self, child: Child, code: int) -> None:
         assert child.status_fd is not None
-        with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+        with contextlib.suppress(BrokenPipeError):  # no process waits for it any more
             os.write(child.status_fd, str(code).encode())
         os.close(child.status_fd)
         child.status_fd = None

@@ -112,7 +112,7 @@ class Journal:
             return self._next
 
     def _note_done(self, token: int) -> None:
-        with contextlib.suppress(RunFailed):  # a full disk; to undo it once more does no harm
+        with contextlib.suppress(RunFailed):  # a full disk; undoing it again is harmless
             self._append({"kind": "done", "of": token})
 
     def undo(self, token: int) -> None:
@@ -133,7 +133,7 @@ class Journal:
         """From now on ``path`` is removed with all in it when the harness ends or dies.
 
         Made here (parents must exist) with ``mode``, owned by ``credentials`` if given;
-        an existing empty directory is taken over as it is. A marker file beside it,
+        an existing empty directory is taken over as it is. A marker file next to it,
         ``.<name>.tierbench``, says whose it is: without it nothing is ever removed.
         Returns the path with symbolic links resolved. UsageError where something is
         there, or the place cannot be written.

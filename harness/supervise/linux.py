@@ -64,9 +64,9 @@ def forbid_new_privileges() -> None:
 
 
 def die_with_parent(parent_pid: int, signal_number: int) -> None:
-    """Ask for ``signal_number`` when the parent dies; exit now if it already has.
+    """Request ``signal_number`` at the parent's death; exit now if it is dead.
 
-    The kernel forgets the wish when the credentials change: call it after setuid.
+    The kernel drops the request when the credentials change: call it after setuid.
     """
     _prctl(_PR_SET_PDEATHSIG, signal_number, "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent_pid:

@@ -18,7 +18,7 @@ from pathlib import Path
 MARK = "TIERBENCH_PROCESS"
 
 _POLL_S = 0.005
-#: For so many looks what was killed may take to die, however late that was.
+#: Number of checks that a killed process may take to die.
 _DYING_LOOKS = 200
 
 

@@ -55,7 +55,7 @@ class Segments:
         return listed
 
     def remove(self) -> None:
-        """Remove those that nobody uses any more; no error for what is gone already.
+        """Remove the unused ones; no error for those already removed.
 
         What is still in use stays noted.
         """

@@ -77,7 +77,7 @@ class SupervisedProcess:
     """A direct child of the supervisor (``harness.engine.Process``).
 
     ``stdin`` and ``stdout``: binary, buffered (flush!), None without ``pipes``;
-    ``progress``: what it writes to descriptor 3, None where that was not asked for.
+    ``progress``: its output on descriptor 3, None if not requested.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ full disk or a crash spoils neither the line before it nor the one after it. Wha
 announced was not done. Any other line without its checksum is damage: the rest is undone, the
 journal stays and its damage is reported.
 
-Never removed: a directory that lacks our marker, lies behind a symbolic link, or is or
+Never removed: a directory that lacks our marker, is reached by a symbolic link, or is or
 holds a mount point.
 
 Standard library only: also used inside the supervisor process.
@@ -214,7 +214,7 @@ def _unescape(text: str) -> str:
 
 
 def marker_file(path: str) -> str:
-    """The marker of a work directory: beside it, so that the directory itself is empty."""
+    """The marker of a work directory: next to it, so that the directory itself is empty."""
     parent, name = os.path.split(path)
     return f"{parent}/.{name}{MARKER_SUFFIX}"
 
@@ -295,7 +295,7 @@ def _retry_busy(action: Callable[[], None], timeout_s: float) -> None:
     # A group stays busy for a moment after its last member has died.
     deadline = time.monotonic() + timeout_s
     while True:
-        last = time.monotonic() >= deadline  # looked at first: one try begins behind it
+        last = time.monotonic() >= deadline  # checked first: one try starts after the deadline
         try:
             return action()
         except FileNotFoundError:

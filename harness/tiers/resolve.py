@@ -121,7 +121,7 @@ def check_space(
     free: Callable[[Tier], int | None] = free_now,
     smaller: str = "less data",
 ) -> None:
-    """UsageError where what goes on one file system needs more bytes than it has free.
+    """UsageError where a file system has too little free space.
 
     ``wanted``: tier, what it is (a part's name, "golden copy" …), bytes. ``smaller``: what
     else may be requested (``fewer --warehouses``).

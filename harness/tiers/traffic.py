@@ -5,9 +5,9 @@ between the device and memory since it appeared: a partition's own, or those of 
 mapping (LVM, md) that is mounted. Four things follow.
 
 - They are the device's, not the engine's: what others do on it is in them. The
-  kernel's counts of the engine's processes (harness.host.process_counters) tell how much.
+  kernel's counts of the engine's processes (harness.host.process_counters) are an upper bound.
 - Tiers on one device have one count. It carries both names, ``ssd+log``, and is not
-  divided: nothing tells how.
+  divided: the shares are unknown.
 - A request counts when it ends: what is read ahead is still under way when the query that
   caused it is over, so ``settle`` comes before the reading that ends a measurement.
 - Loads, stores and copies on DAX pass no block layer, nor does a tmpfs: there is no
@@ -34,7 +34,7 @@ _ENDED = (0, 4, 11)
 #: How long requests under way are waited for: on a device that others keep busy they do not
 #: end. Between two looks so that what waits in the I/O scheduler, uncounted, gets on its way.
 _SETTLE_S, _LOOK_S, _LOOKS = 1.0, 0.001, 2
-#: A device that has ended none for so many looks stands still: it is waited for for so long.
+#: Number of checks without a finished request after which a device is idle, and the interval.
 _STILL_LOOKS, _STILL_S = 100, 30.0
 
 

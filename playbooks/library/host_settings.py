@@ -63,8 +63,8 @@ recorded:
 
 from typing import Any
 
-from ansible.module_utils import host_settings
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.tierbench import host_settings
 
 
 def main() -> None:
@@ -126,7 +126,9 @@ def _plan_and_do(
         else:
             host_settings.apply(chosen, record, host)
     shown = ("key", "what", "old", "new")
-    result["recorded"] = [{name: entry[name] for name in shown} for entry in record.entries]
+    result["recorded"] = [
+        {name: getattr(entry, name) for name in shown} for entry in record.entries
+    ]
     result["gone_with_the_boot"] = record.gone_with_the_boot
 
 

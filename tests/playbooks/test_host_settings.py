@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import host_settings as settings
 import pytest
+from tierbench import host_settings as settings
 
 CPU = "sys/devices/system/cpu"
 GOVERNOR = f"{CPU}/cpufreq/policy0/scaling_governor"
@@ -140,7 +140,7 @@ def test_old_values_are_on_disk_before_anything_is_written(
     seen: list[list[str]] = []
 
     def write(_: settings.Host, setting: settings.Setting, value: str) -> None:
-        seen.append([entry["old"] for entry in record().entries])
+        seen.append([entry.old for entry in record().entries])
         raise OSError(f"{setting.what} will not be {value}")
 
     monkeypatch.setattr(settings.Host, "write", write)
@@ -205,7 +205,7 @@ def test_all_that_can_be_put_back_is(tree: Path, record: Callable[[], settings.R
     with pytest.raises(OSError, match="numa_balancing back to 1"):
         settings.restore(record(), settings.Host(str(tree)))
     assert text(tree, TURBO) == "0"
-    assert [entry["what"] for entry in record().entries] == ["automatic NUMA balancing"]
+    assert [entry.what for entry in record().entries] == ["automatic NUMA balancing"]
 
 
 def test_what_somebody_else_has_set_since_is_told(
@@ -226,4 +226,4 @@ def test_the_record_says_what_and_where(tree: Path, record: Callable[[], setting
     document = json.loads(Path(record().path).read_text())
     assert document["boot_id"] == "boot-one"
     (entry,) = document["settings"]
-    assert (entry["path"], entry["old"], entry["new"]) == (f"/{NUMA}", "1", "0")
+    assert (entry["path"], entry.old, entry["new"]) == (f"/{NUMA}", "1", "0")

@@ -8,10 +8,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-import host_settings as settings
 import pytest
 from mutations import mutated
 from simulated import GIB, Region_, SimulatedHost, Space_
+from tierbench import host_settings as settings
 from tierbench.run import Consent, Outcome, run
 
 NAMES = ("namespace0.0", "namespace1.0")

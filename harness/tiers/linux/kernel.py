@@ -127,7 +127,7 @@ class Kernel:
         """Whether a file made in directory ``path`` bypasses the page cache.
 
         Made where that is possible (as an unnamed file, which a kill cannot leave
-        behind), else the first regular file found there is asked.
+        behind), else the first regular file found there is examined.
         """
         try:
             with _probe_file(path) as fd:

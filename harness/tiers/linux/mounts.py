@@ -1,4 +1,4 @@
-"""Mounts as /proc/self/mountinfo tells them (proc(5)), and the one a path is on."""
+"""Mounts in /proc/self/mountinfo (proc(5)), and the mount of a path."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def mounts(kernel: Kernel) -> list[Mount]:
 def mount_of(path: Path, kernel: Kernel) -> Mount | None:
     """The mount that the resolved ``path`` is on.
 
-    The kernel's own answer (the mount id of an opened path) where it can be asked;
+    The kernel's own answer (the mount id of an opened path) where possible;
     for a recorded tree the longest mount point above the path, the last mounted
     one of equals, because it covers the others.
     """

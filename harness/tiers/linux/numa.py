@@ -15,7 +15,7 @@ class Node:
     """One NUMA node. ``cpus``: a list as in sysfs (``0-3,8``), empty for memory only.
 
     ``distances``: to every online node in their order, 10 is local (ACPI SLIT).
-    ``backing``: what its memory is where the kernel tells, for nodes without CPUs.
+    ``backing``: kind of its memory, if known, for nodes without CPUs.
     """
 
     node: int

@@ -1,10 +1,10 @@
-"""Provisioning of persistent memory: state → plan → one step at a time → verified end state.
+"""Provisioning of persistent memory: state → changes → one step at a time → verified end state.
 
-Runs on the target with the standard library alone (Python 3.9 or later); ``tiers`` is a link to
-the harness's own code, so that a mode is verified by what later verifies the tier.
+Runs on the target with the standard library alone (Python 3.9 or later). A mode is verified by the
+harness's own code for tiers (linux.py).
 
-The idea that keeps data safe: a plan is a pure function of the host's state and of what is
-wanted. Only its first step is ever carried out; then the state is read anew and the plan is made
-anew, with all its refusals. Nothing about the host is remembered between two steps, so a run that
-was cut off at any place is simply started again, and what changed under our hands is seen.
+The idea that keeps data safe: the list of changes is a pure function of the host's state and the
+desired state. Only its first step is carried out; then the state is read and the list computed
+again, with all refusals. No state is kept between two steps, so an interrupted run is simply
+restarted, and changes by others are noticed.
 """

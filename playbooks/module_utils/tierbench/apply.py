@@ -1,6 +1,6 @@
-"""The steps of a plan, carried out one by one; each is a function named after what it does.
+"""Carry out steps: one function for each kind of step.
 
-Order within a step: what we are about is on record, durably, before the first command.
+Order within a step: the intention is recorded durably before the first command.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from .tiers_of import host_file
 
 @dataclass
 class CommandRunner:
-    """What a step works with: the state it was planned from, and the record to keep.
+    """Context of a step: the state it was planned from, and the record.
 
-    ``made``: UUIDs of the namespaces that this run has made and not yet put a file system on.
+    ``made``: UUIDs of namespaces that this run created and did not format yet.
     """
 
     state: State
@@ -55,7 +55,7 @@ class CommandRunner:
         return self.commands.must(argv, step.object, "inspect the host, then rerun").out
 
     def namespace(self, step: Step) -> Namespace:
-        """The one of ours in the step's region, by now made: its real name, never a guess."""
+        """Return our namespace in the step's region, by its real name."""
         region = step.args["region"]
         found = [n for n in self.state.inventory.namespaces if n.region == region]
         wanted = [n for n in found if n.mode == self.desired.namespace_mode and n.block]
@@ -67,18 +67,18 @@ class CommandRunner:
 
 
 def carry_out(step: Step, runner: CommandRunner) -> None:
-    """Do one step; StepFailed where the host says no."""
+    """Carry out one step; StepFailed where a command fails."""
     if step.destroys:
         _remember_before(step, runner)
     try:
-        _STEPS[step.do](step, runner)
+        _STEPS.get(step.do, _run)(step, runner)
     except OSError as error:
         why = f"{step.do}: {error.strerror or error}"
         raise StepFailed(step.object, why, "fix that, then rerun") from error
 
 
 def _remember_before(step: Step, runner: CommandRunner) -> None:
-    """What a region was before our first change of it, so that teardown.yml can go back."""
+    """Record a region before our first change, so that teardown.yml can restore it."""
     for region in runner.state.inventory.regions:
         theirs = runner.state.of_region(region)
         if region.name in runner.record.before or not {n.name for n in theirs} & set(step.destroys):
@@ -101,6 +101,10 @@ def _remember_before(step: Step, runner: CommandRunner) -> None:
     runner.save()
 
 
+def _run(step: Step, runner: CommandRunner) -> None:
+    runner.must(step, *step.args["argv"])
+
+
 # Namespaces ----------------------------------------------------------------------
 
 
@@ -117,7 +121,7 @@ def _create_namespace(step: Step, runner: CommandRunner) -> None:
 
 
 def _record_uuid(step: Step, runner: CommandRunner, output: str) -> None:
-    """What ndctl says it made goes on record as ours."""
+    """Record the namespace that ndctl created as ours."""
     if step.args.get("theirs") or step.args.get("raw"):
         return
     try:
@@ -133,8 +137,8 @@ def _record_uuid(step: Step, runner: CommandRunner, output: str) -> None:
     if not runner.desired.has_filesystem:
         runner.save()
         return
-    # What was on the region before shows through again where offsets are the same: a dead file
-    # system, which nobody may take for a live one.
+    # Earlier content of the region shows through at the same offsets: a dead file system, which
+    # must not be taken for a live one.
     runner.record.making, runner.record.making_filesystem = uuid, None
     runner.save()
     runner.must(step, "wipefs", "--all", "--quiet", f"/dev/{made['blockdev']}")
@@ -143,7 +147,7 @@ def _record_uuid(step: Step, runner: CommandRunner, output: str) -> None:
 
 
 def _record_namespace(namespace: Namespace, runner: CommandRunner) -> None:
-    """One that a run which was cut off made, or that somebody else left to us, is ours by now."""
+    """Record a namespace that an interrupted run created, or another user left to us, as ours."""
     if namespace.uuid and namespace.uuid not in runner.record.namespaces:
         size = runner.desired.size_bytes
         runner.record.made(namespace.uuid, str(namespace.mode), size, runner.desired.mode)
@@ -151,10 +155,6 @@ def _record_namespace(namespace: Namespace, runner: CommandRunner) -> None:
 
 def _reconfigure_namespace(step: Step, runner: CommandRunner) -> None:
     _record_uuid(step, runner, runner.must(step, *step.args["argv"]))
-
-
-def _destroy_namespace(step: Step, runner: CommandRunner) -> None:
-    runner.must(step, "ndctl", "destroy-namespace", "-f", step.object)
 
 
 def _write_labels(step: Step, runner: CommandRunner) -> None:
@@ -174,7 +174,7 @@ def _zero_labels(step: Step, runner: CommandRunner) -> None:
 
 
 def _labels(step: Step, runner: CommandRunner, *words: str) -> None:
-    """A region is disabled for as long as its labels are written, whatever comes of it."""
+    """Write labels while the region is disabled; enable it in any case."""
     runner.must(step, "ndctl", "disable-region", step.object)
     try:
         runner.must(step, "ndctl", *words, *step.args["dimms"])
@@ -182,15 +182,11 @@ def _labels(step: Step, runner: CommandRunner, *words: str) -> None:
         runner.must(step, "ndctl", "enable-region", step.object)
 
 
-def _enable_region(step: Step, runner: CommandRunner) -> None:
-    runner.must(step, "ndctl", "enable-region", step.object)
-
-
 # Memory --------------------------------------------------------------------------
 
 
 def _to_system_ram(step: Step, runner: CommandRunner) -> None:
-    """Movable, so that it can be given back. Which of them are memory by us goes on record."""
+    """Online as movable, so that it can be released; devices on no NVDIMM go on record."""
     device = next((each for each in runner.state.dax if each.name in step.destroys), None)
     if device is not None:
         runner.record.dax[device.name] = identity_on_record(device)
@@ -214,10 +210,6 @@ def _dax_name(step: Step, runner: CommandRunner) -> str:
     return step.object
 
 
-def _online_memory(step: Step, runner: CommandRunner) -> None:
-    runner.must(step, "daxctl", "online-memory", _dax_name(step, runner))
-
-
 def _release_memory(step: Step, runner: CommandRunner) -> None:
     device = _dax_name(step, runner)
     done = runner.commands.run(["daxctl", "offline-memory", device])
@@ -236,8 +228,8 @@ def _release_memory(step: Step, runner: CommandRunner) -> None:
 
 
 def _make_filesystem(step: Step, runner: CommandRunner) -> None:
-    """Record the file system's UUID before mkfs: after an interruption anywhere, a finished file
-    system of ours is told apart from an older one that shows through.
+    """Record the file system's UUID before mkfs: after an interruption, it distinguishes a finished
+    file system of ours from an older one that shows through.
     """
     namespace, record = runner.namespace(step), runner.record
     device = f"/dev/{namespace.block}"
@@ -295,10 +287,6 @@ def _mount(step: Step, runner: CommandRunner) -> None:
         runner.save()
 
 
-def _unmount(step: Step, runner: CommandRunner) -> None:
-    runner.must(step, "umount", step.object)
-
-
 def _write_fstab(step: Step, runner: CommandRunner) -> None:
     namespace = runner.namespace(step)
     uuid = runner.state.users_of(namespace).content.uuid
@@ -313,14 +301,14 @@ def _remove_fstab(step: Step, runner: CommandRunner) -> None:
 
 
 def _change_fstab(runner: CommandRunner, text: str) -> None:
-    """And tell systemd, which makes its mount units from it."""
+    """Write fstab and reload systemd, which generates mount units from it."""
     write_durably(runner.files.fstab, text, 0o644)
     if Path("/run/systemd/system").is_dir():
         runner.commands.run(["systemctl", "daemon-reload"])
 
 
 def _remove_folder(step: Step, runner: CommandRunner) -> None:
-    """Ours, and only while it is empty: what somebody put there stays."""
+    """Remove a directory of ours if it is empty."""
     with contextlib.suppress(OSError):
         Path(step.object).rmdir()
     runner.record.folders.remove(step.object)
@@ -340,7 +328,7 @@ def _write_daxctl_conf(step: Step, runner: CommandRunner) -> None:
 
 
 def _own_device(step: Step, runner: CommandRunner) -> None:
-    """Now; the rule is for the next time that the kernel makes the node."""
+    """Change the node now; the udev rule does so when the kernel creates it again."""
     uid, gid = step.args["ids"]
     runner.must(step, "chown", f"{uid}:{gid}", step.object)
     runner.must(step, "chmod", f"{step.args['mode']:o}", step.object)
@@ -401,7 +389,7 @@ def _set_memmap(step: Step, runner: CommandRunner) -> None:
 
 
 def _remove_memmap(step: Step, runner: CommandRunner) -> None:
-    runner.record.memmap_done = False  # from here on the boot loader may not have it any more
+    runner.record.memmap_done = False  # from here on the boot loader may have lost it
     runner.save()
     if runner.state.boot_loader == "grubby":
         runner.must(
@@ -414,25 +402,16 @@ def _remove_memmap(step: Step, runner: CommandRunner) -> None:
     runner.save()
 
 
-def _write_record(step: Step, runner: CommandRunner) -> None:
-    """Save the record as lost_record.py has completed it."""
-    runner.save()
-
-
 _STEPS: dict[str, Callable[[Step, CommandRunner], None]] = {
-    "write-record": _write_record,
+    "write-record": lambda step, runner: runner.save(),  # as completed by lost_record.py
     "create-namespace": _create_namespace,
     "reconfigure-namespace": _reconfigure_namespace,
-    "destroy-namespace": _destroy_namespace,
     "write-labels": _write_labels,
     "zero-labels": _zero_labels,
-    "enable-region": _enable_region,
     "to-system-ram": _to_system_ram,
-    "online-memory": _online_memory,
     "release-memory": _release_memory,
     "make-filesystem": _make_filesystem,
     "mount": _mount,
-    "unmount": _unmount,
     "write-fstab": _write_fstab,
     "remove-fstab": _remove_fstab,
     "remove-folder": _remove_folder,

@@ -1,8 +1,8 @@
-"""A plan in the making: steps, what they destroy, and what is refused."""
+"""Builds the list of changes: steps, what they destroy, and refusals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +14,9 @@ from .state import State
 
 @dataclass(frozen=True)
 class Step:
-    """One change. ``command``: what a person would type; ``destroys``: names of namespaces.
+    """One change. ``command``: its shell command; ``destroys``: names of namespaces.
 
-    ``args``: what it is carried out with (apply.py), by the step's name ``do``.
+    ``args``: arguments of the step's function in apply.py.
     """
 
     do: str
@@ -27,7 +27,7 @@ class Step:
     args: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self, done: bool = False) -> dict[str, Any]:
-        """As it is told to people."""
+        """The step as in the fact ``provisioning``."""
         return {
             "do": self.do,
             "object": self.object,
@@ -40,7 +40,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why nothing is done: the object by name, what was found, what to do."""
+    """Why nothing is done: the object by name, the finding, the fix."""
 
     object: str
     why: str
@@ -49,7 +49,7 @@ class Refusal:
 
 @dataclass
 class ChangeBuilder:
-    """Collects a plan; whoever adds a destroying step is checked here, in one place."""
+    """Collects changes and checks every destroying step."""
 
     state: State
     desired: DesiredState
@@ -62,10 +62,40 @@ class ChangeBuilder:
         """A step that destroys nothing."""
         self.steps.append(Step(do, object, why, command, (), args))
 
+    def run(self, do: str, object: str, why: str, *argv: str) -> None:
+        """A step that is one command and destroys nothing."""
+        self.add(do, object, why, " ".join(argv), argv=argv)
+
+    def enable_region(self, region: str, why: str) -> None:
+        """Show what is in a disabled region."""
+        self.run("enable-region", region, why, "ndctl", "enable-region", region)
+
+    def unmount(self, point: str, why: str) -> None:
+        """Unmount a file system of ours."""
+        self.run("unmount", point, why, "umount", point)
+
+    def release_memory(self, device: str, why: str) -> None:
+        """Turn a memory node into a DAX device; the kernel moves its pages, or refuses."""
+        command = (
+            f"daxctl offline-memory {device}; daxctl reconfigure-device --mode=devdax {device}"
+        )
+        self.add("release-memory", device, why, command)
+
+    def destroy_namespace(self, namespace: Namespace, why: str) -> None:
+        """Destroy a namespace."""
+        argv = ("ndctl", "destroy-namespace", "-f", namespace.name)
+        command = " ".join(argv)
+        self.destroy("destroy-namespace", namespace.name, why, command, [namespace], argv=argv)
+
+    def refuse_in_use(self, object: str, users: Sequence[str]) -> None:
+        """Refuse an object for each of its users."""
+        for user in users:
+            self.refuse(object, f"it is in use: {user}", "stop that first")
+
     def destroy(
         self, do: str, object: str, why: str, command: str, gone: list[Namespace], **args: Any
     ) -> None:
-        """A step after which these namespaces, or what is on them, are no more."""
+        """A step that destroys these namespaces, or their content."""
         before = len(self.refusals)
         for namespace in gone:
             self.refuse_destruction(namespace, content_matters=not args.get("dead"))
@@ -89,8 +119,7 @@ class ChangeBuilder:
         in_flight = self.in_flight(namespace)
         for mount in users.mounts:
             self.refuse(name, describe_mount(namespace, mount), _unmount_hint(mount, ours))
-        for other in users.others:
-            self.refuse(name, f"it is in use: {other}", "stop that first")
+        self.refuse_in_use(name, users.others)
         if namespace.label and not ours:
             self.refuse(
                 name,

@@ -1,4 +1,4 @@
-"""What is wanted of a host, as the roles say it: checked before anything is read or touched."""
+"""The desired state of a host, as the roles define it; validated before the host is read."""
 
 from __future__ import annotations
 
@@ -56,29 +56,29 @@ class DesiredState:
 
     @property
     def namespace_mode(self) -> str | None:
-        """The mode of the namespaces that are wanted, None where none are."""
+        """Mode of the namespaces, None for modes without."""
         return NAMESPACE_MODES.get(self.mode)
 
     @property
     def has_filesystem(self) -> bool:
-        """Whether a file system is wanted on each namespace."""
+        """Whether each namespace has a file system."""
         return self.mode in FILESYSTEM_MODES
 
     @property
     def mounts_with_dax(self) -> bool:
-        """Whether files are wanted to bypass the page cache."""
+        """Whether files bypass the page cache."""
         return self.dax and self.namespace_mode == "fsdax"
 
 
 def parse_desired_state(given: Mapping[str, Any]) -> DesiredState:
-    """The wish as Ansible hands it over, where numbers and truth may be words.
+    """Parse Ansible's variables, where numbers and booleans may be texts.
 
-    ValueError names the variable, what was given and what may be.
+    ValueError names the variable, its value and the valid ones.
     """
     known = {field.name for field in fields(DesiredState)}
     for name in given:
         if name not in known:
-            raise ValueError(f"{name}: there is no such setting; there are {', '.join(known)}")
+            raise ValueError(f"{name}: no such setting; settings: {', '.join(known)}")
     desired = DesiredState(**{name: _value(name, value) for name, value in given.items()})
     for name, choices in _CHOICES.items():
         if getattr(desired, name) not in choices:

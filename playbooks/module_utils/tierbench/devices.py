@@ -1,7 +1,7 @@
 """DAX devices that are on no NVDIMM: CXL memory, and soft-reserved memory (hmem).
 
-They have no namespace, no label, no UUID, and nothing of ours can be written on them: a device is
-ours while it is on record, by its name, size and node. daxctl-reconfigure-device(1) calls making
+They have no namespace, label or UUID, and cannot carry a mark of ours: a device is ours while it is
+on record, by its name, size and node. daxctl-reconfigure-device(1) calls making
 one the kernel's memory destructive, so it is confirmed by the device's name.
 """
 
@@ -13,7 +13,7 @@ from .state import State
 
 
 def selected_devices(builder: ChangeBuilder) -> list[DaxDevice]:
-    """The devices that are meant; a name that the host has not, or has on an NVDIMM, is refused."""
+    """Return the selected devices; refuse unknown names and devices on NVDIMMs."""
     there = {device.name: device for device in builder.state.dax}
     others = [device for device in there.values() if device.origin not in ("nvdimm", None)]
     if builder.desired.devices is None:
@@ -45,7 +45,7 @@ def _namespace_of(state: State, name: str) -> str:
 
 
 def plan_devices(builder: ChangeBuilder) -> None:
-    """Each device that is wanted as a memory node."""
+    """Plan each selected device as a memory node."""
     for device in selected_devices(builder):
         if device.mode == "system-ram":
             plan_online(builder, device)
@@ -57,17 +57,16 @@ def plan_devices(builder: ChangeBuilder) -> None:
 
 
 def plan_online(builder: ChangeBuilder, device: DaxDevice) -> None:
-    """All of its memory online."""
+    """Put all of its memory online."""
     if device.online_blocks < device.total_blocks:
         what = f"{device.online_blocks} of {device.total_blocks} blocks of memory are online"
-        builder.add("online-memory", device.name, what, f"daxctl online-memory {device.name}")
+        builder.run("online-memory", device.name, what, "daxctl", "online-memory", device.name)
 
 
 def _give(builder: ChangeBuilder, device: DaxDevice) -> None:
     name = device.name
     users = builder.state.dax_users.get(name, ())
-    for who in users:
-        builder.refuse(name, f"it is in use: /dev/{name} is open in {who}", "stop that first")
+    builder.refuse_in_use(name, [f"/dev/{name} is open in {user}" for user in users])
     if users:
         return
     what = "CXL memory" if device.origin == "cxl" else "soft-reserved memory"
@@ -88,7 +87,7 @@ def _give(builder: ChangeBuilder, device: DaxDevice) -> None:
 
 
 def ours(state: State) -> list[DaxDevice]:
-    """The devices that we made memory nodes, as far as they are still there, the same and so."""
+    """Devices that are memory nodes by us, and unchanged since."""
     return [
         device
         for device in state.dax
@@ -98,12 +97,12 @@ def ours(state: State) -> list[DaxDevice]:
 
 
 def identity_on_record(device: DaxDevice) -> dict[str, int | None]:
-    """What tells a device from another of its name."""
+    """Identity of a device, beyond its name."""
     return {"size_bytes": device.size_bytes, "target_node": device.target_node}
 
 
 def plan_release(builder: ChangeBuilder) -> None:
-    """Back to devices, where the kernel can give the memory back."""
+    """Plan to turn our memory nodes into devices again."""
     for device in ours(builder.state):
         if device.movable is False:
             builder.refuse(
@@ -113,13 +112,7 @@ def plan_release(builder: ChangeBuilder) -> None:
                 "restart the host, which restores it",
             )
             continue
-        builder.add(
-            "release-memory",
-            device.name,
-            f"it is memory of node {device.target_node}, by us",
-            f"daxctl offline-memory {device.name};"
-            f" daxctl reconfigure-device --mode=devdax {device.name}",
-        )
+        builder.release_memory(device.name, f"it is memory of node {device.target_node}, by us")
     there = {device.name for device in builder.state.dax}
     for name in builder.state.record.dax:
         if name not in there:

@@ -1,4 +1,4 @@
-"""The plan of a file system: made where nothing is, mounted where nothing is hidden."""
+"""Plan a file system: create it on an empty namespace, mount it on an empty directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NEW_UUID = "<a new UUID>"
 
 
 def plan_filesystem(builder: ChangeBuilder, region: Region, existing: Namespace | None) -> None:
-    """From a namespace (None: it is made by a step before) to a mounted file system."""
+    """Plan the file system of a namespace (None: created by an earlier step)."""
     point = mount_point(builder.desired, region)
     device = f"/dev/{existing.block}" if existing else f"the new namespace of {region.name}"
     mount = _our_mount(builder, existing, point) if existing else None
@@ -46,7 +46,7 @@ def mkfs_argv(device: str, desired: DesiredState, uuid: str, *, force: bool = Fa
 
 
 def _our_mount(builder: ChangeBuilder, existing: Namespace, point: str) -> MountedAt | None:
-    """The mount at the wanted point; any other one is refused."""
+    """Return the mount at ``point``; refuse any other."""
     found = None
     for mount in builder.state.users_of(existing).mounts:
         if mount.point == point and not mount.through and mount.whole:
@@ -55,8 +55,8 @@ def _our_mount(builder: ChangeBuilder, existing: Namespace, point: str) -> Mount
             builder.refuse(
                 existing.name, describe_mount(existing, mount), f"umount {mount.point} first"
             )
-    for other in builder.state.users_of(existing).others if found is None else ():
-        builder.refuse(existing.name, f"it is in use: {other}", "stop that first")
+    if found is None:
+        builder.refuse_in_use(existing.name, builder.state.users_of(existing).others)
     return found
 
 
@@ -135,7 +135,7 @@ def _why_again(builder: ChangeBuilder, existing: Namespace) -> str:
 def is_unfinished(builder: ChangeBuilder, existing: Namespace) -> bool:
     """Whether a run of ours was cut off between making the namespace and its file system."""
     record = builder.state.record
-    # Ours have our name from the start: one without, or with another, somebody else made.
+    # Ours have our name from the start.
     unknown = existing.uuid not in record.namespaces and existing.label == OUR_NAME
     return (record.making is not None and record.making == existing.uuid) or (
         record.creating == existing.region and unknown
@@ -169,7 +169,7 @@ def _mount(
     options = fstab.mount_options(builder.desired)
     if mount is not None:
         found = "with" if builder.state.statx_dax.get(point) else "without"
-        builder.add("unmount", point, f"statx says it is mounted {found} DAX", f"umount {point}")
+        builder.unmount(point, f"statx reports that it is mounted {found} DAX")
     command = f"mount -t {builder.desired.filesystem} -o {options} {device} {point}"
     builder.add(
         "mount",
@@ -183,7 +183,7 @@ def _mount(
 
 
 def _is_as_wanted(builder: ChangeBuilder, point: str, mount: MountedAt) -> bool:
-    """statx decides about DAX: the option is a wish that xfs drops in silence."""
+    """Decide on DAX by statx: xfs ignores the mount option silently."""
     if "ro" in mount.options:
         return False
     if builder.desired.namespace_mode != "fsdax":
@@ -192,7 +192,7 @@ def _is_as_wanted(builder: ChangeBuilder, point: str, mount: MountedAt) -> bool:
 
 
 def _remember(builder: ChangeBuilder, region: Region, uuid: str | None, point: str) -> None:
-    """The fstab line; the UUID of a file system still to be made is not known yet."""
+    """Plan the fstab line; the UUID of a new file system is not known yet."""
     line = fstab.our_line(uuid or _NEW_UUID, point, builder.desired)
     if uuid is None or not fstab.has_line(builder.state.fstab, line):
         why = "after a restart it would not be mounted with these options"

@@ -1,4 +1,4 @@
-"""Our lines of /etc/fstab, told by the option ``x-tierbench`` (which mount(8) ignores)."""
+"""Our lines of /etc/fstab, marked by the option ``x-tierbench`` (which mount(8) ignores)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _OURS = "x-tierbench"
 
 
 def mount_options(desired: DesiredState) -> str:
-    """Options of mount(8). ``dax=never`` rather than none: an inode flag could ask for DAX."""
+    """Options of mount(8). ``dax=never`` rather than none: an inode flag could enable DAX."""
     if desired.namespace_mode != "fsdax":
         return "noatime"
     return "noatime,dax" if desired.dax else "noatime,dax=never"
@@ -32,7 +32,7 @@ def is_ours(fields: list[str]) -> bool:
 
 
 def foreign_line(text: str, point: str) -> str | None:
-    """Somebody else's line for the same mount point."""
+    """A foreign line for the same mount point."""
     for fields in entries(text):
         if fields[1] == point and not is_ours(fields):
             return " ".join(fields)

@@ -61,13 +61,7 @@ def plan_goal(
         if not any(region.name == namespace.region and region.dimms for region in regions):
             continue
         release_memory(builder, namespace)
-        builder.destroy(
-            "destroy-namespace",
-            namespace.name,
-            "a goal requires modules without namespaces",
-            f"ndctl destroy-namespace -f {namespace.name}",
-            [namespace],
-        )
+        builder.destroy_namespace(namespace, "a goal requires modules without namespaces")
     argv = ipmctl.goal_argv(kind, percent, reserved or 0)
     why = f"the modules have {goals.volatile_bytes} bytes as memory, {goals.app_direct_bytes} as"
     why += f" AppDirect ({', '.join(sorted(set(goals.types))) or 'no regions'})"

@@ -57,7 +57,7 @@ def _section(lines: list[str]) -> list[str]:
 
 
 def place_of(tier: Mapping[str, Any]) -> str:
-    """What tells a tier from others: its path, device or node."""
+    """Identity of a tier: its path, device or node."""
     return str(tier.get("path") or tier.get("device") or f"node {tier.get('node')}")
 
 

@@ -69,7 +69,7 @@ def is_pending(text: str) -> bool:
 
 
 def goal_argv(kind: str, memory_mode_percent: int, reserved_percent: int) -> list[str]:
-    """``ipmctl create -f -goal …``: ``-f``, since nobody answers its question."""
+    """``ipmctl create -f -goal …``: ``-f`` answers its prompt."""
     argv = ["ipmctl", "create", "-f", "-goal"]
     if memory_mode_percent:
         argv.append(f"MemoryMode={memory_mode_percent}")
@@ -130,7 +130,7 @@ def reserved_note(goals: Goals, percent: int, reserved_percent: int | None) -> s
 
 
 def current_goal(goals: Goals) -> str | None:
-    """The goal that would bring back what is there now, None where it cannot be told.
+    """Return the goal that restores the current state, None if unknown.
 
     Percentage of memory, type, and where it is known the percentage that is reserved.
     """

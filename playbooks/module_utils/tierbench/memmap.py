@@ -20,7 +20,7 @@ _SAY = (
 
 
 def plan_memmap(builder: ChangeBuilder) -> bool:
-    """Whether the kernel was started with the parameter; if not, its setting is planned."""
+    """Return whether the kernel was started with the parameter; else plan to set it."""
     builder.notes.append(_SAY)
     state = builder.state
     given = effective(state)
@@ -41,7 +41,7 @@ def plan_memmap(builder: ChangeBuilder) -> bool:
         builder.refuse("memmap", str(error), "change emulated_size or emulated_start")
         return False
     builder.reboot = True
-    # On record before the boot loader is told: a run that was cut off in between tells it again.
+    # Recorded before the boot loader is changed: an interrupted run changes it again.
     if state.record.memmap != parameter or not state.record.memmap_done:
         command = f"kernel parameter {parameter} by {state.boot_loader}"
         why = "the kernel sets no DRAM aside"
@@ -58,7 +58,7 @@ def effective(state: State) -> list[str]:
 
 def _is_as_wanted(builder: ChangeBuilder, given: list[str]) -> bool:
     """Another size or start than the running kernel's would have no effect: refused where the
-    parameter is ours. To one that somebody gave, size and start had nothing to say.
+    parameter is ours. For a foreign one, size and start do not apply.
     """
     found = [(begin, end - begin) for begin, end in stretches(given)]
     if not found or any(
@@ -109,7 +109,7 @@ def _number(text: str) -> int | None:
 
 def is_of(given: list[str], region: Region) -> bool:
     """Whether a region lies in what these parameters set aside: one of e820 may be an NVDIMM of
-    before ACPI 6 (type 12), too. Where sysfs does not tell where it begins, it is taken for one.
+    before ACPI 6 (type 12), too. Without a start address in sysfs, the answer is yes.
     """
     if region.start is None or not stretches(given):
         return True
@@ -119,7 +119,7 @@ def is_of(given: list[str], region: Region) -> bool:
 
 
 def plan_removal(builder: ChangeBuilder) -> None:
-    """Take the parameter back that we gave."""
+    """Plan to remove our parameter."""
     parameter = builder.state.record.memmap
     if parameter is None:
         return

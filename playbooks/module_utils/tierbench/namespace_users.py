@@ -1,6 +1,6 @@
-"""Who uses a namespace, and what lies on it: what must be known before it may go.
+"""Users and content of a namespace, which are checked before it is destroyed.
 
-Nothing is written, not even an access time: devices are asked by blkid's low-level probing and
+Nothing is written, not even an access time: devices are examined by blkid's low-level probing and
 by an exclusive open for reading, which the kernel denies where anything claims the device.
 """
 
@@ -23,7 +23,7 @@ from .ndctl import OUR_NAME, Namespace
 class Content:
     """What blkid finds on a namespace's block device.
 
-    ``known`` False: it could not be told (``why``), which is not the same as nothing. ``type`` None
+    ``known`` False: it cannot be determined (``why``), which does not mean empty. ``type`` None
     and ``known``: no signature. ``type``: ext4, xfs, LVM2_member, gpt … ``block_size``: of ext4.
     """
 
@@ -53,7 +53,7 @@ class MountedAt:
 
 @dataclass(frozen=True)
 class NamespaceUsers:
-    """Content of a namespace, its mounts, and others who hold it (in words)."""
+    """Content of a namespace, its mounts and other users (as texts)."""
 
     content: Content
     mounts: tuple[MountedAt, ...] = ()
@@ -188,7 +188,7 @@ def _loops(kernel: Kernel) -> dict[str, list[str]]:
 
 
 def _claimed(device: str) -> bool:
-    """Whether somebody has the block device for himself: a mount in any mount namespace, md …"""
+    """Whether the block device is claimed exclusively: a mount in any mount namespace, md …"""
     try:
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
     except OSError as error:

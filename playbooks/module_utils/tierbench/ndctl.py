@@ -89,7 +89,7 @@ class DaxDevice:
 
 @dataclass(frozen=True)
 class Inventory:
-    """All that ``ndctl list -DRNXiv`` tells. ``dimms``: module to its id."""
+    """Output of ``ndctl list -DRNXiv``. ``dimms``: module to its id."""
 
     dimms: dict[str, str] = field(default_factory=dict)
     regions: tuple[Region, ...] = ()

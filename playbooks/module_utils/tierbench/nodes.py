@@ -1,4 +1,4 @@
-"""Who may open a DAX device of ours: its node below /dev, now (chown) and after a restart (udev).
+"""Owner of a DAX device's node below /dev: now (chown) and after a restart (udev).
 
 The rule names a device by the UUID of its namespace, which the device's parent in sysfs shows
 (``ATTRS{uuid}``, drivers/nvdimm/pfn_devs.c): a name such as dax0.0 may be another device's at the
@@ -15,7 +15,7 @@ from .desired_state import DesiredState
 from .ndctl import Namespace, Region
 from .state import State, ids_of
 
-#: Mode of the node of a device that is somebody's, and of one that is root's (the kernel's own).
+#: Mode of a device node with an owner, and of root's (the kernel's default).
 SHARED_MODE, PRIVATE_MODE = 0o660, 0o600
 _ROOT = (0, 0)
 _HEAD = "# Written by tierbench's playbooks; teardown.yml removes it.\n"
@@ -31,9 +31,9 @@ def owners(rules: str | None) -> dict[str, tuple[int, int]]:
 def expected_owner(
     state: State, namespace: Namespace, desired: DesiredState
 ) -> tuple[int, int] | None:
-    """Whom the device of a namespace is to belong to; None: to root (or there is no such user).
+    """Return the owner of a namespace's device; None: root (or no such user).
 
-    What the wish is not about stays as it is.
+    Namespaces outside the desired state keep their owner.
     """
     meant = desired.regions is None or namespace.region in desired.regions
     if desired.mode in ("devdax", "system-ram") and meant:

@@ -1,7 +1,6 @@
-"""What was there before and what we made: /var/lib/harness/provisioning.json on the host.
+"""The record /var/lib/harness/provisioning.json: the earlier state and our objects.
 
-Written, and synced, before the change that it tells of, so that whoever comes after a power
-failure knows what we were about.
+Written and synced before each change, so that a run after a power failure knows the intention.
 """
 
 from __future__ import annotations
@@ -45,20 +44,20 @@ class Record:
     creating_for: str | None = None
     #: Mount points that we made.
     folders: list[str] = field(default_factory=list)
-    #: The kernel parameter ``memmap=`` that we add: on record before the boot loader is told, so
+    #: The kernel parameter ``memmap=`` that we add: recorded before the boot loader changes, so
     #: that it can be taken back, and done once the boot loader has it.
     memmap: str | None = None
     memmap_done: bool = False
     #: What the firmware's goal was before.
     goal_before: str | None = None
-    #: The goal that we asked for last, and the boot that we asked in.
+    #: The goal that we requested last, and the boot of the request.
     requested_goal: str | None = None
     goal_boot: str | None = None
     host_file_made: bool = False
     #: DAX devices on no NVDIMM that we made memory nodes to ``{size_bytes, target_node}``.
     dax: dict[str, dict[str, int | None]] = field(default_factory=dict)
-    #: Regions whose labels we zeroed to the boot we did it in: until the next, the kernel goes on
-    #: to show them as labelled.
+    #: Regions whose labels we zeroed, to the boot of that: the kernel shows them as labelled until
+    #: the next.
     zeroed: dict[str, str] = field(default_factory=dict)
 
     def made(self, uuid: str, mode: str, requested_bytes: int | None, serves: str) -> None:
@@ -196,44 +195,54 @@ def save_record(record: Record, path: Path) -> None:
 
 
 def write_durably(path: Path, text: str, mode: int) -> None:
-    """Temporary file, fsync, rename, fsync of the folder; an old file keeps its owner and mode.
-
-    StepFailed where the file cannot be written; it is then whole, as it was or as it is to be.
-    """
+    """As :func:`replace_file`; StepFailed where the file cannot be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        target = Path(os.path.realpath(path))
-        beside = _beside(target)
-        try:
-            _write(beside, target, text, mode)
-            os.replace(beside, target)
-        except OSError:
-            beside.unlink(missing_ok=True)
-            raise
-        _sync_folder(target.parent)
+        replace_file(path, text, mode)
     except OSError as error:
         raise _unwritable(path, error) from error
 
 
 def remove_durably(path: Path) -> None:
-    """The file, and what a write of it that was cut off has left; StepFailed where it cannot."""
+    """As :func:`delete_file`; StepFailed where the file cannot be removed."""
     try:
-        _beside(path).unlink(missing_ok=True)
-        if path.exists():
-            path.unlink()
-            _sync_folder(path.parent)
+        delete_file(path)
     except OSError as error:
         raise _unwritable(path, error) from error
 
 
-def _beside(target: Path) -> Path:
-    """Always the same, so that a write that was cut off leaves one file at most."""
+def replace_file(path: Path, text: str, mode: int) -> None:
+    """Temporary file, fsync, rename, fsync of the folder; an old file keeps its owner and mode.
+
+    After an OSError the file is whole, old or new.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    target = Path(os.path.realpath(path))
+    partial = _partial(target)
+    try:
+        _write(partial, target, text, mode)
+        os.replace(partial, target)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+    _sync_folder(target.parent)
+
+
+def delete_file(path: Path) -> None:
+    """Remove a file, and the temporary file of an interrupted write."""
+    _partial(path).unlink(missing_ok=True)
+    if path.exists():
+        path.unlink()
+        _sync_folder(path.parent)
+
+
+def _partial(target: Path) -> Path:
+    """Always the same name, so that an interrupted write leaves at most one file."""
     return target.with_name(f".{target.name}.tierbench")
 
 
-def _write(beside: Path, target: Path, text: str, mode: int) -> None:
-    beside.unlink(missing_ok=True)
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+def _write(partial: Path, target: Path, text: str, mode: int) -> None:
+    partial.unlink(missing_ok=True)
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

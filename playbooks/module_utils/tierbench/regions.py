@@ -15,7 +15,7 @@ from .state import State
 
 
 def plan_region(builder: ChangeBuilder, region: Region) -> None:
-    """Every step from what the region is now to what is wanted of it."""
+    """Plan every step of one region."""
     state = builder.state
     if region.name in state.disabled_regions:
         _enable(builder, region)
@@ -32,12 +32,9 @@ def plan_region(builder: ChangeBuilder, region: Region) -> None:
 
 
 def _enable(builder: ChangeBuilder, region: Region) -> None:
-    """We disable regions for an instant; one that is so is ours only if we were cut off."""
+    """We disable regions only for a moment: a disabled one is ours only after an interruption."""
     if builder.state.record.approved:
-        command = f"ndctl enable-region {region.name}"
-        builder.add(
-            "enable-region", region.name, "a run was interrupted while it was disabled", command
-        )
+        builder.enable_region(region.name, "a run was interrupted while it was disabled")
         return
     builder.refuse(
         region.name,
@@ -75,7 +72,7 @@ def find_existing(state: State, region: Region, desired: DesiredState) -> Namesp
     ours = [n for n in fitting if state.is_ours(n)]
     if ours:
         return ours[0]
-    # Somebody's nameless one may serve where a file system is made on it (if that is confirmed).
+    # A foreign one without a label may be used for a file system (if confirmed).
     alone = [n for n in fitting if not n.label and len(state.of_region(region)) == 1]
     return alone[0] if alone and desired.has_filesystem else None
 
@@ -96,7 +93,7 @@ def _fits(namespace: Namespace, region: Region, desired: DesiredState, state: St
 
 
 def _replace(builder: ChangeBuilder, region: Region) -> None:
-    """Make the namespace, beside the others where it fits, in their place otherwise."""
+    """Plan the namespace: next to the others where it fits, else in their place."""
     there = builder.state.of_region(region)
     if region.dimms and not region.labelled:
         _write_labels(builder, region, there)
@@ -108,33 +105,22 @@ def _replace(builder: ChangeBuilder, region: Region) -> None:
     ):
         for namespace in there:
             release_memory(builder, namespace)
-            builder.destroy(
-                "destroy-namespace",
-                namespace.name,
-                f"{_described(namespace)} occupies {region.name}",
-                f"ndctl destroy-namespace -f {namespace.name}",
-                [namespace],
-            )
-    create(
-        builder, region.name, create_argv(region.name, builder.desired), builder.desired.size_bytes
+            builder.destroy_namespace(namespace, f"{_described(namespace)} occupies {region.name}")
+    argv = ["ndctl", "create-namespace", "-r", region.name, "-n", OUR_NAME]
+    argv += mode_argv(builder.desired)
+    builder.add(
+        "create-namespace",
+        region.name,
+        f"{region.name} has no namespace of that kind",
+        " ".join(argv),
+        argv=argv,
+        requested_bytes=builder.desired.size_bytes,
     )
 
 
 def _described(namespace: Namespace) -> str:
     label = f" {namespace.label!r}" if namespace.label else ""
     return f"{namespace.name}{label} ({namespace.mode}, {namespace.size_bytes} bytes)"
-
-
-def create(builder: ChangeBuilder, region: str, argv: list[str], size_bytes: int | None) -> None:
-    """The step that makes a namespace; its name is whatever ndctl then says."""
-    command = " ".join(argv)
-    why = f"{region} has no namespace of that kind"
-    builder.add("create-namespace", region, why, command, argv=argv, requested_bytes=size_bytes)
-
-
-def create_argv(region: str, desired: DesiredState) -> list[str]:
-    """ndctl-create-namespace(1) of the wish, named as ours."""
-    return ["ndctl", "create-namespace", "-r", region, "-n", OUR_NAME, *mode_argv(desired)]
 
 
 def mode_argv(desired: DesiredState) -> list[str]:
@@ -209,7 +195,7 @@ def _plan_dax_device(builder: ChangeBuilder, region: Region, existing: Namespace
 
 
 def _give(builder: ChangeBuilder, device: str, existing: Namespace | None) -> None:
-    """To the kernel. What is in a device is lost by that: confirmed, unless nobody was given it."""
+    """Give a device to the kernel: its data are lost, so confirmed, unless it was memory before."""
     do, command = "to-system-ram", f"daxctl reconfigure-device --mode=system-ram {device}"
     why = "its memory does not belong to the kernel"
     if existing is None:
@@ -218,8 +204,7 @@ def _give(builder: ChangeBuilder, device: str, existing: Namespace | None) -> No
         why = f"{why}; data that programs keep in {existing.name} are lost"
         builder.destroy(do, device, why, command, [existing])
     elif users := builder.state.users_of(existing).others:
-        for who in users:
-            builder.refuse(existing.name, f"it is in use: {who}", "stop that first")
+        builder.refuse_in_use(existing.name, users)
     else:
         builder.add(do, device, why, command)
 
@@ -257,10 +242,4 @@ def release_memory(builder: ChangeBuilder, namespace: Namespace) -> None:
     device = builder.state.device(namespace)
     if device is None or device.mode != "system-ram":
         return
-    builder.add(
-        "release-memory",
-        device.name,
-        f"{namespace.name} is memory of node {device.target_node}",
-        f"daxctl offline-memory {device.name};"
-        f" daxctl reconfigure-device --mode=devdax {device.name}",
-    )
+    builder.release_memory(device.name, f"{namespace.name} is memory of node {device.target_node}")

@@ -1,4 +1,4 @@
-"""One run: state → plan → confirmed? → one step → state anew → … → verified."""
+"""One run: state → changes → confirmed? → one step → state → … → verified."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Consent:
 
 @dataclass
 class Outcome:
-    """What is told at the end, as the fact ``provisioning``."""
+    """The result, as the fact ``provisioning``."""
 
     mode: str
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Outcome:
     state: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; packages beside the tools that miss them."""
+        """The fact, with the packages of missing tools."""
         told = vars_of(self)
         for key in ("refusals", "failures"):
             told[key] = [vars_of(each) for each in told[key]]
@@ -71,7 +71,7 @@ def run(
     files: Files,
     kernel: Kernel = LIVE,
 ) -> Outcome:
-    """Do what is wanted as far as it is allowed; never raises for what a host may be like."""
+    """Apply the desired state as far as consented; no state of a host raises an error."""
     outcome = Outcome(str(given.get("mode", "")))
     try:
         desired = parse_desired_state(given)
@@ -122,7 +122,6 @@ class Host:
     made: set[str] = field(default_factory=set)
 
     def state(self) -> State:
-        """Read anew."""
         state = read_state(self.desired, self.commands, self.files, self.kernel)
         return replace(state, made=frozenset(self.made))
 
@@ -184,7 +183,7 @@ def confirmation(changes: Changes, state: State, consent: Consent) -> Refusal | 
     """Why what the plan destroys is not confirmed; None where it is, or where it destroys nothing.
 
     The names must be those of the plan, all and no other. Names that a run which was cut off has
-    already destroyed may still stand in the list: the same command goes on.
+    already destroyed may remain in the list: the same command resumes.
     """
     names = set(changes.destroys)
     if not names:
@@ -214,7 +213,7 @@ def confirmation(changes: Changes, state: State, consent: Consent) -> Refusal | 
 def _carry_out_all(
     changes: Changes, state: State, host: Host, consent: Consent, outcome: Outcome
 ) -> State:
-    """The first step, then everything anew, until the plan is empty; the last state."""
+    """Carry out the first step and plan again, until nothing is left; return the last state."""
     outcome.steps = [s.to_json(done=True) for s in changes.steps if s.do == "write-record"]
     outcome.changed, outcome.reboot_needed = bool(outcome.steps), False
     if changes.steps:
@@ -259,7 +258,7 @@ def _carry_out_all(
 
 
 def _note_uncreated(before: State, host: Host) -> None:
-    """Where nothing was made, what somebody makes in that region later is none of ours."""
+    """Clear the record's mark if nothing was created: a later namespace there is not ours."""
     with contextlib.suppress(Unreadable, StepFailed):  # then the next run finds out
         after = host.state()
         new = {n.uuid for n in after.inventory.namespaces if n.region == after.record.creating}

@@ -1,4 +1,4 @@
-"""The state of a host, read anew before every step: what ndctl, blkid and the kernel say now."""
+"""The state of a host, read before every step from ndctl, blkid and the kernel."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Place:
 
 @dataclass(frozen=True)
 class State:
-    """All that a plan is made from, and nothing that was remembered."""
+    """All input of the planning."""
 
     inventory: Inventory = field(default_factory=Inventory)
     namespace_users: Mapping[str, NamespaceUsers] = field(default_factory=dict)
@@ -112,14 +112,14 @@ class State:
         return next((each for each in self.dax if each.name == namespace.chardev), None)
 
     def identities(self) -> dict[str, str]:
-        """What tells a thing that can be destroyed from another of its name, by the name."""
+        """Identity of each object that can be destroyed, by its name."""
         spaces = {each.name: each.uuid or "" for each in self.inventory.namespaces}
         return {
             f"{d.name}": f"{d.size_bytes} bytes, node {d.target_node}" for d in self.dax
         } | spaces
 
     def to_json(self) -> dict[str, Any]:
-        """What a person wants to see of it."""
+        """The state for reports."""
         return {
             "dimms": dict(self.inventory.dimms),
             "regions": [vars_of(region) for region in self.inventory.regions],
@@ -161,7 +161,7 @@ class Files:
 def read_state(
     desired: DesiredState, commands: Commands, files: Files, kernel: Kernel = LIVE
 ) -> State:
-    """The state as far as ``wish`` needs it; Unreadable where a plan would be a guess."""
+    """Read what ``desired`` needs; Unreadable where a plan would be a guess."""
     missing = missing_tools(desired, commands)
     if missing:
         return State(missing_tools=missing)
@@ -217,7 +217,7 @@ def read_state(
 
 
 def missing_tools(desired: DesiredState, commands: Commands) -> tuple[str, ...]:
-    """Programs that this wish needs and the host has not."""
+    """Missing programs that the desired state needs."""
     needed = ["ndctl", "daxctl", "blkid"]
     if desired.has_filesystem:
         needed += ["wipefs", f"mkfs.{desired.filesystem}"]

@@ -1,4 +1,4 @@
-"""The plan back: what is ours goes, what was there before comes again (empty)."""
+"""Plan the way back: remove our objects, create the earlier ones again (empty)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ def plan_teardown(builder: ChangeBuilder, regions: tuple[Region, ...]) -> None:
         builder.notes.append("nothing of ours is on this host")
     for region in regions:
         if region.name in builder.state.disabled_regions and record.approved:
-            command = f"ndctl enable-region {region.name}"
-            builder.add("enable-region", region.name, "a run was interrupted", command)
+            builder.enable_region(region.name, "a run was interrupted")
         else:
             _plan_region(builder, region, bring_back=goal_is_back)
             if not goal_is_back and builder.desired.regions is not None:
@@ -93,7 +92,7 @@ def _unmount(builder: ChangeBuilder, namespace: Namespace) -> list[MountedAt]:
                 namespace.name, f"it is mounted at {point}, used by {who}", "stop them first"
             )
             continue
-        builder.add("unmount", point, f"{namespace.name} is destroyed", f"umount {point}")
+        builder.unmount(point, f"{namespace.name} is destroyed")
         planned.append(mount)
     return planned
 
@@ -101,7 +100,7 @@ def _unmount(builder: ChangeBuilder, namespace: Namespace) -> list[MountedAt]:
 def _destroy(
     builder: ChangeBuilder, region: Region, namespace: Namespace, unmounted: list[MountedAt]
 ) -> None:
-    """Behind its unmounting; what speaks against it otherwise is refused as everywhere."""
+    """Destroy it after unmounting; all other refusals apply."""
     name = namespace.name
     builder = _without(builder, namespace, unmounted)
     if not region.dimms:
@@ -111,17 +110,15 @@ def _destroy(
             "reconfigure-namespace", name, why, " ".join(argv), [namespace], argv=argv, raw=True
         )
         return
-    command = f"ndctl destroy-namespace -f {name}"
-    builder.destroy("destroy-namespace", name, "it is ours", command, [namespace])
+    builder.destroy_namespace(namespace, "it is ours")
 
 
 def _without(
     builder: ChangeBuilder, namespace: Namespace, unmounted: list[MountedAt]
 ) -> ChangeBuilder:
-    """The same draft, seen as if these mounts of the namespace were no more; nobody else's use
-    is left out.
+    """Return the builder without these mounts of the namespace; all other users remain.
 
-    The state is read anew before the destruction: were it still mounted then, it is refused.
+    The state is read again before the destruction: if it is still mounted then, it is refused.
     """
     users = builder.state.users_of(namespace)
     left = tuple(mount for mount in users.mounts if mount not in unmounted)
@@ -207,7 +204,7 @@ def _forget(builder: ChangeBuilder, lines: list[str], points: list[str]) -> None
 
 
 def _goal_is_back(builder: ChangeBuilder) -> bool:
-    """Whether the modules are as before any goal of ours; so, too, where that cannot be told."""
+    """Whether the modules have the goal from before ours, or an unknown one."""
     record, now = builder.state.record, builder.state.goals
     if record.goal_before is None:
         return True
@@ -216,13 +213,13 @@ def _goal_is_back(builder: ChangeBuilder) -> bool:
 
 
 def _goal_of(told: str) -> tuple[str, int, int | None]:
-    """Type, percentage of memory and reserved one of what ipmctl.current_goal() told."""
+    """Type, memory percentage and reserved percentage of ipmctl.current_goal()'s text."""
     percent, kind, *reserved = told.split()
     return kind, int(percent), int(reserved[0]) if reserved else None
 
 
 def _goal_back(builder: ChangeBuilder) -> None:
-    """The firmware's goal of before, behind the steps by which what is ours goes."""
+    """Plan the earlier goal, after the steps that remove our objects."""
     asked = _goal_of(str(builder.state.record.goal_before))
     state = builder.state
     theirs = tuple(each for each in state.inventory.namespaces if not state.is_ours(each))

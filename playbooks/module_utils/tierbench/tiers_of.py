@@ -64,7 +64,7 @@ def _emulates(namespace: Namespace, state: State) -> dict[str, Any]:
 
 
 def host_file(state: State) -> str | None:
-    """The host file as it should be: our tiers anew, the owner's as they are."""
+    """Return the host file with our tiers updated and the owner's unchanged."""
     wanted = our_tiers(state)
     text = state.host_file or ""
     if wanted and state.default_tier and not _has_disk(text):

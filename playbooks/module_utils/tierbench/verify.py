@@ -1,4 +1,4 @@
-"""The end state, asked of the kernel: with the code that verifies the harness's tiers."""
+"""Verify the end state with the code that verifies the harness's tiers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .state import State, mount_point
 
 
 def drift(state: State, desired: DesiredState, kernel: Kernel = LIVE) -> list[Refusal]:
-    """What the kernel says otherwise than was wanted; empty where all is as it should be."""
+    """Return the deviations from the desired state."""
     if desired.mode == "memory-mode":
         return _memory_mode(state, desired)
     if desired.mode == "teardown":
@@ -66,7 +66,7 @@ def _directory(region: Region, name: str, desired: DesiredState, kernel: Kernel)
 
 
 def _node(state: State, namespace: Namespace, desired: DesiredState) -> list[Refusal]:
-    """Whose the device is; where nobody is named it is whose it was."""
+    """Check the device's owner, if one is expected."""
     owner, name = expected_owner(state, namespace, desired), str(namespace.chardev)
     if owner is None or state.nodes.get(name) == (*owner, SHARED_MODE):
         return []

@@ -23,8 +23,11 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
+
+from .record import delete_file, replace_file
 
 _CPU = "/sys/devices/system/cpu"
 #: Hardware prefetchers of Intel's processors, all four off by bits 0–3 (PerMA §4.5.1; Intel's
@@ -54,13 +57,13 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """Tells it from every other setting."""
+        """Identity of the setting."""
         return self.path if self.register is None else f"{self.path}:{self.register:#x}"
 
 
 @dataclass(frozen=True)
 class Missing:
-    """What was asked for and is not here, as a finding of ``harness doctor`` is told."""
+    """A requested setting that the host lacks, in the shape of a finding of ``harness doctor``."""
 
     what: str
     found: str
@@ -267,7 +270,7 @@ def _number(what: str, name: str) -> Callable[[Host, Any], _Found]:
 
 
 def _demotion(host: Host, value: Any) -> _Found:
-    """Told as a word, unlike other switches (ABI/testing/sysfs-kernel-mm-numa)."""
+    """A word, unlike other switches (ABI/testing/sysfs-kernel-mm-numa)."""
     what, name = "memory demotion", "/sys/kernel/mm/numa/demotion_enabled"
     on = _switch_of(what, value)
     if host.text(name) is None:
@@ -277,8 +280,8 @@ def _demotion(host: Host, value: Any) -> _Found:
 
 
 _NO_DRIVER = "on your own server: load the driver; in a VM: request fixed clocks"
-#: By name and in the order they are made; ``what`` as ``harness doctor`` calls it. The cap comes
-#: before turbo, and so goes behind it: without turbo the kernel takes no clock above the base.
+#: By name, in the order of changes. The clock cap comes before turbo, so that it is restored after
+#: it: without turbo, the kernel accepts no clock above the base.
 _SETTINGS: dict[str, Callable[[Host, Any], _Found]] = {
     "governor": _governor,
     "frequency_khz": _frequency,
@@ -299,106 +302,116 @@ _SETTINGS: dict[str, Callable[[Host, Any], _Found]] = {
 # Old values on record ---------------------------------------------------------------
 
 
+@dataclass
+class Entry:
+    """A setting with its value before the first change of this boot, and ours."""
+
+    key: str
+    what: str
+    path: str
+    register: int | None
+    mask: int
+    old: str
+    new: str
+
+    @property
+    def setting(self) -> Setting:
+        """The setting with its old value."""
+        return Setting(self.what, self.path, self.old, self.register, self.mask)
+
+    @property
+    def valid(self) -> bool:
+        """Whether it is a setting of ours: a kernel file, or a register of a processor."""
+        texts = (self.key, self.what, self.path, self.old, self.new)
+        if not all(type(text) is str and re.fullmatch(r"[\x20-\x7e]*", text) for text in texts):
+            return False
+        if type(self.mask) is not int:
+            return False
+        if self.register is None:
+            is_file = re.fullmatch(r"/(sys|proc)(/[\w.-]+)+", self.path) is not None
+            return is_file and ".." not in self.path
+        return (
+            type(self.register) is int
+            and re.fullmatch(r"/dev/cpu/\d+/msr", self.path) is not None
+            and all(0 <= number < 1 << 32 for number in (self.register, self.mask))
+            and re.fullmatch(r"\d{1,20}", self.old) is not None
+        )
+
+
 class Record:
-    """Old values by setting, of this boot, in the order they were changed."""
+    """Old values of this boot, in the order of their changes."""
 
     def __init__(self, path: str, host: Host) -> None:
         self.path = path
         self._boot = host.text("/proc/sys/kernel/random/boot_id") or ""
-        self.entries: list[dict[str, Any]] = []
-        #: Settings that an earlier boot's record held: the reboot has undone them.
-        self.gone_with_the_boot = 0
-        document = self._read()
-        if document.get("boot_id") == self._boot:
-            self.entries = document["settings"]
-        else:
-            self.gone_with_the_boot = len(document.get("settings", []))
+        boot, entries = self._read()
+        self.entries = entries if boot == self._boot else []
+        #: Number of settings that an earlier boot's record lists: the reboot has undone them.
+        self.gone_with_the_boot = 0 if boot == self._boot else len(entries)
 
-    def _read(self) -> dict[str, Any]:
-        """What is on disk; Refused where it is not what save() writes."""
+    def _read(self) -> tuple[str | None, list[Entry]]:
+        """Boot id and entries on disk; Refused where save() cannot have written them."""
         try:
             with open(self.path, encoding="utf-8") as file:
-                document: dict[str, Any] = json.load(file)
+                document = json.load(file)
         except FileNotFoundError:
-            return {}
+            return None, []
         except OSError as error:
             raise self._unusable(f"it cannot be read: {error.strerror}") from error
         except (ValueError, RecursionError) as error:
             raise self._unusable(f"no JSON: {error}") from error
         if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
             raise self._unusable(f"no record of schema {_SCHEMA}")
-        entries = document.get("settings")
-        if not isinstance(document.get("boot_id"), str) or not isinstance(entries, list):
+        boot, rows = document.get("boot_id"), document.get("settings")
+        if not isinstance(boot, str) or not isinstance(rows, list):
             raise self._unusable("boot_id or settings are missing")
-        for entry in entries:
-            if not _is_entry(entry):
-                raise self._unusable(f"malformed setting: {str(entry)[:200]!r}")
-        return document
+        entries = []
+        for row in rows:
+            try:
+                entries.append(Entry(**row))
+            except TypeError:
+                raise self._unusable(f"malformed setting: {str(row)[:200]!r}") from None
+            if not entries[-1].valid:
+                raise self._unusable(f"malformed setting: {str(row)[:200]!r}")
+        return boot, entries
 
     def _unusable(self, why: str) -> Refused:
-        return Refused(
-            self.path,
-            why,
-            "put it right, or restart the host (which undoes every setting) and remove it",
-        )
+        do = "repair it, or restart the host (which undoes every setting) and remove it"
+        return Refused(self.path, why, do)
 
     def unwritable(self, error: OSError) -> Refused:
-        """Said before anything is changed."""
-        return Refused(
-            self.path,
-            f"cannot be written: {error.strerror or error}",
-            "make its file system writable, with room on it",
-        )
+        """The refusal before anything is changed."""
+        why = f"cannot be written: {error.strerror or error}"
+        return Refused(self.path, why, "make its file system writable, with free space")
 
-    def old(self, setting: Setting) -> str | None:
-        """The value before the first change of this boot."""
-        return next((e["old"] for e in self.entries if e["key"] == setting.key), None)
+    def find(self, setting: Setting) -> Entry | None:
+        """The entry of a setting."""
+        return next((entry for entry in self.entries if entry.key == setting.key), None)
 
     def note(self, changes: list[tuple[Setting, str]]) -> None:
-        """(setting, its value now), about to be changed; on disk when this returns."""
+        """Record settings, with their values, that are about to be changed; durable at return."""
         for setting, now in changes:
-            known = next((e for e in self.entries if e["key"] == setting.key), None)
-            if known is not None:
-                known["new"] = setting.value
+            entry = self.find(setting)
+            if entry is not None:
+                entry.new = setting.value
                 continue
-            self.entries.append(
-                {
-                    "key": setting.key,
-                    "what": setting.what,
-                    "path": setting.path,
-                    "register": setting.register,
-                    "mask": setting.mask,
-                    "old": now,
-                    "new": setting.value,
-                }
-            )
+            place = (setting.key, setting.what, setting.path, setting.register, setting.mask)
+            self.entries.append(Entry(*place, old=now, new=setting.value))
         self.save()
 
-    def forget(self, entry: Mapping[str, Any]) -> None:
-        """It has its old value again."""
-        self.entries = [one for one in self.entries if one["key"] != entry["key"]]
+    def forget(self, entry: Entry) -> None:
+        """Remove the entry of a setting that has its old value again."""
+        self.entries.remove(entry)
         self.save()
 
     def save(self) -> None:
-        """Whole or as it was; nothing is left of an empty record."""
-        folder = os.path.dirname(self.path)
-        os.makedirs(folder, mode=0o755, exist_ok=True)
+        """Replace the file durably; remove it if there is no entry."""
         if not self.entries:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self.path)
+            delete_file(Path(self.path))
             return
-        document = {"schema": _SCHEMA, "boot_id": self._boot, "settings": self.entries}
-        partial = f"{self.path}.partial"
-        with open(partial, "w") as file:
-            json.dump(document, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(partial, self.path)
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        entries = [asdict(entry) for entry in self.entries]
+        document = {"schema": _SCHEMA, "boot_id": self._boot, "settings": entries}
+        replace_file(Path(self.path), json.dumps(document, indent=1), 0o644)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -419,7 +432,7 @@ class Record:
 
 
 def plan(settings: list[Setting], host: Host) -> list[dict[str, str]]:
-    """What is not as wanted: ``{do, object, what, old, new, why}``, in order."""
+    """List the settings to change: ``{do, object, what, old, new, why}``, in order."""
     steps = []
     for setting in settings:
         now = host.read(setting)
@@ -429,7 +442,7 @@ def plan(settings: list[Setting], host: Host) -> list[dict[str, str]]:
 
 
 def apply(settings: list[Setting], record: Record, host: Host) -> None:
-    """Change what is not as wanted, old values on record first; OSError names the file."""
+    """Record old values, then change the settings; OSError names the file."""
     changes = [(s, now) for s in settings if (now := host.read(s)) != s.value]
     if not changes:
         return
@@ -442,75 +455,39 @@ def apply(settings: list[Setting], record: Record, host: Host) -> None:
 
 
 def plan_restore(record: Record, host: Host) -> list[dict[str, str]]:
-    """What :func:`restore` does, the latest change first; with what others have set since."""
+    """What :func:`restore` does, the latest change first; notes values changed since."""
     steps = []
     for entry in reversed(record.entries):
-        setting = _setting_of(entry)
         try:
-            now = host.read(setting)
+            now = host.read(entry.setting)
         except OSError as error:
             now = f"({error.strerror})"
-        if now == entry["old"]:
+        if now == entry.old:
             continue
-        step = _step("restore", setting, now, entry["old"])
-        if now != entry["new"]:
-            step["why"] += f"; it was changed since from our {entry['new']}"
+        step = _step("restore", entry.setting, now, entry.old)
+        if now != entry.new:
+            step["why"] += f"; it was changed since from our {entry.new}"
         steps.append(step)
     return steps
 
 
 def restore(record: Record, host: Host) -> None:
-    """Every old value back, the latest change first; what is back leaves the record.
+    """Restore every old value, the latest change first, and remove its entry.
 
-    OSError, when all others are back, names those that are not; they stay on record.
+    OSError at the end for those that cannot be restored; they stay on record.
     """
     failures = []
     for entry in reversed(list(record.entries)):
-        setting = _setting_of(entry)
         try:
-            if host.read(setting) != entry["old"]:
-                host.write(setting, entry["old"])
+            if host.read(entry.setting) != entry.old:
+                host.write(entry.setting, entry.old)
         except OSError as error:
-            failures.append(f"set {setting.key} back to {entry['old']}: {error}")
+            failures.append(f"restore {entry.key} to {entry.old}: {error}")
         else:
             record.forget(entry)
     record.save()
     if failures:
         raise OSError("; ".join(failures))
-
-
-def _is_entry(entry: Any) -> bool:
-    """Whether it is a setting of ours: a file of the kernel's, or a register of a processor."""
-    if not isinstance(entry, dict) or set(entry) != set(_ENTRY):
-        return False
-    if not all(type(entry[name]) in kinds for name, kinds in _ENTRY.items()):
-        return False
-    if not all(re.fullmatch(r"[\x20-\x7e]*", each) for each in entry.values() if type(each) is str):
-        return False
-    if entry["register"] is None:
-        path = entry["path"]
-        return re.fullmatch(r"/(sys|proc)(/[\w.-]+)+", path) is not None and ".." not in path
-    numbers = (entry["register"], entry["mask"])
-    return (
-        re.fullmatch(r"/dev/cpu/\d+/msr", entry["path"]) is not None
-        and all(0 <= number < 1 << 32 for number in numbers)
-        and re.fullmatch(r"\d{1,20}", entry["old"]) is not None
-    )
-
-
-_ENTRY: dict[str, tuple[type, ...]] = {
-    "key": (str,),
-    "what": (str,),
-    "path": (str,),
-    "register": (int, type(None)),
-    "mask": (int,),
-    "old": (str,),
-    "new": (str,),
-}
-
-
-def _setting_of(entry: Mapping[str, Any]) -> Setting:
-    return Setting(entry["what"], entry["path"], entry["old"], entry["register"], entry["mask"])
 
 
 def _written(host: Host, setting: Setting, value: str) -> None:
