@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from recorded import EMPTY, filesystem, mounted, optane, recording, state_of, with_labels
-from tierbench import ipmctl
 from tierbench.changes import Changes, plan_changes
 from tierbench.desired_state import DesiredState, parse_desired_state
 from tierbench.ipmctl import Goals
+from tierbench.linux import resource_table
 from tierbench.namespace_users import Content, MountedAt, NamespaceUsers
 from tierbench.ndctl import DaxDevice
 from tierbench.record import Record
@@ -462,7 +462,7 @@ def test_our_goal_that_waits_needs_a_restart_only() -> None:
 
 def test_a_goal_that_the_firmware_did_not_carry_out_is_not_asked_for_again_and_again() -> None:
     """Recorded: Memory Mode asked for, a firmware set to 1LM, all capacity inaccessible."""
-    table = ipmctl.parse_resources(optane("resources-not-carried-out"))
+    table = resource_table(optane("resources-not-carried-out"))
     assert table is not None
     goals = Goals(None, table["Volatile"][1], table["AppDirect"][1], table["Volatile"][0])
     record = Record(requested_goal="MemoryMode=100", goal_boot="one")
@@ -578,7 +578,7 @@ def test_teardown_of_what_had_no_labels_takes_them_away() -> None:
         ({"mode": "appdirect", "dax": False, "block_size": 512}, "one of 1024, 2048, 4096"),
         ({"mode": "appdirect", "block_size": 1024}, "DAX needs blocks of a page"),
         ({"mode": "sector", "block_size": 1024}, "must be >= pmem_sector_size, 4096"),
-        ({"mode": "appdirect", "filesytem": "xfs"}, "there is no such setting"),
+        ({"mode": "appdirect", "filesytem": "xfs"}, "no such setting"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(given: dict[str, object], words: str) -> None:

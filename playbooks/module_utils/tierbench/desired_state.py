@@ -75,7 +75,7 @@ def parse_desired_state(given: Mapping[str, Any]) -> DesiredState:
 
     ValueError names the variable, its value and the valid ones.
     """
-    known = {field.name for field in fields(DesiredState)}
+    known = [field.name for field in fields(DesiredState)]
     for name in given:
         if name not in known:
             raise ValueError(f"{name}: no such setting; settings: {', '.join(known)}")
