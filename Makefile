@@ -29,7 +29,7 @@ test: setup-dev lint unit
 
 # Folders whose texts use plain terms; add a folder when it is free of the others.
 PLAIN := playbooks inventory harness/host harness/tiers harness/supervise harness/provision \
-         docs/tiers.md docs/provisioning.md docs/warnings.md
+         docs/tiers.md docs/provisioning.md docs/warnings.md ARCHITECTURE.md
 
 lint: setup-dev
 	.venv/bin/ruff check .
