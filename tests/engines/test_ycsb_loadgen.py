@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness import hdr
-from harness.drivers.loadgen import processes
+from harness.drivers.loadgen import processes, several
 from harness.errors import RunFailed
 from harness.progress import SilentProgress
 from harness.workload import Clients
@@ -77,7 +77,7 @@ class Ycsb:
             **({"operations": 3000} if "duration_ns" not in changes else {}),
             **changes,
         }
-        result = processes.drive(processes.split(spec, clients), self.clients)
+        result = processes.drive(several.split(spec, clients), self.clients)
         self.updated = result.get("updated")
         return result
 

@@ -17,7 +17,8 @@ import pytest
 from patience import PATIENCE_S, eventually
 
 from harness import hdr, native_programs
-from harness.drivers.loadgen.processes import Watch, drive, journals, load, merged, split
+from harness.drivers.loadgen.processes import Watch, drive, load
+from harness.drivers.loadgen.several import journals, merged, split
 from harness.errors import RunFailed, UsageError
 from harness.native_programs import loadgen_for, loadgen_program
 from harness.supervise.credentials import unprivileged

@@ -23,7 +23,7 @@ from ycsb_store import (
 )
 
 from harness import hdr
-from harness.drivers.loadgen.processes import merged
+from harness.drivers.loadgen.several import merged
 from harness.native_programs import loadgen_program
 from harness.store import schemas
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from harness.drivers.loadgen import processes
+from harness.drivers.loadgen import processes, several
 from harness.drivers.loadgen.client_hosts import ClientHosts
 from harness.drivers.loadgen.protocols import (
     CallsNatively,
@@ -167,7 +167,7 @@ def offer(
     with session.progress.task(title, seconds, "s") as task:
         clock = Clock(task)
         elsewhere = afar(hosts, session.engine) if hosts else None
-        specs = processes.split(spec, clients)
+        specs = several.split(spec, clients)
         result = processes.drive(specs, session.clients(), clock.watch(drives), elsewhere)
     return result, clock.counts
 

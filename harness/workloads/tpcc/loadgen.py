@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from harness.drivers.loadgen import driver as client
-from harness.drivers.loadgen import processes
+from harness.drivers.loadgen import several
 from harness.drivers.result import SERIES_NS, Operation, WindowCallbacks
 from harness.engine import Engine, RunsSql
 from harness.errors import RunFailed, UsageError
@@ -120,7 +120,7 @@ class Loadgen:
 
     def journals(self, folder: Path) -> list[Path]:
         """The files that ``drive`` had written into a folder."""
-        files = processes.journals(folder / _JOURNAL, self.params.clients)
+        files = several.journals(folder / _JOURNAL, self.params.clients)
         return [file for file in files if file.exists()]
 
 

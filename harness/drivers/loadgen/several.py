@@ -1,0 +1,179 @@
+"""One spec for several processes that run together, and one result of all of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from harness import hdr
+from harness.errors import RunFailed, UsageError
+
+#: How far apart clients may begin that ran together.
+_APART_NS = 200_000_000
+_OPERATION_COUNTS = (
+    "count",
+    "not_found",
+    "skipped",
+    "rolled_back",
+    "failed",
+    "retried",
+    "unfinished",
+)
+
+
+def split(spec: Mapping[str, Any], processes: int) -> list[dict[str, Any]]:
+    """One spec for each of several processes that together offer the load of ``spec``.
+
+    Connections, terminals, operations and rate are spread evenly, and the starts of an open
+    loop alternate; each has the spec's threads, and a journal of its own (see
+    :func:`journals`). UsageError for more processes than connections or operations.
+    """
+    connections = spec["connections"]
+    operations = spec.get("operations")
+    terminals = spec.get("terminals") or connections
+    if not 1 <= processes <= connections:
+        raise UsageError(
+            f"{processes} client processes for {connections} connections",
+            "each needs a connection at least",
+            "use fewer processes",
+        )
+    if operations is not None and operations < processes:
+        raise UsageError(
+            f"{processes} client processes for {operations} operations",
+            "each begins one at least",
+            "use fewer processes, or more operations",
+        )
+    first, specs = 0, []
+    for index in range(processes):
+        mine = _share(connections, processes, index)
+        own_terminals = _share(terminals, processes, index)
+        one = {
+            **spec,
+            "connections": mine,
+            "threads": min(spec["threads"], mine),
+            "terminals": own_terminals,
+            "first_terminal": first,
+            "all_terminals": terminals,
+        }
+        first += own_terminals
+        if operations is not None:
+            one["operations"] = _share(operations, processes, index)
+        if spec["mode"]["kind"] == "open":
+            rate = spec["mode"]["rate_per_s"] / processes
+            turn = {"rate_per_s": rate, "first_start": index / processes}
+            one["mode"] = {"kind": "open", **turn}
+        if spec.get("journal"):
+            one["journal"] = str(journals(Path(spec["journal"]), processes)[index])
+        specs.append(one)
+    return specs
+
+
+def journals(journal: Path, processes: int) -> list[Path]:
+    """The journals that the specs of :func:`split` name."""
+    if processes == 1:
+        return [journal]
+    return [journal.with_name(f"{journal.name}.{index}") for index in range(processes)]
+
+
+def _share(of: int, processes: int, index: int) -> int:
+    return of // processes + (index < of % processes)
+
+
+def merged(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge the results of processes that ran together, on one host or on several.
+
+    Clock, version, start and notes are the first one's; counts and processor times are
+    sums, the memory is that of the largest process. Histograms are merged. Inserts are
+    counted by all processes together: the last one to end has the total. RunFailed where
+    their windows did not begin together by the hosts' wall clocks.
+    """
+    first = dict(results[0])
+    if len(results) == 1:
+        return first
+    _check_together(results)
+    offered = [result["offered"] for result in results if result["offered"]]
+    return first | {
+        "measured_ns": max(result["measured_ns"] for result in results),
+        "client_cpu_ns": sum(result["client_cpu_ns"] for result in results),
+        "threads_cpu_ns": [cpu for result in results for cpu in result["threads_cpu_ns"]],
+        "memory_peak_bytes": max(result["memory_peak_bytes"] for result in results),
+        "operations": [
+            _merged_operation(same)
+            for same in zip(*(result["operations"] for result in results), strict=True)
+        ],
+        "series": _merged_series([result["series"] for result in results]),
+        "errors": summed(result["errors"] for result in results),
+        "offered": summed(offered) if offered else None,
+        **_merged_keys(results),
+    }
+
+
+def _merged_series(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Interval by interval; a process that ended earlier adds nothing."""
+    merged_intervals = []
+    for same in zip_longest(*series):
+        there = [interval for interval in same if interval is not None]
+        counts = summed(interval["counts"] for interval in there)
+        merged_intervals.append({"monotonic_ns": there[0]["monotonic_ns"], "counts": counts})
+    return merged_intervals
+
+
+def _merged_keys(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """YCSB's inserts, updated fields, and the keys that all processes together drew most often."""
+    common: dict[str, Any] = {
+        name: max(result[name] for result in results)
+        for name in ("inserted", "inserts_begun")
+        if name in results[0]
+    }
+    if "updated" in results[0]:  # the highest hash of each group of fields
+        common["updated"] = list(map(max, *(result["updated"] for result in results)))
+    if "key_counts" not in results[0]:
+        return common
+    counted: dict[int, dict[str, Any]] = {}  # by number, or by distance from the newest
+    for result in results:
+        for one in result["key_counts"]:
+            place = one["number"] if "number" in one else one["behind_newest"]
+            so_far = counted[place]["count"] if place in counted else 0
+            counted[place] = {**one, "count": so_far + one["count"]}
+    most = max(len(result["key_counts"]) for result in results)
+    hottest = sorted(counted, key=lambda place: (-counted[place]["count"], place))[:most]
+    return common | {
+        "draws": sum(result["draws"] for result in results),
+        "key_counts": [counted[place] for place in hottest],
+    }
+
+
+def _check_together(results: Sequence[Mapping[str, Any]]) -> None:
+    begins = []
+    for result in results:
+        clock = result["clock"]
+        begins.append(clock["realtime_ns"] - clock["monotonic_ns"] + result["started_monotonic_ns"])
+    apart_ns = max(begins) - min(begins)
+    if apart_ns > _APART_NS:
+        raise RunFailed(
+            f"merge the results of {len(results)} clients",
+            f"their measured windows began {apart_ns / 1e9:.3f} s apart",
+            "give all of them the same start_at_realtime_ns and ramp-up, and keep the hosts' "
+            "clocks synchronised",
+        )
+
+
+def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Sums by name."""
+    total: dict[str, int] = {}
+    for one in counts:
+        for name, count in one.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def _merged_operation(same: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    (kind,) = {one["type"] for one in same}
+    counts = {name: sum(one[name] for one in same) for name in _OPERATION_COUNTS}
+    return {
+        "type": kind,
+        **counts,
+        "latency_hdr": hdr.merge_encoded(one["latency_hdr"] for one in same),
+    }
