@@ -47,7 +47,7 @@ class ThroughJdbc(ABC):
         }
 
     def ycsb_counters(
-        self, told: Mapping[str, Any]
+        self, reported: Mapping[str, Any]
     ) -> tuple[Mapping[str, float], Mapping[str, str]]:
         """None: the server is asked itself."""
         return {}, {}

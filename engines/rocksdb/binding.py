@@ -66,14 +66,14 @@ class OfficialClient:
         }
 
     def ycsb_counters(
-        self, told: Mapping[str, Any]
+        self, reported: Mapping[str, Any]
     ) -> tuple[Mapping[str, float], Mapping[str, str]]:
         """Tickers under the names that the native client gives them; levels and statistics."""
-        if not told:
+        if not reported:
             return {}, {}
-        counters = dict(_tickers(told["tickers"]))
-        counters["rocksdb_pending_compaction_bytes"] = told["pending_compaction_bytes"]
-        text = {f"rocksdb_{name}": str(told[name]) for name in ("levels", "statistics")}
+        counters = dict(_tickers(reported["tickers"]))
+        counters["rocksdb_pending_compaction_bytes"] = reported["pending_compaction_bytes"]
+        text = {f"rocksdb_{name}": str(reported[name]) for name in ("levels", "statistics")}
         return counters, text
 
 

@@ -219,7 +219,7 @@ def test_ctrl_c_keeps_finished_steps_and_says_how_to_go_on_or_discard_them(loade
     before = unfinished(loaded)
     done = cut_off(loaded, argv, 5, signal.SIGINT)
     assert done.code == 130, done.err
-    assert "finished steps are kept; the same command goes on" in done.err
+    assert "finished steps are kept; the same command resumes" in done.err
     kept = steps(loaded)
     (run_id,) = unfinished(loaded) - before
     assert f"{len(kept)} steps kept" in loaded("runs", "list").out

@@ -122,7 +122,7 @@ def test_a_run_that_ends_too_early_has_no_result(replay, clients):
 
 def test_a_silent_build_is_ended(replay, clients):
     hammerdb = cut(replay, "postgres-15.18-build.log", "Vuser 1:CREATING TPCC", "exec sleep 3600")
-    with pytest.raises(RunFailed, match="said nothing for 1 s"):
+    with pytest.raises(RunFailed, match="printed nothing for 1 s"):
         build(hammerdb, TARGET, clients, Build(2, 2), SilentProgress(), silence_s=1.0)
     assert nothing_left(clients)
 

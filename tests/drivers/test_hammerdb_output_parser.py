@@ -11,7 +11,7 @@ from harness.drivers.hammerdb.time_profile import response_times
 def heard(text: str) -> Words:
     words = Words()
     for line in text.splitlines():
-        words.hear(line)
+        words.read_line(line)
     return words
 
 
@@ -37,7 +37,7 @@ def test_the_window_is_between_the_two_counts(recording):
     words = Words()
     for line in recording("postgres-15.18-timed.log").splitlines():
         before = words.phase
-        words.hear(line)
+        words.read_line(line)
         if words.phase != before:
             phases.append(line)
     assert phases == [

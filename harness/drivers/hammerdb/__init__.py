@@ -1,4 +1,4 @@
-"""HammerDB 4.x as driver: it builds its own schema, drives it, and tells NOPM and TPM.
+"""HammerDB 4.x as driver: it builds its own schema, drives it, and reports NOPM and TPM.
 
 ``find`` the program, then ``check`` that it can run here; ``target_of`` an engine says
 what it is to connect to. ``build`` fills the started, empty engine; ``measure`` drives

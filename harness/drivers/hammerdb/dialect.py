@@ -25,7 +25,7 @@ class Dialect:
     """One database of HammerDB.
 
     ``word``: as ``dbset db`` takes it. ``prefix``: of its dictionary's keys. ``library``: the
-    Tcl package its virtual users load. ``raises``: whether a virtual user may be told to end
+    Tcl package its virtual users load. ``raises``: whether a virtual user can be set to end
     at its first error. HammerDB's InnoDB procedures let a deadlock through to the client, which
     is no failure of a run; PostgreSQL's catch it.
     """

@@ -71,10 +71,10 @@ class HammerDb:
 
         HammerDB itself would say so only from its first virtual user, and then wait.
         """
-        wanted = [*_PACKAGES, dialect.library]
+        required = [*_PACKAGES, dialect.library]
         probe = "".join(
             f'if {{[catch {{package require {name}}} why]}} {{puts "{name}: $why"}}\n'
-            for name in wanted
+            for name in required
         )
         probe += (
             f"if {{![file readable {{{self.home / _PROGRAM}}}]}} "
@@ -122,19 +122,19 @@ class HammerDb:
 
 def find() -> HammerDb:
     """The installation at $HAMMERDB_HOME; UsageError says what it is and where it comes from."""
-    asked = "driver hammerdb"
+    problem = "driver hammerdb"
     given = os.environ.get(_VARIABLE)
     if not given:
         raise UsageError(
-            asked, f"{_VARIABLE} is not set: HammerDB is a program of its own, not ours", _WHERE
+            problem, f"{_VARIABLE} is not set: HammerDB is a program of its own, not ours", _WHERE
         )
     home = Path(given).absolute()
     if not (home / _PROGRAM).is_file():
-        raise UsageError(asked, f"{_VARIABLE}={given} has no {_PROGRAM}", _WHERE)
+        raise UsageError(problem, f"{_VARIABLE}={given} has no {_PROGRAM}", _WHERE)
     version = _version(home)
     if version[0] != 4:
         raise UsageError(
-            asked,
+            problem,
             f"{home} is HammerDB {version[0]}.{version[1]}, which speaks Tcl 9 and other settings"
             if version[0] > 4
             else f"{home} is HammerDB {version[0]}.{version[1]}",

@@ -1,7 +1,7 @@
-"""What a timed run of HammerDB gave.
+"""The result of a timed run of HammerDB.
 
-It tells no histogram of latencies and no counts by transaction in the measured window, and
-of what it gave up only what the server said.
+It reports no histogram of latencies and no counts by transaction in the measurement window, and
+of transactions that it gave up only the server's errors.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
-#: Where a timed run is: nothing measured yet, in the measured window, behind it.
+#: Where a timed run is: nothing measured yet, in the measured window, after it.
 Phase = Literal["starting", "measuring", "ending"]
 
 _USER = re.compile(r"Vuser (\d+):(.*)")
@@ -42,7 +42,7 @@ _TRANSIENT = {
 class Words:
     """What was understood so far; ``failure`` ends it, ``failure_told``: all of it was heard.
 
-    ``refused``: transactions that the server wanted tried again and HammerDB gave up, by the
+    ``refused``: transactions that the server asked to retry and HammerDB gave up, by the
     server's error number. ``customers``, ``orders``: districts that a build has filled.
     """
 
@@ -62,8 +62,8 @@ class Words:
     complete: bool = False
     _driving: set[int] = field(default_factory=set)
 
-    def hear(self, line: str) -> None:
-        """Take in one line; of a failure, also what it goes on with."""
+    def read_line(self, line: str) -> None:
+        """Read one line; of a failure, also its continuation."""
         text = line.strip()
         if self.failure is not None:
             self._hear_more(text)

@@ -34,7 +34,7 @@ from harness.workload import Clients
 
 Moment = Literal["before", "after"]
 
-#: A build that says nothing for so long hangs. Indexes of a thousand warehouses take a while,
+#: A build without output for this long hangs. Indexes of a thousand warehouses take a while,
 #: and HammerDB is silent meanwhile.
 BUILD_SILENCE_S = 3600.0
 #: For what HammerDB does around its minutes: starting, counting, gathering its time profile.
@@ -64,21 +64,21 @@ def build(
 
     Its rows are drawn from a generator that it does not seed: no two builds are alike.
     """
-    asked = f"{hammerdb.name}: build {options.warehouses} warehouses in {target!r}"
+    problem = f"{hammerdb.name}: build {options.warehouses} warehouses in {target!r}"
     total = 20 * options.warehouses  # ten districts' customers and orders
     with _Conversation.open(hammerdb, target, clients, build_script(target, options)) as talk:
         with progress.task(f"{hammerdb.name} loads {target.database}", total, "parts") as task:
-            told, done = time.monotonic(), 0
+            last_line_s, done = time.monotonic(), 0
             while not talk.ended:
-                told = time.monotonic() if talk.listen() else told
+                last_line_s = time.monotonic() if talk.listen() else last_line_s
                 if talk.words.failure is not None:
                     break
-                if time.monotonic() - told > silence_s:
-                    raise talk.failed(asked, f"it has said nothing for {silence_s:g} s")
+                if time.monotonic() - last_line_s > silence_s:
+                    raise talk.failed(problem, f"it has printed nothing for {silence_s:g} s")
                 filled = talk.words.customers + talk.words.orders
                 task.advance(filled - done)
                 done = filled
-        talk.expect(asked, talk.words.built and talk.words.complete, "it ended without a schema")
+        talk.expect(problem, talk.words.built and talk.words.complete, "it ended without a schema")
     return {
         "driver": hammerdb.name,
         "warehouses": options.warehouses,
@@ -100,23 +100,23 @@ def measure(
 
     ``at`` is called as the measured window begins ("before") and ends ("after").
     """
-    asked = f"{hammerdb.name}: {options.users} users on {target!r}"
+    problem = f"{hammerdb.name}: {options.users} users on {target!r}"
     with _Conversation.open(hammerdb, target, clients, timed_script(target, options)) as talk:
         with _watched(progress, hammerdb, options) as task:
             window = _Window(talk, at, task)
             starting_s = 60.0 * options.ramp_up_min + _START_PER_USER_S * options.users
-            window.until(asked, "measuring", starting_s + margin_s)
-            window.until(asked, "ending", 60.0 * options.duration_min + margin_s)
+            window.until(problem, "measuring", starting_s + margin_s)
+            window.until(problem, "ending", 60.0 * options.duration_min + margin_s)
             # Its time profile is sorted by Tcl: the longer the run, the longer that takes.
             profiled_s = 60.0 * (options.ramp_up_min + options.duration_min)
-            window.until(asked, None, margin_s + profiled_s * options.time_profile)
+            window.until(problem, None, margin_s + profiled_s * options.time_profile)
         words = talk.words
         rates = words.new_orders_per_minute, words.transactions_per_minute
-        talk.expect(asked, None not in rates and words.complete, "it ended without a result")
+        talk.expect(problem, None not in rates and words.complete, "it ended without a result")
         if not words.new_orders_per_minute:
-            raise talk.failed(asked, "not one New-Order was committed in the measured window")
+            raise talk.failed(problem, "not one New-Order was committed in the measured window")
         if words.users != options.users:
-            raise talk.failed(asked, f"{words.users} virtual users were active")
+            raise talk.failed(problem, f"{words.users} virtual users were active")
         return Measured(
             version=hammerdb.name,
             database_version=words.database_version,
@@ -210,24 +210,24 @@ class _Conversation:
             return False
         if line.strip():
             self._last.append(line)
-        self.words.hear(line)
+        self.words.read_line(line)
         return True
 
-    def expect(self, asked: str, reached: bool, otherwise: str) -> None:
-        """RunFailed where it has told of a failure, or has ended without what was wanted."""
+    def expect(self, problem: str, reached: bool, otherwise: str) -> None:
+        """RunFailed where it reported a failure, or has ended without ``reached``."""
         if self.words.failure is not None:
             while not self.words.failure_told and self.listen():
-                pass  # the lines behind its first often say more
-            raise self.failed(asked, self.words.failure)
+                pass  # the lines after its first often say more
+            raise self.failed(problem, self.words.failure)
         if not reached:
-            raise self.failed(asked, otherwise)
+            raise self.failed(problem, otherwise)
 
-    def failed(self, asked: str, found: str) -> RunFailed:
+    def failed(self, problem: str, found: str) -> RunFailed:
         """With its last lines and what it wrote to stderr; the password is in none of it."""
         said = "\n".join(self._last) or "(it said nothing)"
         errors = log_tail(self.folder / "stderr.log", self._user)
         stderr = "" if errors.endswith("is empty)") else f"\nIts stderr:\n{errors}"
-        return RunFailed(asked, self._clean(f"{found}\nIts last lines:\n{said}{stderr}"))
+        return RunFailed(problem, self._clean(f"{found}\nIts last lines:\n{said}{stderr}"))
 
     def _clean(self, text: str) -> str:
         return text.replace(self._secret, "…") if self._secret else text
@@ -251,7 +251,7 @@ class _Window:
     _told: float = field(default_factory=time.monotonic)
 
     def until(
-        self, asked: str, phase: Literal["measuring", "ending"] | None, limit_s: float
+        self, problem: str, phase: Literal["measuring", "ending"] | None, limit_s: float
     ) -> None:
         """Listen until that phase, or its end (None); RunFailed on a failure or at the limit."""
         deadline = time.monotonic() + limit_s
@@ -262,8 +262,8 @@ class _Window:
                 self._moment("before" if phase == "measuring" else "after")
                 return
             if time.monotonic() > deadline:
-                raise self.talk.failed(asked, f"it hangs: {_awaited(phase)} after {limit_s:g} s")
-        self.talk.expect(asked, phase is None, "it ended before its time")
+                raise self.talk.failed(problem, f"it hangs: {_awaited(phase)} after {limit_s:g} s")
+        self.talk.expect(problem, phase is None, "it ended before its time")
 
     def _tick(self) -> None:
         now = time.monotonic()

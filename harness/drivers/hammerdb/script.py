@@ -24,7 +24,7 @@ class Build:
 
     ``users``: virtual users that load in parallel. ``stored_procedures``: PostgreSQL's
     procedures (from release 11) rather than HammerDB's default, its functions, to which 4.12
-    passes the customer's last name wrongly: those look up nobody.
+    passes the customer's last name wrongly: those look-ups find no customer.
     """
 
     warehouses: int
@@ -38,7 +38,7 @@ class Timed:
 
     ``all_warehouses``: the users share all warehouses out among them; otherwise each keeps
     to one that it draws. ``think_time``: its keying and thinking. ``time_profile``: have the
-    response times told, which costs the client some CPU.
+    response times reported, which costs the client some CPU.
     """
 
     users: int
@@ -82,7 +82,7 @@ def builders(build: Build) -> int:
 
 
 def timed_script(target: Target, timed: Timed) -> str:
-    """Drive what a build has made, and tell NOPM, TPM and response times."""
+    """Drive a built schema, and report NOPM, TPM and response times."""
     return _script(
         target,
         {

@@ -26,7 +26,7 @@ from harness.errors import UsageError
 from harness.native_programs import LOADGEN_INTERFACE
 from harness.remote_hosts import agent_argv, remedy
 
-#: How far clocks may be apart: windows are told to begin at one time (see loadgen._APART_NS).
+#: How far clocks may be apart: windows begin at one time by them (several._APART_NS).
 _APART_NS = 50_000_000
 _CLOCK_ASKED = 7
 
@@ -85,7 +85,7 @@ def _hello(host: str, backend: str) -> Clock:
                 (said.strip().splitlines() or ["ssh ended without a word"])[-1],
                 remedy(host, "hello", backend),
             )
-        _judge(problem, json.loads(first))
+        _check_answer(problem, json.loads(first))
         clock = _clock(process.stdin, process.stdout)
     finally:
         process.kill()
@@ -100,14 +100,14 @@ def _hello(host: str, backend: str) -> Clock:
     return clock
 
 
-def _judge(problem: str, told: dict[str, object]) -> None:
-    if told["interface"] != LOADGEN_INTERFACE:
+def _check_answer(problem: str, answer: dict[str, object]) -> None:
+    if answer["interface"] != LOADGEN_INTERFACE:
         raise UsageError(
             problem,
-            f"its harness is another (interface {told['interface']}, here {LOADGEN_INTERFACE})",
+            f"its harness is another (interface {answer['interface']}, here {LOADGEN_INTERFACE})",
             "install the same on both (run-experiment.yml does)",
         )
-    error = told["error"]
+    error = answer["error"]
     if isinstance(error, dict):
         raise UsageError(problem, f"{error['problem']}: {error['context']}", str(error["hint"]))
 

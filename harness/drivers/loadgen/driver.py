@@ -23,11 +23,11 @@ from harness.store.spec import JsonObject
 from harness.workload import Loading, Session
 from harness.workloads.parameters import Duration
 
-#: How long operations that began in the window are waited for behind it.
+#: How long the client waits after the window for operations that began in it.
 DRAIN_NS = 10_000_000_000
 #: What the harness itself keeps open: counters, checks, and what servers set apart.
 _OWN_CONNECTIONS = 10
-#: Tasks of a server beside those of its connections, and files of a client beside its own.
+#: Tasks of a server and files of a client in addition to those of connections.
 _OWN_TASKS, _OWN_FILES = 100, 50
 
 
@@ -85,22 +85,22 @@ def check_connections(
     """
     _check_host(connections, engine, lower, clients)
     limit = settings.get("max_connections", "")
-    wanted = connections + _OWN_CONNECTIONS
-    if engine.kind == "managed" and limit.isdecimal() and int(limit) < wanted:
+    required = connections + _OWN_CONNECTIONS
+    if engine.kind == "managed" and limit.isdecimal() and int(limit) < required:
         raise UsageError(
             f"{connections} connections with max_connections {limit}",
             f"the server takes fewer than that and the {_OWN_CONNECTIONS} of the harness",
-            f"raise it with --set max_connections={wanted}, or lower {lower}",
+            f"raise it with --set max_connections={required}, or lower {lower}",
         )
 
 
 def _check_host(connections: int, engine: Engine, lower: str, clients: int) -> None:
     """A task of a server of ours for each connection, and an open file of the client."""
-    asked = f"{connections} connections"
+    problem = f"{connections} connections"
     tasks = limits.room_for_tasks() if engine.kind == "managed" else None
     if tasks and tasks[0] < connections + _OWN_TASKS:
         raise UsageError(
-            asked,
+            problem,
             f"the server has a process or thread for each, and the host has room for {tasks[0]} "
             f"more ({tasks[1]})",
             f"raise that limit, or lower {lower}",
@@ -109,7 +109,7 @@ def _check_host(connections: int, engine: Engine, lower: str, clients: int) -> N
     each = -(-connections // clients)
     if files and files[0] < each + _OWN_FILES:
         raise UsageError(
-            f"{asked} of {clients} client processes" if clients > 1 else asked,
+            f"{problem} of {clients} client processes" if clients > 1 else problem,
             f"a process may have {files[0]} open files ({files[1]})",
             f"raise it (ulimit -n {each + _OWN_FILES}), use more client processes "
             f"(-p clients=…), or lower {lower}",
@@ -190,7 +190,7 @@ class Clock:
     def __init__(self, task: Task) -> None:
         self._task, self._told = task, time.monotonic()
         self._phase = "ramp-up"
-        #: The last that was told: when all is over, everything that was done.
+        #: The latest counts; at the end, all of them.
         self.counts: Mapping[str, int] = {}
 
     def watch(self, drives: WindowCallbacks) -> processes.Watch:
@@ -202,7 +202,7 @@ class Clock:
         )
 
     def _entering(self, phase: str, then: Callable[[], None]) -> Callable[[], None]:
-        """``then``, and ``phase`` is what is told from now on."""
+        """Call ``then``, and show ``phase`` from now on."""
 
         def entered() -> None:
             then()

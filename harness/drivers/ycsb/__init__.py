@@ -1,12 +1,12 @@
 """The official YCSB client as driver: its core from Maven Central, bindings of our own.
 
-``built`` with an engine's binding, it is ``run``; ``measured`` is what it saw::
+``built`` with an engine's binding, it is ``run``; ``measured`` reads its result::
 
     build, java = built(engine.ycsb_binding(), progress), find_java()
-    done = run(build, java, clients, Asked(properties, threads=8, ramp_up_s=10, duration_s=60), …)
+    done = run(build, java, clients, Request(properties, 8, ramp_up_s=10, duration_s=60), …)
     measured(done, {"read"}, target=None, bounded_by_time=True).operations["read"]
 
-What it does otherwise than our client: docs/ycsb-client.md.
+How it differs from our client: docs/ycsb-client.md.
 """
 
 from collections.abc import Mapping
@@ -15,21 +15,21 @@ from harness.drivers.ycsb.build import VERSION, Build, builds, built, check_buil
 from harness.drivers.ycsb.client import Done, run
 from harness.drivers.ycsb.java import Java, find_java, find_maven
 from harness.drivers.ycsb.metrics import Measured, measured
-from harness.drivers.ycsb.process import Asked
+from harness.drivers.ycsb.process import Request
 
 NAME = f"YCSB {VERSION}"
-#: What tells every binding of ours that this is a load: nobody waits for a single insert.
+#: Marks a load for all bindings of ours: they may batch inserts.
 LOADING: Mapping[str, str] = {"tierbench.loading": "true"}
 
 __all__ = [
     "LOADING",
     "NAME",
     "VERSION",
-    "Asked",
     "Build",
     "Done",
     "Java",
     "Measured",
+    "Request",
     "builds",
     "built",
     "check_buildable",

@@ -2,7 +2,7 @@
 
 Its core comes from Maven Central in a pinned version (``maven/pom.xml``), as do the
 libraries of the binding; what is ours is compiled. A build is found by a digest of all it
-was made of, so that changed sources are built anew, and used as it is otherwise: without
+was made of: changed sources are built again, others are used as they are, without
 Maven, and without a network.
 """
 
@@ -56,7 +56,7 @@ def check_buildable(binding: YcsbBinding) -> None:
 
 
 def builds() -> list[str]:
-    """The bindings that the client was built with here; changed sources are built anew."""
+    """The bindings that the client was built with here; changed sources are built again."""
     found = paths.engines_prefix().glob(f"ycsb-{VERSION}-*-{'?' * _DIGITS}")
     names = (folder.name.removeprefix(f"ycsb-{VERSION}-") for folder in found if folder.is_dir())
     return sorted({name[: -_DIGITS - 1] for name in names})
@@ -78,7 +78,7 @@ def _folder(binding: YcsbBinding) -> Path:
 
 
 def _digest(binding: YcsbBinding) -> str:
-    """Of all sources, by name, and of what Maven is told."""
+    """Digest of all sources, by name, and of Maven's arguments."""
     digest = hashlib.sha256(repr(sorted(binding.built_with.items())).encode())
     for project in (_PROJECT, binding.project):
         for file in _sources(project):

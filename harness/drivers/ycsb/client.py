@@ -16,7 +16,7 @@ from harness.drivers.ycsb.build import Build
 from harness.drivers.ycsb.histograms import Interval, read_logs
 from harness.drivers.ycsb.java import Java
 from harness.drivers.ycsb.output_parser import Tick, Words
-from harness.drivers.ycsb.process import SILENCE_S, Asked, Conversation
+from harness.drivers.ycsb.process import SILENCE_S, ClientProcess, Request
 from harness.host.process_counters import read_counters
 from harness.progress import Progress, Task
 from harness.supervise.process import process_identity
@@ -27,8 +27,8 @@ _BEGIN, _END = "begin", "end"
 _EARLY_MS = 100
 _TOO_SOON = (
     "it ended before its window did: its operations were done, its threads gave up, or the host "
-    "was so busy that its status lines came many seconds late; say more operations, or measure "
-    "on a host that does nothing else"
+    "was so busy that its status lines came many seconds late; raise the operations, or measure "
+    "on an idle host"
 )
 
 
@@ -42,8 +42,8 @@ class Done:
 
     ``ticks``: its status lines. ``begin``, ``end``: the measured window's, as indices of
     them; ``clocks``: at both, see Words. ``logs``: its histograms by measurement, an interval
-    a status line and one for what came behind the last. ``retried``: in the window, by the
-    engine's code. ``engine``: what the binding told of the engine at both ends of the window.
+    a status line and one after the last. ``retried``: in the window, by the
+    engine's code. ``engine``: the binding's report of the engine at both ends of the window.
     """
 
     words: Words
@@ -58,7 +58,7 @@ class Done:
 
     @property
     def late_ns(self) -> int:
-        """How long behind its ends, at most, what counts the window was read."""
+        """The delay, at most, between an end of the window and the reading of counters."""
         ends = zip(self.clocks, (self.begin, self.end), strict=True)
         return max(wall_ms - self.ticks[number].at_ms for (wall_ms, _), number in ends) * 1_000_000
 
@@ -72,7 +72,7 @@ def run(
     build: Build,
     java: Java,
     clients: Clients,
-    asked: Asked,
+    request: Request,
     progress: Progress,
     drives: WindowCallbacks | None = None,
     silence_s: float = SILENCE_S,
@@ -81,31 +81,31 @@ def run(
 
     ``drives``: called as the measured window begins and ends, while it works.
     """
-    what = f"{build.name}, {asked.threads} threads"
-    total = asked.total if asked.seconds is None else asked.seconds
-    unit = asked.noun if asked.seconds is None else "s"
+    what = f"{build.name}, {request.threads} threads"
+    total = request.total if request.seconds is None else request.seconds
+    unit = request.noun if request.seconds is None else "s"
     with (
-        Conversation.open(build, java, clients, asked, f"run {what}", silence_s) as talk,
+        ClientProcess.open(build, java, clients, request, f"run {what}", silence_s) as client,
         progress.task(what, total, unit) as task,
     ):
-        window = _Window(talk, asked, drives or WindowCallbacks(_nothing, _nothing), task)
+        window = _Window(client, request, drives or WindowCallbacks(_nothing, _nothing), task)
         window.listen()
-        talk.expect_success()
+        client.expect_success()
         if window.end is None or window.begin is None or window.is_cut_off:
-            raise talk.failed(_TOO_SOON)
-        told, clocks = talk.words.counters, talk.words.clocks
+            raise client.failed(_TOO_SOON)
+        counters, clocks = client.words.counters, client.words.clocks
         if not {_BEGIN, _END} <= clocks.keys():
-            raise talk.failed("it did not report its clocks")
+            raise client.failed("it did not report its clocks")
         return Done(
-            words=talk.words,
+            words=client.words,
             ticks=window.ticks,
             begin=window.begin,
             end=window.end,
             clocks=(clocks[_BEGIN], clocks[_END]),
             cpu_ns=window.cpu_ns,
-            logs=read_logs(talk.logs(), talk.user),
+            logs=read_logs(client.logs(), client.user),
             retried=window.retried,
-            engine=(told.get(_BEGIN, {}), told.get(_END, {})),
+            engine=(counters.get(_BEGIN, {}), counters.get(_END, {})),
         )
 
 
@@ -113,8 +113,8 @@ def run(
 class _Window:
     """Listens to the client's end and takes the window's two moments."""
 
-    talk: Conversation
-    asked: Asked
+    client: ClientProcess
+    request: Request
     drives: WindowCallbacks
     task: Task
     ticks: list[Tick] = field(default_factory=list)
@@ -127,19 +127,19 @@ class _Window:
     _let_go: bool = False
 
     def listen(self) -> None:
-        """Until it has ended, or has told of a failure."""
-        while not self.talk.over and self.talk.words.failure is None:
-            tick = self.talk.listen()
+        """Until it has ended, or has reported a failure."""
+        while not self.client.over and self.client.words.failure is None:
+            tick = self.client.listen()
             if tick is not None:
                 self._hear(tick)
-            if self.talk.words.ended and not self._let_go:
+            if self.client.words.ended and not self._let_go:
                 self._ended()
 
     def _hear(self, tick: Tick) -> None:
         number = len(self.ticks)
         self.ticks.append(tick)
         self._advance(tick)
-        if self._first is None and (tick.operations or self.asked.duration_s is None):
+        if self._first is None and (tick.operations or self.request.duration_s is None):
             self._first = number
         if self.begin is None:
             if self._first is not None and self._past(self._first, self._ramp_up_s):
@@ -149,13 +149,13 @@ class _Window:
             self._leave(number)
 
     def _window_is_over(self, begin: int) -> bool:
-        length_s = self.asked.duration_s
+        length_s = self.request.duration_s
         return length_s is not None and self._past(begin, length_s)
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it has ended with its window: what came behind that cannot be told apart."""
-        return self.asked.duration_s is not None and self.end == len(self.ticks) - 1
+        """Whether it ended with its window: later operations cannot be separated."""
+        return self.request.duration_s is not None and self.end == len(self.ticks) - 1
 
     def _past(self, line: int, seconds: int) -> bool:
         """Whether the last status line is so much behind that one, or as good as."""
@@ -163,14 +163,14 @@ class _Window:
 
     @property
     def _ramp_up_s(self) -> int:
-        return 0 if self.asked.duration_s is None else self.asked.ramp_up_s
+        return 0 if self.request.duration_s is None else self.request.ramp_up_s
 
     def _ended(self) -> None:
         """All is done and it is still there: where operations bound it, that ends the window."""
-        if self.asked.duration_s is None and self.begin is not None:
+        if self.request.duration_s is None and self.begin is not None:
             self._leave(len(self.ticks) - 1)
         self._let_go = True
-        self.talk.let_go()
+        self.client.let_go()
 
     def _leave(self, number: int) -> None:
         self.end = number
@@ -178,10 +178,10 @@ class _Window:
 
     def _enter(self, name: str, then: Callable[[], None]) -> None:
         """First the client's own CPU time and the engine inside it, then the caller's counters."""
-        identity = process_identity(self.talk.process.pid)
+        identity = process_identity(self.client.process.pid)
         cpu = read_counters([identity]).get("cpu_ns") if identity else None
-        self.talk.ask(name)
-        retried = dict(self.talk.words.retried)
+        self.client.query(name)
+        retried = dict(self.client.words.retried)
         if name == _BEGIN:
             self.cpu_ns, self.retried = None if cpu is None else int(cpu), retried
         else:
@@ -192,9 +192,9 @@ class _Window:
         then()
 
     def _advance(self, tick: Tick) -> None:
-        if self.asked.duration_s is None:
+        if self.request.duration_s is None:
             self.task.advance(tick.operations - self._told)
             self._told = tick.operations
             return
         phase = "ramp-up" if self.begin is None else "measuring" if self.end is None else "ending"
-        self.task.advance(1, note=f"{phase}, {tick.operations:,} {self.asked.noun}")
+        self.task.advance(1, note=f"{phase}, {tick.operations:,} {self.request.noun}")

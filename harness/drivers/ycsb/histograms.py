@@ -60,8 +60,8 @@ def read_logs(folder: Path, user: User | None = None) -> dict[str, list[Interval
 def stored(intervals: Iterable[Interval]) -> str:
     """One histogram of them all, in nanoseconds and as the harness stores it.
 
-    The client cuts each value off to whole microseconds: what it tells as n lies between n
-    and n + 1, and stands in the middle of them here.
+    The client truncates values to whole microseconds: its n means n to n + 1, and is taken
+    as the middle of them.
     """
     counts = np.zeros(STORED.counters, dtype=np.int64)
     lows = STORED.bounds()[0]
@@ -117,10 +117,10 @@ def _decode(encoded: str) -> Histogram:
 
 
 def _holding(layout: Layout, words: int) -> Layout:
-    """``layout`` with room for so many counts; ValueError for more than an hour has.
+    """``layout`` with room for that many counts; ValueError for more than an hour needs.
 
-    The highest value that HdrHistogram tells may be one of before its last growth: of two threads
-    that let it grow at once, each sets that value behind its own growth, outside the lock
+    The highest value that HdrHistogram reports may be one of before its last growth: of two threads
+    that let it grow at once, each sets that value after its own growth, outside the lock
     (AbstractHistogram.handleRecordException). Where a counter lies does not depend on it.
     """
     if words > STORED.counters:

@@ -32,7 +32,7 @@ def find_java() -> Java:
 
 
 def find_maven() -> Path:
-    """The ``mvn`` on the PATH, beside a ``javac``; UsageError where one of them is missing."""
+    """The ``mvn`` on the PATH, with a ``javac``; UsageError where one of them is missing."""
     _command("javac")
     return _command("mvn")
 

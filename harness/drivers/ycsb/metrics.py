@@ -3,8 +3,8 @@
 The client closes an interval of every histogram that it has as it makes a status line
 (StatusThread.computeStats), and one more at its end (exportMeasurements). So the intervals of a
 log belong, counted from the last one, to the end, to the last line, to the one before it …;
-a log that began later has fewer. Their moments do not tell: on a busy machine one histogram
-is closed long behind another. Window and series are made of whole intervals.
+a log that began later has fewer. Their times do not help: on a busy machine one histogram
+is closed long after another. Window and series are made of whole intervals.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MEASUREMENTS: Mapping[str, str] = {
 }
 _NOT_FOUND = "-NOT_FOUND"
 _INTENDED = "Intended-"
-#: How far the wall clock, by which the client tells its intervals, may go astray in a window.
+#: How far the wall clock, by which the client stamps its intervals, may differ in a window.
 _CLOCKS_APART_NS = 20_000_000
 _NS_PER_MS = 1_000_000
 
@@ -51,15 +51,15 @@ class Measured:
 
 
 def measured(
-    done: Done, asked: Collection[str], target: int | None, bounded_by_time: bool
+    done: Done, requested: Collection[str], target: int | None, bounded_by_time: bool
 ) -> Measured:
-    """The window of what was done. RunFailed where it cannot be told apart.
+    """The measurement window. RunFailed where it cannot be determined.
 
-    ``asked``: the operations that were to be done. ``target``: operations a second that were
+    ``requested``: the operations requested. ``target``: operations a second that were
     offered; latencies count from intended starts then. ``bounded_by_time``: otherwise
     everything was measured, from the first operation to the last.
     """
-    cut = _Cut(done, asked, bounded_by_time)
+    cut = _Cut(done, requested, bounded_by_time)
     window_ns = cut.window_ns
     operations = {
         name: found
@@ -75,10 +75,10 @@ def measured(
 class _Cut:
     """The intervals of the window, of each measurement."""
 
-    def __init__(self, done: Done, asked: Collection[str], bounded_by_time: bool) -> None:
+    def __init__(self, done: Done, requested: Collection[str], bounded_by_time: bool) -> None:
         self.done = done
         # Halves of read-modify-writes alone are no operations.
-        self.measurements = {n: m for n, m in MEASUREMENTS.items() if n in asked}
+        self.measurements = {n: m for n, m in MEASUREMENTS.items() if n in requested}
         self._all = not bounded_by_time
         self._numbered = {name: self._of_lines(name, log) for name, log in done.logs.items()}
 
@@ -96,13 +96,13 @@ class _Cut:
 
     @property
     def window_ns(self) -> int:
-        """By the client's wall clock, which nobody may have set meanwhile."""
+        """By the client's wall clock; RunFailed where that was set meanwhile."""
         (begin_ms, begin_ns), (end_ms, end_ns) = self.done.clocks
         astray_ns = (end_ms - begin_ms) * _NS_PER_MS - (end_ns - begin_ns)
         if abs(astray_ns) > max(_CLOCKS_APART_NS, (end_ns - begin_ns) // 1000):
             raise RunFailed(
                 "measure with the official YCSB client",
-                f"the wall clock, by which it tells its intervals, went {astray_ns / 1e9:+.3f} s "
+                f"the wall clock, by which it stamps its intervals, went {astray_ns / 1e9:+.3f} s "
                 "astray in the window",
                 "see that nothing sets the clock meanwhile",
             )
@@ -129,7 +129,7 @@ class _Cut:
         return sum(self.of_line(m, line) for m in (measurement, measurement + _NOT_FOUND))
 
     def _of_lines(self, name: str, log: Sequence[Interval]) -> list[tuple[int, Interval]]:
-        """Each with its status line; behind the last line is what the client's end closed."""
+        """Each with its status line; what follows the last line is closed by the client's end."""
         first = len(self.done.ticks) + 1 - len(log)
         if first < 0:
             raise RunFailed(
@@ -159,8 +159,8 @@ def _operation(cut: _Cut, name: str, measurement: str, intended: bool) -> Operat
     halves = sum(i.count for i in _pairs(cut)) if name in ("read", "update") else 0
     if not count:
         return None
-    told = measurement if not intended else _INTENDED + measurement
-    latencies = [*cut.intervals(told), *cut.intervals(told + _NOT_FOUND)]
+    series = measurement if not intended else _INTENDED + measurement
+    latencies = [*cut.intervals(series), *cut.intervals(series + _NOT_FOUND)]
     return Operation(
         # The client closes one interval after the other: at the window's ends a pair may be
         # there with only one of its halves.

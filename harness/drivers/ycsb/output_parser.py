@@ -1,8 +1,8 @@
 """What the client says, line by line, and what that means.
 
 The official client ends with status 0 whatever has become of it: exceptions are printed and
-its threads give up in silence. The first line that tells of a failure is taken for one, and
-only a client that has told its ``[OVERALL]`` at its end has done its work.
+its threads give up silently. The first line that reports a failure counts as one, and only
+a client that has printed ``[OVERALL]`` at its end has done its work.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Tick:
 class Words:
     """What was understood so far. ``failure`` ends the client.
 
-    ``results``: what it tells at its end, by group and name. ``retried``: by the engine's
-    code. By the name that they were asked under, ``clocks``: its wall clock in milliseconds
+    ``results``: those printed at its end, by group and name. ``retried``: by the engine's
+    code. By the name of the query, ``clocks``: its wall clock in milliseconds
     and its monotonic one in nanoseconds (that of the host, as ours); ``counters``: the
     engine's. ``ended``: it has done what it will do, and waits for its stdin to end.
     """
@@ -61,8 +61,8 @@ class Words:
     counters: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     results: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def hear(self, line: str) -> Tick | None:
-        """A line of its stderr; the status that it tells, if it does."""
+    def read_line(self, line: str) -> Tick | None:
+        """Read a line of its stderr; the status in it, if any."""
         if found := _STATUS.search(line):
             moment = datetime.strptime(found["at"], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
             at_ms = int(moment.timestamp()) * 1000 + int(found["ms"])
@@ -84,7 +84,7 @@ class Words:
             self.failure = line.strip()
 
     def total(self, group: str, name: str) -> int:
-        """A count that it told at its end; 0 where it told none."""
+        """A count printed at its end; 0 where there is none."""
         return int(self.results.get((group, name), 0))
 
     def _hear_ours(self, name: str, words: str) -> None:
@@ -93,10 +93,10 @@ class Words:
         elif name == "retried":
             self.retried[words.rpartition(" ")[2]] += 1
         elif name == "counters":
-            asked, _, told = words.partition(" ")
-            self.counters[asked] = json.loads(told or "{}")
+            name, _, counters = words.partition(" ")
+            self.counters[name] = json.loads(counters or "{}")
         elif name == "clock":
-            asked, wall_ms, monotonic_ns = words.split()
-            self.clocks[asked] = int(wall_ms), int(monotonic_ns)
+            name, wall_ms, monotonic_ns = words.split()
+            self.clocks[name] = int(wall_ms), int(monotonic_ns)
         elif name == "ended":
             self.ended = True

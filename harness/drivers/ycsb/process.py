@@ -47,7 +47,7 @@ _Stream = Literal["said", "results"]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """What the client is to do.
 
     ``properties``: the workload's and the binding's. ``duration_s``: of the measured window;
@@ -70,7 +70,7 @@ class Asked:
         return None if self.duration_s is None else self.ramp_up_s + self.duration_s
 
 
-class Conversation:
+class ClientProcess:
     """A running client, what it says, and when it said it."""
 
     def __init__(
@@ -98,17 +98,23 @@ class Conversation:
     @classmethod
     @contextmanager
     def open(
-        cls, build: Build, java: Java, clients: Clients, asked: Asked, what: str, silence_s: float
-    ) -> Iterator[Conversation]:
+        cls,
+        build: Build,
+        java: Java,
+        clients: Clients,
+        request: Request,
+        what: str,
+        silence_s: float,
+    ) -> Iterator[ClientProcess]:
         """Start the client; at the end it and its folder are gone."""
         with private_folder(clients, "ycsb-") as folder:
             histograms = folder / _HISTOGRAMS
             path = folder / "client.properties"
             user = clients.credentials
-            write_text(path, properties_text(_properties(asked, histograms)), user)
+            write_text(path, properties_text(_properties(request, histograms)), user)
             make_directory(histograms, user)
             process = clients.start_driver(
-                [*_command(build, java, asked, folder), "-P", str(path)],
+                [*_command(build, java, request, folder), "-P", str(path)],
                 cwd=folder,
                 log=folder / _STDERR,
                 pipes=True,
@@ -121,7 +127,7 @@ class Conversation:
                 process.wait()
 
     def listen(self) -> Tick | None:
-        """Take in its next line, if there is one soon; the status that it tells, if it does."""
+        """Read its next line, if there is one soon; the status in it, if any."""
         try:
             stream, line = self._lines.get(timeout=_TICK_S)
         except queue.Empty:
@@ -136,13 +142,13 @@ class Conversation:
         if stream == "results":
             self.words.hear_result(line)
             return None
-        tick = self.words.hear(line)
+        tick = self.words.read_line(line)
         if tick is None and not line.startswith(_BOILERPLATE):  # clocks and counters are ours
             self._last.append(line)
         return tick
 
-    def ask(self, name: str) -> None:
-        """Have it tell its clocks, and the binding the engine's counters of now."""
+    def query(self, name: str) -> None:
+        """Have it print its clocks, and the binding the engine's counters."""
         with suppress(BrokenPipeError):
             self.process.stdin.write(f"{name}\n".encode())
             self.process.stdin.flush()
@@ -157,13 +163,13 @@ class Conversation:
             self.process.stdin.close()
 
     def hear_out(self) -> None:
-        """The lines behind its first of a failure often say more."""
+        """The lines after the first of a failure often say more."""
         until = time.monotonic() + _LAST_WORDS_S
         while not self.over and not self.words.ended and time.monotonic() < until:
             self.listen()
 
     def expect_success(self) -> None:
-        """RunFailed where it has told of a failure, or has ended without its results."""
+        """RunFailed where it reported a failure, or ended without its results."""
         if self.words.failure is not None:
             self.hear_out()
             raise self.failed(self.words.failure)
@@ -189,12 +195,12 @@ class Conversation:
         self._lines.put((stream, None))
 
 
-def _properties(asked: Asked, histograms: Path) -> dict[str, object]:
-    """What is asked for, and how the client is to measure and tell it."""
-    beyond = None if asked.seconds is None else asked.seconds + _BEYOND_S
+def _properties(request: Request, histograms: Path) -> dict[str, object]:
+    """The properties of the request, and how the client measures and reports."""
+    beyond = None if request.seconds is None else request.seconds + _BEYOND_S
     return {
-        **asked.properties,
-        "threadcount": asked.threads,
+        **request.properties,
+        "threadcount": request.threads,
         "maxexecutiontime": beyond,
         "status": True,
         "status.interval": 1,
@@ -206,9 +212,9 @@ def _properties(asked: Asked, histograms: Path) -> dict[str, object]:
     }
 
 
-def _command(build: Build, java: Java, asked: Asked, folder: Path) -> list[str]:
+def _command(build: Build, java: Java, request: Request, folder: Path) -> list[str]:
     """Java with what it says on stderr at our descriptor 3, as it is said."""
-    heap = max(1, asked.heap_bytes // MIB)
+    heap = max(1, request.heap_bytes // MIB)
     options = [
         f"-Xms{heap}m",
         f"-Xmx{heap}m",
@@ -221,5 +227,5 @@ def _command(build: Build, java: Java, asked: Asked, folder: Path) -> list[str]:
         libraries = ":".join(map(str, build.binding.libraries))
         options.append(f"-Djava.library.path={libraries}")
     program = [str(java.program), *options, "-cp", build.classpath, _MAIN]
-    phase = "-load" if asked.load else "-t"
+    phase = "-load" if request.load else "-t"
     return ["/bin/sh", "-c", 'exec "$@" 2>&3 3>&-', "sh", *program, phase]

@@ -45,8 +45,8 @@ class DrivenByYcsb(CallsNatively, Protocol):
         """
 
     def ycsb_counters(
-        self, told: Mapping[str, Any]
+        self, reported: Mapping[str, Any]
     ) -> tuple[Mapping[str, float], Mapping[str, str]]:
-        """Counters (units in their names) and text properties of ``told``, which the binding
+        """Counters (units in their names) and text properties of ``reported``, which the binding
         reported of an engine inside the client. Both empty for other engines.
         """

@@ -18,7 +18,7 @@ from harness.drivers import ycsb as client
 from harness.drivers.loadgen import driver as native
 from harness.drivers.loadgen.protocols import LoadsNatively
 from harness.drivers.result import WindowCallbacks
-from harness.drivers.ycsb import Asked
+from harness.drivers.ycsb import Request
 from harness.drivers.ycsb.protocols import DrivenByYcsb
 from harness.engine import Engine, RunsInClient
 from harness.errors import UsageError
@@ -109,7 +109,7 @@ class Official:
                 **drivable.ycsb_properties(connection, params.to_json()),
                 **client.LOADING,
             }
-            asked = Asked(
+            request = Request(
                 properties,
                 min(loading.threads, records),
                 load=True,
@@ -117,7 +117,7 @@ class Official:
                 noun="records",
                 total=records,
             )
-            done = _run(drivable, loading.clients, asked, loading.progress)
+            done = _run(drivable, loading.clients, request, loading.progress)
             stored["usertable"] = sum(
                 done.words.total("INSERT", f"Return={status}") for status in ("OK", "BATCHED_OK")
             )
@@ -130,14 +130,14 @@ class Official:
         """Offer the load."""
         params = self.params
         drivable = _drivable(session.engine)
-        asked = _asked(params, drivable)
-        done = _run(drivable, session.clients(), asked, session.progress, drives)
+        request = _request(params, drivable)
+        done = _run(drivable, session.clients(), request, session.progress, drives)
         target = None if params.target is None else int(params.target)
         mix = {name for name, share in params.shares.items() if share}
-        found = client.measured(done, mix, target, bounded_by_time=asked.duration_s is not None)
+        found = client.measured(done, mix, target, bounded_by_time=request.duration_s is not None)
         begin, end = (drivable.ycsb_counters(one) for one in done.engine)
         late_ns = done.late_ns
-        if asked.duration_s is None:  # its first status line may come after the first operations
+        if request.duration_s is None:  # its first status line may come after the first operations
             late_ns = abs(done.counted_ns() - found.window_ns)
         in_time = late_ns <= found.window_ns * _LATE
         inserted = done.words.total("INSERT", "Return=OK")
@@ -158,7 +158,7 @@ class Official:
             inserts_begun_count=inserted,
             counters_late_ns=None if in_time else late_ns,
             ends_apart_ns=found.apart_ns,
-            notes={**_notes(params, asked), "counters_late_ns": late_ns},
+            notes={**_notes(params, request), "counters_late_ns": late_ns},
         )
 
     def verify(self, session: Session, driven: DriverResult) -> list[Check]:
@@ -184,14 +184,14 @@ class Official:
             "insertcount": records,
             "operationcount": records,
         }
-        asked = Asked(
+        request = Request(
             properties,
             threads,
             heap_bytes=_heap(params, threads),
             noun="records",
             total=records,
         )
-        done = _run(drivable, session.clients(), asked, session.progress)
+        done = _run(drivable, session.clients(), request, session.progress)
         return [_records(done, records, params.dataintegrity)]
 
 
@@ -307,9 +307,9 @@ def _workload(params: YcsbParams) -> dict[str, object]:
     }
 
 
-def _asked(params: YcsbParams, engine: DrivenByYcsb) -> Asked:
+def _request(params: YcsbParams, engine: DrivenByYcsb) -> Request:
     workload = _workload(params)
-    return Asked(
+    return Request(
         {
             **workload,
             **engine.ycsb_properties(engine.native_connection(), params.to_json()),
@@ -332,20 +332,20 @@ def _heap(params: YcsbParams, threads: int) -> int:
 def _run(
     engine: DrivenByYcsb,
     clients: Clients,
-    asked: Asked,
+    request: Request,
     progress: Any,
     drives: WindowCallbacks | None = None,
 ) -> client.Done:
     build = client.built(engine.ycsb_binding(), progress)
-    return client.run(build, client.find_java(), clients, asked, progress, drives)
+    return client.run(build, client.find_java(), clients, request, progress, drives)
 
 
-def _notes(params: YcsbParams, asked: Asked) -> dict[str, Any]:
+def _notes(params: YcsbParams, request: Request) -> dict[str, Any]:
     """Facts for whoever compares it with another driver."""
     notes = {
         "java": client.find_java().banner,
-        "heap_bytes": asked.heap_bytes,
-        "workload_class": asked.properties["workload"],
+        "heap_bytes": request.heap_bytes,
+        "workload_class": request.properties["workload"],
         "update": params.update,
         "dataintegrity": params.dataintegrity,
         "latency_resolution": "whole microseconds, cut off; stored at their middle",

@@ -33,7 +33,7 @@ FAILURES = [
 
 
 def test_a_status_line_tells_its_moment_and_the_operations_so_far():
-    tick = Words().hear(STATUS)
+    tick = Words().read_line(STATUS)
     assert tick.operations == 728
     assert tick.at_ms % 60_000 == 18_351
     assert tick.at_ms // 86_400_000 == 20_778  # days from 1970 to that one
@@ -42,7 +42,7 @@ def test_a_status_line_tells_its_moment_and_the_operations_so_far():
 @pytest.mark.parametrize("line", HARMLESS)
 def test_what_it_says_in_passing_is_no_failure(line):
     words = Words()
-    assert words.hear(line) is None
+    assert words.read_line(line) is None
     words.hear_result(line)
     assert words.failure is None
 
@@ -50,9 +50,9 @@ def test_what_it_says_in_passing_is_no_failure(line):
 @pytest.mark.parametrize("line", FAILURES)
 def test_the_first_line_that_tells_of_a_failure_is_kept(line):
     words = Words()
-    words.hear(HARMLESS[0])
-    words.hear(line)
-    words.hear("java.lang.RuntimeException: another one")
+    words.read_line(HARMLESS[0])
+    words.read_line(line)
+    words.read_line("java.lang.RuntimeException: another one")
     assert words.failure == line
     on_stdout = Words()
     on_stdout.hear_result(line)
@@ -61,16 +61,16 @@ def test_the_first_line_that_tells_of_a_failure_is_kept(line):
 
 def test_bindings_tell_failures_retries_clocks_and_counters():
     words = Words()
-    words.hear('tierbench: counters begin {"tickers": "a COUNT : 1\\u000a"}')
-    words.hear("tierbench: clock begin 1795281137154 38872169491624")
-    words.hear("tierbench: retried update 40001")
-    words.hear("tierbench: retried read 40001")
+    words.read_line('tierbench: counters begin {"tickers": "a COUNT : 1\\u000a"}')
+    words.read_line("tierbench: clock begin 1795281137154 38872169491624")
+    words.read_line("tierbench: retried update 40001")
+    words.read_line("tierbench: retried read 40001")
     assert words.counters["begin"] == {"tickers": "a COUNT : 1\n"}
     assert words.clocks["begin"] == (1795281137154, 38872169491624)
     assert words.retried == {"40001": 2}
     assert not words.ended
-    words.hear("tierbench: failed read: the connection is gone")
-    words.hear("tierbench: ended ")
+    words.read_line("tierbench: failed read: the connection is gone")
+    words.read_line("tierbench: ended ")
     assert words.failure == "read: the connection is gone"
     assert words.ended
 
