@@ -172,8 +172,8 @@ class References:
     def _compute(self, statement: Statement, state: int) -> Reference:
         if self._source is None:
             raise NoReference(
-                "the source data that a reference is computed from are gone: remove the golden "
-                "data too (harness data rm) and run again"
+                "the source data that a reference is computed from are gone: remove the dataset "
+                "too (harness data rm) and run again"
             )
         if self._database is None:
             self._database = self._open_source(self._source)

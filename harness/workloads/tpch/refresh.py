@@ -105,7 +105,7 @@ class RefreshFunctions:
         return applied
 
     def again(self, functions: Sequence[tuple[Function, int]]) -> None:
-        """Change the data once more as they were changed in an earlier sitting, and look."""
+        """Apply the functions of an earlier attempt again, and check the data."""
         with self.connection() as connection:
             for function, pair in functions:
                 self.apply(connection, function, pair)
@@ -114,8 +114,11 @@ class RefreshFunctions:
                 deleted = function == "RF2"
                 for check in self._check_pair(connection, pair, deleted):
                     if check.status == "failed":
-                        asked = f"{function} of pair {pair} once more, to go on"
-                        raise RunFailed(asked, check.detail, "start anew with --again")
+                        raise RunFailed(
+                            f"repeat {function} of pair {pair}",
+                            check.detail,
+                            "start from scratch with --again",
+                        )
 
     def check(self, pairs: Sequence[int]) -> list[Check]:
         """Whether the data are the base with these pairs applied, and nothing else."""

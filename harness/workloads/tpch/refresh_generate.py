@@ -81,12 +81,12 @@ def _refuse(scale: float, sets: range) -> None:
         raise UsageError(
             f"refresh sets {min(sets)} … {max(sets)}",
             f"there are {LARGEST_SET}: then every order of the base has been replaced",
-            "ask for fewer",
+            "use fewer streams",
         )
 
 
 def _make(scale: float, sets: range, folder: Path, progress: Progress) -> None:
-    """Make ``sets`` beside their places and give each its name when it is whole."""
+    """Make ``sets`` under temporary names and rename each when it is whole."""
     size = orders_per_set(scale)
     base = expected_rows("orders", scale) or 0
     first, end = (sets.start - 1) * size, (sets.stop - 1) * size
@@ -152,7 +152,7 @@ def _compare(scale: float, first: int, orders: Path, lineitem: Path) -> None:
             raise RunFailed(
                 "refresh sets",
                 f"{generator()} draws order {row + 1:,} of scale {scale:g} otherwise than dbgen",
-                "install the version of tpchgen-cli that the harness asks for",
+                "install the version of tpchgen-cli that the harness requires",
             )
 
 
